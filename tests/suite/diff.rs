@@ -28,7 +28,8 @@ fn in_memory(before: &Value, after: &Value) -> DiffReport {
     let read = |value: &Value| Snapshot::read(value.to_string().as_bytes(), &|_| {}).unwrap();
     let (before, after) = (read(before), read(after));
     let named = |snapshot, path| File { snapshot, path, size_bytes: 0 };
-    let options = DiffOptions { at: ComparedMoment::Snapshot, top: usize::MAX, ..DiffOptions::default() };
+    let options =
+        DiffOptions { at: ComparedMoment::Snapshot, top: usize::MAX, ..DiffOptions::default() };
     diff(named(&before, "before"), named(&after, "after"), options)
 }
 
@@ -405,7 +406,7 @@ fn ranks_are_matched_by_name_and_the_worst_comes_first() {
     // What is gone cannot be told to have kept the limit.
     let ran = run(&["diff", "--fail-on", "growth=1GiB", &old, &new]);
     assert_eq!(ran.code, 1);
-    assert_eq!(ran.err, "oomscope: gone.pickle: only before, so that growth=1GiB cannot be told\n");
+    assert_eq!(ran.err, "oomscope: gone.pickle: only before, so growth=1GiB cannot be checked\n");
     assert!(ran.out.contains("FAILED: gone.pickle: only before"), "{}", ran.out);
     let said = refusal(&["diff", "--device", "7", &old, &new]);
     assert!(said.contains("no trace of device 7 in any rank"), "{said}");

@@ -4,8 +4,8 @@
 use crate::support::{fixtures, generator};
 use oomscope::analysis::analyze;
 use oomscope::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, LiveChange, MatchedBy, MemoryUse,
-    StackChange, Status, diff,
+    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, LiveChange, MatchedBy,
+    MemoryUse, StackChange, Status, diff,
 };
 use oomscope::snapshot::Snapshot;
 use oomscope::stacks::frames::FrameReport;
@@ -108,8 +108,10 @@ fn is_negative_of(there: &DiffReport, back: &DiffReport) {
             (a.new, a.gone, a.grown, a.shrunk, a.unchanged, a.moved),
             (b.gone, b.new, b.shrunk, b.grown, b.unchanged, b.moved)
         );
-        let spaces = |by: MemoryUse<i64>| (by.reserved_bytes, by.allocated_bytes, by.inactive_bytes);
-        let less = |by: MemoryUse<i64>| (-by.reserved_bytes, -by.allocated_bytes, -by.inactive_bytes);
+        let spaces =
+            |by: MemoryUse<i64>| (by.reserved_bytes, by.allocated_bytes, by.inactive_bytes);
+        let less =
+            |by: MemoryUse<i64>| (-by.reserved_bytes, -by.allocated_bytes, -by.inactive_bytes);
         assert_eq!(
             sorted(there.pools.iter().map(|p| (p.pool_id, spaces(p.delta)))),
             sorted(back.pools.iter().map(|p| (p.pool_id, less(p.delta))))

@@ -135,7 +135,7 @@ fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
     assert!(first.contains("no GPU was used"), "{page}");
     assert!(first.contains("were read back before the peak"), "{page}");
     assert!(first.contains("train.py:88 in main by item, 3 times in all"), "{page}");
-    assert!(first.contains("none decides a size"), "{page}");
+    assert!(first.contains("none determines a size"), "{page}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn tensors_of_the_host_that_were_not_filled_are_told() {
     let mut lazy = recording(&json!([]), 0, false);
     lazy["oomscope"]["dry_run"]["unfilled_bytes"] = json!(16 << 20);
     let (_, page) = told(&lazy);
-    assert!(page.contains("16 MiB of large tensors of the host"), "{page}");
+    assert!(page.contains("16 MiB of large host tensors"), "{page}");
 }
 
 #[test]
@@ -256,5 +256,5 @@ fn calls_of_cudnn_without_a_size_leave_a_bound() {
     mixed["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 10), [1, 2], "x"]);
     let (_, page) = told(&mixed);
     assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("what the other 4 calls take is not known at all"), "{page}");
+    assert!(page.contains("the workspaces of the other 4 calls are unknown"), "{page}");
 }

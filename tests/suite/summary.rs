@@ -59,7 +59,7 @@ fn growth_that_explains_a_failure_comes_before_its_verdict() {
 fn a_setting_that_only_postpones_the_failure_is_not_advised() {
     for (file, instead) in [
         ("dead_ends/fsdp2", "activation checkpointing of each of 6 calls"),
-        ("dead_ends/load_checkpoint", "hold less at that moment"),
+        ("dead_ends/load_checkpoint", "hold less memory at that time"),
     ] {
         let told = summary(file);
         assert!(text(&told, "action").starts_with(instead), "{told}");
@@ -71,7 +71,7 @@ fn a_setting_that_only_postpones_the_failure_is_not_advised() {
 fn that_nothing_failed_is_said() {
     let told = summary("2.15.0-gpt_varlen-late");
     assert!(text(&told, "answer").starts_with("no request failed in this recording of 40.5 ms"));
-    assert!(text(&told, "action").contains("record before the model is built"), "{told}");
+    assert!(text(&told, "action").contains("recording before the model is built"), "{told}");
     let whole = summary("2.15.0-conv_train");
     assert!(text(&whole, "answer").starts_with("no request failed in this recording"));
     assert_eq!((&whole["action"], &whole["copy"]), (&Value::Null, &Value::Null));
@@ -123,7 +123,10 @@ fn what_is_copied_from_a_what_if_serves_the_request() {
     assert!(text(&told, "answer").contains("headroom; later requests are not recorded"));
     assert_eq!(told["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     let later = self::told(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
-    assert!(text(&later, "answer").ends_with("one more step like the last one would fail"), "{later}");
+    assert!(
+        text(&later, "answer").ends_with("one more step like the last one would fail"),
+        "{later}"
+    );
     assert_eq!(text(&later, "copy"), format!("oomscope analyze {FAILED}"));
     let none = self::told("whatif fixtures/failures/capacity.pickle.gz");
     assert!(text(&none, "answer").starts_with("no setting tried serves every request"));
@@ -144,7 +147,9 @@ fn a_replay_says_whether_what_ifs_can_be_relied_on() {
     assert!(text(&exact, "answer").starts_with("the model reproduces all 53,079 recorded entries"));
     assert_eq!(text(&exact, "copy"), format!("oomscope whatif {FAILED}"));
     let changed = told(&format!("replay --set expandable_segments:True {FAILED}"));
-    assert!(text(&changed, "answer").starts_with("on device 0 no request fails; 1 failed as recorded"));
+    assert!(
+        text(&changed, "answer").starts_with("on device 0 no request fails; 1 failed as recorded")
+    );
     assert_eq!(changed["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 
@@ -165,8 +170,8 @@ fn advice_says_what_is_largest_and_what_would_fit() {
     let report = analyze(&["fixtures/failures/capacity.pickle.gz"]);
     let advice = schema::list(&report["snapshots"][0]["devices"][0]["advice"]);
     let says = |words: &str| advice.iter().any(|line| line.as_str().unwrap().contains(words));
-    assert!(says("Largest is app/failures.py:35 in blockers"), "{advice:?}");
-    assert!(says("at least 20 MiB less has to be held"), "{advice:?}");
+    assert!(says("The largest holder is app/failures.py:35 in blockers"), "{advice:?}");
+    assert!(says("hold at least 20 MiB less"), "{advice:?}");
     let page = result_of(&["analyze", "fixtures/failures/pending_free.pickle.gz"]);
     assert!(page.contains("what to do      Synchronize with the other stream"), "{page}");
 }
