@@ -86,8 +86,8 @@ pub struct ExplainedFailure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled_by: Option<String>,
     /// True if a setting of PyTorch's allocator can make room, false if all free memory, on the device and in the
-    /// cache, is less than the request. If the device was asked for 2 or 20 MiB, only the maximum of the request is
-    /// known. Absent if unknown.
+    /// cache, is less than the request. Segments of 2 or 20 MiB show only the maximum of the request. Absent if
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings_can_help: Option<bool>,
     /// Advice, the most useful first.
