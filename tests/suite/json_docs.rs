@@ -478,9 +478,7 @@ impl<'a> Writer<'a> {
             if !self.described.insert(name.clone()) {
                 continue;
             }
-            if name != root {
-                write!(text, "### {name}\n\n").unwrap();
-            }
+            write!(text, "### {name}\n\n").unwrap();
             write!(text, "{}\n\n", shape.doc).unwrap();
             text += &self.keys(&name, shape);
             for key in &self.flat(shape) {
