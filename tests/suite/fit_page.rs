@@ -27,14 +27,14 @@ fn times(text: &str, what: &str) -> usize {
 fn the_curve_has_the_device_the_recordings_and_what_fits() {
     let html = page(&recordings("dense", &["4", "8", "13"]), &["--capacity", "316MiB"]);
     assert_eq!(times(&html, "<figure class=\"curve\">"), 1);
-    assert_eq!(times(&html, "316 MiB, all of the device</text>"), 1);
+    assert_eq!(times(&html, "316 MiB, device capacity</text>"), 1);
     assert_eq!(times(&html, ">19 fits</text>"), 1);
     assert_eq!(times(&html, ">22 fits with max_split_size_mb:32</text>"), 1);
     assert_eq!(times(&html, "<path class=\"main\"") - 1, 1, "one line, and its key");
     assert_eq!(times(&html, "<circle class=\"measured main\"") - 1, 3, "and its key");
     assert!(html.contains("<title>13: 252 MiB reserved, fits</title>"));
     assert!(html.contains("<title>20: 324 MiB reserved, does not fit</title>"));
-    assert!(html.contains("<h2>What this rests on</h2>"));
+    assert!(html.contains("<h2>Evidence</h2>"));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn each_second_number_has_its_curve() {
     }
     assert!(html.contains(">8x512 fits</text>"));
     let without = page(&grid, &[]);
-    assert_eq!((times(&without, "<figure"), times(&without, "all of the device")), (2, 0));
+    assert_eq!((times(&without, "<figure"), times(&without, "device capacity")), (2, 0));
 }
 
 const HOSTILE: &str =

@@ -47,7 +47,7 @@ impl TextChart<'_> {
             Shape::Axis => return self.axis(),
             Shape::Labels(labels) => {
                 let labels =
-                    labels.iter().rev().map(|(at, said)| (self.column(*at), escape_text(said)));
+                    labels.iter().rev().map(|(at, label)| (self.column(*at), escape_text(label)));
                 let lines = lay_out_labels(labels, self.columns, LABEL_LINES);
                 let indent = " ".repeat(LABEL_COLUMNS + 2);
                 return lines.into_iter().map(|line| format!("{indent}{line}")).collect();
@@ -79,9 +79,9 @@ impl TextChart<'_> {
                 (Some(self.min_max_labels(values).join("-")), None)
             }
             (RowNote::MinMaxSentence(what), Shape::Shares(values)) => {
-                let said = format!("{what}: {}", self.min_max_labels(values).join(" to "));
+                let sentence = format!("{what}: {}", self.min_max_labels(values).join(" to "));
                 let indent = " ".repeat(LABEL_COLUMNS + 2);
-                (None, Some(format!("{indent}{}", wrap(&said, self.columns, &indent))))
+                (None, Some(format!("{indent}{}", wrap(&sentence, self.columns, &indent))))
             }
             _ => (None, None),
         };

@@ -34,7 +34,7 @@ fn device(document: &mut Document, device: &FitDevice) {
         peaks(document, device);
     } else {
         document.heading("Largest size with each second number");
-        let header = ["second", "largest", "headroom", "the next", "with a setting"];
+        let header = ["second", "largest", "headroom", "next size", "with a setting"];
         let rows = device.by_second.iter().map(|of| largest_row(of, device));
         document.table(Table::new(&header, &[3, 4], rows));
         grid(document, device);

@@ -68,7 +68,7 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
             None => "size".to_owned(),
         },
         lines,
-        limit: device.capacity_bytes.map(|bytes| (bytes, "the device's capacity".to_owned())),
+        limit: device.capacity_bytes.map(|bytes| (bytes, "device capacity".to_owned())),
         marks: marks.into_iter().flatten().collect(),
     }
 }
