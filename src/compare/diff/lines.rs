@@ -80,7 +80,7 @@ impl LineSets {
     }
 }
 
-/// A set of linked lines: live memory, each side's largest stack, and the changed stacks with the size of their changes.
+/// A set of linked lines: live memory, each side's largest stack, and the changed stacks with their changes in bytes.
 #[derive(Default)]
 struct LineTotals<'a> {
     held: LiveChange,
