@@ -11,7 +11,8 @@ pub(super) struct ShownEntries {
 }
 
 impl ShownEntries {
-    /// Converts a position in the trace to one on the page, where 0 is before the first entry shown. `None` after the last.
+    /// Converts a position in the trace to one on the page, where 0 is before the first entry shown. `None` after the
+    /// last.
     pub(super) fn to_page(self, moment: EntryCount) -> Option<EntryCount> {
         let moment = moment.saturating_sub(self.first);
         (moment <= self.entries).then_some(moment)

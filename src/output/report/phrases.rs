@@ -15,7 +15,8 @@ pub(super) fn frame_label(frame: &FrameReport) -> String {
     format!("{} in {}", frame.file_line(), frame.name)
 }
 
-/// The label of a stack and the lines below it. The label is the autograd node of a backward pass, else the source line.
+/// The label of a stack and the lines below it. The label is the autograd node of a backward pass, else the source
+/// line.
 pub(super) fn stack_label(code_location: &CodeLocation) -> (Text, Vec<Text>) {
     let frame = code_location.frame.as_ref();
     let caller = code_location.called_from.as_ref().map(caller_label);

@@ -116,7 +116,8 @@ impl TimelinePage<'_> {
         self.events();
     }
 
-    /// First entry of bucket `n`, relative to the first entry shown; the end of the trace for the bucket after the last.
+    /// First entry of bucket `n`, relative to the first entry shown; the end of the trace for the bucket after the
+    /// last.
     fn start(&self, n: u64) -> u64 {
         let start = usize::try_from(n).ok().and_then(|n| self.device.buckets.first_event.get(n));
         start.map_or(self.device.events, |event| event - self.device.first_event)
