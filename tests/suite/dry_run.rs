@@ -32,7 +32,10 @@ fn said(output: &Output) -> String {
 fn what_cannot_be_is_said_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let cases = [
-        (&["--gpu", "gtx1080", "--", "true"][..], "describe another with --memory and --capability"),
+        (
+            &["--gpu", "gtx1080", "--", "true"][..],
+            "describe another with --memory and --capability",
+        ),
         (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "give one of 7.0"),
         (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two sizes or more"),
         (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),

@@ -279,7 +279,10 @@ fn two_numbers_take_four_recordings_of_two_by_two() {
     assert!(lacks.contains("also record 8x256"), "{lacks}");
     assert!(said(&GRID[..2], &[]).contains("also record 4x256, 8x256"));
     let mixed = refusal(&["fit", &file("two_fused", "4x128"), &file("dense", 8)]);
-    assert!(mixed.contains("sizes of one and of two numbers cannot be mixed: 8 and 4x128"), "{mixed}");
+    assert!(
+        mixed.contains("sizes of one and of two numbers cannot be mixed: 8 and 4x128"),
+        "{mixed}"
+    );
     assert!(said(&GRID, &["--at", "16"]).contains("--at 16: give as many numbers"));
     let one = refusal(&["fit", &file("dense", 4), &file("dense", 8), "--at", "x512"]);
     assert!(one.contains("--at x512: the recorded sizes have no second number"), "{one}");

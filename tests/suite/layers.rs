@@ -166,7 +166,10 @@ fn a_planted_upward_import_is_found() {
 #[test]
 fn what_is_allowed_is_not_found() {
     for (path, code) in [
-        ("src/replay/literal/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
+        (
+            "src/replay/literal/mod.rs",
+            "use crate::snapshot::TraceEntry; use crate::replay::Totals;",
+        ),
         ("src/snapshot/decode/mod.rs", "use super::super::snapshot::keys; use super::records;"),
         (
             "src/snapshot/mod.rs",

@@ -208,8 +208,11 @@ fn nothing_fits_below_what_was_held() {
     let page = result_of(&["whatif", "--capacity", "1GiB", &late]);
     assert!(page.contains("no setting that was tried serves every request"), "{page}");
     let page = result_of(&["replay", "--capacity", "1GiB", &late]);
-    assert!(page.contains("fails; none failed as recorded")
-            || page.contains("fail; none failed as recorded"), "{page}");
+    assert!(
+        page.contains("fails; none failed as recorded")
+            || page.contains("fail; none failed as recorded"),
+        "{page}"
+    );
 }
 
 /// The same where the trace has no request at all: a ring of one entry.

@@ -51,7 +51,10 @@ pub(super) fn pair_with_all<'s, 'a>(
     };
     let intermediate = |other: &SizedRecording<'_, '_>| {
         let [base_numbers, other_numbers] = [base.size.numbers(), other.size.numbers()];
-        let is_between = |size: Numbers| size == [base_numbers[0], other_numbers[1]] || size == [other_numbers[0], base_numbers[1]];
+        let is_between = |size: Numbers| {
+            size == [base_numbers[0], other_numbers[1]]
+                || size == [other_numbers[0], base_numbers[1]]
+        };
         others.iter().position(|base| is_between(base.size.numbers()))
     };
     let near =
