@@ -20,159 +20,172 @@
 //! Without its default feature `cli` the crate has no command line and none of the crates that one needs. The public
 //! modules are below, each with an example. The others are hidden: they are public for the tests of this repository and
 //! change without notice.
+//!
+//! ## [`allocator`]
+//!
+//! Serve requests as PyTorch would:
+//!
+//! ```
+//! use oomscope::allocator::conf::Settings;
+//! use oomscope::allocator::device::SimulatedDevice;
+//! use oomscope::allocator::{Behaviour, CachingAllocator, Request};
+//!
+//! let release = 15; // PyTorch 2.15
+//! let settings = Settings::defaults_for_release(release);
+//! let mut allocator = CachingAllocator::new(Behaviour::for_release(release), settings, None);
+//! let mut device = SimulatedDevice::new(0, 1 << 30);
+//! let block = allocator.malloc(&Request::in_default_pool(300 << 20, 0), &mut device);
+//! assert!(block.is_some());
+//! let too_large = allocator.malloc(&Request::in_default_pool(800 << 20, 0), &mut device);
+//! assert!(too_large.is_none());
+//! ```
+//!
+//! ## [`analysis`]
+//!
+//! Analyze a snapshot:
+//!
+//! ```
+//! use oomscope::analysis::{Options, analyze};
+//! use oomscope::snapshot::{Snapshot, Source};
+//!
+//! let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+//! let bytes = Source::open(path.as_ref())?;
+//! let snapshot = Snapshot::read(&bytes, &|_| ())?;
+//! let report = analyze(&snapshot, path, bytes.len() as u64, Options { top: 5, ..Options::default() });
+//! let failure = &report.devices[0].ooms[0];
+//! println!("{}: {}", failure.verdict, failure.verdict_reason);
+//! assert!(failure.requested_bytes > failure.largest_free_block_bytes);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## [`compare`]
+//!
+//! Compare two snapshots:
+//!
+//! ```
+//! use oomscope::compare::diff::{DiffOptions, File, diff};
+//! use oomscope::snapshot::{Snapshot, Source};
+//!
+//! let paths = ["fixtures/diff/base.pickle.gz", "fixtures/diff/later.pickle.gz"];
+//! let read = |path: &str| -> Result<_, Box<dyn std::error::Error>> {
+//!     Ok(Snapshot::read(&Source::open(path.as_ref())?, &|_| ())?)
+//! };
+//! let [before, after] = [read(paths[0])?, read(paths[1])?];
+//! let before = File { path: paths[0], snapshot: &before, size_bytes: 0 };
+//! let after = File { path: paths[1], snapshot: &after, size_bytes: 0 };
+//! let report = diff(before, after, DiffOptions::default());
+//! println!("{}", report.summary.answer);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## [`explain`]
+//!
+//! Explain an out-of-memory message in a log:
+//!
+//! ```
+//! use oomscope::explain::{explain, message};
+//!
+//! let text = std::fs::read("fixtures/logs/2.15.0-fragmentation.log")?;
+//! let log = message::read(&text[..])?;
+//! let report = explain(&log, "job.log").expect("a message about memory");
+//! assert_eq!(report.failures.len(), 1);
+//! println!("{}", report.summary.answer);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## [`output`]
+//!
+//! Render a report as Markdown or JSON:
+//!
+//! ```
+//! use oomscope::analysis::{AnalyzeReport, Options, analyze};
+//! use oomscope::output::{document, formats, report};
+//! use oomscope::snapshot::{Snapshot, Source};
+//!
+//! let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+//! let bytes = Source::open(path.as_ref())?;
+//! let snapshot = Snapshot::read(&bytes, &|_| ())?;
+//! let snapshot = analyze(&snapshot, path, bytes.len() as u64, Options { top: 5, ..Options::default() });
+//! let answer = AnalyzeReport::new(vec![snapshot], Vec::new(), 5);
+//! let markdown = document::markdown(&report::analyze(&answer));
+//! assert!(markdown.contains("Out of memory on device 0"));
+//! let json = formats::json(&answer)?;
+//! assert!(json.contains("oomscope/analyze/1"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## [`snapshot`]
+//!
+//! Read a snapshot: a pickle or JSON, plain or compressed.
+//!
+//! ```
+//! use oomscope::snapshot::{Snapshot, Source};
+//!
+//! let bytes = Source::open("fixtures/2.15.0-two_devices.pickle.gz".as_ref())?;
+//! let snapshot = Snapshot::read(&bytes, &|_| ())?;
+//! for device in snapshot.devices() {
+//!     let allocated = device.blocks().count();
+//!     println!("device {}: {} trace entries, {allocated} blocks", device.id(), device.len());
+//! }
+//! assert_eq!(snapshot.devices().count(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## [`study`]
+//!
+//! Ask a snapshot several questions, each fact computed once:
+//!
+//! ```
+//! use oomscope::snapshot::{Snapshot, Source};
+//! use oomscope::study::{Scope, Study};
+//!
+//! let bytes = Source::open("fixtures/2.15.0-two_devices.pickle.gz".as_ref())?;
+//! let snapshot = Snapshot::read(&bytes, &|_| ())?;
+//! let study = Study::new(&snapshot, Scope::default());
+//! for device in study.devices() {
+//!     let peak = device.peak();
+//!     assert!(peak.allocated_bytes <= peak.reserved_bytes);
+//!     assert!(device.inferred().verification.is_exact());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## [`whatif`]
+//!
+//! Replay a recording under another setting:
+//!
+//! ```
+//! use oomscope::snapshot::{Snapshot, Source};
+//! use oomscope::study::{Scope, Study};
+//! use oomscope::whatif::{WhatIfOptions, compare_settings};
+//!
+//! let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+//! let snapshot = Snapshot::read(&Source::open(path.as_ref())?, &|_| ())?;
+//! let study = Study::new(&snapshot, Scope::default());
+//! let settings = ["expandable_segments:True".to_owned()];
+//! let options = WhatIfOptions { options: &settings, ..WhatIfOptions::default() };
+//! let report = compare_settings(&study, path, options, &|_, _| ())?;
+//! let [recorded, expandable] = &report.rows[..] else { panic!("a row as recorded, and one more") };
+//! assert_eq!((recorded.ooms, expandable.ooms), (1, 0));
+//! assert!(expandable.smallest_capacity_bytes < recorded.smallest_capacity_bytes);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
-/// Serve requests as PyTorch would:
-///
-/// ```
-/// use oomscope::allocator::conf::Settings;
-/// use oomscope::allocator::device::SimulatedDevice;
-/// use oomscope::allocator::{Behaviour, CachingAllocator, Request};
-///
-/// let release = 15; // PyTorch 2.15
-/// let settings = Settings::defaults_for_release(release);
-/// let mut allocator = CachingAllocator::new(Behaviour::for_release(release), settings, None);
-/// let mut device = SimulatedDevice::new(0, 1 << 30);
-/// let block = allocator.malloc(&Request::in_default_pool(300 << 20, 0), &mut device);
-/// assert!(block.is_some());
-/// let too_large = allocator.malloc(&Request::in_default_pool(800 << 20, 0), &mut device);
-/// assert!(too_large.is_none());
-/// ```
 pub mod allocator;
-
-/// Analyze a snapshot:
-///
-/// ```
-/// use oomscope::analysis::{Options, analyze};
-/// use oomscope::snapshot::{Snapshot, Source};
-///
-/// let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
-/// let bytes = Source::open(path.as_ref())?;
-/// let snapshot = Snapshot::read(&bytes, &|_| ())?;
-/// let report = analyze(&snapshot, path, bytes.len() as u64, Options { top: 5, ..Options::default() });
-/// let failure = &report.devices[0].ooms[0];
-/// println!("{}: {}", failure.verdict, failure.verdict_reason);
-/// assert!(failure.requested_bytes > failure.largest_free_block_bytes);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub mod analysis;
-
 #[doc(hidden)]
 pub mod base;
-
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
-
-/// Compare two snapshots:
-///
-/// ```
-/// use oomscope::compare::diff::{DiffOptions, File, diff};
-/// use oomscope::snapshot::{Snapshot, Source};
-///
-/// let paths = ["fixtures/diff/base.pickle.gz", "fixtures/diff/later.pickle.gz"];
-/// let read = |path: &str| -> Result<_, Box<dyn std::error::Error>> {
-///     Ok(Snapshot::read(&Source::open(path.as_ref())?, &|_| ())?)
-/// };
-/// let [before, after] = [read(paths[0])?, read(paths[1])?];
-/// let before = File { path: paths[0], snapshot: &before, size_bytes: 0 };
-/// let after = File { path: paths[1], snapshot: &after, size_bytes: 0 };
-/// let report = diff(before, after, DiffOptions::default());
-/// println!("{}", report.summary.answer);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub mod compare;
-
-/// Explain an out-of-memory message in a log:
-///
-/// ```
-/// use oomscope::explain::{explain, message};
-///
-/// let text = std::fs::read("fixtures/logs/2.15.0-fragmentation.log")?;
-/// let log = message::read(&text[..])?;
-/// let report = explain(&log, "job.log").expect("a message about memory");
-/// assert_eq!(report.failures.len(), 1);
-/// println!("{}", report.summary.answer);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub mod explain;
-
-/// Render a report as Markdown or JSON:
-///
-/// ```
-/// use oomscope::analysis::{AnalyzeReport, Options, analyze};
-/// use oomscope::output::{document, formats, report};
-/// use oomscope::snapshot::{Snapshot, Source};
-///
-/// let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
-/// let bytes = Source::open(path.as_ref())?;
-/// let snapshot = Snapshot::read(&bytes, &|_| ())?;
-/// let snapshot = analyze(&snapshot, path, bytes.len() as u64, Options { top: 5, ..Options::default() });
-/// let answer = AnalyzeReport::new(vec![snapshot], Vec::new(), 5);
-/// let markdown = document::markdown(&report::analyze(&answer));
-/// assert!(markdown.contains("Out of memory on device 0"));
-/// let json = formats::json(&answer)?;
-/// assert!(json.contains("oomscope/analyze/1"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub mod output;
-
 #[doc(hidden)]
 pub mod replay;
-
-/// Read a snapshot: a pickle or JSON, plain or compressed.
-///
-/// ```
-/// use oomscope::snapshot::{Snapshot, Source};
-///
-/// let bytes = Source::open("fixtures/2.15.0-two_devices.pickle.gz".as_ref())?;
-/// let snapshot = Snapshot::read(&bytes, &|_| ())?;
-/// for device in snapshot.devices() {
-///     let allocated = device.blocks().count();
-///     println!("device {}: {} trace entries, {allocated} blocks", device.id(), device.len());
-/// }
-/// assert_eq!(snapshot.devices().count(), 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub mod snapshot;
-
 #[doc(hidden)]
 pub mod stacks;
-
-/// Ask a snapshot several questions, each fact computed once:
-///
-/// ```
-/// use oomscope::snapshot::{Snapshot, Source};
-/// use oomscope::study::{Scope, Study};
-///
-/// let bytes = Source::open("fixtures/2.15.0-two_devices.pickle.gz".as_ref())?;
-/// let snapshot = Snapshot::read(&bytes, &|_| ())?;
-/// let study = Study::new(&snapshot, Scope::default());
-/// for device in study.devices() {
-///     let peak = device.peak();
-///     assert!(peak.allocated_bytes <= peak.reserved_bytes);
-///     assert!(device.inferred().verification.is_exact());
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub mod study;
-
-/// Replay a recording under another setting:
-///
-/// ```
-/// use oomscope::snapshot::{Snapshot, Source};
-/// use oomscope::study::{Scope, Study};
-/// use oomscope::whatif::{WhatIfOptions, compare_settings};
-///
-/// let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
-/// let snapshot = Snapshot::read(&Source::open(path.as_ref())?, &|_| ())?;
-/// let study = Study::new(&snapshot, Scope::default());
-/// let settings = ["expandable_segments:True".to_owned()];
-/// let options = WhatIfOptions { options: &settings, ..WhatIfOptions::default() };
-/// let report = compare_settings(&study, path, options, &|_, _| ())?;
-/// let [recorded, expandable] = &report.rows[..] else { panic!("a row as recorded, and one more") };
-/// assert_eq!((recorded.ooms, expandable.ooms), (1, 0));
-/// assert!(expandable.smallest_capacity_bytes < recorded.smallest_capacity_bytes);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub mod whatif;

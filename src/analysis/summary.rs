@@ -38,7 +38,6 @@ pub(super) fn summarize_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>)
 }
 
 /// Summarizes the device `worst` of `snapshot`, or its first one.
-
 pub(super) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) -> Summary {
     let device = match worst {
         Some(worst) => snapshot.devices.iter().find(|device| device.device == worst),

@@ -229,7 +229,7 @@ fn decode_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufR
     })
 }
 
-/// Fails once `source` exceeds [`MAX_LOG_BYTES`].
+/// Fails once `source` exceeds `MAX_LOG_BYTES`.
 pub fn with_size_limit(source: impl Read) -> impl BufRead {
     BufReader::new(SizeLimited { source, remaining: MAX_LOG_BYTES })
 }

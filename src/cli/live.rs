@@ -22,7 +22,7 @@ mod without {
         _arguments: Vec<OsString>,
     }
 
-    pub(in crate::cli) fn run(_args: &Live) -> anyhow::Result<Done> {
+    pub(in crate::cli) fn run(_args: &Live) -> anyhow::Result<Exit> {
         bail!(
             "live: this build has no GPU support; rebuild with \
              'cargo install --path . --features cuda'"

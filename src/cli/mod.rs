@@ -47,7 +47,7 @@ Exit codes: 0 success; 1 a check failed or the model diverged from the recording
 struct Cli {
     /// When to use colour
     ///
-    /// `auto` uses colour if standard output is a terminal, and follows NO_COLOR and CLICOLOR_FORCE.
+    /// `auto` uses colour if standard output is a terminal, and follows `NO_COLOR` and `CLICOLOR_FORCE`.
     #[arg(
         long,
         global = true,

@@ -2,11 +2,10 @@
 
 usage: run.sh gate.py WARMUP OUT.pickle.gz [--seed N] [--more MIB] [--empty-cache] [--no-stacks]
 
-The warm-up runs before the recording begins. `none`: nothing. `cached`: other work, all of it freed, whose
-segments stay cached. `scattered`: other work of which a part is freed only when the job's own tensors are
-there, so that these lie between holes. What the job holds when the recording begins, and what it asks for from
-then on, is the same each time, for each seed; with --more each step keeps that much more, with --empty-cache some
-steps call empty_cache(). What `oomscope check --save-baseline` says of the recordings must not differ.
+The warm-up runs before the recording: `none`: nothing. `cached`: other work, freed, whose segments stay cached.
+`scattered`: other work of which a part is freed only after the job has allocated its own tensors, which therefore lie
+between holes. For each seed the job holds and requests the same memory each time; with --more each step keeps that much
+more, with --empty-cache some steps call empty_cache(). `oomscope check --save-baseline` must write the same baseline.
 """
 
 import argparse

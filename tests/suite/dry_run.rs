@@ -37,7 +37,7 @@ fn what_cannot_be_is_said_in_a_sentence() {
             "describe another with --memory and --capability",
         ),
         (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "give one of 7.0"),
-        (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two sizes or more"),
+        (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two or more sizes"),
         (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
         (&["--rank", "1", "--", "true"][..], "--world-size"),
         (&["--rank", "64", "--world-size", "64", "--", "true"][..], "are 0 to 63"),
@@ -177,7 +177,7 @@ fn what_was_read_after_the_peak_counts_too() {
     }
     let (certainty, page) = certainty("_local_scalar_dense item");
     assert_eq!(certainty, "may-differ");
-    assert!(page.contains("were read back after the peak only"), "{page}");
+    assert!(page.contains("were read back only after the peak"), "{page}");
 }
 
 #[test]

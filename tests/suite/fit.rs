@@ -198,7 +198,7 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
     let swapped = refusal(&["fit", &of("dense", 8, 4), &of("dense", 4, 8)]);
     assert!(swapped.contains("are the sizes swapped"), "{swapped}");
     let twice = refusal(&["fit", &of("dense", 4, 4), &of("dense", 4, 8)]);
-    assert!(twice.contains("is given for size 4 and for 8"), "{twice}");
+    assert!(twice.contains("is given for both size 4 and size 8"), "{twice}");
     let two = refusal(&["fit", &of("gan", 4, 4), &of("dense", 8, 8)]);
     assert!(two.contains("of different programs"), "{two}");
 

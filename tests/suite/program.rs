@@ -130,7 +130,7 @@ fn a_failure_that_checkpointing_avoids() {
     assert_eq!(idle["serves_failed"], false, "{idle}");
     let page = result_of(&["analyze", "fixtures/changes/2.15.0-dense-320MiB.pickle.gz"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    let action = "to do activation checkpointing of each of 6 calls: app/changed.py:25 in through; in a replay every request is then served";
+    let action = "to do activation checkpointing of each of 6 calls: app/changed.py:25 in through; in a replay every request then succeeds";
     assert!(page.contains(action), "{page}");
 }
 

@@ -360,8 +360,8 @@ fn damage_is_named_with_its_byte_and_opcode() {
         (b"\x80\x05\x96\0\0\0\0\0\0\0\x01.", "truncated (byte 2, opcode BYTEARRAY8)"),
         (b"\x80\x04X\xff\xff\xff\xff.", "truncated (byte 2, opcode BINUNICODE)"),
         (b"\x80\x02\x8a\xff\x01.", "truncated (byte 2, opcode LONG1)"),
-        (b"\x80\x04N(K\x01e.", "no list (byte 6, opcode APPENDS)"),
-        (b"\x80\x04N(K\x01K\x02u.", "no dict (byte 8, opcode SETITEMS)"),
+        (b"\x80\x04N(K\x01e.", "not a list (byte 6, opcode APPENDS)"),
+        (b"\x80\x04N(K\x01K\x02u.", "not a dict (byte 8, opcode SETITEMS)"),
     ] {
         assert_says(bytes, &[says]);
     }

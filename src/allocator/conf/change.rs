@@ -30,7 +30,7 @@ impl<'a> ConfChange<'a> {
                 _ => set.push(part),
             }
         }
-        Self { resets_all: resets_all, reset: reset, set: set.join(",").trim().to_owned() }
+        Self { resets_all, reset, set: set.join(",").trim().to_owned() }
     }
 
     /// `base` with this change applied, as a string of options.
@@ -70,7 +70,7 @@ impl Settings {
         let mut settings = self.clone();
         match option.ok_or_else(|| dialect.unrecognized_key(key, "Accelerator"))?.meaning {
             OptionMeaning::LargeSegmentSize => {
-                settings.large_segment_size = plain.large_segment_size
+                settings.large_segment_size = plain.large_segment_size;
             }
             OptionMeaning::MaxSplitSize => settings.max_split_size = plain.max_split_size,
             OptionMeaning::MaxNonSplitRounding => {

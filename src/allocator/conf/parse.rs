@@ -185,7 +185,7 @@ impl Reader {
         match option.meaning {
             OptionMeaning::LargeSegmentSize => {} // set by `read_large_segment_size`
             OptionMeaning::MaxSplitSize => {
-                self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?
+                self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?;
             }
             OptionMeaning::MaxNonSplitRounding => {
                 self.settings.max_non_split_rounding =

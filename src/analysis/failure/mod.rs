@@ -1,6 +1,6 @@
 //! Explains failed requests: the reason, the blocks that block free memory, and the settings that avoid the failure.
 //!
-//! In: a device's study, whose replay calls the [`FailureCollector`]. Out: an [`OomReport`] per failed request, and a
+//! In: a device's study, whose replay calls the `FailureCollector`. Out: an [`OomReport`] per failed request, and a
 //! [`RequestReport`] for a request that is only tried. The verdict is that of [`crate::allocator::verdict`].
 
 mod blockers;

@@ -5,7 +5,7 @@
 //! of the problems themselves.
 
 mod code;
-mod warning;
+mod warnings;
 mod words;
 
 /// The call that records a useful history. Its legacy form, `_record_memory_history(True)`, keeps one entry.
@@ -13,5 +13,5 @@ pub const RECORD_HISTORY_CALL: &str =
     "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
 
 pub use code::Code;
-pub use warning::{Warning, Warnings};
+pub use warnings::{Warning, Warnings};
 pub(crate) use words::words;

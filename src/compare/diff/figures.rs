@@ -104,7 +104,7 @@ impl Figures {
         u64::try_from(self.amount(figure).as_integer()).unwrap_or_default()
     }
 
-    /// The change of the figure in bytes or items, in the result of [`Self::change_to`].
+    /// The change of the figure in bytes or items, in the result of `Self::change_to`.
     pub fn change(&self, figure: Figure) -> i64 {
         let by = self.amount(figure).as_integer();
         i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })

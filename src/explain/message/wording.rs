@@ -86,7 +86,7 @@ pub struct FailedAllocation {
     pub expandable: Option<bool>,
     /// The allocation exceeds the address range reserved for an expandable segment.
     pub exceeds_reserve: bool,
-    /// The allocator of a MemPool refused, not the device.
+    /// The allocator of a `MemPool` refused, not the device.
     pub refused_by_pool: bool,
     /// The platform's limit on a single allocation.
     pub block_limit: Option<PrintedAmount>,

@@ -80,7 +80,7 @@ fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
     };
     let stranded = match free.stranded_bytes {
         0 => "none of it is stuck beside live blocks".to_owned(),
-        _ => format!("stuck beside live blocks{private}, usable by smaller requests only"),
+        _ => format!("stuck beside live blocks{private}, serves smaller requests only"),
     };
     rows.push(row(1, "stranded", free.stranded_bytes, stranded));
     rows

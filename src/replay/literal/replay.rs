@@ -35,7 +35,7 @@ pub struct ReplayStep<'a> {
     /// inferred.
     pub entry: Option<(usize, TraceEntry)>,
     pub tiling: &'a Tiling,
-    /// See [`Outcome::lacks_completions`].
+    /// See `Outcome::lacks_completions`.
     pub lacks_completions: bool,
 }
 

@@ -35,13 +35,7 @@ impl Reservations {
             *lowest = addr.min(*lowest);
             if entry.action == Action::SegmentMap {
                 let pool = entry.pool.or_else(|| index.pool_at(addr));
-                reservations.mappings.push(Mapping {
-                    entry_index: entry_index,
-                    pool,
-                    stream,
-                    is_small,
-                    addr,
-                });
+                reservations.mappings.push(Mapping { entry_index, pool, stream, is_small, addr });
             }
         }
         reservations

@@ -1,9 +1,9 @@
 //! The allocator model, run on the operations of a recording.
 //!
 //! In: a device's trace and a [`Hypothesis`] of what the file does not record. Out: whether the model writes the
-//! recorded entries ([`verify`]); the hypothesis with which it reproduces most of them ([`infer`]); the same operations
-//! on a simulated device, under any settings ([`simulate`]); one more request ([`try_request`]); and a snapshot file of
-//! the result ([`emit`]). Knows no stacks but by id, and does not judge what the results mean.
+//! recorded entries (`verify`); the hypothesis with which it reproduces most of them (`infer`); the same operations
+//! on a simulated device, under any settings (`simulate`); one more request (`try_request`); and a snapshot file of
+//! the result (`emit`). Knows no stacks but by id, and does not judge what the results mean.
 
 mod address_ranges;
 mod checkpoints;

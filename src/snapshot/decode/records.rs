@@ -171,7 +171,7 @@ impl Decoder {
                     });
                 }
                 keys::ADDR | keys::DEVICE_FREE => {
-                    entry.addr = self.require_integer(ENTRY, key, value)?
+                    entry.addr = self.require_integer(ENTRY, key, value)?;
                 }
                 keys::SIZE => entry.size = self.require_integer(ENTRY, key, value)?,
                 keys::STREAM => entry.stream = self.require_integer(ENTRY, key, value)?,
@@ -215,7 +215,7 @@ impl Decoder {
                 keys::ADDRESS => block.address = self.require_integer(RECORD, key, value)?,
                 keys::SIZE => block.size = self.require_integer(RECORD, key, value)?,
                 keys::REQUESTED_SIZE => {
-                    block.requested_size = self.require_integer(RECORD, key, value)?
+                    block.requested_size = self.require_integer(RECORD, key, value)?;
                 }
                 keys::FRAMES => block.stack = self.require_stack(RECORD, key, value)?,
                 keys::STATE => {
@@ -293,7 +293,7 @@ impl Decoder {
                 keys::DEVICE => segment.device = self.require_integer(RECORD, key, value)?,
                 keys::ADDRESS => segment.address = self.require_integer(RECORD, key, value)?,
                 keys::TOTAL_SIZE => {
-                    segment.total_size = self.require_integer(RECORD, key, value)?
+                    segment.total_size = self.require_integer(RECORD, key, value)?;
                 }
                 keys::STREAM => segment.stream = self.require_integer(RECORD, key, value)?,
                 keys::SEGMENT_TYPE => {

@@ -152,7 +152,7 @@ pub(super) fn find_code_and_caller<'t, F: PartialEq>(
     (Some(code), package.filter(|_| inner.origin == Origin::Package))
 }
 
-/// [`find_code_and_caller`] for the frames of a traceback.
+/// `find_code_and_caller` for the frames of a traceback.
 pub fn code_and_caller(frames: &[FrameReport]) -> (Option<FrameReport>, Option<FrameReport>) {
     let (code, caller) = find_code_and_caller(frames.iter().map(|frame| FrameRef {
         origin: frame.origin(),

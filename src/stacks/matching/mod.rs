@@ -1,7 +1,7 @@
 //! Pairs the stacks of two snapshots that are the same code.
 //!
 //! Equal frames match first, then equal functions on other lines, then functions whose file was renamed or moved.
-//! [`FrameTable`] gives the frames of both snapshots common ids, [`pair_stacks`] pairs two lists of stacks.
+//! `FrameTable` gives the frames of both snapshots common ids, `pair_stacks` pairs two lists of stacks.
 
 mod align;
 mod frame_table;

@@ -234,7 +234,7 @@ impl PeakBlocks {
                     }
                 }
                 ScriptOpKind::Free { block, .. } => {
-                    live_bytes = live_bytes.saturating_sub(rounded(block))
+                    live_bytes = live_bytes.saturating_sub(rounded(block));
                 }
                 ScriptOpKind::Other => {}
             }

@@ -6,7 +6,7 @@ use crate::allocator::granule_size;
 use crate::base::ids::{PoolId, StackId};
 use crate::snapshot::BlockState;
 
-/// A block of a [`Stretch`].
+/// A block of a `Stretch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeBlock {
     /// Bytes from the start of the range.
