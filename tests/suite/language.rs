@@ -10,19 +10,19 @@ use crate::support::rust_source::{Source, sources};
 
 /// Hits that are left. These numbers only fall: lower the room's number in the commit that renames.
 const ALLOWED: &[(&str, usize)] = &[
-    ("base", 7),
+    ("base", 0),
     ("allocator", 0),
     ("snapshot", 0),
     ("stacks", 11),
-    ("replay", 16),
-    ("study", 329),
-    ("whatif", 735),
+    ("replay", 0),
+    ("study", 23),
+    ("whatif", 21),
     ("analysis", 0),
     ("compare", 0),
     ("explain", 0),
     ("output", 0),
     ("cli", 2),
-    ("docs", 54),
+    ("docs", 4),
 ];
 
 /// Phrases of comments, documents and names. After `-` come words that make plain English of the phrase before them; `-#`
