@@ -137,7 +137,7 @@ fn wrong_usage_is_refused() {
     let directory = TempDir::new().unwrap();
     let program = small_program(&directory);
     let said = refusal(&["whatif", "--cost", &program, &program]);
-    assert!(said.contains("is not a file of 'oomscope live --calibrate'"), "{said}");
+    assert!(said.contains("is not a cost file of 'oomscope live --calibrate'"), "{said}");
     let said = refusal(&["whatif", "--cost", "nowhere.json", &program]);
     assert!(said.contains("nowhere.json cannot be read"), "{said}");
     let file = text(&directory.path().join("gpu.json"));

@@ -167,7 +167,7 @@ fn expandable_segments_need_more_of_the_driver() {
             "STUB_NO_VMM",
             "GPU 0: it has no virtual memory management, which expandable segments need",
         ),
-        ("STUB_NO_ADDRESSES", "of addresses left for an expandable segment"),
+        ("STUB_NO_ADDRESSES", "is left for an expandable segment"),
     ] {
         report(&["--set", "expandable_segments:False", &path], &[(lacks, "1")]);
         for args in

@@ -107,7 +107,7 @@ fn late_recordings_begin_with_what_was_held() {
         let (ran, ledger) = live(&[&path], &[("STUB_TOTAL_MIB", "1024")]);
         assert_eq!(ran.code, 2);
         assert!(
-            ran.err.contains("held when the recording began, more than the 512 MiB"),
+            ran.err.contains("reserved when the recording began, more than the 512 MiB"),
             "{}",
             ran.err
         );
@@ -247,7 +247,7 @@ fn the_page_says_what_a_person_needs() {
         "GPU 1: Stub GPU 1, driver for CUDA 12.8",
         "512 MiB left unused, so 5 GiB is within",
         "requests failed",
-        "every decision as on a simulated device of this size",
+        "every decision matches a simulated device of this size",
         "cudaMalloc",
     ] {
         assert!(ran.out.contains(words), "{words}:\n{}", ran.out);
