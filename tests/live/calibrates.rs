@@ -143,7 +143,7 @@ fn wrong_usage_is_refused() {
     let file = text(&directory.path().join("gpu.json"));
     let (ran, _) = live(&["--calibrate", &file], &[("STUB_TOTAL_MIB", "513")]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("only 1 MiB is within reach on GPU 0"), "{}", ran.err);
+    assert!(ran.err.contains("only 1 MiB is available on GPU 0"), "{}", ran.err);
     let said = refusal(&["live", "--calibrate", &file, "-o", &file]);
     assert!(said.contains("name two files"), "{said}");
     let (ran, ledger) = live(&["--calibrate", &file], &[("STUB_FAIL_AT", "20")]);
