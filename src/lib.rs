@@ -21,7 +21,7 @@
 //! modules are below, each with an example. The others are hidden: they are public for the tests of this repository and
 //! change without notice.
 //!
-//! ## [`allocator`]
+//! ## `allocator`
 //!
 //! Serve requests as PyTorch would:
 //!
@@ -40,7 +40,7 @@
 //! assert!(too_large.is_none());
 //! ```
 //!
-//! ## [`analysis`]
+//! ## `analysis`
 //!
 //! Analyze a snapshot:
 //!
@@ -58,7 +58,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## [`compare`]
+//! ## `compare`
 //!
 //! Compare two snapshots:
 //!
@@ -78,7 +78,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## [`explain`]
+//! ## `explain`
 //!
 //! Explain an out-of-memory message in a log:
 //!
@@ -93,7 +93,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## [`output`]
+//! ## `output`
 //!
 //! Render a report as Markdown or JSON:
 //!
@@ -114,7 +114,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## [`snapshot`]
+//! ## `snapshot`
 //!
 //! Read a snapshot: a pickle or JSON, plain or compressed.
 //!
@@ -131,7 +131,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## [`study`]
+//! ## `study`
 //!
 //! Ask a snapshot several questions, each fact computed once:
 //!
@@ -150,7 +150,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## [`whatif`]
+//! ## `whatif`
 //!
 //! Replay a recording under another setting:
 //!
