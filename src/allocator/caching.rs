@@ -124,11 +124,7 @@ impl CachingAllocator {
     }
 
     /// Serves a request; `None` if memory is out. Memory that was mapped or released on the way stays so.
-    pub fn malloc(
-        &mut self,
-        request: &Request<'_>,
-        device: &mut dyn DeviceMemory,
-    ) -> Option<BlockId> {
+    pub fn malloc(&mut self, request: &Request<'_>, device: &mut dyn DeviceMemory) -> Option<BlockId> {
         for pending_id in request.finished {
             self.complete_free(*pending_id, request.context);
         }
@@ -191,8 +187,7 @@ impl CachingAllocator {
             }
         }
         if self.behaviour.use_on_oom == UseOnOom::Last
-            && let Some(found) =
-                self.try_mempool_fallback(&params, self.settings.expandable_segments)
+            && let Some(found) = self.try_mempool_fallback(&params, self.settings.expandable_segments)
         {
             return Some(found);
         }
@@ -237,13 +232,7 @@ impl CachingAllocator {
     }
 
     #[inline]
-    pub(super) fn record_trace(
-        &mut self,
-        action: Action,
-        block: &PoolBlock,
-        size: u64,
-        context: StackId,
-    ) {
+    pub(super) fn record_trace(&mut self, action: Action, block: &PoolBlock, size: u64, context: StackId) {
         let free_list = &self.pools.free_lists[block.free_list as usize];
         self.entries.push(AllocatorEntry {
             action,
@@ -256,11 +245,7 @@ impl CachingAllocator {
     }
 
     /// New memory from the device, as a block that is in no free list.
-    fn alloc_block(
-        &mut self,
-        params: &AllocParams,
-        device: &mut dyn DeviceMemory,
-    ) -> Option<BlockId> {
+    fn alloc_block(&mut self, params: &AllocParams, device: &mut dyn DeviceMemory) -> Option<BlockId> {
         let after = self.reserved_bytes.saturating_add(params.alloc_size);
         if self.allowed_memory_maximum.is_some_and(|limit| after > limit) {
             return None;
@@ -289,13 +274,7 @@ impl CachingAllocator {
     }
 
     /// A new segment, as one block that is in no free list yet.
-    pub(super) fn add_segment(
-        &mut self,
-        addr: u64,
-        size: u64,
-        free_list: u32,
-        context: StackId,
-    ) -> BlockId {
+    pub(super) fn add_segment(&mut self, addr: u64, size: u64, free_list: u32, context: StackId) -> BlockId {
         let (pool, is_small) = self.pools.pool_and_size_class(free_list);
         self.reserved_bytes = self.reserved_bytes.saturating_add(size);
         let registration = self.next_registration();

@@ -34,18 +34,13 @@ impl CachingAllocator {
 
     /// `find_expandable_block`: the first run of free addresses, mapped or not, that is long enough; else a new
     /// reservation.
-    fn find_expandable_block(
-        &mut self,
-        params: &AllocParams,
-        device: &mut dyn DeviceMemory,
-    ) -> Option<BlockId> {
+    fn find_expandable_block(&mut self, params: &AllocParams, device: &mut dyn DeviceMemory) -> Option<BlockId> {
         let unmapped = &self.pools.free_lists[params.free_list as usize].unmapped;
         let empty = unmapped.first_empty(params.size);
         let search_end = empty.map_or(u64::MAX, |(addr, _)| addr);
         for hole in unmapped.holes.range(..search_end).map(|(_, hole)| hole) {
             let prev = self.blocks[*hole].prev;
-            let is_usable =
-                |id: BlockId| id.as_option().is_some_and(|id| self.blocks[id].is_allocatable());
+            let is_usable = |id: BlockId| id.as_option().is_some_and(|id| self.blocks[id].is_allocatable());
             let start = if is_usable(prev) { prev } else { *hole };
             let (mut run_bytes, mut at) = (0u64, start);
             while is_usable(at) {
@@ -85,12 +80,7 @@ impl CachingAllocator {
     }
 
     /// A new reservation, as one unmapped block.
-    fn add_expandable_segment(
-        &mut self,
-        segment: ExpandableSegment,
-        free_list: u32,
-        registration: u32,
-    ) -> BlockId {
+    fn add_expandable_segment(&mut self, segment: ExpandableSegment, free_list: u32, registration: u32) -> BlockId {
         let number = to_u32(self.expandable_segments.len());
         self.expandable_segments.push(segment);
         let id = self.blocks.insert(PoolBlock {
@@ -117,13 +107,7 @@ impl CachingAllocator {
     }
 
     /// Maps the first `bytes` of an unmapped block, rounded up to granules.
-    fn map_block(
-        &mut self,
-        id: BlockId,
-        bytes: u64,
-        context: StackId,
-        device: &mut dyn DeviceMemory,
-    ) -> Option<()> {
+    fn map_block(&mut self, id: BlockId, bytes: u64, context: StackId, device: &mut dyn DeviceMemory) -> Option<()> {
         let block = self.blocks[id];
         let granule = self.granule_size(&block);
         let size = bytes.checked_next_multiple_of(granule)?.min(block.size);
@@ -151,9 +135,7 @@ impl CachingAllocator {
 
     fn granule_size(&self, block: &PoolBlock) -> u64 {
         debug_assert!(block.is_expandable(), "only blocks of expandable segments are mapped");
-        let segment = block
-            .expandable_segment
-            .and_then(|number| self.expandable_segments.get(number as usize));
+        let segment = block.expandable_segment.and_then(|number| self.expandable_segments.get(number as usize));
         segment.map_or(1, |segment| segment.granule_size).max(1)
     }
 
@@ -161,19 +143,13 @@ impl CachingAllocator {
     pub(super) fn whole_granule_range(&self, id: BlockId) -> Option<(u64, u64)> {
         let block = &self.blocks[id];
         let segment = self.expandable_segments.get(block.expandable_segment? as usize)?;
-        let start =
-            block.addr.checked_sub(segment.base)?.checked_next_multiple_of(segment.granule_size)?;
+        let start = block.addr.checked_sub(segment.base)?.checked_next_multiple_of(segment.granule_size)?;
         let end = (block.end() - segment.base) / segment.granule_size * segment.granule_size;
         (start < end).then(|| (segment.base + start, segment.base + end))
     }
 
     /// `unmap_block`: unmaps the whole granules of a free block.
-    pub(super) fn unmap_block(
-        &mut self,
-        id: BlockId,
-        context: StackId,
-        device: &mut dyn DeviceMemory,
-    ) {
+    pub(super) fn unmap_block(&mut self, id: BlockId, context: StackId, device: &mut dyn DeviceMemory) {
         // A block that spans no whole granule stays mapped.
         let Some((start, end)) = self.whole_granule_range(id) else { return };
         let block = self.blocks[id];
@@ -213,18 +189,12 @@ impl CachingAllocator {
     }
 
     /// Releases the reservation if nothing is mapped in it any more.
-    pub(super) fn release_expandable_segment(
-        &mut self,
-        id: BlockId,
-        device: &mut dyn DeviceMemory,
-    ) {
+    pub(super) fn release_expandable_segment(&mut self, id: BlockId, device: &mut dyn DeviceMemory) {
         let block = self.blocks[id];
         if block.is_split() || block.state != PoolBlockState::Unmapped {
             return;
         }
-        if let Some(segment) = block
-            .expandable_segment
-            .and_then(|number| self.expandable_segments.get(number as usize))
+        if let Some(segment) = block.expandable_segment.and_then(|number| self.expandable_segments.get(number as usize))
         {
             device.release(segment.base, segment.size);
         }

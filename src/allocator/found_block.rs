@@ -12,12 +12,7 @@ use crate::base::ids::{PoolId, StackId};
 impl CachingAllocator {
     /// Frees a block. If other streams use it, it stays pending until [`CachingAllocator::complete_free`] is called
     /// with the returned id.
-    pub fn free(
-        &mut self,
-        id: BlockId,
-        is_used_elsewhere: bool,
-        context: StackId,
-    ) -> Option<PendingFreeId> {
+    pub fn free(&mut self, id: BlockId, is_used_elsewhere: bool, context: StackId) -> Option<PendingFreeId> {
         let block = self.blocks[id];
         let is_small = self.pools.free_lists[block.free_list as usize].is_small;
         self.statistics.allocation.decrease(is_small, 1);
@@ -117,12 +112,7 @@ impl CachingAllocator {
     }
 
     pub(super) fn should_split(&self, params: &AllocParams, remaining: u64) -> bool {
-        should_split(
-            params.size,
-            remaining,
-            params.is_small || params.is_expandable,
-            &self.settings,
-        )
+        should_split(params.size, remaining, params.is_small || params.is_expandable, &self.settings)
     }
 
     /// The registration of a block that is split off `original`.
@@ -134,12 +124,7 @@ impl CachingAllocator {
     }
 
     /// `alloc_found_block`: splits the block if the rules say so, and allocates it.
-    pub(super) fn alloc_found_block(
-        &mut self,
-        id: BlockId,
-        params: &AllocParams,
-        requested: u64,
-    ) -> BlockId {
+    pub(super) fn alloc_found_block(&mut self, id: BlockId, params: &AllocParams, requested: u64) -> BlockId {
         let no_split = self.pools.pool_of(params.free_list).no_split;
         let remaining = self.blocks[id].size.saturating_sub(params.size);
         let split = !no_split && self.should_split(params, remaining);
@@ -262,8 +247,7 @@ impl CachingAllocator {
         self.pools.insert(free_list, key);
         if self.allowed_memory_maximum.is_some() {
             let (_, is_small) = self.pools.pool_and_size_class(free_list);
-            self.blocks[id].gc_count_base =
-                self.pools.pool_of(free_list).block_pool(is_small).get_free_block_calls;
+            self.blocks[id].gc_count_base = self.pools.pool_of(free_list).block_pool(is_small).get_free_block_calls;
         }
     }
 

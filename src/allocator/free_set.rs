@@ -64,8 +64,7 @@ impl FreeSet {
     #[inline]
     pub(super) fn remove(&mut self, key: &FreeKey) {
         let (at, place) = self.find(key);
-        let Some(chunk) = self.chunks.get_mut(at).filter(|chunk| chunk.get(place) == Some(key))
-        else {
+        let Some(chunk) = self.chunks.get_mut(at).filter(|chunk| chunk.get(place) == Some(key)) else {
             return;
         };
         chunk.remove(place);
@@ -102,9 +101,7 @@ impl FreeSet {
 fn lower_bound(keys: &[FreeKey], key: &FreeKey) -> usize {
     let smaller = keys.partition_point(|k| k.size < key.size);
     match keys.get(smaller..) {
-        Some(rest) if rest.first().is_some_and(|first| first < key) => {
-            smaller + rest.partition_point(|k| k < key)
-        }
+        Some(rest) if rest.first().is_some_and(|first| first < key) => smaller + rest.partition_point(|k| k < key),
         _ => smaller,
     }
 }

@@ -178,9 +178,7 @@ impl CachingAllocator {
                     self.insert_free(id);
                     if expandable_segment.is_none() && block_layouts.len() > 1 {
                         self.statistics.inactive_split.increase(segment_layout.is_small, 1);
-                        self.statistics
-                            .inactive_split_bytes
-                            .increase(segment_layout.is_small, block.size);
+                        self.statistics.inactive_split_bytes.increase(segment_layout.is_small, block.size);
                     }
                 }
                 PoolBlockState::Pending => {
@@ -228,10 +226,8 @@ impl CachingAllocator {
         };
         let free_list = self.blocks[first.id].free_list as usize;
         let free = &self.pools.free_lists[free_list].free;
-        let mut same_size =
-            free.range_from(FreeKey::at_least(first.size)).take_while(|key| key.size == first.size);
-        let Some(chosen) = same_size.find(|key| key.addr == addr).map(|key| key.registration)
-        else {
+        let mut same_size = free.range_from(FreeKey::at_least(first.size)).take_while(|key| key.size == first.size);
+        let Some(chosen) = same_size.find(|key| key.addr == addr).map(|key| key.registration) else {
             return;
         };
         drop(same_size);
@@ -247,15 +243,12 @@ impl CachingAllocator {
         let free_segments: BTreeMap<u64, BlockId> = self
             .blocks
             .ids()
-            .filter(|id| {
-                self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split()
-            })
+            .filter(|id| self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split())
             .map(|id| (self.blocks[id].addr, id))
             .collect();
         for pair in addrs.windows(2) {
             // Addresses that are not those of free segments say nothing about their order.
-            let [Some(&first), Some(&second)] = [0, 1].map(|at| free_segments.get(pair.get(at)?))
-            else {
+            let [Some(&first), Some(&second)] = [0, 1].map(|at| free_segments.get(pair.get(at)?)) else {
                 continue;
             };
             let (first, second) = (self.blocks[first], self.blocks[second]);
@@ -270,19 +263,15 @@ impl CachingAllocator {
         if to >= self.initial_registrations || from >= to {
             return;
         }
-        let moved: Vec<BlockId> = self
-            .blocks
-            .ids()
-            .filter(|id| (from..=to).contains(&self.blocks[*id].registration))
-            .collect();
+        let moved: Vec<BlockId> =
+            self.blocks.ids().filter(|id| (from..=to).contains(&self.blocks[*id].registration)).collect();
         for id in moved {
             let is_free = self.blocks[id].state == PoolBlockState::Free;
             if is_free {
                 self.remove_from_free_list(id);
             }
             let block = &mut self.blocks[id];
-            block.registration =
-                if block.registration == to { from } else { block.registration + 1 };
+            block.registration = if block.registration == to { from } else { block.registration + 1 };
             if is_free {
                 let since = block.gc_count_base;
                 self.insert_free(id);

@@ -37,8 +37,8 @@ pub use caching::CachingAllocator;
 pub use initial_memory::{InitialBlock, InitialMemory, InitialSegment};
 pub use request::{AllocatorEntry, PendingFreeId, Request, ServedBy};
 pub use size::{
-    SMALL_SEGMENT, block_size, granule_size, is_small_request, max_growth, round_size,
-    segment_size, whole_granule_bytes, whole_granules,
+    SMALL_SEGMENT, block_size, granule_size, is_small_request, max_growth, round_size, segment_size,
+    whole_granule_bytes, whole_granules,
 };
 pub use stats::{AllocatorStatistics, Stat, StatByPool};
 pub use view::{BlockView, SegmentView};

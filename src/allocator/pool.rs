@@ -36,11 +36,7 @@ pub(super) struct Unmapped {
 
 impl Unmapped {
     pub(super) fn insert(&mut self, id: BlockId, block: &PoolBlock) {
-        let set = if block.is_split() {
-            &mut self.holes
-        } else {
-            self.empty.entry(block.size).or_default()
-        };
+        let set = if block.is_split() { &mut self.holes } else { self.empty.entry(block.size).or_default() };
         set.insert(block.addr, id);
     }
 
@@ -58,8 +54,7 @@ impl Unmapped {
     /// The empty segment of at least `size` bytes with the lowest address. There are few sizes: one for each device
     /// and setting.
     pub(super) fn first_empty(&self, size: u64) -> Option<(u64, BlockId)> {
-        let firsts =
-            self.empty.range(size..).filter_map(|(_, same_size)| same_size.first_key_value());
+        let firsts = self.empty.range(size..).filter_map(|(_, same_size)| same_size.first_key_value());
         firsts.map(|(addr, id)| (*addr, *id)).min_by_key(|(addr, _)| *addr)
     }
 
@@ -120,9 +115,7 @@ impl PoolSet {
     #[inline]
     pub(super) fn free_list(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
         match self.last_lookup {
-            Some((p, s, free_lists)) if p == pool && s == stream => {
-                free_lists[usize::from(is_small)]
-            }
+            Some((p, s, free_lists)) if p == pool && s == stream => free_lists[usize::from(is_small)],
             _ => self.find_or_add_free_lists(pool, stream)[usize::from(is_small)],
         }
     }
@@ -135,19 +128,8 @@ impl PoolSet {
                 let free_list = to_u32(self.free_lists.len());
                 let (free, unmapped) = (FreeSet::default(), Unmapped::default());
                 let is_filled = false;
-                self.free_lists.push(FreeList {
-                    pool,
-                    pool_row,
-                    is_small,
-                    stream,
-                    free,
-                    unmapped,
-                    is_filled,
-                });
-                self.rows[pool_row as usize]
-                    .block_pool_mut(is_small)
-                    .free_lists
-                    .insert(stream, free_list);
+                self.free_lists.push(FreeList { pool, pool_row, is_small, stream, free, unmapped, is_filled });
+                self.rows[pool_row as usize].block_pool_mut(is_small).free_lists.insert(stream, free_list);
                 free_list
             });
             self.by_pool_and_stream.insert((pool, stream), free_lists);
@@ -179,9 +161,7 @@ impl PoolSet {
     /// Counts a call of `get_free_block`: blocks of this pool grow older.
     pub(super) fn count_search(&mut self, free_list: u32) {
         let free_list = &self.free_lists[free_list as usize];
-        self.rows[free_list.pool_row as usize]
-            .block_pool_mut(free_list.is_small)
-            .get_free_block_calls += 1;
+        self.rows[free_list.pool_row as usize].block_pool_mut(free_list.is_small).get_free_block_calls += 1;
     }
 
     pub(super) fn get(&self, pool: PoolId) -> Option<&Pool> {
@@ -223,8 +203,6 @@ impl PoolSet {
 
     /// The free lists of one block pool, sorted by stream.
     pub(super) fn free_lists_of(&self, pool: PoolId, is_small: bool) -> Vec<u32> {
-        self.get(pool).map_or_else(Vec::new, |p| {
-            p.block_pool(is_small).free_lists.values().copied().collect()
-        })
+        self.get(pool).map_or_else(Vec::new, |p| p.block_pool(is_small).free_lists.values().copied().collect())
     }
 }

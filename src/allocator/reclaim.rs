@@ -11,22 +11,15 @@ use crate::base::ids::{PoolId, StackId};
 impl CachingAllocator {
     /// `garbage_collect_cached_blocks`: releases the segments of the default large pool that have been free for
     /// longest, until no more than the threshold is reserved.
-    pub(super) fn garbage_collect_cached_blocks(
-        &mut self,
-        context: StackId,
-        device: &mut dyn DeviceMemory,
-    ) {
+    pub(super) fn garbage_collect_cached_blocks(&mut self, context: StackId, device: &mut dyn DeviceMemory) {
         let threshold = self.settings.garbage_collection_threshold;
-        let threshold =
-            self.allowed_memory_maximum.map_or(u64::MAX, |limit| fraction_of(limit, threshold));
+        let threshold = self.allowed_memory_maximum.map_or(u64::MAX, |limit| fraction_of(limit, threshold));
         if self.reserved_bytes <= threshold {
             return;
         }
         let target = self.reserved_bytes - threshold;
-        let get_free_block_calls = self
-            .pools
-            .get(DEFAULT_POOL)
-            .map_or(0, |pool| pool.block_pool(false).get_free_block_calls);
+        let get_free_block_calls =
+            self.pools.get(DEFAULT_POOL).map_or(0, |pool| pool.block_pool(false).get_free_block_calls);
         // Unsplit expandable blocks count in the average age, though they are not released.
         let (mut segments, mut total_age) = (Vec::new(), 0u64);
         for free_list in self.pools.free_lists_of(DEFAULT_POOL, false) {
@@ -75,8 +68,7 @@ impl CachingAllocator {
         let from = FreeKey::at_least(min_bytes);
         let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
         let larger = free.range_from(from).next().copied();
-        let smaller: Vec<FreeKey> =
-            free.range_before_rev(from).take_while(|key| key.size >= limit).copied().collect();
+        let smaller: Vec<FreeKey> = free.range_before_rev(from).take_while(|key| key.size >= limit).copied().collect();
         if !self.behaviour.reclaim_skips_expandable
             && larger.iter().chain(smaller.iter().filter(|_| larger.is_none())).any(is_expandable)
         {
@@ -151,13 +143,7 @@ impl CachingAllocator {
     }
 
     /// Releases the free segments of one block pool, then the whole granules of its free expandable blocks.
-    fn release_blocks(
-        &mut self,
-        pool: PoolId,
-        is_small: bool,
-        context: StackId,
-        device: &mut dyn DeviceMemory,
-    ) {
+    fn release_blocks(&mut self, pool: PoolId, is_small: bool, context: StackId, device: &mut dyn DeviceMemory) {
         let mut expandable = Vec::new();
         let mut whole_segments = Vec::new();
         for free_list in self.pools.take_filled(pool, is_small) {
@@ -194,11 +180,7 @@ impl CachingAllocator {
     /// Whether a free block, or a part of it, can be released.
     pub(super) fn is_releasable(&self, id: BlockId) -> bool {
         let block = &self.blocks[id];
-        if block.is_expandable() {
-            self.whole_granule_range(id).is_some()
-        } else {
-            !block.is_split()
-        }
+        if block.is_expandable() { self.whole_granule_range(id).is_some() } else { !block.is_split() }
     }
 
     /// Releases a whole segment.

@@ -103,16 +103,9 @@ const RELEASES: [Release; 16] = [
         keys: &["external_annotations"],
         ..release(5)
     },
-    Release {
-        options: &["max_non_split_rounding_mb", "pinned_use_background_threads"],
-        ..release(6)
-    },
+    Release { options: &["max_non_split_rounding_mb", "pinned_use_background_threads"], ..release(6) },
     release(7),
-    Release {
-        rules: &[Rule::ReclaimSkipsExpandable, Rule::UseOnOomPools],
-        keys: &["compile_context"],
-        ..release(8)
-    },
+    Release { rules: &[Rule::ReclaimSkipsExpandable, Rule::UseOnOomPools], keys: &["compile_context"], ..release(8) },
     Release {
         options: &["graph_capture_record_stream_reuse"],
         keys: &["graph_capture_record_stream_reuse"],
@@ -137,21 +130,13 @@ const RELEASES: [Release; 16] = [
         ..release(12)
     },
     Release {
-        rules: &[
-            Rule::OldestSegment,
-            Rule::ReservationMustFit,
-            Rule::PrivatePoolsRetry,
-            Rule::StatisticsByPool,
-        ],
+        rules: &[Rule::OldestSegment, Rule::ReservationMustFit, Rule::PrivatePoolsRetry, Rule::StatisticsByPool],
         options: &["pinned_max_round_threshold_mb", "pinned_max_cached_size_mb"],
         keys: &["max_round_threshold"],
         ..release(13)
     },
     Release { keys: &["host_traces", "internal_metadata"], ..release(14) },
-    Release {
-        options: &["expandable_segments_reserve", "expandable_segments_reserve_by_class"],
-        ..release(15)
-    },
+    Release { options: &["expandable_segments_reserve", "expandable_segments_reserve_by_class"], ..release(15) },
 ];
 
 /// The oldest supported minor release.
@@ -197,8 +182,7 @@ mod tests {
             sorted.dedup();
             assert_eq!(sorted.len(), all.len(), "{all:?}");
         };
-        let named =
-            |names: &[&'static str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let named = |names: &[&'static str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         once(RELEASES.iter().flat_map(|r| r.rules).map(|rule| format!("{rule:?}")).collect());
         once(RELEASES.iter().flat_map(|r| named(r.options)).collect());
         once(RELEASES.iter().flat_map(|r| named(r.keys)).collect());

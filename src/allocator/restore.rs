@@ -33,11 +33,6 @@ impl CachingAllocator {
         };
         self.service = ServedBy::Cached;
         self.remove_from_free_list(id);
-        Some(self.alloc_found_block_with_split(
-            id,
-            &params,
-            request.size,
-            block.size > request.size,
-        ))
+        Some(self.alloc_found_block_with_split(id, &params, request.size, block.size > request.size))
     }
 }

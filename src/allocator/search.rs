@@ -26,11 +26,7 @@ impl CachingAllocator {
 
     /// Removes the best free block from its pool. Like PyTorch, tries only one candidate: if the size rules reject
     /// it, a later block that they would accept is not considered.
-    pub(super) fn get_free_block(
-        &mut self,
-        params: &AllocParams,
-        uses_expandable: bool,
-    ) -> Option<BlockId> {
+    pub(super) fn get_free_block(&mut self, params: &AllocParams, uses_expandable: bool) -> Option<BlockId> {
         if self.is_gc_enabled() {
             self.pools.count_search(params.free_list);
         }
@@ -40,12 +36,7 @@ impl CachingAllocator {
     }
 
     #[inline]
-    pub(super) fn find_candidate(
-        &self,
-        free_list: u32,
-        size: u64,
-        uses_expandable: bool,
-    ) -> Option<FreeKey> {
+    pub(super) fn find_candidate(&self, free_list: u32, size: u64, uses_expandable: bool) -> Option<FreeKey> {
         let free_list = &self.pools.free_lists[free_list as usize];
         let mut fitting = free_list.free.range_from(FreeKey::at_least(size));
         let mut found = *fitting.next()?;

@@ -86,17 +86,8 @@ pub fn whole_granules(bytes: &Range<u64>, granule: u64) -> Range<u64> {
 /// `should_split`: whether a free block is split so that `remaining` bytes stay free. In small pools and in
 /// expandable segments (`splits_small`) any remainder of a minimal block is kept.
 #[inline]
-pub(super) fn should_split(
-    rounded: u64,
-    rest: u64,
-    splits_small: bool,
-    settings: &Settings,
-) -> bool {
-    if splits_small {
-        rest >= MIN_BLOCK_SIZE
-    } else {
-        rounded < settings.max_split_size && rest > SMALL_SIZE
-    }
+pub(super) fn should_split(rounded: u64, rest: u64, splits_small: bool, settings: &Settings) -> bool {
+    if splits_small { rest >= MIN_BLOCK_SIZE } else { rounded < settings.max_split_size && rest > SMALL_SIZE }
 }
 
 /// Bytes of the block that a rounded request gets from a free block of `available` bytes: `rounded` if the

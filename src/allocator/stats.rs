@@ -74,10 +74,7 @@ impl StatByPool {
 
 /// The statistics of one device, by PyTorch's names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(
-    missing_docs,
-    reason = "the names are those of torch.cuda.memory_stats(), documented there"
-)]
+#[allow(missing_docs, reason = "the names are those of torch.cuda.memory_stats(), documented there")]
 pub struct AllocatorStatistics {
     pub allocation: StatByPool,
     pub segment: StatByPool,
@@ -119,19 +116,12 @@ impl AllocatorStatistics {
     /// The statistics of PyTorch 2.`minor` by their keys in `torch.cuda.memory_stats()`, such as
     /// `active_bytes.all.peak`. `pool_name` gives the two numbers of a pool's id. `max_split_size` is missing: it is
     /// a setting.
-    pub fn figures(
-        &self,
-        minor: u32,
-        pool_name: impl Fn(PoolId) -> [u64; 2],
-    ) -> BTreeMap<String, u64> {
+    pub fn figures(&self, minor: u32, pool_name: impl Fn(PoolId) -> [u64; 2]) -> BTreeMap<String, u64> {
         let mut figures = BTreeMap::new();
         let mut stat = |name: &str, stat: &Stat| {
-            for (kind, value) in [
-                ("allocated", stat.allocated),
-                ("current", stat.current),
-                ("freed", stat.freed),
-                ("peak", stat.peak),
-            ] {
+            for (kind, value) in
+                [("allocated", stat.allocated), ("current", stat.current), ("freed", stat.freed), ("peak", stat.peak)]
+            {
                 figures.insert(format!("{name}.{kind}"), value);
             }
         };

@@ -87,8 +87,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     let rounding = prop::sample::select(vec![20 * MIB, 32 * MIB]);
     let threshold = prop::sample::select(vec![0.0, 0.3, 0.8]);
     let large = prop_oneof![4 => Just(20 * MIB), 1 => Just(12 * MIB)];
-    let reserve =
-        prop::option::weighted(0.2, Just(crate::allocator::conf::Reserve::Bytes(60 * MIB)));
+    let reserve = prop::option::weighted(0.2, Just(crate::allocator::conf::Reserve::Bytes(60 * MIB)));
     let refusal = (prop::bool::weighted(0.1), prop::sample::select(vec![0.5, 1.0]));
     (divisions, split, rounding, threshold, large, any::<bool>(), reserve, refusal).prop_map(
         |(divisions, split, rounding, threshold, large, expandable, reserve, refusal)| Settings {
@@ -239,10 +238,7 @@ impl Machine {
                 let entry = last.unwrap();
                 let rounded = round_size(size, self.allocator.settings());
                 assert_eq!((entry.action, entry.size), (Action::Oom, rounded));
-                assert_eq!(
-                    (service, entry.addr),
-                    (ServedBy::Failed, self.device.inner.free_bytes())
-                );
+                assert_eq!((service, entry.addr), (ServedBy::Failed, self.device.inner.free_bytes()));
             }
         }
     }
@@ -307,8 +303,7 @@ fn random_programs_reach_every_outcome() {
     let (mut unmapped, mut collected) = (0, 0);
     for _ in 0..300 {
         let setup = setup().new_tree(&mut runner).unwrap().current();
-        let program =
-            prop::collection::vec(step(), 100..160).new_tree(&mut runner).unwrap().current();
+        let program = prop::collection::vec(step(), 100..160).new_tree(&mut runner).unwrap().current();
         let mut machine = Machine::new(&setup);
         for step in &program {
             machine.step(step);

@@ -37,11 +37,8 @@ pub struct BlockView {
 impl CachingAllocator {
     /// Every segment and its blocks, in address order.
     pub fn view(&self) -> (Vec<SegmentView>, Vec<BlockView>) {
-        let mut ids: Vec<BlockId> = self
-            .blocks
-            .ids()
-            .filter(|id| self.blocks[*id].state != PoolBlockState::Unmapped)
-            .collect();
+        let mut ids: Vec<BlockId> =
+            self.blocks.ids().filter(|id| self.blocks[*id].state != PoolBlockState::Unmapped).collect();
         ids.sort_unstable_by_key(|id| (self.blocks[*id].addr, *id));
         let mut segments: Vec<SegmentView> = Vec::new();
         let mut views: Vec<BlockView> = Vec::with_capacity(ids.len());
@@ -80,9 +77,7 @@ fn block_view(block: &PoolBlock) -> BlockView {
     let state = match block.state {
         PoolBlockState::Allocated => BlockState::ActiveAllocated,
         PoolBlockState::Pending => BlockState::ActivePendingFree,
-        PoolBlockState::Free | PoolBlockState::Unmapped | PoolBlockState::Vacant => {
-            BlockState::Inactive
-        }
+        PoolBlockState::Free | PoolBlockState::Unmapped | PoolBlockState::Vacant => BlockState::Inactive,
     };
     let context = if state == BlockState::Inactive { StackId::default() } else { block.context };
     BlockView { addr: block.addr, size: block.size, requested: block.requested, state, context }

@@ -36,9 +36,9 @@ pub(super) struct Evidence<'a> {
 pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<String> {
     let describe = |bytes| format!("memory grows by {} a step", size(bytes));
     let growth = oom.growth.filter(|growth| growth.explains);
-    growth.map(|growth| describe(growth.bytes_per_step)).or_else(|| {
-        leaks.explain_shortfall(oom.shortfall_bytes).then(|| describe(leaks.bytes_per_step))
-    })
+    growth
+        .map(|growth| describe(growth.bytes_per_step))
+        .or_else(|| leaks.explain_shortfall(oom.shortfall_bytes).then(|| describe(leaks.bytes_per_step)))
 }
 
 /// Recommends actions for `oom`, the last failure of a device.
@@ -167,12 +167,8 @@ fn suggest_reduction(oom: &OomReport) -> &'static str {
     let largest = categories.find(|category| *category != Category::Other);
     match largest.unwrap_or(Category::Other) {
         Category::Parameters => "shard or offload the parameters, or keep them in lower precision",
-        Category::Gradients => {
-            "shard the gradients, or free them before they are needed again (set_to_none)"
-        }
-        Category::OptimizerState => {
-            "shard or offload the optimizer's state, or keep it in lower precision"
-        }
+        Category::Gradients => "shard the gradients, or free them before they are needed again (set_to_none)",
+        Category::OptimizerState => "shard or offload the optimizer's state, or keep it in lower precision",
         Category::Activations => "a smaller batch or sequence, or activation checkpointing",
         Category::Communication => "smaller buckets, or fewer collectives at once",
         Category::Inputs => "a smaller batch, moved to the device only when it is used",

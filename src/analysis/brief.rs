@@ -78,33 +78,22 @@ pub struct BriefLine {
 impl Brief {
     /// One report per snapshot, each with up to [`AnalyzeReport::top`] lines.
     pub fn each(report: &AnalyzeReport) -> impl Iterator<Item = Self> + '_ {
-        report
-            .snapshots
-            .iter()
-            .map(|snapshot| Self::from_snapshot(snapshot, worst_device(snapshot), report.top))
+        report.snapshots.iter().map(|snapshot| Self::from_snapshot(snapshot, worst_device(snapshot), report.top))
     }
 
     /// A report on the worst device, in fewer than `max_bytes` bytes of JSON. Texts are truncated as needed.
     pub fn within(report: &AnalyzeReport, max_bytes: usize) -> Self {
         let worst_row = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
-        let shown = report
-            .snapshots
-            .iter()
-            .find(|snapshot| worst_row.is_none_or(|worst| worst.path == snapshot.path));
+        let shown = report.snapshots.iter().find(|snapshot| worst_row.is_none_or(|worst| worst.path == snapshot.path));
         let Some(shown) = shown else { return Self::default() };
         let several = Some(report.snapshots.len()).filter(|snapshots| *snapshots > 1);
-        let device = shown
-            .devices
-            .iter()
-            .find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
+        let device = shown.devices.iter().find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
         let brief = Self::from_snapshot(shown, device, MAX_LISTED);
         let brief = Self { summary: report.summary.clone(), snapshots: several, ..brief };
         // Halve the texts until the report fits.
         let lengths = std::iter::successors(Some(1024), |length| Some(length / 2));
         let truncated = lengths.take_while(|length| *length > 8).map(|n| brief.truncate_texts(n));
-        let fits = |brief: &Self| {
-            serde_json::to_string_pretty(brief).is_ok_and(|json| json.len() < max_bytes)
-        };
+        let fits = |brief: &Self| serde_json::to_string_pretty(brief).is_ok_and(|json| json.len() < max_bytes);
         // Only an absurd limit leaves nothing: then an empty report is the answer.
         truncated.into_iter().find(fits).unwrap_or_default()
     }
@@ -113,11 +102,7 @@ impl Brief {
     fn truncate_texts(&self, length: usize) -> Self {
         let keep_end = |text: &String| {
             let removed = text.chars().count().saturating_sub(length);
-            if removed == 0 {
-                text.clone()
-            } else {
-                format!("…{}", text.chars().skip(removed).collect::<String>())
-            }
+            if removed == 0 { text.clone() } else { format!("…{}", text.chars().skip(removed).collect::<String>()) }
         };
         let keep_start = |text: &String| {
             let is_long = text.chars().nth(length).is_some();
@@ -143,8 +128,7 @@ impl Brief {
     }
 
     fn from_snapshot(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> Self {
-        let mut warnings: Vec<Code> =
-            snapshot.warnings.iter().map(|warning| warning.code).collect();
+        let mut warnings: Vec<Code> = snapshot.warnings.iter().map(|warning| warning.code).collect();
         warnings.dedup();
         let recorder = snapshot.recorder.as_ref();
         let brief = Self {
@@ -153,9 +137,7 @@ impl Brief {
             rank: recorder
                 .and_then(|recorder| recorder.rank.as_ref()?.parse().ok())
                 .or_else(|| rank_in_path(&snapshot.path)),
-            host: recorder
-                .and_then(|recorder| recorder.host.clone())
-                .or_else(|| host_in_path(&snapshot.path)),
+            host: recorder.and_then(|recorder| recorder.host.clone()).or_else(|| host_in_path(&snapshot.path)),
             summary: summary::summarize_snapshot(snapshot, device.map(|device| device.device)),
             warnings,
             ..Self::default()

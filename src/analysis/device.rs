@@ -10,12 +10,8 @@ use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, StepsReport};
-use crate::study::memory::{
-    BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, top_lines, top_stacks,
-};
-use crate::study::{
-    Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace,
-};
+use crate::study::memory::{BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, top_lines, top_stacks};
+use crate::study::{Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
 use crate::whatif::program::{ProgramRow, find_best_changes};
 
 /// One device of a snapshot.
@@ -93,11 +89,7 @@ impl DeviceReport {
 }
 
 /// Analyzes one device. Warnings about its trace go to `warnings`.
-pub(super) fn report(
-    device: DeviceStudy<'_, '_>,
-    options: Options<'_>,
-    warnings: &mut Warnings,
-) -> DeviceReport {
+pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
     let top = options.top;
     let mut failures = FailureCollector::new(device);
     let history = device.replay(Tracking::Totals, |step| failures.observe(step));
@@ -106,9 +98,8 @@ pub(super) fn report(
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));
     }
     let position = moment.unwrap_or_default();
-    let attribution = history.map(|history| {
-        attribution::attribute_memory(device, history, position, options.rules, top, options.layers)
-    });
+    let attribution = history
+        .map(|history| attribution::attribute_memory(device, history, position, options.rules, top, options.layers));
     let attribution = attribution.unwrap_or_default(); // without a trace there is nothing to attribute
     let leaks = attribution.leaks;
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);

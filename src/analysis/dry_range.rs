@@ -76,8 +76,7 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<Ran
     hypothesis.capacity = Some(dry_run.total_bytes.saturating_sub(dry_run.context_bytes));
     let program = device.program();
     let outcomes = PlacementOutcomes::simulate(program, &hypothesis);
-    let workspaces =
-        || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
+    let workspaces = || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
     let with_workspaces = workspaces().map(|workspace| workspace.bytes).max().map(|largest| {
         let program = program.with_workspaces(&dry_run.workspaces);
         let with = PlacementOutcomes::simulate(&program, &hypothesis);
@@ -109,8 +108,7 @@ impl PlacementOutcomes {
     fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> Self {
         let capacity = hypothesis.capacity.unwrap_or_default();
         let simulated = PLACEMENTS.par_iter().map(|placement| {
-            let device =
-                SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
+            let device = SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
             let done = simulate_on(program, hypothesis, device, |_, _| true, None);
             let statistics = done.allocator.statistics();
             let allocated = statistics.allocated_bytes.all.peak;
@@ -120,10 +118,7 @@ impl PlacementOutcomes {
         let reserved = || simulated.iter().map(|(_, reserved, _)| *reserved);
         Self {
             allocated: simulated.iter().map(|(allocated, ..)| *allocated).max().unwrap_or(0),
-            reserved: ByteRange {
-                minimum: reserved().min().unwrap_or(0),
-                maximum: reserved().max().unwrap_or(0),
-            },
+            reserved: ByteRange { minimum: reserved().min().unwrap_or(0), maximum: reserved().max().unwrap_or(0) },
             failing: simulated.iter().filter(|(.., fails)| *fails).count() as u64,
         }
     }
@@ -150,8 +145,7 @@ fn describe_failing(failing: u64, placements: u64) -> String {
 impl RangeReport {
     /// Whether every request succeeds under all placements, with and without cuDNN's workspaces.
     pub fn fits(&self) -> bool {
-        self.failing_placements == 0
-            && self.with_workspaces.as_ref().is_none_or(|with| with.failing_placements == 0)
+        self.failing_placements == 0 && self.with_workspaces.as_ref().is_none_or(|with| with.failing_placements == 0)
     }
 
     /// Describes the effect of placement; `None` if there is none.

@@ -93,18 +93,12 @@ const VALUE_SIZED_OPERATORS: [&str; 13] = [
 const SHOWN_READS: usize = 3;
 
 /// The dry run that was recorded, if any. Warnings about it go to `warnings`.
-pub(super) fn dry_run(
-    study: &Study<'_>,
-    devices: &[DeviceReport],
-    warnings: &mut Warnings,
-) -> Option<DryRunReport> {
+pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mut Warnings) -> Option<DryRunReport> {
     let recorded = study.snapshot().recorder_info.as_ref()?;
     let dry_run = recorded.dry_run.as_ref()?;
-    let place =
-        recorded.rank.as_ref().zip(recorded.world_size.as_ref()).filter(|_| dry_run.is_alone);
+    let place = recorded.rank.as_ref().zip(recorded.world_size.as_ref()).filter(|_| dry_run.is_alone);
     let peak_us = devices.iter().filter_map(|device| device.peak.time_us).max();
-    let reads: Vec<ReadReport> =
-        dry_run.reads.iter().map(|read| read_report(study, read, peak_us)).collect();
+    let reads: Vec<ReadReport> = dry_run.reads.iter().map(|read| read_report(study, read, peak_us)).collect();
     let report = DryRunReport {
         gpu: dry_run.gpu.clone(),
         capability: dry_run.capability.clone(),
@@ -266,9 +260,7 @@ impl DryRunReport {
         }
         warnings.add(Code::ValuesRead, self.describe_reads());
         let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings } = self.unknown_sizes;
-        for (library, calls) in
-            [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)]
-        {
+        for (library, calls) in [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)] {
             if calls > 0 {
                 let more = match library {
                     "cuDNN" => self.describe_cudnn_workspaces(calls),
@@ -302,8 +294,7 @@ impl DryRunReport {
             );
         }
         if !self.missing.is_empty() {
-            let message =
-                format!("the stub of CUDA does not implement {}", self.missing.join(", "));
+            let message = format!("the stub of CUDA does not implement {}", self.missing.join(", "));
             warnings.add(Code::UnknownMemory, message);
         }
         if self.stopped {
@@ -316,21 +307,17 @@ impl DryRunReport {
     /// Describes the values that were read back.
     fn describe_reads(&self) -> String {
         if self.reads.is_empty() && self.omitted_reads == 0 {
-            return "no value of the GPU was read back, so no computed value determines a request"
-                .to_owned();
+            return "no value of the GPU was read back, so no computed value determines a request".to_owned();
         }
-        let deciding: Vec<&ReadReport> =
-            self.reads.iter().filter(|read| read.decides_a_size).collect();
-        let before: Vec<&ReadReport> =
-            self.reads.iter().filter(|read| read.is_before_peak).collect();
+        let deciding: Vec<&ReadReport> = self.reads.iter().filter(|read| read.decides_a_size).collect();
+        let before: Vec<&ReadReport> = self.reads.iter().filter(|read| read.is_before_peak).collect();
         if deciding.is_empty() && before.is_empty() && self.omitted_reads == 0 {
             return "values of the GPU were read back only after the peak, all zero here: with other values the program \
                     may continue differently"
                 .to_owned();
         }
         let listed = if deciding.is_empty() { &before } else { &deciding };
-        let mut lines: Vec<String> =
-            listed.iter().take(SHOWN_READS).map(|read| read.describe()).collect();
+        let mut lines: Vec<String> = listed.iter().take(SHOWN_READS).map(|read| read.describe()).collect();
         lines.dedup();
         if listed.len() > SHOWN_READS {
             lines.push(format!("{} more", counted((listed.len() - SHOWN_READS) as u64, "line")));

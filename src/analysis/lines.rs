@@ -34,14 +34,11 @@ pub fn lines(device: DeviceStudy<'_, '_>, metric: LineMetric, top: usize) -> Vec
     let stacks = device.stacks();
     let by_stack = match metric {
         LineMetric::Allocated => device.live_by_stack().clone(),
-        LineMetric::AllocatedAfter(entry) => {
-            active_after(device, entry, |state| state == BlockState::ActiveAllocated)
-        }
+        LineMetric::AllocatedAfter(entry) => active_after(device, entry, |state| state == BlockState::ActiveAllocated),
         LineMetric::ActiveAfter(entry) => active_after(device, entry, |_| true),
         LineMetric::Rounding => {
             let used = device.device().blocks().filter(|block| block.state != BlockState::Inactive);
-            let rounding =
-                used.map(|b| (b.extended_stack, b.size.saturating_sub(b.requested_size)));
+            let rounding = used.map(|b| (b.extended_stack, b.size.saturating_sub(b.requested_size)));
             sum_by_key(rounding.filter(|(_, bytes)| *bytes > 0))
         }
         LineMetric::StrandedBeside => {
@@ -59,8 +56,7 @@ pub fn lines(device: DeviceStudy<'_, '_>, metric: LineMetric, top: usize) -> Vec
         }
     }
     // The total is only needed for shares, which are not used here.
-    let share =
-        |line, sum: BlockSum| LineShare { frame: stacks.frame_report(line), bytes: sum.bytes };
+    let share = |line, sum: BlockSum| LineShare { frame: stacks.frame_report(line), bytes: sum.bytes };
     top_rows(by_line, BlockSum::default(), top, share).rows
 }
 
@@ -73,8 +69,7 @@ fn active_after(
     let mut by_stack = BlockSums::default();
     device.replay(Tracking::Totals, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
-            let blocks =
-                step.tiling.active_blocks().filter(|(_, _, _, state, _)| is_wanted(*state));
+            let blocks = step.tiling.active_blocks().filter(|(_, _, _, state, _)| is_wanted(*state));
             by_stack = sum_by_key(blocks.map(|(_, size, _, _, stack)| (stack, size)));
         }
     });

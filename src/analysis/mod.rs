@@ -27,6 +27,4 @@ pub use dry_run::{DryRunCertainty, DryRunReport, ReadReport};
 pub use lines::{LineMetric, LineShare, lines};
 pub use options::Options;
 pub use ranks::{FailureGroup, RankRow, Ranks};
-pub use snapshot::{
-    HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of,
-};
+pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};

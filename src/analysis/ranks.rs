@@ -79,9 +79,9 @@ pub struct Ranks {
 pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let latest = latest_dumps(snapshots);
     let earlier_dumps = (snapshots.len() - latest.len()) as u64;
-    let devices = latest.iter().flat_map(|snapshot| {
-        snapshot.devices.iter().map(|device| (RankRow::new(snapshot, device), device))
-    });
+    let devices = latest
+        .iter()
+        .flat_map(|snapshot| snapshot.devices.iter().map(|device| (RankRow::new(snapshot, device), device)));
     let mut devices: Vec<(RankRow, &DeviceReport)> = devices.collect();
     if devices.len() < 2 && earlier_dumps == 0 {
         return None;
@@ -194,27 +194,20 @@ fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], names: RowName
         _ if failures.len() == 1 => String::new(),
         several => several.len().to_string(),
     };
-    let listed = failures.iter().take(MAX_GROUPS).map(|failure| {
-        format!("{} at {} ({})", who(failure), failure.line, failure.verdict).trim().to_owned()
-    });
+    let listed = failures
+        .iter()
+        .take(MAX_GROUPS)
+        .map(|failure| format!("{} at {} ({})", who(failure), failure.line, failure.verdict).trim().to_owned());
     let more = failures.len().checked_sub(MAX_GROUPS).filter(|more| *more > 0);
     let more = more.map(|more| format!("{} elsewhere", counted(more as u64, "more group")));
     let groups: Vec<String> = listed.chain(more).collect();
-    format!(
-        "{} of {} ran out of memory: {}",
-        count(failed as u64),
-        count(rows.len() as u64),
-        groups.join(", ")
-    )
+    format!("{} of {} ran out of memory: {}", count(failed as u64), count(rows.len() as u64), groups.join(", "))
 }
 
 fn describe_peaks(outlier: Option<&RankRow>, median: u64, names: RowNames) -> String {
     let Some(rank) = outlier else {
         let limit = percent(OUTLIER_RATIO);
-        return format!(
-            "all peaks of allocated memory lie within {limit} of the median of {}",
-            size(median)
-        );
+        return format!("all peaks of allocated memory lie within {limit} of the median of {}", size(median));
     };
     let peak = rank.peak_allocated_bytes;
     format!(
@@ -236,10 +229,7 @@ impl RankRow {
             oom_count: device.oom_count,
             verdict: device.ooms.last().map(|oom| oom.verdict),
             capacity_bytes: device.capacity_bytes,
-            reach_bytes: device
-                .ooms
-                .last()
-                .map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
+            reach_bytes: device.ooms.last().map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
             peak_allocated_bytes: device.peak.allocated_bytes,
             peak_reserved_bytes: device.peak.reserved_bytes,
             reserved_bytes: device.memory.reserved_bytes,

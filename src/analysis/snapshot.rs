@@ -62,22 +62,12 @@ pub struct SnapshotReport {
 }
 
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.
-pub fn analyze(
-    snapshot: &Snapshot,
-    path: &str,
-    size_bytes: u64,
-    options: Options<'_>,
-) -> SnapshotReport {
+pub fn analyze(snapshot: &Snapshot, path: &str, size_bytes: u64, options: Options<'_>) -> SnapshotReport {
     analyze_study(&Study::new(snapshot, options.scope()), path, size_bytes, options)
 }
 
 /// Analyzes a snapshot within the scope of its study, for which `options` must have been used.
-pub fn analyze_study(
-    study: &Study<'_>,
-    path: &str,
-    size_bytes: u64,
-    options: Options<'_>,
-) -> SnapshotReport {
+pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Options<'_>) -> SnapshotReport {
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
     let devices: Vec<DeviceReport> =
@@ -94,9 +84,7 @@ pub fn analyze_study(
         size_bytes,
         process: study.devices().find_map(|device| process_fingerprint(device.device())),
         events: snapshot.entries.len() as u64,
-        torch_version: options
-            .minor
-            .map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
+        torch_version: options.minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: snapshot.settings_string().map(str::to_owned),
         found_settings: inferred_options(snapshot, study.settings()),

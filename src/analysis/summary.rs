@@ -101,8 +101,7 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
         size(peak.allocated_bytes),
         size(peak.reserved_bytes)
     );
-    let contradicts =
-        snapshot.warnings.iter().any(|warning| warning.code == Code::TraceInconsistent);
+    let contradicts = snapshot.warnings.iter().any(|warning| warning.code == Code::TraceInconsistent);
     let estimates = if contradicts { " (estimates: the trace contradicts itself)" } else { "" };
     let answer = format!("{answer}{estimates}");
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
@@ -115,17 +114,9 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} per step");
         (Some(action), leak.location.frame.as_ref().map(FrameReport::file_line))
-    } else if ratio(stranded, memory.reserved_bytes) >= WARN_STRANDED_RATIO
-        && memory.segments.expandable.count == 0
-    {
-        let action = format!(
-            "{} of free memory is stuck between live blocks: try expandable segments",
-            size(stranded)
-        );
-        (
-            Some(action),
-            Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())),
-        )
+    } else if ratio(stranded, memory.reserved_bytes) >= WARN_STRANDED_RATIO && memory.segments.expandable.count == 0 {
+        let action = format!("{} of free memory is stuck between live blocks: try expandable segments", size(stranded));
+        (Some(action), Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
     } else if is_lost {
         let action = "to see all of it, record again with more trace entries (max_entries)";
         (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
@@ -141,9 +132,7 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
 /// Describes the largest line and the two largest categories.
 fn describe_holders(held: &MemoryBreakdown) -> Option<String> {
     let line = describe_largest_line(&held.by_line.rows, held.allocated_bytes)?;
-    let share = |of: &ByCategory| {
-        format!("{} {}", percent(of.share.share_ratio), of.category.word().replace('-', " "))
-    };
+    let share = |of: &ByCategory| format!("{} {}", percent(of.share.share_ratio), of.category.word().replace('-', " "));
     let known = held.by_category.iter().filter(|row| row.category != Category::Other);
     let categories: Vec<String> = known.take(2).map(share).collect();
     Some(match categories.join(", ") {
@@ -162,10 +151,7 @@ fn describe_largest_line(lines: &[LiveByLine], allocated: u64) -> Option<String>
         percent(ratio(largest.bytes, allocated))
     );
     // Memory without a line is no answer to "who": add the largest holder with one.
-    let next = lines
-        .iter()
-        .find(|line| line.location.frame.is_some())
-        .filter(|_| largest.location.frame.is_none());
+    let next = lines.iter().find(|line| line.location.frame.is_some()).filter(|_| largest.location.frame.is_none());
     Some(match next {
         Some(line) => {
             format!("{description}, then {}: {}", line.location.label(), size(line.bytes))

@@ -116,8 +116,7 @@ impl Source {
     pub fn open(path: &Path) -> Result<Self, InputError> {
         if path.as_os_str() == "-" {
             let bytes = Bytes::Owned(read_unsized(io::stdin().lock())?);
-            return Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }
-                .decompressed();
+            return Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed();
         }
         // Windows opens no directory; elsewhere it is opened like a file.
         if path.is_dir() {
@@ -193,8 +192,7 @@ fn expansion_limit(stored: u64) -> u64 {
 }
 
 fn unsupported_compression(start: &[u8]) -> Option<InputError> {
-    let (_, kind, remedy) =
-        UNSUPPORTED_COMPRESSION.iter().find(|(magic, ..)| start.starts_with(magic))?;
+    let (_, kind, remedy) = UNSUPPORTED_COMPRESSION.iter().find(|(magic, ..)| start.starts_with(magic))?;
     Some(InputError::UnsupportedCompression(kind, remedy))
 }
 
@@ -243,8 +241,7 @@ impl<R: Read> Read for SizeLimited<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(out)?;
         let left = self.remaining.checked_sub(read as u64);
-        self.remaining =
-            left.ok_or_else(|| io::Error::other(InputError::Unbounded { limit: MAX_LOG_BYTES }))?;
+        self.remaining = left.ok_or_else(|| io::Error::other(InputError::Unbounded { limit: MAX_LOG_BYTES }))?;
         Ok(read)
     }
 }
@@ -283,10 +280,7 @@ impl<R: Read> Read for ExpansionLimited<R> {
 
 fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
     let mut out = Vec::new();
-    decoder
-        .take(limit + 1)
-        .read_to_end(&mut out)
-        .map_err(|source| InputError::Compressed { kind, source })?;
+    decoder.take(limit + 1).read_to_end(&mut out).map_err(|source| InputError::Compressed { kind, source })?;
     if out.len() as u64 > limit { Err(InputError::DecompressionBomb { limit }) } else { Ok(out) }
 }
 
@@ -294,11 +288,7 @@ fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>
 fn read_unsized(source: impl Read) -> Result<Vec<u8>, InputError> {
     let mut vec = Vec::new();
     source.take(MAX_UNSIZED_BYTES + 1).read_to_end(&mut vec)?;
-    if vec.len() as u64 > MAX_UNSIZED_BYTES {
-        Err(InputError::Unbounded { limit: MAX_UNSIZED_BYTES })
-    } else {
-        Ok(vec)
-    }
+    if vec.len() as u64 > MAX_UNSIZED_BYTES { Err(InputError::Unbounded { limit: MAX_UNSIZED_BYTES }) } else { Ok(vec) }
 }
 
 /// Maps `file`, or reads it if it cannot be mapped (a pipe, `/dev/stdin`, an empty file).

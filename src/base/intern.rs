@@ -44,8 +44,7 @@ impl<T: Copy + Eq + Hash> Slices<T> {
     pub fn intern(&mut self, slice: &[T]) -> u32 {
         let hash = (self.seed.hash_one(slice) >> 32) as u32;
         let (data, ends) = (&self.data, &self.ends);
-        if let Some(&(_, id)) =
-            self.table.find(spread(hash), |&(h, id)| h == hash && slice_at(data, ends, id) == slice)
+        if let Some(&(_, id)) = self.table.find(spread(hash), |&(h, id)| h == hash && slice_at(data, ends, id) == slice)
         {
             return id;
         }
@@ -112,10 +111,7 @@ mod tests {
     #[test]
     fn equal_slices_share_an_id_also_empty_ones() {
         let mut slices = Slices::<u32>::default();
-        let ids: Vec<u32> = [&[][..], &[1u32], &[1, 2], &[], &[1], &[2, 1]]
-            .iter()
-            .map(|x| slices.intern(x))
-            .collect();
+        let ids: Vec<u32> = [&[][..], &[1u32], &[1, 2], &[], &[1], &[2, 1]].iter().map(|x| slices.intern(x)).collect();
         assert_eq!(ids, [0, 1, 2, 0, 1, 3]);
         assert_eq!(slices.get(2), [1, 2]);
         assert!(slices.get(0).is_empty());

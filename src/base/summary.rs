@@ -42,10 +42,7 @@ mod tests {
 
     #[test]
     fn paths_are_quoted_for_a_shell() {
-        assert_eq!(
-            command_line("whatif", "a/b-1.pickle.gz").unwrap(),
-            "oomscope whatif a/b-1.pickle.gz"
-        );
+        assert_eq!(command_line("whatif", "a/b-1.pickle.gz").unwrap(), "oomscope whatif a/b-1.pickle.gz");
         assert_eq!(command_line("whatif", "a b'c").unwrap(), r"oomscope whatif 'a b'\''c'");
         assert_eq!(command_line("whatif", "-"), None);
     }

@@ -23,9 +23,7 @@ pub struct SizeError(String);
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let error = || SizeError(text.to_owned());
     let trimmed = text.trim();
-    let split = trimmed
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
-        .unwrap_or(trimmed.len());
+    let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
     let number = number.replace('_', "");
     let scale: u64 = match unit.trim().to_ascii_lowercase().as_str() {
@@ -50,11 +48,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     if !(0.0..9.0e18).contains(&value) {
         return Err(error());
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "range checked above"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "range checked above")]
     Ok(value.round() as u64)
 }
 
@@ -219,14 +213,10 @@ mod tests {
 
     #[test]
     fn ratios_parse_as_documented() {
-        for (text, ratio) in
-            [("0.3", 0.3), ("30%", 0.3), (" 12.5 % ", 0.125), ("0", 0.0), ("1", 1.0)]
-        {
+        for (text, ratio) in [("0.3", 0.3), ("30%", 0.3), (" 12.5 % ", 0.125), ("0", 0.0), ("1", 1.0)] {
             assert_eq!(parse_ratio(text), Ok(ratio), "{text}");
         }
-        for bad in
-            ["", "%", "-0.1", "101%", "1.01", "30", "nan", "inf", "1e-1", "+0.5", "0,3", "a third"]
-        {
+        for bad in ["", "%", "-0.1", "101%", "1.01", "30", "nan", "inf", "1e-1", "+0.5", "0,3", "a third"] {
             assert!(parse_ratio(bad).is_err(), "{bad}");
         }
     }

@@ -109,9 +109,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
     if let Some(path) = &args.output.output {
         inputs::refuse_output_over_inputs(&mut inputs, path)?;
-        config_path
-            .as_ref()
-            .map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
+        config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
     let output = Output::open(args.output.output.as_deref())?;
     let options = Options {

@@ -36,9 +36,7 @@ pub(super) struct ModelArgs {
 /// Parses the memory of a device. A value smaller than a segment is a number without its unit.
 pub(super) fn parse_capacity(text: &str) -> Result<u64, String> {
     match parse_size(text).map_err(|error| error.to_string())? {
-        bytes @ 0..SMALL_SEGMENT => {
-            Err(format!("{} is less than a segment: give a unit, such as 80GiB", size(bytes)))
-        }
+        bytes @ 0..SMALL_SEGMENT => Err(format!("{} is less than a segment: give a unit, such as 80GiB", size(bytes))),
         bytes => Ok(bytes),
     }
 }
@@ -58,9 +56,10 @@ pub(super) fn parse_position(text: &str) -> Result<PositionSelector, String> {
     match text {
         "peak" => Ok(PositionSelector::Peak),
         "failure" => Ok(PositionSelector::Failure),
-        _ => text.parse().map(PositionSelector::Entry).map_err(|_| {
-            "give the index of a trace entry, counted from 0, or peak or failure".to_owned()
-        }),
+        _ => text
+            .parse()
+            .map(PositionSelector::Entry)
+            .map_err(|_| "give the index of a trace entry, counted from 0, or peak or failure".to_owned()),
     }
 }
 
@@ -141,9 +140,7 @@ pub(super) enum Format {
 
 /// Accepts the formats that every command has, and `others`.
 pub(super) fn format_parser(others: &[Format]) -> impl TypedValueParser<Value = Format> + use<> {
-    let all = [Format::Human, Format::Json, Format::Jsonl, Format::Markdown]
-        .into_iter()
-        .chain(others.to_vec());
+    let all = [Format::Human, Format::Json, Format::Jsonl, Format::Markdown].into_iter().chain(others.to_vec());
     let names = all.filter_map(|format| format.to_possible_value());
     PossibleValuesParser::new(names).try_map(|name| Format::from_str(&name, false))
 }

@@ -46,10 +46,7 @@ impl AtomicFile {
     }
 
     /// Writes the contents and replaces the target.
-    pub(super) fn write_with(
-        self,
-        writer: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<()> {
+    pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let write = |file: &mut File| {
             let mut out = io::BufWriter::new(file);
             writer(&mut out).and_then(|()| out.flush())

@@ -33,17 +33,13 @@ pub(super) fn combine_snapshots(
             bail!(match position {
                 PositionSelector::Peak => "--at peak: no history was recorded".to_owned(),
                 PositionSelector::Failure => "--at failure: no request failed".to_owned(),
-                PositionSelector::Entry(entry) =>
-                    format!("--at {entry}: no trace has that many entries"),
+                PositionSelector::Entry(entry) => format!("--at {entry}: no trace has that many entries"),
             });
         }
     }
     if let Some(device) = options.device {
         let snapshots = &report.snapshots;
-        let without = snapshots
-            .iter()
-            .filter(|snapshot| snapshot.devices.is_empty())
-            .map(|snapshot| &*snapshot.path);
+        let without = snapshots.iter().filter(|snapshot| snapshot.devices.is_empty()).map(|snapshot| &*snapshot.path);
         if let Some(message) = inputs::missing_device(without, device) {
             if snapshots.iter().all(|snapshot| snapshot.devices.is_empty()) {
                 bail!(message);

@@ -55,8 +55,7 @@ impl Config {
     /// # Errors
     /// Returns the first line that is invalid or contradicts another.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let parsed =
-            toml::Deserializer::parse(text).and_then(|toml| SectionSeed::TOP.deserialize(toml));
+        let parsed = toml::Deserializer::parse(text).and_then(|toml| SectionSeed::TOP.deserialize(toml));
         let top = parsed.map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             let before = text.get(..start).unwrap_or(text);
@@ -75,8 +74,7 @@ impl Config {
             return Ok((Self::default(), None));
         };
         let shown = path.display();
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("{shown}: cannot be read"))?;
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{shown}: cannot be read"))?;
         let config = Self::parse(&text).map_err(|error| anyhow!("{shown}:{error}"))?;
         Ok((config, Some(path)))
     }
@@ -110,8 +108,7 @@ struct SectionSeed<'s> {
 
 impl SectionSeed<'_> {
     const TOP: Self = Self { expected: "a configuration", others: TOP_KEYS, failing: None };
-    const OVERRIDE: Self =
-        Self { expected: "a table [[override]]", others: OVERRIDE_KEYS, failing: None };
+    const OVERRIDE: Self = Self { expected: "a table [[override]]", others: OVERRIDE_KEYS, failing: None };
 }
 
 impl<'de> DeserializeSeed<'de> for SectionSeed<'_> {
@@ -136,8 +133,7 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
             let rule = &mut section.rule;
             match key {
                 Key::Limit(limit) => {
-                    let amount =
-                        map.next_value_seed(AmountSeed { limit, failing: self.failing })?;
+                    let amount = map.next_value_seed(AmountSeed { limit, failing: self.failing })?;
                     rule.fail.set(limit, amount);
                 }
                 Key::Other("baseline") => section.baseline = Some(map.next_value()?),
@@ -155,8 +151,7 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
                 Key::Other(_) => {
                     let categories = Tables("category", std::marker::PhantomData::<Category>);
                     let categories = map.next_value_seed(categories)?;
-                    section.categories =
-                        categories.into_iter().map(|category| category.0).collect();
+                    section.categories = categories.into_iter().map(|category| category.0).collect();
                 }
             }
         }
@@ -373,10 +368,7 @@ mod tests {
             ("max-gap-ratio = 30", "1: max-gap-ratio: '30' is not a ratio from 0 to 1"),
             ("max-gap-ratio = nan", "1: max-gap-ratio: 'NaN' is not a ratio"),
             ("max-gap-ratio = -0.5", "1: max-gap-ratio: '-0.5' is not a ratio"),
-            (
-                "\nmax-gap-ratio = true",
-                "2: invalid type: boolean `true`, expected a number, or a string in",
-            ),
+            ("\nmax-gap-ratio = true", "2: invalid type: boolean `true`, expected a number, or a string in"),
             ("max-ooms = '1GiB'", "1: max-ooms: '1GiB' is not a count"),
             ("max-reserved = 'much'", "1: max-reserved: 'much' is not a size"),
             ("max-ooms = 0\nmax-ooms = 1", "2: duplicate key"),
@@ -389,18 +381,12 @@ mod tests {
             ("[[category]]\nfile = 'a'", "1: a [[category]] needs a name"),
             ("[[category]]\nname = 'a'", "1: a [[category]] needs a file, a function or an"),
             ("[[category]]\nname = 'a'\nfile = 'a['", "3: "),
-            (
-                "[[category]]\nname = 'a'\nfiel = 'a'",
-                "3: unknown field `fiel`, expected one of `name`, `file`",
-            ),
+            ("[[category]]\nname = 'a'\nfiel = 'a'", "3: unknown field `fiel`, expected one of `name`, `file`"),
             ("category = 1", "1: invalid type: integer `1`, expected tables headed [[category]]"),
             ("override = [1]", "1: invalid type: integer `1`, expected a table [[override]]"),
             ("\n[[override]]\nmax-ooms = 0", "2: an [[override]] needs a path"),
             ("[[override]]\ndevice = 0", "1: this [[override]] sets no limit"),
-            (
-                "[[override]]\ndevice = -1\nmax-ooms = 0",
-                "2: invalid value: integer `-1`, expected u64",
-            ),
+            ("[[override]]\ndevice = -1\nmax-ooms = 0", "2: invalid value: integer `-1`, expected u64"),
             ("[[override]]\npath = 'a['\nmax-ooms = 0", "2: "),
             ("[[override]]\npth = 'a'\nmax-ooms = 0", "2: unknown key pth; did you mean path?"),
         ] {

@@ -98,9 +98,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         [true, true] => compare_directories(paths, args.output.as_deref(), options)?,
         [false, false] => {
             for path in paths {
-                args.output
-                    .as_ref()
-                    .map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
+                args.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
             }
             let output = Output::open(args.output.as_deref())?;
             (compare_files(paths, options)?, Exit::Success, output)
@@ -168,9 +166,7 @@ fn compare_directories(
     };
     let (only_before, only_after) = (only_in(0, 1), only_in(1, 0));
     let [before, mut after] = ranks;
-    let pairs = before
-        .into_iter()
-        .filter_map(|(name, input)| after.remove(&name).map(|other| (name, [input, other])));
+    let pairs = before.into_iter().filter_map(|(name, input)| after.remove(&name).map(|other| (name, [input, other])));
     let (names, pairs): (Vec<String>, Vec<[Input; 2]>) = pairs.unzip();
     // Only the worst rank is shown in full.
     let brief = DiffOptions { top: 0, all_stacks: false, ..options };

@@ -47,9 +47,7 @@ pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
     while !waiting.is_empty() && Instant::now() < deadline {
         sleep(POLL);
         let now = RecordedProcess::find_all(directory);
-        waiting.retain(|process| {
-            now.iter().any(|current| current.is_waiting(process)) && process.may_be_running()
-        });
+        waiting.retain(|process| now.iter().any(|current| current.is_waiting(process)) && process.may_be_running());
     }
     let mut out = std::io::stdout().lock();
     for path in snapshots_in(directory).iter().filter(|path| !before.contains(path)) {

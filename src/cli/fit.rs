@@ -88,11 +88,9 @@ fn parse_recording(text: &str) -> Result<(Size, PathBuf), String> {
     };
     match size.parse() {
         Ok(size) if !path.is_empty() => Ok((size, path.into())),
-        _ => Err(
-            "a size is a whole number from 1, such as 8=snapshot.pickle, or two numbers, such as \
+        _ => Err("a size is a whole number from 1, such as 8=snapshot.pickle, or two numbers, such as \
                   8x512=snapshot.pickle"
-                .to_owned(),
-        ),
+            .to_owned()),
     }
 }
 
@@ -115,30 +113,22 @@ fn parse_predict_at(text: &str) -> Result<PredictAt, String> {
 
 pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     let output_path = args.output.as_deref();
-    let recordings =
-        args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
+    let recordings = args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
     let recordings: Vec<(Size, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
     for (_, path) in &recordings {
         output_path.map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
     }
     for (index, (size, path)) in recordings.iter().enumerate() {
-        let is_same =
-            |other: &&(Size, PathBuf)| other.0 != *size && inputs::are_same_file(&other.1, path);
+        let is_same = |other: &&(Size, PathBuf)| other.0 != *size && inputs::are_same_file(&other.1, path);
         if let Some((other, _)) = recordings[..index].iter().find(is_same) {
-            bail!(
-                "{}: is given for both size {other} and size {size}; record each size",
-                path.display()
-            );
+            bail!("{}: is given for both size {other} and size {size}; record each size", path.display());
         }
     }
     let output = Output::open(output_path)?;
-    let read = |(size, path): &(Size, PathBuf)| {
-        Ok((*size, path.display().to_string(), inputs::read_one(path)?))
-    };
+    let read = |(size, path): &(Size, PathBuf)| Ok((*size, path.display().to_string(), inputs::read_one(path)?));
     let read: Vec<_> = recordings.iter().map(read).collect::<anyhow::Result<_>>()?;
     let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
-    let studies: Vec<Study<'_>> =
-        read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();
+    let studies: Vec<Study<'_>> = read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();
     for ((_, path, _), study) in read.iter().zip(&studies) {
         inputs::first_device_with_trace(study, path)?;
     }

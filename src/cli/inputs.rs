@@ -47,13 +47,9 @@ pub(super) fn expand_paths(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
             continue;
         }
         let before = inputs.len();
-        find_snapshots(path, &mut inputs)
-            .with_context(|| format!("{}: cannot be listed", path.display()))?;
+        find_snapshots(path, &mut inputs).with_context(|| format!("{}: cannot be listed", path.display()))?;
         if inputs.len() == before {
-            bail!(
-                "{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)",
-                path.display()
-            );
+            bail!("{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)", path.display());
         }
     }
     Ok(inputs)
@@ -61,10 +57,7 @@ pub(super) fn expand_paths(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
 
 /// Refuses an output file that is also an input. A JSON file found in a directory is removed from `inputs` instead: it
 /// may be the output of an earlier run.
-pub(super) fn refuse_output_over_inputs(
-    inputs: &mut Vec<Input>,
-    output: &Path,
-) -> anyhow::Result<()> {
+pub(super) fn refuse_output_over_inputs(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()> {
     // Compares files, not names, because of symbolic and hard links.
     let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
     let is_snapshot = |input: &&Input| !input.is_discovered || !is_named_json(&input.path);
@@ -96,10 +89,7 @@ pub(super) fn refuse_output_over_input(input: &Path, output: &Path) -> anyhow::R
 }
 
 /// The snapshots in `directory`, except `output`, by the name of their rank: the relative path without `.gz` or `.zst`.
-pub(super) fn find_ranks(
-    directory: &Path,
-    output: Option<&Path>,
-) -> anyhow::Result<BTreeMap<String, Input>> {
+pub(super) fn find_ranks(directory: &Path, output: Option<&Path>) -> anyhow::Result<BTreeMap<String, Input>> {
     let mut inputs = expand_paths(&[directory.to_owned()])?;
     if let Some(output) = output {
         refuse_output_over_inputs(&mut inputs, output)?;
@@ -109,11 +99,7 @@ pub(super) fn find_ranks(
         let inside = input.path.strip_prefix(directory).unwrap_or(&input.path);
         let name = with_slashes(&without_compression(inside));
         if let Some(other) = ranks.get(&name) {
-            bail!(
-                "{} and {} are the same rank: keep one of them",
-                other.path.display(),
-                input.path.display()
-            );
+            bail!("{} and {} are the same rank: keep one of them", other.path.display(), input.path.display());
         }
         ranks.insert(name, input);
     }
@@ -127,9 +113,8 @@ pub(super) fn with_slashes(path: &Path) -> String {
 }
 
 fn find_snapshots(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     paths.sort();
     for path in paths {
         // Links to directories may form cycles.
@@ -159,8 +144,7 @@ fn without_compression(path: &Path) -> PathBuf {
 }
 
 fn is_named_like_a_snapshot(path: &Path) -> bool {
-    extension(&without_compression(path))
-        .is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
+    extension(&without_compression(path)).is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
 }
 
 /// Reads all inputs in parallel and calls `process` with each snapshot, its path and stored size. Results and
@@ -171,13 +155,10 @@ pub(super) fn read_all<T: Send>(
 ) -> (Vec<T>, Vec<Unreadable>) {
     let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, inputs.len());
-    let read: Vec<ReadOutcome<T>> =
-        inputs.par_iter().map(|input| read(input, &progress, &process)).collect();
+    let read: Vec<ReadOutcome<T>> = inputs.par_iter().map(|input| read(input, &progress, &process)).collect();
     drop(progress);
-    let is_read =
-        |(_, outcome): &(&Input, &ReadOutcome<T>)| matches!(outcome, ReadOutcome::Read(_));
-    let rank_names =
-        RankNames::from_snapshots(inputs.iter().zip(&read).filter(is_read).map(|(input, _)| input));
+    let is_read = |(_, outcome): &(&Input, &ReadOutcome<T>)| matches!(outcome, ReadOutcome::Read(_));
+    let rank_names = RankNames::from_snapshots(inputs.iter().zip(&read).filter(is_read).map(|(input, _)| input));
     let (mut results, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
     for (outcome, input) in read.into_iter().zip(inputs) {
         match outcome {
@@ -225,8 +206,7 @@ fn rank_name(input: &Input) -> (PathBuf, String) {
 }
 
 fn without_numbers(name: &str) -> String {
-    let mut pattern: String =
-        name.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
+    let mut pattern: String = name.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
     while pattern.contains("##") {
         pattern = pattern.replace("##", "#");
     }
@@ -239,8 +219,7 @@ pub(super) fn read_pairs<T: Send>(
     pairs: &[[Input; 2]],
     process: impl Fn([(&Snapshot, &str, u64); 2]) -> T + Sync,
 ) -> Vec<ReadOutcome<T>> {
-    let total =
-        pairs.iter().flatten().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
+    let total = pairs.iter().flatten().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, 2 * pairs.len());
     let read_pair = |[before, after]: &[Input; 2]| {
         let both = read(before, &progress, |first, first_path, first_bytes| {
@@ -258,10 +237,7 @@ pub(super) fn read_pairs<T: Send>(
 }
 
 /// The message that the snapshots at `paths`, if any, do not have `device`.
-pub(super) fn missing_device<'a>(
-    mut paths: impl Iterator<Item = &'a str>,
-    device: u64,
-) -> Option<String> {
+pub(super) fn missing_device<'a>(mut paths: impl Iterator<Item = &'a str>, device: u64) -> Option<String> {
     let first = paths.next()?;
     let others = match paths.count() {
         0 => String::new(),
@@ -276,11 +252,9 @@ pub(super) fn single_snapshot(path: &Path) -> anyhow::Result<PathBuf> {
         return Ok(path.to_owned());
     }
     match expand_paths(&[path.to_owned()])?.as_slice() {
-        [first, _, ..] => bail!(
-            "{}: holds several snapshots; name one of them, such as {}",
-            path.display(),
-            first.path.display()
-        ),
+        [first, _, ..] => {
+            bail!("{}: holds several snapshots; name one of them, such as {}", path.display(), first.path.display())
+        }
         [only] => Ok(only.path.clone()),
         [] => Ok(path.to_owned()), // `expand_paths` refuses an empty directory
     }
@@ -300,28 +274,17 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
 }
 
 /// The first device of `study` with a trace; without one, there is nothing to replay.
-pub(super) fn first_device_with_trace<'s, 'a>(
-    study: &'s Study<'a>,
-    path: &str,
-) -> anyhow::Result<DeviceStudy<'s, 'a>> {
-    let of_device =
-        study.scope().device.map_or_else(String::new, |device| format!(" of device {device}"));
+pub(super) fn first_device_with_trace<'s, 'a>(study: &'s Study<'a>, path: &str) -> anyhow::Result<DeviceStudy<'s, 'a>> {
+    let of_device = study.scope().device.map_or_else(String::new, |device| format!(" of device {device}"));
     let mut traced = study.devices().filter(|device| !device.device().is_empty());
-    traced.next().ok_or_else(|| {
-        anyhow!(
-            "{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"
-        )
-    })
+    traced
+        .next()
+        .ok_or_else(|| anyhow!("{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"))
 }
 
-fn read<T>(
-    input: &Input,
-    progress: &Progress,
-    process: impl Fn(&Snapshot, &str, u64) -> T,
-) -> ReadOutcome<T> {
+fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&Snapshot, &str, u64) -> T) -> ReadOutcome<T> {
     let path = input.path.display().to_string();
-    let failed =
-        |message: String| ReadOutcome::Unreadable(Unreadable { path: path.clone(), message });
+    let failed = |message: String| ReadOutcome::Unreadable(Unreadable { path: path.clone(), message });
     let source = match Source::open(&input.path) {
         Ok(source) => source,
         Err(error) => return failed(error.to_string()),
@@ -344,9 +307,7 @@ fn read<T>(
     }
     match read {
         Ok(snapshot) => ReadOutcome::Read(process(&snapshot, &path, source.stored_bytes())),
-        Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => {
-            ReadOutcome::Skipped
-        }
+        Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => ReadOutcome::Skipped,
         Err(error) => failed(error.to_string()),
     }
 }

@@ -48,13 +48,7 @@ struct Cli {
     /// When to use colour
     ///
     /// `auto` uses colour if standard output is a terminal, and follows `NO_COLOR` and `CLICOLOR_FORCE`.
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_default_value = true
-    )]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     color: ColorChoice,
 
     /// Do not cut or wrap lines to the width of the terminal

@@ -89,10 +89,7 @@ impl Output {
         self.write_with(|out| out.write_all(text.as_bytes()))
     }
 
-    pub(super) fn write_with(
-        self,
-        writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
-    ) -> anyhow::Result<()> {
+    pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = if let Some(file) = self.file {
             file.write_with(writer)
         } else {

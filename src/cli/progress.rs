@@ -46,10 +46,7 @@ impl Progress {
 
     /// Adds `bytes` to the progress.
     pub(super) fn add(&self, bytes: u64) {
-        if self.bar.is_hidden()
-            && self.started.elapsed() >= SHOW_AFTER
-            && io::stderr().is_terminal()
-        {
+        if self.bar.is_hidden() && self.started.elapsed() >= SHOW_AFTER && io::stderr().is_terminal() {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.inc(bytes);

@@ -13,9 +13,7 @@ use crate::allocator::conf::Settings;
 use crate::output::report;
 use crate::replay::literal::candidate_releases;
 use crate::study::{DeviceStudy, Scope, Study};
-use crate::whatif::{
-    Overrides, apply_option, replay_with, run_model, verify_study, write_snapshot,
-};
+use crate::whatif::{Overrides, apply_option, replay_with, run_model, verify_study, write_snapshot};
 
 /// Replay the trace on a model of PyTorch's allocator: verify it, or try other settings, devices or releases
 #[derive(Debug, Args)]
@@ -74,13 +72,9 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
     let first = inputs::first_device_with_trace(&study, &path)?;
-    let overrides = Overrides {
-        settings: changed_settings(first, args, other)?,
-        capacity: args.model.capacity,
-        minor: other,
-    };
-    let is_what_if =
-        overrides.settings.is_some() || overrides.capacity.is_some() || other.is_some();
+    let overrides =
+        Overrides { settings: changed_settings(first, args, other)?, capacity: args.model.capacity, minor: other };
+    let is_what_if = overrides.settings.is_some() || overrides.capacity.is_some() || other.is_some();
     let keep = emit_to.is_some();
     let (report, emitted) = if is_what_if {
         replay_with(&study, &path, &overrides, keep)
@@ -92,9 +86,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     if let Some(file) = emit_to {
         file.write_with(|out| write_snapshot(&study, &overrides, &emitted, out))?;
         if diverged {
-            print_stderr(
-                "the emitted snapshot shows the model's replay, which diverges from the recording",
-            );
+            print_stderr("the emitted snapshot shows the model's replay, which diverges from the recording");
         }
     }
     output.write_answer(args.model.output.format, &report, report::replay)?;

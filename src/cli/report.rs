@@ -105,9 +105,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     match &args.output {
         Some(path) => {
             inputs::refuse_output_over_inputs(&mut inputs, path)?;
-            config_path
-                .as_ref()
-                .map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
+            config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
         }
         None if io::stdout().is_terminal() => bail!("name a file for the page: -o report.html"),
         None => {}
@@ -121,8 +119,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget));
         let what_if = WhatIfOptions { capacity: args.capacity, ..WhatIfOptions::default() };
         let has_what_if = args.whatif && !snapshot.entries.is_empty();
-        let what_if =
-            has_what_if.then(|| compare_settings(&study, path, what_if, &|_, _| ())).transpose();
+        let what_if = has_what_if.then(|| compare_settings(&study, path, what_if, &|_, _| ())).transpose();
         let data = SnapshotData {
             devices: devices.collect::<io::Result<Vec<PageData>>>()?,
             whatif: what_if.map_err(anyhow::Error::msg)?,
@@ -171,7 +168,5 @@ fn open_in_browser(path: &Path) -> anyhow::Result<()> {
     // An absolute path cannot be mistaken for an option.
     let path = std::path::absolute(path)?;
     let shown = Command::new(program).arg(&path).stdin(std::process::Stdio::null()).spawn();
-    shown.map(|_| ()).with_context(|| {
-        format!("cannot run {program} to open {}; open it in a browser", path.display())
-    })
+    shown.map(|_| ()).with_context(|| format!("cannot run {program} to open {}; open it in a browser", path.display()))
 }

@@ -64,16 +64,11 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
     }
     let output = Output::open(args.output.as_deref())?;
     let snapshot = inputs::read_one(&args.snapshot)?;
-    let options = TimelineOptions {
-        device: args.device,
-        window,
-        minor: args.torch_version,
-        buckets: args.buckets as usize,
-    };
+    let options =
+        TimelineOptions { device: args.device, window, minor: args.torch_version, buckets: args.buckets as usize };
     let report = timeline(&snapshot, &path, options);
     if report.devices.is_empty() {
-        let of_device =
-            args.device.map_or_else(String::new, |device| format!(" of device {device}"));
+        let of_device = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
         let part = if window == Window::Whole { "" } else { " in the selected part of the trace" };
         bail!(
             "{path}: no trace entry{of_device}{part}, so there is no timeline; `oomscope analyze` shows the snapshot itself"

@@ -70,25 +70,15 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     let study = Study::new(&snapshot, Scope { device, minor, ..Scope::default() });
     inputs::first_device_with_trace(&study, &path)?;
     if args.program {
-        let report = find_program_changes(
-            &study,
-            &path,
-            args.model.capacity,
-            args.top.unwrap_or(DEFAULT_LINES),
-        );
+        let report = find_program_changes(&study, &path, args.model.capacity, args.top.unwrap_or(DEFAULT_LINES));
         output.write_answer(args.model.output.format, &report, report::program)?;
         return Ok(Exit::Success);
     }
     let progress = Progress::for_replays();
-    let options = WhatIfOptions {
-        options: &args.set,
-        capacity: args.model.capacity,
-        costs: costs.as_ref(),
-        top: args.top,
-    };
-    let report =
-        compare_settings(&study, &path, options, &|done, total| progress.set_done(done, total))
-            .map_err(|error| anyhow!("--set {error}"))?;
+    let options =
+        WhatIfOptions { options: &args.set, capacity: args.model.capacity, costs: costs.as_ref(), top: args.top };
+    let report = compare_settings(&study, &path, options, &|done, total| progress.set_done(done, total))
+        .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);
     output.write_answer(args.model.output.format, &report, report::whatif)?;
     Ok(Exit::Success)

@@ -3,8 +3,8 @@
 use super::numbers::MessageNumbers;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::{
-    ApproxBytes, EMPTY_CACHE_NO_REMEDY, Likelihood, OUTSIDE_ALLOCATOR_USERS, Snippet,
-    USUAL_OUTSIDE, Verdict, format_approx,
+    ApproxBytes, EMPTY_CACHE_NO_REMEDY, Likelihood, OUTSIDE_ALLOCATOR_USERS, Snippet, USUAL_OUTSIDE, Verdict,
+    format_approx,
 };
 use crate::base::units::size;
 
@@ -15,9 +15,7 @@ pub(super) fn snippet(numbers: &MessageNumbers, verdict: Verdict, first: &str) -
     let is_standard = first.starts_with(&numbers.vendor.translate(row.text.to_owned()));
     let words = match row.snippet {
         // The command lists the processes on the device, so it helps with any advice on outside memory.
-        Snippet::Command(words) if is_standard || verdict == Verdict::NonPytorch => {
-            words.to_owned()
-        }
+        Snippet::Command(words) if is_standard || verdict == Verdict::NonPytorch => words.to_owned(),
         Snippet::AllocConf(option) if is_standard => shell_assignment(option, None),
         _ => return None,
     };
@@ -26,10 +24,8 @@ pub(super) fn snippet(numbers: &MessageNumbers, verdict: Verdict, first: &str) -
 
 /// Advice for fragmentation.
 pub(super) fn fragmentation(numbers: &MessageNumbers) -> Vec<String> {
-    let has_expandable = numbers
-        .printed
-        .releases
-        .is_none_or(|releases| releases.last.is_none_or(|last| last >= (2, 1)));
+    let has_expandable =
+        numbers.printed.releases.is_none_or(|releases| releases.last.is_none_or(|last| last >= (2, 1)));
     let mut advice = Vec::new();
     if numbers.printed.expandable == Some(true) {
         advice.push(
@@ -49,11 +45,7 @@ pub(super) fn fragmentation(numbers: &MessageNumbers) -> Vec<String> {
 }
 
 /// Advice for a full device; `free` is free on the device and in the cache together.
-pub(super) fn capacity(
-    numbers: &MessageNumbers,
-    request: ApproxBytes,
-    free: ApproxBytes,
-) -> Vec<String> {
+pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> Vec<String> {
     let mut advice = Vec::new();
     if numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No) {
         advice.push(
@@ -98,19 +90,12 @@ pub(super) fn outside(numbers: &MessageNumbers) -> Vec<String> {
     }
     for other in numbers.other_processes().into_iter().take(3) {
         let or_this = match (numbers.this_pid, &numbers.printed.this_process) {
-            (None, None) => {
-                " It may be this process itself: inside a container it has another number."
-            }
+            (None, None) => " It may be this process itself: inside a container it has another number.",
             _ => "",
         };
-        advice.push(format!(
-            "Process {} uses {}: stop it, or use another GPU.{or_this}",
-            other.pid, other.in_use.text
-        ));
+        advice.push(format!("Process {} uses {}: stop it, or use another GPU.{or_this}", other.pid, other.in_use.text));
     }
-    if let Some(outside) =
-        numbers.this_process_outside.filter(|outside| outside.bytes > USUAL_OUTSIDE)
-    {
+    if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > USUAL_OUTSIDE) {
         advice.push(format!(
             "This process uses {} outside PyTorch's allocator, more than a CUDA context takes: \
              {OUTSIDE_ALLOCATOR_USERS}.",

@@ -48,15 +48,12 @@ pub(super) fn block_too_large(numbers: &MessageNumbers, limit: &str) -> Conclusi
 
 /// For a caching allocator whose message does not have the free memory of the device.
 pub(super) fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Conclusion {
-    let (Some(capacity), Some(tensors), Some(unallocated)) =
-        (numbers.capacity, numbers.tensors, numbers.unallocated)
+    let (Some(capacity), Some(tensors), Some(unallocated)) = (numbers.capacity, numbers.tensors, numbers.unallocated)
     else {
         return incomplete(numbers);
     };
-    let (requested, device) = (
-        amount_text(numbers.printed.requested.as_ref()),
-        amount_text(numbers.printed.capacity.as_ref()),
-    );
+    let (requested, device) =
+        (amount_text(numbers.printed.requested.as_ref()), amount_text(numbers.printed.capacity.as_ref()));
     let fits = capacity.covers(tensors.saturating_add(request));
     let (verdict, reason, advice) = if !fits.is_likely() {
         (
@@ -106,16 +103,13 @@ pub(super) fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Co
 
 /// For the backend cudaMallocAsync: the driver keeps the cache, and the message does not have its size.
 pub(super) fn asynchronous(numbers: &MessageNumbers) -> Conclusion {
-    let (Some(request), Some(free), Some(allocated)) =
-        (numbers.request, numbers.free, numbers.tensors)
-    else {
+    let (Some(request), Some(free), Some(allocated)) = (numbers.request, numbers.free, numbers.tensors) else {
         return incomplete(numbers);
     };
     let needed = allocated.saturating_add(request);
     let requested = amount_text(numbers.printed.requested.as_ref());
-    let exceeds = |limit: Option<ApproxBytes>| {
-        limit.map(|limit| limit.covers(needed)).filter(|covers| !covers.is_likely())
-    };
+    let exceeds =
+        |limit: Option<ApproxBytes>| limit.map(|limit| limit.covers(needed)).filter(|covers| !covers.is_likely());
     if free.covers(request) == Likelihood::Yes && exceeds(numbers.allowed).is_none() {
         return Conclusion {
             verdict: Verdict::MemoryLimit,
@@ -154,8 +148,7 @@ pub(super) fn asynchronous(numbers: &MessageNumbers) -> Conclusion {
         let free = if free.covers(request).is_likely() { "enough" } else { "too little" };
         return Conclusion {
             settled_by: Some(
-                "the same run with backend:native and a snapshot (cudaMallocAsync records none)"
-                    .to_owned(),
+                "the same run with backend:native and a snapshot (cudaMallocAsync records none)".to_owned(),
             ),
             ..Conclusion::unknown(
                 &format!(

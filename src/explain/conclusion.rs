@@ -52,10 +52,9 @@ impl Conclusion {
 /// For a message without the numbers that a verdict needs.
 pub(super) fn incomplete(numbers: &MessageNumbers) -> Conclusion {
     let reason = match (&numbers.printed.requested, numbers.printed.releases) {
-        (Some(requested), Some(releases)) if releases.to_string() == "2.3" => format!(
-            "{} was requested; PyTorch 2.3 cuts off the rest of its message on device 0",
-            requested.text
-        ),
+        (Some(requested), Some(releases)) if releases.to_string() == "2.3" => {
+            format!("{} was requested; PyTorch 2.3 cuts off the rest of its message on device 0", requested.text)
+        }
         (Some(requested), _) => {
             format!("{} was requested; the rest of the message is not in this text", requested.text)
         }

@@ -65,19 +65,13 @@ pub(super) fn figures(numbers: &MessageNumbers) -> Vec<PrintedFigure> {
     let is_native = !matches!(numbers.printed.wording, Wording::Mps | Wording::Async);
     let mut figures = printed_figures(numbers, is_native);
     figures.extend(numbers.printed.processes.iter().map(|process| {
-        PrintedFigure::from_printed(
-            "process",
-            &process.in_use,
-            &process_meaning(process.pid, numbers),
-        )
+        PrintedFigure::from_printed("process", &process.in_use, &process_meaning(process.pid, numbers))
     }));
     if is_native {
         figures.extend(derived_figures(numbers));
     }
-    let translate = |figure: PrintedFigure| PrintedFigure {
-        meaning: numbers.vendor.translate(figure.meaning),
-        ..figure
-    };
+    let translate =
+        |figure: PrintedFigure| PrintedFigure { meaning: numbers.vendor.translate(figure.meaning), ..figure };
     figures.into_iter().map(translate).collect()
 }
 
@@ -115,16 +109,10 @@ fn printed_figures(numbers: &MessageNumbers, is_native: bool) -> Vec<PrintedFigu
         ("unallocated", &numbers.printed.unallocated, unallocated),
         ("reserved", &numbers.printed.reserved, reserved),
         ("this_process", &numbers.printed.this_process, this_process),
-        (
-            "other",
-            &numbers.printed.other,
-            "memory of the GPU that the process uses outside PyTorch",
-        ),
+        ("other", &numbers.printed.other, "memory of the GPU that the process uses outside PyTorch"),
     ]
     .into_iter()
-    .filter_map(|(name, amount, meaning)| {
-        Some(PrintedFigure::from_printed(name, amount.as_ref()?, meaning))
-    })
+    .filter_map(|(name, amount, meaning)| Some(PrintedFigure::from_printed(name, amount.as_ref()?, meaning)))
     .collect()
 }
 
@@ -150,9 +138,9 @@ fn derived_figures(numbers: &MessageNumbers) -> impl Iterator<Item = PrintedFigu
     };
     let outside = "capacity - free - reserved: in use by other processes, the CUDA context (usually 0.3 to \
                    1 GiB) and libraries such as NCCL";
-    [cached, ("outside", numbers.outside, outside)].into_iter().filter_map(
-        |(name, about, meaning)| Some(PrintedFigure::from_approx(name, about?, meaning)),
-    )
+    [cached, ("outside", numbers.outside, outside)]
+        .into_iter()
+        .filter_map(|(name, about, meaning)| Some(PrintedFigure::from_approx(name, about?, meaning)))
 }
 
 /// The allocator rounds requests to the device, so the printed size shows the range of the tensor's request.
@@ -161,9 +149,7 @@ fn requested_meaning(numbers: &MessageNumbers) -> &'static str {
         return "size of the block that could not be allocated";
     }
     match numbers.request.unwrap_or_default().bytes {
-        bytes if bytes == 2 * MIB => {
-            "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB"
-        }
+        bytes if bytes == 2 * MIB => "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB",
         bytes if bytes == 20 * MIB => {
             "requested from the device: a segment of 20 MiB, for a request of more than 1 MiB and \
              less than 10 MiB"

@@ -38,8 +38,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
     if is_empty {
         return None;
     }
-    let has_expandable =
-        |device: Option<u64>| log.mappings.iter().any(|mapping| Some(mapping.device) == device);
+    let has_expandable = |device: Option<u64>| log.mappings.iter().any(|mapping| Some(mapping.device) == device);
     let refused = |mapping: &Mapping| RefusedMapping {
         line: mapping.line,
         device: mapping.device,
@@ -64,18 +63,11 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
     Some(ExplainReport { summary: summary::summarize(&report), ..report })
 }
 
-fn explain_message(
-    message: &Message,
-    has_expandable: &dyn Fn(Option<u64>) -> bool,
-) -> ExplainedFailure {
+fn explain_message(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> ExplainedFailure {
     let frames: Vec<FrameReport> = message
         .frames
         .iter()
-        .map(|f| FrameReport {
-            file: escape_name(&f.file),
-            line: f.line,
-            name: escape_name(&f.name),
-        })
+        .map(|f| FrameReport { file: escape_name(&f.file), line: f.line, name: escape_name(&f.name) })
         .collect();
     let (culprit, called_from) = code_and_caller(&frames);
     let source_line = |line: Option<&FrameReport>| {
@@ -97,16 +89,14 @@ fn explain_message(
         }
     };
     let first = conclusion.advice.first().map_or("", String::as_str);
-    let copy =
-        numbers.as_ref().and_then(|numbers| advice::snippet(numbers, conclusion.verdict, first));
+    let copy = numbers.as_ref().and_then(|numbers| advice::snippet(numbers, conclusion.verdict, first));
     let copy = copy.or_else(|| culprit.as_ref().map(FrameReport::file_line));
     let system = match &message.kind {
         MessageKind::Allocation(_) => None,
         MessageKind::OtherSystem(system) => Some(*system),
     };
-    let bytes = |amount: fn(&MessageNumbers) -> Option<ApproxBytes>| {
-        numbers.as_ref().and_then(amount).map(|about| about.bytes)
-    };
+    let bytes =
+        |amount: fn(&MessageNumbers) -> Option<ApproxBytes>| numbers.as_ref().and_then(amount).map(|about| about.bytes);
     let named = |name: &str| figures.iter().find(|f| f.name == name).map(|f| f.bytes);
     ExplainedFailure {
         line: message.line,

@@ -59,8 +59,7 @@ impl MessageNumbers {
         let unallocated = approx(&printed.unallocated)
             .or_else(|| Some(approx(&printed.reserved)?.saturating_sub(allocated?)))
             .filter(|_| has_cache);
-        let reserved =
-            approx(&printed.reserved).or_else(|| Some(allocated?.saturating_add(unallocated?)));
+        let reserved = approx(&printed.reserved).or_else(|| Some(allocated?.saturating_add(unallocated?)));
         let outside = match (capacity, free, reserved) {
             (Some(capacity), Some(free), Some(reserved)) => {
                 Some(capacity.saturating_sub(free).saturating_sub(reserved))
@@ -73,13 +72,10 @@ impl MessageNumbers {
             _ => None,
         };
         let is_this = |process: &&Process| Some(process.pid) == this_pid;
-        let this_process = this_process.or_else(|| {
-            printed.processes.iter().find(is_this).map(|process| ApproxBytes::from(&process.in_use))
-        });
-        let this_process_outside =
-            this_process.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
-        let reclaimable =
-            outside.map(|outside| reclaimable_outside(outside, this_process_outside, capacity));
+        let this_process = this_process
+            .or_else(|| printed.processes.iter().find(is_this).map(|process| ApproxBytes::from(&process.in_use)));
+        let this_process_outside = this_process.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
+        let reclaimable = outside.map(|outside| reclaimable_outside(outside, this_process_outside, capacity));
         Self {
             is_impossible_size: text.contains("more than 1EB"),
             request: approx(&printed.requested),
@@ -101,18 +97,12 @@ impl MessageNumbers {
 
     /// The input of the verdict ladder. Free memory of the cache, outside private pools, is one number: messages do not
     /// show streams and pools.
-    pub(super) fn memory_at_failure(
-        &self,
-        request: ApproxBytes,
-        free: ApproxBytes,
-    ) -> MemoryAtFailure {
+    pub(super) fn memory_at_failure(&self, request: ApproxBytes, free: ApproxBytes) -> MemoryAtFailure {
         let none = ApproxBytes::default();
         let cached = self.unallocated.unwrap_or_default();
         let outside = self.reclaimable_outside.unwrap_or_default();
-        let (cached, left) =
-            if self.is_cache_full(request) { (none, cached) } else { (cached, none) };
-        let (outside, desktop) =
-            if self.is_outside_significant() { (outside, none) } else { (none, outside) };
+        let (cached, left) = if self.is_cache_full(request) { (none, cached) } else { (cached, none) };
+        let (outside, desktop) = if self.is_outside_significant() { (outside, none) } else { (none, outside) };
         MemoryAtFailure {
             request: self.min_request().unwrap_or(request),
             segment: request,
@@ -139,9 +129,8 @@ impl MessageNumbers {
     /// True if others use more of the device than a desktop does.
     pub(super) fn is_outside_significant(&self) -> bool {
         let parts = self.reclaimable_outside.zip(self.capacity);
-        parts.is_some_and(|(outside, all)| {
-            outside.bytes > 0 && outside.bytes >= all.bytes / SIGNIFICANT_OUTSIDE_DIVISOR
-        })
+        parts
+            .is_some_and(|(outside, all)| outside.bytes > 0 && outside.bytes >= all.bytes / SIGNIFICANT_OUTSIDE_DIVISOR)
     }
 
     /// True if next to nothing of the device is free.
@@ -188,8 +177,7 @@ impl From<&PrintedAmount> for ApproxBytes {
 /// The smallest process that uses at least the `reserved` bytes of this one's allocator. Inside a container, a process
 /// does not know its PID outside, so PyTorch lists it as if it were another process.
 fn find_this_process(processes: &[Process], reserved: ApproxBytes) -> Option<u64> {
-    let holds =
-        |process: &&Process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely();
+    let holds = |process: &&Process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely();
     let smallest = processes.iter().filter(holds).min_by_key(|process| process.in_use.bytes)?;
     (reserved.bytes > 0).then_some(smallest.pid)
 }

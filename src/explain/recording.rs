@@ -107,8 +107,8 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
                 let old = matches!(allocation.wording, Wording::Cached | Wording::Reserved);
                 is_old |= old;
                 is_new |= !old;
-                is_recordable |= matches!(allocation.backend.as_str(), "CUDA" | "HIP")
-                    && allocation.wording != Wording::Async;
+                is_recordable |=
+                    matches!(allocation.backend.as_str(), "CUDA" | "HIP") && allocation.wording != Wording::Async;
                 of_vendor = of_vendor.or_else(|| vendor_recording(&allocation.backend));
             }
             MessageKind::OtherSystem(system) => is_recordable |= system.is_recordable,

@@ -114,9 +114,7 @@ pub(super) fn evaluate(statistics: &Statistics) -> StatisticsReport {
 
 fn retries_text(retries: u64) -> String {
     let times = counted(retries, "time");
-    format!(
-        "the device refused memory {times}, and the cache was emptied for a retry, which is slow"
-    )
+    format!("the device refused memory {times}, and the cache was emptied for a retry, which is slow")
 }
 
 /// Combines two questions: did the device ever refuse memory, and how much more was reserved than ever allocated?
@@ -141,9 +139,7 @@ fn health(s: &StatisticsReport) -> (&'static str, String) {
         }
     };
     match (is_wasteful, retries + ooms > 0) {
-        (false, false) => {
-            ("healthy", format!("{refusals}, and {peaks}. Free memory in the cache is reused"))
-        }
+        (false, false) => ("healthy", format!("{refusals}, and {peaks}. Free memory in the cache is reused")),
         (true, has_refused) => {
             let split = if s.inactive_split_bytes > 0 {
                 format!(
@@ -154,11 +150,8 @@ fn health(s: &StatisticsReport) -> (&'static str, String) {
             } else {
                 String::new()
             };
-            let effect = if has_refused {
-                "The free pieces fill the device"
-            } else {
-                "Harmless until the device is full"
-            };
+            let effect =
+                if has_refused { "The free pieces fill the device" } else { "Harmless until the device is full" };
             ("fragmentation", format!("{peaks}{split}. {effect}: {refusals}"))
         }
         (false, true) => (

@@ -14,8 +14,7 @@ pub(super) fn summarize(report: &ExplainReport) -> Summary {
             answer: last.reason.clone(),
             who: None,
             action: Some(last.advice.to_owned()).filter(|_| last.state != "healthy"),
-            copy: (last.state == "fragmentation")
-                .then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
+            copy: (last.state == "fragmentation").then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
         },
         (None, None) => Summary::from_answer(
             "no request failed: the device refused memory for expandable segments, and PyTorch emptied its cache",
@@ -38,9 +37,7 @@ fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     let device = failure.device.map(|device| device.to_string());
     let title = failure.describe(device.as_deref());
     let location = failure.culprit.as_ref();
-    let location = location
-        .map(|frame| format!(" at {} in {}", frame.file_line(), frame.name))
-        .unwrap_or_default();
+    let location = location.map(|frame| format!(" at {} in {}", frame.file_line(), frame.name)).unwrap_or_default();
     let reason = match failure.system {
         Some(_) => failure.verdict_reason.clone(),
         None => failure.verdict.to_string(),
@@ -68,8 +65,7 @@ fn largest_holder(failure: &ExplainedFailure) -> Option<String> {
     ];
     let known = holders.into_iter().filter_map(|(bytes, who)| Some((bytes?, who)));
     // `max_by_key` returns the last of equals; the first is wanted.
-    let (bytes, who) =
-        known.rev().max_by_key(|(bytes, _)| *bytes).filter(|(bytes, _)| *bytes > 0)?;
+    let (bytes, who) = known.rev().max_by_key(|(bytes, _)| *bytes).filter(|(bytes, _)| *bytes > 0)?;
     let of = failure.capacity_bytes.filter(|capacity| *capacity >= bytes);
     let of = of.map(|all| format!(" of {} ({})", size(all), percent(ratio(bytes, all))));
     Some(format!("{who}: {}{}", size(bytes), of.unwrap_or_default()))

@@ -43,11 +43,7 @@ fn conclude_for_cuda(numbers: &MessageNumbers) -> Conclusion {
 }
 
 /// For messages of the caching allocator with all numbers (PyTorch 1.0 and later).
-fn conclude_native(
-    numbers: &MessageNumbers,
-    request: ApproxBytes,
-    free: ApproxBytes,
-) -> Conclusion {
+fn conclude_native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> Conclusion {
     let memory = numbers.memory_at_failure(request, free);
     let ruling = decide(&memory);
     let over_limit = exceeds_limit(numbers, request);
@@ -93,11 +89,7 @@ fn conclude_native(
 }
 
 /// The size of the request to the device.
-fn request_text(
-    numbers: &MessageNumbers,
-    request: ApproxBytes,
-    memory: &MemoryAtFailure,
-) -> String {
+fn request_text(numbers: &MessageNumbers, request: ApproxBytes, memory: &MemoryAtFailure) -> String {
     let printed = amount_text(numbers.printed.requested.as_ref());
     let needed = memory.needed_from_device();
     if needed == request {
@@ -106,12 +98,7 @@ fn request_text(
     format!("{} (whole granules of an expandable segment, for {printed})", format_approx(needed))
 }
 
-fn private_pools(
-    numbers: &MessageNumbers,
-    memory: &MemoryAtFailure,
-    requested: &str,
-    base: Conclusion,
-) -> Conclusion {
+fn private_pools(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str, base: Conclusion) -> Conclusion {
     let mut advice = vec![Verdict::PrivatePool.advice_text().to_owned()];
     if memory.suffices_with_device(memory.own.all).is_likely() {
         advice.extend(advice::fragmentation(numbers));
@@ -132,12 +119,7 @@ fn private_pools(
     .settled_by_snapshot()
 }
 
-fn fragmentation(
-    numbers: &MessageNumbers,
-    unallocated: ApproxBytes,
-    requested: &str,
-    base: Conclusion,
-) -> Conclusion {
+fn fragmentation(numbers: &MessageNumbers, unallocated: ApproxBytes, requested: &str, base: Conclusion) -> Conclusion {
     Conclusion {
         reason: format!(
             "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the \
@@ -152,12 +134,7 @@ fn fragmentation(
     .settled_by_snapshot()
 }
 
-fn outside(
-    numbers: &MessageNumbers,
-    reserved: ApproxBytes,
-    requested: &str,
-    base: Conclusion,
-) -> Conclusion {
+fn outside(numbers: &MessageNumbers, reserved: ApproxBytes, requested: &str, base: Conclusion) -> Conclusion {
     let is_certain = base.is_certain && !numbers.other_processes().is_empty();
     let nvidia_smi = "nvidia-smi, while the job runs: it lists the processes on the device";
     Conclusion {
@@ -175,19 +152,12 @@ fn outside(
     }
 }
 
-fn capacity(
-    numbers: &MessageNumbers,
-    memory: &MemoryAtFailure,
-    requested: &str,
-    base: Conclusion,
-) -> Conclusion {
+fn capacity(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str, base: Conclusion) -> Conclusion {
     let (request, cached) = (memory.segment, numbers.unallocated.unwrap_or_default());
     let all_free = memory.device_free.saturating_add(cached);
-    let is_too_large =
-        numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
+    let is_too_large = numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
     let (reserved, free_text) = (numbers.reserved.unwrap_or_default(), format_approx(all_free));
-    let exceeds_device =
-        numbers.capacity.is_some_and(|capacity| capacity.covers(reserved) == Likelihood::No);
+    let exceeds_device = numbers.capacity.is_some_and(|capacity| capacity.covers(reserved) == Likelihood::No);
     let reason = if is_too_large {
         format!(
             "the request of {requested} alone is larger than the device ({})",
@@ -200,9 +170,7 @@ fn capacity(
             format_approx(reserved.saturating_sub(cached)),
         )
     } else if memory
-        .suffices_with_device(
-            cached.saturating_add(memory.other_pool).saturating_add(memory.outside),
-        )
+        .suffices_with_device(cached.saturating_add(memory.other_pool).saturating_add(memory.outside))
         .is_likely()
     {
         format!(
@@ -226,8 +194,7 @@ fn capacity(
     } else {
         reason
     };
-    let conclusion =
-        Conclusion { reason, advice: advice::capacity(numbers, request, all_free), ..base };
+    let conclusion = Conclusion { reason, advice: advice::capacity(numbers, request, all_free), ..base };
     if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
 }
 
@@ -269,10 +236,8 @@ fn memory_limit(
     exceeds: Option<Likelihood>,
     base: Conclusion,
 ) -> Conclusion {
-    let (requested, free) = (
-        amount_text(numbers.printed.requested.as_ref()),
-        amount_text(numbers.printed.free.as_ref()),
-    );
+    let (requested, free) =
+        (amount_text(numbers.printed.requested.as_ref()), amount_text(numbers.printed.free.as_ref()));
     let had_room = format!("the device had {free} free for the {requested} requested");
     let certain = |reason: &str, advice: &str, base| Conclusion {
         reason: format!("{had_room}: {reason}"),
@@ -282,9 +247,7 @@ fn memory_limit(
     };
     // If rounding may hide that the limit was exceeded, the limit is the cause.
     match exceeds.filter(|exceeds| *exceeds != Likelihood::No).zip(numbers.reserved) {
-        Some((exceeds, reserved)) => {
-            over_own_limit(numbers, &had_room, reserved, request, exceeds, base)
-        }
+        Some((exceeds, reserved)) => over_own_limit(numbers, &had_room, reserved, request, exceeds, base),
         None if numbers.printed.refused_by_pool => certain(
             "the allocator of the MemPool in use refused, not the device",
             "Look for warnings of that pool's allocator above this message.",
@@ -327,12 +290,7 @@ fn over_own_limit(
 }
 
 /// The message does not show what refused the request.
-fn refused_elsewhere(
-    numbers: &MessageNumbers,
-    had_room: &str,
-    is_within_limit: bool,
-    base: Conclusion,
-) -> Conclusion {
+fn refused_elsewhere(numbers: &MessageNumbers, had_room: &str, is_within_limit: bool, base: Conclusion) -> Conclusion {
     let no_limit = if is_within_limit {
         format!("the limit of {} is not reached", amount_text(numbers.printed.allowed.as_ref()))
     } else {
@@ -354,9 +312,7 @@ fn refused_elsewhere(
             "{had_room}, and {no_limit}: a limit outside PyTorch or the driver refused it, or the memory \
              was freed only a moment later"
         ),
-        settled_by: Some(
-            "nvidia-smi, while the job runs, and the limits of its container".to_owned(),
-        ),
+        settled_by: Some("nvidia-smi, while the job runs, and the limits of its container".to_owned()),
         advice: advice.into_iter().map(str::to_owned).collect(),
         ..base
     }
@@ -364,9 +320,7 @@ fn refused_elsewhere(
 
 /// True if others use the device, next to nothing is free, and the message has no limit.
 fn is_held_by_others(numbers: &MessageNumbers) -> bool {
-    let has_limit = numbers.allowed.is_some()
-        || numbers.printed.refused_by_pool
-        || numbers.printed.exceeds_reserve;
+    let has_limit = numbers.allowed.is_some() || numbers.printed.refused_by_pool || numbers.printed.exceeds_reserve;
     !has_limit && numbers.is_outside_significant() && numbers.has_little_free()
 }
 
@@ -382,9 +336,7 @@ fn freed_since(numbers: &MessageNumbers, base: Conclusion) -> Conclusion {
             amount_text(numbers.printed.free.as_ref()),
         ),
         is_certain: false,
-        settled_by: Some(
-            "nvidia-smi, while the job runs: it lists the processes on the device".to_owned(),
-        ),
+        settled_by: Some("nvidia-smi, while the job runs: it lists the processes on the device".to_owned()),
         advice: advice::outside(numbers),
         ..base
     }
@@ -406,22 +358,14 @@ fn outside_users(numbers: &MessageNumbers) -> String {
 
 /// Memory that could have served the request, largest first.
 fn causes(numbers: &MessageNumbers) -> Vec<Cause> {
-    let cause = |kind, amount: ApproxBytes, note: &str| Cause {
-        kind,
-        bytes: amount.bytes,
-        note: note.to_owned(),
-    };
+    let cause = |kind, amount: ApproxBytes, note: &str| Cause { kind, bytes: amount.bytes, note: note.to_owned() };
     largest_first(vec![
         cause(
             Verdict::Fragmentation,
             numbers.unallocated.unwrap_or_default(),
             "reserved but unallocated, of any stream and in any number of pieces",
         ),
-        cause(
-            Verdict::PrivatePool,
-            numbers.private_free,
-            "free in private pools (CUDA graphs, MemPool)",
-        ),
+        cause(Verdict::PrivatePool, numbers.private_free, "free in private pools (CUDA graphs, MemPool)"),
         cause(
             Verdict::NonPytorch,
             numbers.outside.unwrap_or_default(),
@@ -431,9 +375,5 @@ fn causes(numbers: &MessageNumbers) -> Vec<Cause> {
 }
 
 fn unallocated_text(numbers: &MessageNumbers, unallocated: ApproxBytes) -> String {
-    numbers
-        .printed
-        .unallocated
-        .as_ref()
-        .map_or_else(|| format_approx(unallocated), |amount| amount.text.clone())
+    numbers.printed.unallocated.as_ref().map_or_else(|| format_approx(unallocated), |amount| amount.text.clone())
 }

@@ -36,11 +36,7 @@ impl<T: Copy + PartialEq> Column<T> {
 
     #[inline]
     pub fn get(&self, row: usize) -> Option<T> {
-        if self.rows.is_empty() {
-            self.first.filter(|_| row < self.len)
-        } else {
-            self.rows.get(row).copied()
-        }
+        if self.rows.is_empty() { self.first.filter(|_| row < self.len) } else { self.rows.get(row).copied() }
     }
 }
 

@@ -95,8 +95,7 @@ impl Snapshot {
 
     /// `PYTORCH_CUDA_ALLOC_CONF` as the allocator parsed it last, or as the recorder found it in the environment.
     pub fn settings_string(&self) -> Option<&str> {
-        let recorded =
-            self.recorder_info.as_ref().map(|it| it.alloc_conf.as_deref().unwrap_or_default());
+        let recorded = self.recorder_info.as_ref().map(|it| it.alloc_conf.as_deref().unwrap_or_default());
         self.settings.as_ref().map(|raw| raw.string.as_str()).or(recorded)
     }
 

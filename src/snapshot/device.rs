@@ -121,10 +121,7 @@ impl<'a> Device<'a> {
     }
 
     /// The indexes of the entries with `action`.
-    pub fn indexes_with_action(
-        self,
-        action: Action,
-    ) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
+    pub fn indexes_with_action(self, action: Action) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
         (0..self.len).filter(move |index| self.action(*index) == Some(action))
     }
 

@@ -13,9 +13,7 @@ pub enum SnapshotError {
     #[error("is empty: the process died before it wrote the snapshot; record it again")]
     Empty,
     /// An archive of `torch.save`.
-    #[error(
-        "is a zip archive, as torch.save writes: give the file that torch.cuda.memory._dump_snapshot() wrote"
-    )]
+    #[error("is a zip archive, as torch.save writes: give the file that torch.cuda.memory._dump_snapshot() wrote")]
     Zip,
     #[error("cannot be read: {error}; {} before it", counted(*.entries, "complete trace entry"))]
     Pickle {

@@ -62,10 +62,7 @@ fn parse_tracebacks(snapshot: &mut Snapshot, tracebacks: &[SymbolId]) -> StackId
 }
 
 /// Parses the tracebacks of frames and entries. Returns the stack of each distinct `forward_frames`.
-fn read_tracebacks(
-    snapshot: &mut Snapshot,
-    originals: FxHashMap<FrameId, SymbolId>,
-) -> FxHashMap<StackId, StackId> {
+fn read_tracebacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, SymbolId>) -> FxHashMap<StackId, StackId> {
     let mut originals: Vec<(FrameId, SymbolId)> = originals.into_iter().collect();
     originals.sort_unstable();
     for (frame, text) in originals {
@@ -89,8 +86,7 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
     let forwards = read_tracebacks(snapshot, originals);
     let threads = classify_threads(snapshot);
     let failed_backward_call = failed_backward(snapshot);
-    let is_compiled =
-        |context: &SymbolId| !matches!(snapshot.symbols.get(*context), "" | NOT_COMPILED);
+    let is_compiled = |context: &SymbolId| !matches!(snapshot.symbols.get(*context), "" | NOT_COMPILED);
     let contexts = (0..snapshot.entries.len()).map(|row| snapshot.entries.compile_context(row));
     let has_context = contexts.flatten().any(|context| is_compiled(&context));
     if threads.is_empty() && forwards.is_empty() && !has_context && failed_backward_call.is_none() {
@@ -108,9 +104,7 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
             let Some(entry) = snapshot.entries.get(row) else { break };
             let thread = threads.get(entry.stack.index());
             let caller = match caller_of(thread, &mut open) {
-                Stacks::EMPTY if matches!(thread, Some(Thread::NoPython)) => {
-                    caller_at(&passes, entry.time_us)
-                }
+                Stacks::EMPTY if matches!(thread, Some(Thread::NoPython)) => caller_at(&passes, entry.time_us),
                 caller => caller,
             };
             let extended = ExtendedStack {
@@ -140,9 +134,7 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
         let blocks = snapshot.blocks.get_mut(segment.blocks.clone()).unwrap_or_default();
         for block in blocks.iter_mut().filter(|block| block.state != BlockState::Inactive) {
             let extended_id = live.get(&block.address).copied();
-            if let Some(extended_id) =
-                extended_id.filter(|id| snapshot_stacks.recorded_stack(*id) == block.stack)
-            {
+            if let Some(extended_id) = extended_id.filter(|id| snapshot_stacks.recorded_stack(*id) == block.stack) {
                 block.extended_stack = extended_id;
             }
         }
@@ -225,20 +217,13 @@ fn set_caller_of_failure(
     // Recording may have been off when the request failed.
     let Some(failed) = rows.clone().rev().find(is_failure) else { return };
     for row in (rows.start..=failed).rev() {
-        let (Some(entry), Some(extended_id)) =
-            (snapshot.entries.get(row), extended_ids.get_mut(row))
-        else {
+        let (Some(entry), Some(extended_id)) = (snapshot.entries.get(row), extended_ids.get_mut(row)) else {
             break;
         };
         if outermost_python_frame(snapshot, entry.stack).is_some() || *extended_id != entry.stack {
             break;
         }
-        let known = ExtendedStack {
-            stack: entry.stack,
-            caller,
-            forward: Stacks::EMPTY,
-            compile_context: None,
-        };
+        let known = ExtendedStack { stack: entry.stack, caller, forward: Stacks::EMPTY, compile_context: None };
         *extended_id = snapshot.stacks.intern_extended(known);
         if let Some(live) = live.as_deref_mut().filter(|_| entry.action == Action::Alloc) {
             // Going backwards: a later block at this address is the live one.
@@ -266,11 +251,7 @@ fn caller_of(thread: Option<&Thread>, open: &mut Option<(StackId, OutermostFrame
         (Some(Thread::CallsBackward(stack, bottom)), _) => *open = Some((*stack, *bottom)),
         (Some(Thread::NoPython), Some((stack, _))) => return stack,
         (
-            Some(Thread::Python {
-                bottom,
-                starts_at_entry_function: is_from_the_top,
-                is_in_backward,
-            }),
+            Some(Thread::Python { bottom, starts_at_entry_function: is_from_the_top, is_in_backward }),
             Some((stack, own)),
         ) => {
             if *bottom == own {

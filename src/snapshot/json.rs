@@ -42,8 +42,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
 
 /// The byte offset of `serde_json`'s line and column, both counted from 1.
 fn byte_offset(bytes: &[u8], line: usize, column: usize) -> u64 {
-    let before: usize =
-        bytes.split_inclusive(|b| *b == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    let before: usize = bytes.split_inclusive(|b| *b == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
     (before + column.saturating_sub(1)) as u64
 }
 
@@ -111,11 +110,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             pairs.push(key);
             pairs.push(map.next_value_seed(self)?);
         }
-        if pairs.is_empty() {
-            Ok(Value::EMPTY_DICT)
-        } else {
-            self.add(Value::EMPTY_DICT, &pairs, false, Builder::dict)
-        }
+        if pairs.is_empty() { Ok(Value::EMPTY_DICT) } else { self.add(Value::EMPTY_DICT, &pairs, false, Builder::dict) }
     }
 }
 

@@ -79,8 +79,7 @@ mod tests {
 
     #[test]
     fn release_has_no_build_suffix() {
-        let recorded =
-            |torch: &str| RecorderInfo { torch: Some(torch.to_owned()), ..RecorderInfo::default() };
+        let recorded = |torch: &str| RecorderInfo { torch: Some(torch.to_owned()), ..RecorderInfo::default() };
         for (torch, release, minor) in [
             ("2.6.0+cu124", "2.6.0", Some(6)),
             ("2.15.0", "2.15.0", Some(15)),

@@ -97,10 +97,7 @@ impl Stacks {
     /// The stack `id` with its context.
     pub fn extended(&self, id: StackId) -> ExtendedStack {
         let extended = id.index().checked_sub(self.lists.len());
-        extended
-            .and_then(|row| self.extended.get(row))
-            .copied()
-            .unwrap_or(ExtendedStack::from_stack(id))
+        extended.and_then(|row| self.extended.get(row)).copied().unwrap_or(ExtendedStack::from_stack(id))
     }
 
     /// The stack `id` without its context, as it was recorded.

@@ -72,14 +72,10 @@ impl KeysSeen {
             let since = key_since(name);
             let (present, could_be) = match mark {
                 KeyMark::Top(key) => (self.top.has(*key), true),
-                KeyMark::Entry(keys::INTERNAL_METADATA) => {
-                    (self.entry.has(keys::INTERNAL_METADATA), false)
-                }
+                KeyMark::Entry(keys::INTERNAL_METADATA) => (self.entry.has(keys::INTERNAL_METADATA), false),
                 KeyMark::Entry(key) => (self.entry.has(*key), has_entries),
                 KeyMark::Segment(key) => (self.segment.has(*key), has_segments),
-                KeyMark::Setting => {
-                    (self.settings.iter().any(|s| s == name), !self.settings.is_empty())
-                }
+                KeyMark::Setting => (self.settings.iter().any(|s| s == name), !self.settings.is_empty()),
             };
             if present {
                 first = first.max(since);
@@ -113,8 +109,7 @@ impl TorchRange {
         if most == 0 {
             return Ok(self);
         }
-        let have_most =
-            || (0..).zip(&lines).filter(|(_, lines)| **lines == most).map(|(minor, _)| minor);
+        let have_most = || (0..).zip(&lines).filter(|(_, lines)| **lines == most).map(|(minor, _)| minor);
         let range = |minors: &mut dyn Iterator<Item = u32>| {
             let first = minors.next()?;
             Some(Self { first: Some(first), last: Some(minors.last().unwrap_or(first)) })

@@ -32,8 +32,7 @@ impl Activity {
             let [start, end] = [start, end].map(|at| at.clamp(window.start, window.end));
             (start < end).then(|| [start, end].map(|at| (at - window.start) as u64))
         };
-        let steps =
-            (0..).map_while(|step| phases.step_entries(step).map(|entries| (step, entries)));
+        let steps = (0..).map_while(|step| phases.step_entries(step).map(|entries| (step, entries)));
         let steps = steps.filter_map(|(value, entries)| {
             let [start, end] = range_in_window(entries.start, entries.end)?;
             Some(EntryRange { start, end, value })
@@ -44,8 +43,7 @@ impl Activity {
         for at in 1..steps.len() {
             steps[at - 1].end = steps[at].start;
         }
-        let runs =
-            Some(phases.runs()).filter(|runs| runs.len() <= MAX_PHASE_RUNS).unwrap_or_default();
+        let runs = Some(phases.runs()).filter(|runs| runs.len() <= MAX_PHASE_RUNS).unwrap_or_default();
         let ends = runs.iter().skip(1).map(|run| run.start as usize).chain([window.end]);
         let phases = runs.iter().zip(ends).filter_map(|(run, end)| {
             let [start, end] = range_in_window(run.start as usize, end)?;

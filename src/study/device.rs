@@ -9,9 +9,7 @@ use super::lost_history::LostHistory;
 use super::{Scope, Study};
 use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
-use crate::replay::literal::{
-    LiteralReplay, ReplayStep, Tracking, inferred_capacity, inferred_limit,
-};
+use crate::replay::literal::{LiteralReplay, ReplayStep, Tracking, inferred_capacity, inferred_limit};
 use crate::replay::model::{Hypothesis, InferredDevice};
 use crate::replay::ops::Program;
 use crate::snapshot::{Device, Snapshot};
@@ -131,11 +129,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     ///
     /// The first replay also fills in [`Self::history`]. If it shows that the settings changed at run time, the replay
     /// starts over with the inferred settings, and `observe` is called for the start again.
-    pub fn replay(
-        self,
-        keep: Tracking,
-        mut observe: impl FnMut(&ReplayStep<'_>),
-    ) -> Option<&'s MemoryHistory> {
+    pub fn replay(self, keep: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> Option<&'s MemoryHistory> {
         if self.device().is_empty() {
             return None;
         }
@@ -161,9 +155,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         };
         let mut history = run(false);
         // A snapshot records only the final settings. If they contradict the trace, others may have applied before.
-        if history.outcome.is_inconsistent()
-            && !self.inferred().hypothesis.settings_changes.is_empty()
-        {
+        if history.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
             history = run(true);
         }
         Some(self.cache.history.get_or_init(|| history))
@@ -220,10 +212,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The device memory that was within reach, inferred from failed requests: see [`inferred_capacity`]. Without
     /// failed requests the recorded total memory.
     pub fn inferred_capacity(self) -> Option<u64> {
-        let infer = || {
-            inferred_capacity(self.device(), self.reserved_before())
-                .or_else(|| self.recorded_capacity())
-        };
+        let infer = || inferred_capacity(self.device(), self.reserved_before()).or_else(|| self.recorded_capacity());
         *self.cache.inferred_capacity.get_or_init(infer)
     }
 
@@ -239,9 +228,9 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn peaks_from_empty(self) -> Option<&'s PeaksFromEmpty> {
         let is_traced = !self.device().is_empty();
         is_traced.then(|| {
-            self.cache.peaks_from_empty.get_or_init(|| {
-                from_empty::replay_from_empty(self.device(), &self.inferred().hypothesis)
-            })
+            self.cache
+                .peaks_from_empty
+                .get_or_init(|| from_empty::replay_from_empty(self.device(), &self.inferred().hypothesis))
         })
     }
 }

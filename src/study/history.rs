@@ -84,11 +84,7 @@ impl<'a> HistoryBuilder<'a> {
         Self { device, window, samples, peaks: Vec::new() }
     }
 
-    pub(super) fn finish(
-        self,
-        outcome: LiteralOutcome,
-        has_changed_settings: bool,
-    ) -> MemoryHistory {
+    pub(super) fn finish(self, outcome: LiteralOutcome, has_changed_settings: bool) -> MemoryHistory {
         let Self { device, window, samples, peaks } = self;
         let [reserved, allocated, _] = samples.peaks();
         let entry_of = |peak: SeriesPeak| window::entry_of_sample(&window, peak.sample);
@@ -110,11 +106,7 @@ impl<'a> HistoryBuilder<'a> {
             entries: window.len() as u64,
             trace_entries: device.len() as u64,
             duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
-            times_us: times
-                .unwrap_or_default()
-                .into_iter()
-                .map(|time| time.saturating_sub(start))
-                .collect(),
+            times_us: times.unwrap_or_default().into_iter().map(|time| time.saturating_sub(start)).collect(),
             peak_positions: peaks.into_iter().map(|(_, applied)| applied as u64).collect(),
             samples,
             peak,

@@ -106,9 +106,7 @@ impl<'a> Study<'a> {
     }
 
     pub fn stacks(&self) -> &StackReader<'a> {
-        self.stacks.get_or_init(|| {
-            StackReader::new(self.snapshot).with_stripped_paths(self.scope.strip_paths)
-        })
+        self.stacks.get_or_init(|| StackReader::new(self.snapshot).with_stripped_paths(self.scope.strip_paths))
     }
 
     /// The settings in effect: as recorded, or inferred if the release does not record them.
@@ -127,21 +125,14 @@ impl<'a> Study<'a> {
     fn inferred_settings(&self) -> Settings {
         let devices = self.inference().devices.iter();
         let furthest = devices.max_by_key(|device| device.verification.matched);
-        furthest.map_or_else(
-            || recorded_settings(self.snapshot),
-            |device| device.hypothesis.last_settings().clone(),
-        )
+        furthest.map_or_else(|| recorded_settings(self.snapshot), |device| device.hypothesis.last_settings().clone())
     }
 
     /// What the model infers about the recording, for all devices in scope.
     pub fn inference(&self) -> &Inference<'a> {
         self.inference.get_or_init(|| {
             let devices: Vec<Device<'a>> = self.devices.iter().map(|cache| cache.device).collect();
-            let inference = infer(
-                self.snapshot,
-                &devices,
-                KnownSetup { minor: self.scope.minor, capacity: None },
-            );
+            let inference = infer(self.snapshot, &devices, KnownSetup { minor: self.scope.minor, capacity: None });
             debug_assert_eq!(inference.devices.len(), devices.len(), "every device is inferred");
             inference
         })

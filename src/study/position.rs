@@ -5,9 +5,7 @@ use serde::Serialize;
 use super::DeviceStudy;
 use crate::base::ids::StackId;
 use crate::replay::literal::{Layout, Tracking};
-use crate::study::memory::{
-    BlockSums, MemoryReport, SegmentList, list_segments, report_memory, sum_live_by_stack,
-};
+use crate::study::memory::{BlockSums, MemoryReport, SegmentList, list_segments, report_memory, sum_live_by_stack};
 
 /// A position in a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -48,15 +46,11 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn position(self, selector: PositionSelector) -> Option<TracePosition> {
         let history = self.history()?;
         match selector {
-            PositionSelector::Peak => Some(TracePosition::after(
-                history.peak.allocated_event.or(history.first_entry.checked_sub(1)),
-            )),
-            PositionSelector::Failure => {
-                Some(TracePosition::after(Some(self.failed_requests().next_back()? as u64)))
+            PositionSelector::Peak => {
+                Some(TracePosition::after(history.peak.allocated_event.or(history.first_entry.checked_sub(1))))
             }
-            PositionSelector::Entry(event) => {
-                (event < history.trace_entries).then_some(TracePosition::Entry { event })
-            }
+            PositionSelector::Failure => Some(TracePosition::after(Some(self.failed_requests().next_back()? as u64))),
+            PositionSelector::Entry(event) => (event < history.trace_entries).then_some(TracePosition::Entry { event }),
         }
     }
 
@@ -113,9 +107,7 @@ impl MemoryAt<'_, '_> {
                 let own = self.device.device().segments();
                 list_segments(own, &snapshot.blocks, pools, settings, top)
             }
-            Some(Layout { segments, blocks }) => {
-                list_segments(segments.iter(), blocks, pools, settings, top)
-            }
+            Some(Layout { segments, blocks }) => list_segments(segments.iter(), blocks, pools, settings, top),
         }
     }
 }

@@ -59,11 +59,7 @@ fn warn_about_scope(device: DeviceStudy<'_, '_>, history: &MemoryHistory, warnin
 }
 
 /// Warns about what the literal replay of `device`'s trace revealed.
-pub(crate) fn warn_about_replay(
-    device: Device<'_>,
-    outcome: LiteralOutcome,
-    warnings: &mut Warnings,
-) {
+pub(crate) fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: &mut Warnings) {
     let id = device.id();
     let lost = LostHistory::from_replay(device, outcome);
     if let Some(lost) = lost {
@@ -128,9 +124,5 @@ fn describe_inconsistency(device: Device<'_>, outcome: LiteralOutcome) -> String
         "this release does not record allocator settings, and none of those tried reproduces the \
          trace; or entries are missing (skip_actions, a changed max_entries)"
     };
-    format!(
-        "on device {} {}: figures over time are estimates; {why}",
-        device.id(),
-        found.join(", and ")
-    )
+    format!("on device {} {}: figures over time are estimates; {why}", device.id(), found.join(", and "))
 }

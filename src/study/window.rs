@@ -29,8 +29,7 @@ impl Window {
             Self::Between(from, to) => clamp(from.unwrap_or(0))..clamp(to.unwrap_or(u64::MAX)),
             Self::Last(n) => len - clamp(n)..len,
             Self::AroundOom(n) => device.failed_requests().next_back().map_or(0..len, |oom| {
-                oom.saturating_sub(clamp(n))
-                    ..oom.saturating_add(clamp(n)).saturating_add(1).min(len)
+                oom.saturating_sub(clamp(n))..oom.saturating_add(clamp(n)).saturating_add(1).min(len)
             }),
         };
         range.start..range.end.max(range.start)

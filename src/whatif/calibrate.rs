@@ -13,8 +13,7 @@ use crate::base::units::MIB;
 
 /// Sizes to measure, each only if twice as much is available: a small segment, and multiples of the granule of large
 /// expandable segments.
-const SIZES: [u64; 8] =
-    [SMALL_SEGMENT, 20 * MIB, 60 * MIB, 200 * MIB, 600 * MIB, 2000 * MIB, 6000 * MIB, 20_000 * MIB];
+const SIZES: [u64; 8] = [SMALL_SEGMENT, 20 * MIB, 60 * MIB, 200 * MIB, 600 * MIB, 2000 * MIB, 6000 * MIB, 20_000 * MIB];
 /// Granule by which large expandable segments grow.
 const LARGE_GRANULE: u64 = 20 * MIB;
 /// Calls of each kind and size.

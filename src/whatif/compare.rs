@@ -11,9 +11,7 @@ use super::recorded_run::RecordedRun;
 use super::reports::{WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{first_impossible_request, hypothesis_on, smallest_capacity};
 use super::summary::{SummaryContext, summarize_rows};
-use super::warnings::{
-    divergence_warning, settings_changed_warning, settings_warning, single_entry_warning,
-};
+use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
@@ -72,8 +70,7 @@ pub fn compare_settings(
             })
             .collect();
         if let [_, others @ ..] = device_rows.as_mut_slice() {
-            let order =
-                |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
+            let order = |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
             others.sort_by_key(order);
         }
         let device_report = WhatIfDevice {
@@ -93,12 +90,7 @@ pub fn compare_settings(
     Ok(WhatIfReport {
         schema: "oomscope/whatif/1",
         // `max_by_key` takes the last of equals; the first one is wanted.
-        summary: summaries
-            .into_iter()
-            .rev()
-            .max_by_key(|(severity, _)| *severity)
-            .unwrap_or_default()
-            .1,
+        summary: summaries.into_iter().rev().max_by_key(|(severity, _)| *severity).unwrap_or_default().1,
         path: path.to_owned(),
         capacity_bytes: devices.iter().filter_map(|device| device.capacity_bytes).max(),
         torch_version: verified.torch_version,
@@ -114,9 +106,7 @@ pub fn compare_settings(
 fn summary_context<'s>(device: DeviceStudy<'s, '_>, path: &'s str) -> SummaryContext<'s> {
     let trace = device.device();
     let last_failed = trace.failed_requests().last();
-    let allocates_after = |failed: usize| {
-        (failed..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc))
-    };
+    let allocates_after = |failed: usize| (failed..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc));
     SummaryContext {
         path,
         recorded_settings: device.snapshot().settings.as_ref().map(|raw| raw.string.as_str()),
@@ -153,10 +143,7 @@ fn settings_to_try(
         }
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
         warnings.extend(settings_warning(&settings.0, is_limited));
-        to_try.push((
-            option.to_owned(),
-            Overrides { settings: Some(settings), capacity, minor: None },
-        ));
+        to_try.push((option.to_owned(), Overrides { settings: Some(settings), capacity, minor: None }));
     }
     Ok(to_try)
 }
@@ -180,15 +167,13 @@ fn replay_row(
     let hypothesis = hypothesis_with(device, overrides);
     let mut device_time_ns = 0u64;
     let mut add_cost = |entry: &AllocatorEntry, _: u64| {
-        device_time_ns = device_time_ns
-            .saturating_add(costs.map_or(0, |costs| costs.call_ns(entry.action, entry.size)));
+        device_time_ns =
+            device_time_ns.saturating_add(costs.map_or(0, |costs| costs.call_ns(entry.action, entry.size)));
     };
     let sink = costs.map(|_| &mut add_cost as &mut EntrySink<'_>);
     let mut simulation = simulate(device.program(), &hypothesis, sink);
     simulation.add_failed_request(
-        overrides
-            .capacity
-            .and_then(|capacity| first_impossible_request(device, capacity, overrides)),
+        overrides.capacity.and_then(|capacity| first_impossible_request(device, capacity, overrides)),
     );
     let statistics = simulation.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
@@ -215,11 +200,7 @@ fn replay_row(
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(device, overrides, known),
     };
-    if overrides.settings.is_some() || overrides.capacity.is_some() {
-        row
-    } else {
-        with_recorded_figures(device, row)
-    }
+    if overrides.settings.is_some() || overrides.capacity.is_some() { row } else { with_recorded_figures(device, row) }
 }
 
 /// `replayed`, with the figures of the recorded run, which the model may not reproduce.

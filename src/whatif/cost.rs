@@ -50,9 +50,8 @@ impl Costs {
     /// # Errors
     /// One sentence, if the text is not a cost file or lacks a kind of call.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut costs: Self = serde_json::from_str(text).map_err(|error| {
-            format!("is not a cost file of 'oomscope live --calibrate': {error}")
-        })?;
+        let mut costs: Self = serde_json::from_str(text)
+            .map_err(|error| format!("is not a cost file of 'oomscope live --calibrate': {error}"))?;
         if costs.schema != COST_SCHEMA {
             return Err(format!("has the schema '{}', not {COST_SCHEMA}", costs.schema));
         }
@@ -96,9 +95,8 @@ impl Costs {
 
 /// The line through `lower` and `upper`, which differ in size, evaluated at `bytes`; at least 0.
 fn interpolate(lower: Cost, upper: Cost, bytes: u64) -> u64 {
-    let [rise, run, offset] =
-        [(lower.median_ns, upper.median_ns), (lower.bytes, upper.bytes), (lower.bytes, bytes)]
-            .map(|(from, to)| i128::from(to) - i128::from(from));
+    let [rise, run, offset] = [(lower.median_ns, upper.median_ns), (lower.bytes, upper.bytes), (lower.bytes, bytes)]
+        .map(|(from, to)| i128::from(to) - i128::from(from));
     let cost = i128::from(lower.median_ns) + rise.saturating_mul(offset) / run.max(1);
     u64::try_from(cost.max(0)).unwrap_or(u64::MAX)
 }
@@ -108,40 +106,21 @@ mod tests {
     use super::*;
 
     fn costs(points: &[(u64, u64)]) -> Costs {
-        let points = points.iter().map(|(bytes, median_ns)| Cost {
-            bytes: *bytes,
-            median_ns: *median_ns,
-            samples: 1,
-        });
+        let points = points.iter().map(|(bytes, median_ns)| Cost { bytes: *bytes, median_ns: *median_ns, samples: 1 });
         let malloc: Vec<Cost> = points.collect();
-        let calls = CostsByCall {
-            free: vec![malloc[0]],
-            map: vec![malloc[0]],
-            unmap: vec![malloc[0]],
-            malloc,
-        };
-        let costs = Costs {
-            schema: COST_SCHEMA.to_owned(),
-            gpu: "a".to_owned(),
-            cuda_version: "12.8".to_owned(),
-            calls,
-        };
+        let calls = CostsByCall { free: vec![malloc[0]], map: vec![malloc[0]], unmap: vec![malloc[0]], malloc };
+        let costs =
+            Costs { schema: COST_SCHEMA.to_owned(), gpu: "a".to_owned(), cuda_version: "12.8".to_owned(), calls };
         Costs::parse(&serde_json::to_string(&costs).unwrap()).unwrap()
     }
 
     #[test]
     fn costs_are_interpolated_between_measured_sizes() {
         let costs = costs(&[(400, 5_000), (100, 2_000), (200, 3_000)]);
-        for (bytes, ns) in
-            [(1, 2_000), (100, 2_000), (150, 2_500), (200, 3_000), (300, 4_000), (600, 7_000)]
-        {
+        for (bytes, ns) in [(1, 2_000), (100, 2_000), (150, 2_500), (200, 3_000), (300, 4_000), (600, 7_000)] {
             assert_eq!(costs.call_ns(Action::SegmentAlloc, bytes), ns, "{bytes}");
         }
-        assert_eq!(
-            costs.call_ns(Action::SegmentUnmap, 1 << 40),
-            5_000,
-            "only one size was measured"
-        );
+        assert_eq!(costs.call_ns(Action::SegmentUnmap, 1 << 40), 5_000, "only one size was measured");
         assert_eq!(costs.call_ns(Action::Alloc, 100), 0);
     }
 
@@ -159,10 +138,7 @@ mod tests {
             ("{", "is not a cost file of"),
             (&whole.replace("cost/1", "cost/2"), "has the schema 'oomscope/cost/2'"),
             (
-                &whole.replace(
-                    "\"unmap\":[{\"bytes\":1,\"median_ns\":1,\"samples\":1}]",
-                    "\"unmap\":[]",
-                ),
+                &whole.replace("\"unmap\":[{\"bytes\":1,\"median_ns\":1,\"samples\":1}]", "\"unmap\":[]"),
                 "has no costs for the call 'unmap'",
             ),
         ] {

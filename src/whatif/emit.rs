@@ -44,15 +44,9 @@ pub fn write_snapshot(
     let emitted: Vec<EmittedDevice<'_>> = runs
         .iter()
         .zip(&views)
-        .map(|(run, (segments, blocks))| EmittedDevice {
-            device: run.device,
-            entries: &run.journal,
-            segments,
-            blocks,
-        })
+        .map(|(run, (segments, blocks))| EmittedDevice { device: run.device, entries: &run.journal, segments, blocks })
         .collect();
-    let settings =
-        overrides.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
+    let settings = overrides.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
     // A recording older than every known release is replayed by the rules of the oldest, but keeps its own format.
     let predates_rules = study.snapshot().torch.last == Some(0);
     let recorded_minor = if predates_rules { 0 } else { *study.inference().releases.end() };

@@ -12,9 +12,7 @@ use super::replay::{entry_report, failed_request};
 use super::reports::{EntryReport, FailedRequest};
 use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
-use crate::allocator::device::cuda::{
-    CallTiming, CudaDevice, CudaError, DeviceCall, GpuInfo, Refusal,
-};
+use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCall, GpuInfo, Refusal};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
 use crate::replay::model::{Hypothesis, Simulation, simulate_on};
@@ -192,11 +190,7 @@ pub fn replay_on_gpu(
     let verified = super::replay::verify_study(study, path);
     let mut devices = Vec::new();
     for device in study.devices().filter(|device| !device.device().is_empty()) {
-        let overrides = Overrides {
-            settings: options.settings.clone(),
-            capacity: Some(gpu.info().total),
-            minor: None,
-        };
+        let overrides = Overrides { settings: options.settings.clone(), capacity: Some(gpu.info().total), minor: None };
         let hypothesis = hypothesis_with(device, &overrides);
         let mut replay = GpuReplay { device, hypothesis: &hypothesis, gpu, options };
         devices.push(replay.replay_device()?);
@@ -249,11 +243,7 @@ impl GpuReplay<'_, '_> {
         let statistics = simulation.allocator.statistics();
         Ok(LiveDevice {
             device: self.device.id(),
-            start: if self.device.inferred().verification.starts_empty {
-                "empty"
-            } else {
-                "reconstructed"
-            },
+            start: if self.device.inferred().verification.starts_empty { "empty" } else { "reconstructed" },
             events: self.device.inferred().verification.recorded,
             runs: run_number,
             ooms: simulation.ooms.iter().map(failed_request).collect(),
@@ -281,8 +271,7 @@ impl GpuReplay<'_, '_> {
     fn run(&mut self, run_number: u32, predicted: &[AllocatorEntry]) -> Result<LiveRun, LiveError> {
         let Self { device, hypothesis, options, .. } = *self;
         let gpu = &mut *self.gpu;
-        let driver_error =
-            |gpu: &CudaDevice, error: CudaError| LiveError::Driver { gpu: gpu.info().gpu, error };
+        let driver_error = |gpu: &CudaDevice, error: CudaError| LiveError::Driver { gpu: gpu.info().gpu, error };
         gpu.reset(device.id()).map_err(|error| driver_error(gpu, error))?;
         let pace = options.recorded_pace.then(|| Pace::start(device.device()));
         let current_entry = Cell::new(0);
@@ -326,10 +315,8 @@ impl GpuReplay<'_, '_> {
         }
         let missing_on_gpu = |entry: &AllocatorEntry| (current_entry.get(), Some(*entry), None);
         let refused = gpu.first_refusal();
-        let refused_here =
-            || refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None));
-        let difference =
-            difference.or_else(|| expected.next().map(missing_on_gpu)).or_else(refused_here);
+        let refused_here = || refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None));
+        let difference = difference.or_else(|| expected.next().map(missing_on_gpu)).or_else(refused_here);
         let difference = difference.map(|(event, predicted, live)| LiveDifference {
             run: run_number,
             event,
@@ -389,8 +376,7 @@ pub(super) fn gpu_report(facts: &GpuInfo) -> GpuReport {
 
 fn call_report(timings: &[CallTiming]) -> CallReport {
     let times_of = |call: DeviceCall| {
-        let durations =
-            timings.iter().filter(|timing| timing.call == call).map(|timing| timing.duration);
+        let durations = timings.iter().filter(|timing| timing.call == call).map(|timing| timing.duration);
         let mut took: Vec<Duration> = durations.collect();
         took.sort_unstable();
         CallTimes {

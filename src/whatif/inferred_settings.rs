@@ -21,12 +21,9 @@ pub(super) fn settings_changes(hypothesis: &Hypothesis) -> Vec<SettingsFrom> {
         return Vec::new();
     }
     let first = std::iter::once((0, &hypothesis.settings));
-    let later =
-        hypothesis.settings_changes.iter().map(|later| (later.first_entry, &later.settings));
-    let report = |(event, settings): (usize, &Settings)| SettingsFrom {
-        event,
-        settings_string: settings.options().join(","),
-    };
+    let later = hypothesis.settings_changes.iter().map(|later| (later.first_entry, &later.settings));
+    let report =
+        |(event, settings): (usize, &Settings)| SettingsFrom { event, settings_string: settings.options().join(",") };
     first.chain(later).map(report).collect()
 }
 

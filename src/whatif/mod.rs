@@ -33,8 +33,7 @@ pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 #[cfg(feature = "cuda")]
 pub use self::gpu_replay::{
-    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions,
-    LiveReport, replay_on_gpu,
+    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions, LiveReport, replay_on_gpu,
 };
 pub(crate) use self::grid::COMMON_SETTINGS;
 pub use self::inferred_settings::SettingsFrom;
@@ -43,11 +42,10 @@ pub(crate) use self::overrides::hypothesis_with;
 pub use self::overrides::{Overrides, apply_option};
 pub use self::replay::{replay_with, verify_study};
 pub use self::reports::{
-    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
-    ReplayedDevice, WhatIfDevice, WhatIfReport, WhatIfRow,
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, WhatIfDevice,
+    WhatIfReport, WhatIfRow,
 };
 pub use self::summary::{describe_outcome, describe_requirement};
 pub(crate) use self::warnings::{
-    divergence_warning, ineffective_options, settings_changed_warning, settings_warning,
-    single_entry_warning,
+    divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,
 };

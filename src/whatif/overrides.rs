@@ -21,33 +21,23 @@ pub struct Overrides {
 ///
 /// # Errors
 /// One sentence, in PyTorch's words.
-pub fn apply_option(
-    snapshot: &Snapshot,
-    recorded: &Hypothesis,
-    option: &str,
-) -> Result<(Settings, String), String> {
+pub fn apply_option(snapshot: &Snapshot, recorded: &Hypothesis, option: &str) -> Result<(Settings, String), String> {
     let (minor, change) = (recorded.minor, ConfChange::parse(option));
-    let mut start = if change.resets_all {
-        Settings::defaults_for_release(minor)
-    } else {
-        recorded.last_settings().clone()
-    };
+    let mut start =
+        if change.resets_all { Settings::defaults_for_release(minor) } else { recorded.last_settings().clone() };
     for key in &change.reset {
         start = start.with_default(key, minor).map_err(|error| format!("{option}: {error}"))?;
     }
     // Unknown keys are refused in `option`, which the user typed, but not in the recorded string, which PyTorch
     // accepted.
-    conf::parse(&change.set, &start, minor, UnknownKeys::Refuse)
-        .map_err(|error| format!("{option}: {error}"))?;
+    conf::parse(&change.set, &start, minor, UnknownKeys::Refuse).map_err(|error| format!("{option}: {error}"))?;
     if find_option(&change.set, "backend").is_some_and(|backend| backend != "native") {
         return Err(format!("{option}: only the native backend can be replayed"));
     }
     let recorded_string = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
     let string = change.apply_to(recorded_string);
     let mut settings = conf::parse(&string, &start, minor, UnknownKeys::Warn)
-        .map_err(|error| {
-            format!("{option}, with the recorded settings {recorded_string:?}: {error}")
-        })?
+        .map_err(|error| format!("{option}, with the recorded settings {recorded_string:?}: {error}"))?
         .settings;
     if snapshot.settings.is_none() && !change.resets_all {
         // These two were inferred from the trace, so no string holds them and parsing has reset them.
@@ -80,10 +70,8 @@ pub(crate) fn hypothesis_with(device: DeviceStudy<'_, '_>, overrides: &Overrides
     // A limit that the program sets by a call holds on the recorded device under any settings. A limit from the
     // recorded settings is dropped with them. On another device only the new settings limit the process.
     let fraction = |settings: &Settings| settings.per_process_memory_fraction;
-    let (recorded_fraction, new_fraction) =
-        (fraction(recorded.last_settings()), fraction(hypothesis.last_settings()));
-    let is_fraction_changed =
-        recorded_fraction < 1.0 && new_fraction.total_cmp(&recorded_fraction).is_ne();
+    let (recorded_fraction, new_fraction) = (fraction(recorded.last_settings()), fraction(hypothesis.last_settings()));
+    let is_fraction_changed = recorded_fraction < 1.0 && new_fraction.total_cmp(&recorded_fraction).is_ne();
     if overrides.capacity.is_none() && !is_fraction_changed {
         // The lower bound of the limit that the recording shows: a remedy must not rely on more than that.
         let shown_limit = || device.inferred_limit().map(|limits| *limits.start());

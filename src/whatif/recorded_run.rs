@@ -64,8 +64,7 @@ impl RecordedRun {
             ("num_ooms", self.failed),
             ("reserved_bytes.all.peak", self.peak_reserved),
         ];
-        let signed =
-            |(key, value): (&str, u64)| (key.to_owned(), i64::try_from(value).unwrap_or(i64::MAX));
+        let signed = |(key, value): (&str, u64)| (key.to_owned(), i64::try_from(value).unwrap_or(i64::MAX));
         figures.into_iter().map(signed).collect()
     }
 }

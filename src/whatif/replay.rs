@@ -9,8 +9,7 @@ use super::inferred_settings::{inferred_options, settings_changes};
 use super::overrides::{Overrides, hypothesis_with};
 use super::recorded_run::RecordedRun;
 use super::reports::{
-    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
-    ReplayedDevice,
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
 use super::smallest_capacity::first_impossible_request;
 use super::summary::summarize_replay;
@@ -22,8 +21,8 @@ use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warning};
 use crate::replay::literal::{candidate_releases, warn_if_foreign};
 use crate::replay::model::{
-    Divergence, EntrySink, Hypothesis, Inference, InferredDevice, Simulation, Verification,
-    count_end_differences, simulate,
+    Divergence, EntrySink, Hypothesis, Inference, InferredDevice, Simulation, Verification, count_end_differences,
+    simulate,
 };
 use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
@@ -107,13 +106,9 @@ pub fn replay_with(
     // Warnings that limit all figures come first.
     let divergences = study.devices().filter_map(divergence_warning);
     let reconfigured = study.devices().filter_map(settings_changed_warning);
-    let too_small =
-        study.devices().filter_map(|device| capacity_warning(device, overrides.capacity));
-    report.warnings = divergences
-        .chain(reconfigured)
-        .chain(too_small)
-        .chain(std::mem::take(&mut report.warnings))
-        .collect();
+    let too_small = study.devices().filter_map(|device| capacity_warning(device, overrides.capacity));
+    report.warnings =
+        divergences.chain(reconfigured).chain(too_small).chain(std::mem::take(&mut report.warnings)).collect();
     if let Some((_, string)) = &overrides.settings {
         report.settings_string = Some(string.clone());
     }
@@ -129,9 +124,7 @@ pub fn replay_with(
             let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
             let sink = keep_journal.then_some(&mut push as &mut EntrySink<'_>);
             let mut simulation = simulate(device.program(), &hypothesis, sink);
-            let impossible = overrides
-                .capacity
-                .and_then(|bytes| first_impossible_request(device, bytes, overrides));
+            let impossible = overrides.capacity.and_then(|bytes| first_impossible_request(device, bytes, overrides));
             simulation.add_failed_request(impossible);
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
@@ -168,12 +161,10 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let ooms = recorded_ooms(inferred.device);
     let divergence = verification.divergence.as_ref();
     // A single entry shows no decision of the allocator, so there is nothing to call exact.
-    let shows_no_decision =
-        verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
+    let shows_no_decision = verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
     let is_traced = !inferred.device.is_empty() && !shows_no_decision;
     let report = device_report(inferred, &inferred.hypothesis, &verification.allocator);
-    let report =
-        if verification.is_exact() { report } else { with_recorded_figures(device, report) };
+    let report = if verification.is_exact() { report } else { with_recorded_figures(device, report) };
     ReplayedDevice {
         events: EventCounts {
             recorded: verification.recorded,
@@ -211,11 +202,7 @@ fn simulated_device(
     recorded: ReplayedDevice,
 ) -> ReplayedDevice {
     ReplayedDevice {
-        events: EventCounts {
-            recorded: recorded.events.recorded,
-            predicted: simulation.predicted,
-            matched: None,
-        },
+        events: EventCounts { recorded: recorded.events.recorded, predicted: simulation.predicted, matched: None },
         ooms: simulation.ooms.iter().map(failed_request).collect(),
         avoided_ooms: simulation.avoided.iter().map(failed_request).collect(),
         recorded: Some(Box::new(recorded)),
@@ -267,15 +254,10 @@ fn device_report(
 }
 
 /// The statistics under the keys of `torch.cuda.memory_stats()`.
-fn memory_stats(
-    snapshot: &Snapshot,
-    hypothesis: &Hypothesis,
-    allocator: &CachingAllocator,
-) -> BTreeMap<String, i64> {
+fn memory_stats(snapshot: &Snapshot, hypothesis: &Hypothesis, allocator: &CachingAllocator) -> BTreeMap<String, i64> {
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let figures = allocator.statistics().figures(hypothesis.minor, |pool| snapshot.pools.get(pool));
-    let mut figures: BTreeMap<String, i64> =
-        figures.into_iter().map(|(key, value)| (key, signed(value))).collect();
+    let mut figures: BTreeMap<String, i64> = figures.into_iter().map(|(key, value)| (key, signed(value))).collect();
     // PyTorch reports no limit as -1.
     let limit = Some(allocator.settings().max_split_size).filter(|limit| *limit != u64::MAX);
     figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
@@ -303,10 +285,5 @@ fn divergence_report(divergence: &Divergence) -> DivergenceReport {
 }
 
 pub(super) fn entry_report(entry: AllocatorEntry) -> EntryReport {
-    EntryReport {
-        action: entry.action.name(),
-        addr: entry.addr,
-        size: entry.size,
-        stream: entry.stream,
-    }
+    EntryReport { action: entry.action.name(), addr: entry.addr, size: entry.size, stream: entry.stream }
 }

@@ -13,11 +13,7 @@ const CAPACITY_STEP: u64 = 2 * MIB;
 const CAPACITY_PARTS: u64 = 256;
 
 /// The hypothesis under `overrides` on a device of `capacity` bytes.
-pub(super) fn hypothesis_on(
-    device: DeviceStudy<'_, '_>,
-    capacity: u64,
-    overrides: &Overrides,
-) -> Hypothesis {
+pub(super) fn hypothesis_on(device: DeviceStudy<'_, '_>, capacity: u64, overrides: &Overrides) -> Hypothesis {
     hypothesis_with(device, &Overrides { capacity: Some(capacity), ..overrides.clone() })
 }
 
@@ -58,18 +54,15 @@ pub(super) fn smallest_capacity(
     overrides: &Overrides,
     known: (u64, Option<u64>),
 ) -> Option<u64> {
-    let fits_on =
-        |capacity| peak_if_served(device.program(), &hypothesis_on(device, capacity, overrides));
+    let fits_on = |capacity| peak_if_served(device.program(), &hypothesis_on(device, capacity, overrides));
     let settings = hypothesis_on(device, UNBOUNDED, overrides).lenient_settings();
     let fraction = settings.per_process_memory_fraction;
     // The size of the device decides how many addresses an expandable segment reserves and how much memory a
     // fraction allows. If the run depends on neither, it is the same on a device of exactly its peak.
     let is_size_independent = !settings.expandable_segments && fraction >= 1.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let device_for =
-        |bytes: u64| round_up_to_step((bytes as f64 / fraction).ceil() as u64).min(UNBOUNDED);
-    let upper_bound =
-        |capacity, peak| if is_size_independent { device_for(peak) } else { capacity };
+    let device_for = |bytes: u64| round_up_to_step((bytes as f64 / fraction).ceil() as u64).min(UNBOUNDED);
+    let upper_bound = |capacity, peak| if is_size_independent { device_for(peak) } else { capacity };
     let precision = |bytes: u64| round_up_to_step(bytes / CAPACITY_PARTS).max(CAPACITY_STEP);
 
     // From here on all sizes are multiples of the step, so that every remaining interval has a middle.
@@ -94,8 +87,7 @@ pub(super) fn smallest_capacity(
     while high.saturating_sub(low) > precision(high) {
         let middle = low + (high - low) / 2;
         let is_guess = low < guess && guess < high;
-        let next =
-            if is_guess { guess } else { round_up_to_step(middle.max(high.saturating_sub(down))) };
+        let next = if is_guess { guess } else { round_up_to_step(middle.max(high.saturating_sub(down))) };
         if let Some(peak) = fits_on(next) {
             down = if is_guess { precision(next) } else { down.saturating_mul(2) };
             (high, guess) = (upper_bound(next, peak), UNBOUNDED);

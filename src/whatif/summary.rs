@@ -25,11 +25,7 @@ pub(super) struct SummaryContext<'a> {
 
 /// Summarizes the `rows` of `device`, of which the first has the recorded settings; with a severity, by which the
 /// worst device is chosen.
-pub(super) fn summarize_rows(
-    device: &WhatIfDevice,
-    rows: &[WhatIfRow],
-    context: SummaryContext<'_>,
-) -> (u8, Summary) {
+pub(super) fn summarize_rows(device: &WhatIfDevice, rows: &[WhatIfRow], context: SummaryContext<'_>) -> (u8, Summary) {
     let id = device.device;
     let Some((recorded, others)) = rows.split_first() else {
         return (0, Summary::from_answer(format!("nothing to replay on device {id}")));
@@ -60,8 +56,7 @@ pub(super) fn summarize_rows(
 fn best(rows: &[WhatIfRow]) -> Option<&WhatIfRow> {
     let survives_next_step = |row: &&WhatIfRow| row.ooms == 0 && row.next_step_fails != Some(true);
     let any_survives = rows.iter().any(|row| survives_next_step(&row));
-    let candidates =
-        || rows.iter().filter(|row| row.ooms == 0 && (!any_survives || survives_next_step(row)));
+    let candidates = || rows.iter().filter(|row| row.ooms == 0 && (!any_survives || survives_next_step(row)));
     let minimum = candidates().map(|row| row.peak_reserved_bytes).min()?;
     let threshold = minimum.saturating_add(minimum / NOTICEABLE_PARTS);
     candidates().min_by_key(|row| {
@@ -95,10 +90,7 @@ fn summarize_all_served(
                 size(peak)
             ),
             who: None,
-            action: Some(format!(
-                "set it to reserve {} less",
-                size(peak - best.peak_reserved_bytes)
-            )),
+            action: Some(format!("set it to reserve {} less", size(peak - best.peak_reserved_bytes))),
             copy: Some(shell_assignment(&best.settings, context.recorded_settings)),
         },
     }
@@ -116,16 +108,13 @@ fn summarize_served(
         n => format!("all requests, {} of which failed as recorded", count(n as u64)),
     };
     let needed = best.smallest_capacity_bytes;
-    let headroom = device
-        .capacity_bytes
-        .zip(needed)
-        .and_then(|(capacity, needed_bytes)| capacity.checked_sub(needed_bytes));
+    let headroom =
+        device.capacity_bytes.zip(needed).and_then(|(capacity, needed_bytes)| capacity.checked_sub(needed_bytes));
     let only_postpones = best.next_step_fails == Some(true);
     let (action, copy) = match headroom {
-        _ if only_postpones => (
-            "this only postpones the failure: see which code holds the memory",
-            command_line("analyze", context.path),
-        ),
+        _ if only_postpones => {
+            ("this only postpones the failure: see which code holds the memory", command_line("analyze", context.path))
+        }
         Some(bytes) if context.ends_at_failure && is_negligible(bytes, device) => (
             "this leaves almost no headroom after the failed request: see whether the next step would fit",
             command_line("analyze", context.path),
@@ -137,8 +126,7 @@ fn summarize_served(
         true => "; later requests are not recorded",
         false => "",
     };
-    let headroom_text =
-        headroom.map(|bytes| format!("; {} headroom", size(bytes))).unwrap_or_default();
+    let headroom_text = headroom.map(|bytes| format!("; {} headroom", size(bytes))).unwrap_or_default();
     let (setting, id) = (&best.settings, device.device);
     Summary {
         answer: format!("{setting} serves {failed} on device {id}{headroom_text}{caveat}"),
@@ -160,21 +148,14 @@ fn summarize_none_served(device: &WhatIfDevice, rows: &[WhatIfRow]) -> Summary {
     };
     let fails = if fewest == 1 { "fails" } else { "fail" };
     Summary {
-        answer: format!(
-            "{tried} at least {} {fails} on device {}",
-            counted(fewest, "request"),
-            device.device
-        ),
+        answer: format!("{tried} at least {} {fails} on device {}", counted(fewest, "request"), device.device),
         action: Some(format!("it takes {}", describe_requirement(device, rows.iter()))),
         ..Summary::default()
     }
 }
 
 /// Describes what the program would need, if a request fails in each of the `rows` of `device`.
-pub fn describe_requirement<'a>(
-    device: &WhatIfDevice,
-    rows: impl Iterator<Item = &'a WhatIfRow>,
-) -> String {
+pub fn describe_requirement<'a>(device: &WhatIfDevice, rows: impl Iterator<Item = &'a WhatIfRow>) -> String {
     let capacity = device.capacity_bytes.unwrap_or(u64::MAX);
     if device.lower_bound_bytes > capacity {
         return "a smaller program or a larger device; no setting helps, because live memory alone exceeds the device"
@@ -209,13 +190,9 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
     let (id, recorded) = (device.device, device.events.recorded as u64);
     let whatif = command_line("whatif", &report.path);
     match (device.exact, &device.first_divergence) {
-        _ if recorded == 0 => {
-            (1, Summary::from_answer(format!("device {id} has no trace to replay")))
-        }
+        _ if recorded == 0 => (1, Summary::from_answer(format!("device {id} has no trace to replay"))),
         (None, _) => {
-            let answer = format!(
-                "the single trace entry of device {id} shows no allocator decision to reproduce"
-            );
+            let answer = format!("the single trace entry of device {id} shows no allocator decision to reproduce");
             (2, Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne)))
         }
         (Some(true), _) => {
@@ -229,9 +206,9 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
             (0, Summary { answer, who: None, action: Some(action), copy: whatif })
         }
         (Some(false), divergence) => {
-            let at = divergence.as_ref().map_or_else(String::new, |divergence| {
-                format!(" at entry {}", count(divergence.event as u64))
-            });
+            let at = divergence
+                .as_ref()
+                .map_or_else(String::new, |divergence| format!(" at entry {}", count(divergence.event as u64)));
             let matched = count(device.events.matched.unwrap_or(0) as u64);
             let answer = format!(
                 "the model diverges from the recording of device {id}{at}: {matched} of {} reproduced",
@@ -244,11 +221,7 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
 }
 
 /// The what-if run of `device`, compared with the `recorded` one; with its severity.
-fn summarize_what_if(
-    report: &ReplayReport,
-    device: &ReplayedDevice,
-    recorded: &ReplayedDevice,
-) -> (u8, Summary) {
+fn summarize_what_if(report: &ReplayReport, device: &ReplayedDevice, recorded: &ReplayedDevice) -> (u8, Summary) {
     let (id, recorded_failures, failures) = (device.device, recorded.ooms.len(), device.ooms.len());
     if device.events.recorded == 0 {
         return (1, Summary::from_answer(format!("device {id} has no trace to replay")));
@@ -261,11 +234,8 @@ fn summarize_what_if(
         size(recorded.peak_reserved_bytes)
     );
     let settings = report.settings_string.as_deref().filter(|settings| !settings.is_empty());
-    let helps =
-        failures < recorded_failures || device.peak_reserved_bytes < recorded.peak_reserved_bytes;
-    let copy = settings
-        .filter(|_| failures == 0 && helps)
-        .map(|settings| shell_assignment(settings, None));
+    let helps = failures < recorded_failures || device.peak_reserved_bytes < recorded.peak_reserved_bytes;
+    let copy = settings.filter(|_| failures == 0 && helps).map(|settings| shell_assignment(settings, None));
     let action = match (failures, &copy) {
         (0, Some(_)) => Some("set it in the job's environment".to_owned()),
         (0, None) => None,

@@ -86,9 +86,7 @@ pub(crate) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Wa
 pub(crate) fn ineffective_options(snapshot: &Snapshot) -> Vec<String> {
     let Some(raw) = &snapshot.settings else { return Vec::new() };
     let parsed: Vec<Settings> = candidate_releases(&snapshot.torch)
-        .filter_map(|minor| {
-            conf::parse(&raw.string, &Settings::default(), minor, UnknownKeys::Warn).ok()
-        })
+        .filter_map(|minor| conf::parse(&raw.string, &Settings::default(), minor, UnknownKeys::Warn).ok())
         .map(|parsed| parsed.settings)
         .collect();
     if parsed.is_empty() {
@@ -124,20 +122,13 @@ const RECORDED_OPTIONS: [RecordedOption; 6] = [
     RecordedOption {
         name: "max_split_size_mb",
         recorded_value: |raw| {
-            raw.effective
-                .get("max_split_size")?
-                .as_i64()
-                .map(|bytes| format_limit(bytes.try_into().ok()))
+            raw.effective.get("max_split_size")?.as_i64().map(|bytes| format_limit(bytes.try_into().ok()))
         },
-        value_in: |settings| {
-            format_limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX))
-        },
+        value_in: |settings| format_limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX)),
     },
     RecordedOption {
         name: "garbage_collection_threshold",
-        recorded_value: |raw| {
-            raw.effective.get("garbage_collection_threshold")?.as_f64().map(|f| f.to_string())
-        },
+        recorded_value: |raw| raw.effective.get("garbage_collection_threshold")?.as_f64().map(|f| f.to_string()),
         value_in: |settings| settings.garbage_collection_threshold.to_string(),
     },
     RecordedOption {
@@ -187,9 +178,7 @@ mod tests {
 
     #[test]
     fn harmful_and_idle_settings_are_warned_about() {
-        let code = |string: &str, is_limited| {
-            settings_warning(&parsed(string), is_limited).map(|c| c.code)
-        };
+        let code = |string: &str, is_limited| settings_warning(&parsed(string), is_limited).map(|c| c.code);
         let pair = "expandable_segments:True,max_split_size_mb:64";
         assert_eq!(code(pair, true), Some(Code::HarmfulSettings));
         assert_eq!(code("garbage_collection_threshold:0.8", false), Some(Code::IdleSetting));

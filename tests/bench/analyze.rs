@@ -26,8 +26,7 @@ const SIZE: u64 = 30_000_000;
 
 fn generated(distinct_stacks: Option<usize>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let options =
-        generator::Options { target_bytes: SIZE, distinct_stacks, ..generator::Options::default() };
+    let options = generator::Options { target_bytes: SIZE, distinct_stacks, ..generator::Options::default() };
     generator::write_snapshot(&mut bytes, &options).unwrap();
     bytes
 }
@@ -67,11 +66,8 @@ fn model(c: &mut Criterion) {
 /// 64 settings, each with its smallest device, on a ring of about 100,000 entries.
 fn many_settings(c: &mut Criterion) {
     let mut bytes = Vec::new();
-    let options = generator::Options {
-        target_bytes: 19_000_000,
-        distinct_stacks: Some(2000),
-        ..generator::Options::default()
-    };
+    let options =
+        generator::Options { target_bytes: 19_000_000, distinct_stacks: Some(2000), ..generator::Options::default() };
     generator::write_snapshot(&mut bytes, &options).unwrap();
     let snapshot = made_by_the_model(&bytes);
     let study = Study::new(&snapshot, Scope::default());
@@ -81,8 +77,7 @@ fn many_settings(c: &mut Criterion) {
     let split = limits.map(|limit| format!("max_split_size_mb:{limit}"));
     let rounded = divisions.map(|d| format!("roundup_power2_divisions:{d}"));
     let both = split.iter().flat_map(|s| rounded.iter().map(move |r| format!("{s},{r}")));
-    let settings: Vec<String> =
-        expandable.iter().chain(&split).chain(&rounded).cloned().chain(both).take(64).collect();
+    let settings: Vec<String> = expandable.iter().chain(&split).chain(&rounded).cloned().chain(both).take(64).collect();
     assert_eq!(settings.len(), 64);
     let asked = WhatIfOptions { options: &settings, ..WhatIfOptions::default() };
     let mut group = c.benchmark_group("whatif");
@@ -98,8 +93,7 @@ fn other_sizes(c: &mut Criterion) {
     let batches = [4, 8];
     let recorded = batches.map(|batch| {
         let mut bytes = Vec::new();
-        let options =
-            generator::Options { target_bytes: 19_000_000, batch, ..generator::Options::default() };
+        let options = generator::Options { target_bytes: 19_000_000, batch, ..generator::Options::default() };
         generator::write_snapshot(&mut bytes, &options).unwrap();
         made_by_the_model(&bytes)
     });
@@ -141,22 +135,13 @@ fn benches(c: &mut Criterion) {
             b.iter(|| Snapshot::read(black_box(&bytes), &|_| ()).unwrap());
         });
         group.bench_function("replay", |b| {
-            let literal = LiteralReplay {
-                device: snapshot.device(0),
-                settings: &settings,
-                settings_changes: &[],
-            };
+            let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
             b.iter(|| literal.run(Tracking::Totals, |step| _ = black_box(step.tiling.totals())));
         });
         group.bench_function("read and analyze", |b| {
             b.iter(|| {
                 let snapshot = Snapshot::read(black_box(&bytes), &|_| ()).unwrap();
-                analyze(
-                    &snapshot,
-                    "bench",
-                    bytes.len() as u64,
-                    Options { top: 10, ..Options::default() },
-                )
+                analyze(&snapshot, "bench", bytes.len() as u64, Options { top: 10, ..Options::default() })
             });
         });
         group.bench_function("read as a plain tree", |b| {

@@ -13,8 +13,7 @@ mod generator;
 
 use generator::{Options, write_snapshot};
 
-const USAGE: &str =
-    "generate OUT [--seed N] [--size 300MB] [--depth 40] [--distinct-stacks 2000|all] [--batch 8]";
+const USAGE: &str = "generate OUT [--seed N] [--size 300MB] [--depth 40] [--distinct-stacks 2000|all] [--batch 8]";
 /// In decimal, as file sizes mostly are; the first unit that matches counts, so `B` comes last.
 const UNITS: [(&str, u64); 4] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1)];
 
@@ -33,9 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn parse(
-    mut arguments: impl Iterator<Item = String>,
-) -> Result<(PathBuf, Options), Box<dyn Error>> {
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(PathBuf, Options), Box<dyn Error>> {
     let mut path = None;
     let mut options = Options { target_bytes: 300_000_000, ..Options::default() };
     while let Some(argument) = arguments.next() {

@@ -15,10 +15,7 @@ use oomscope::snapshot::Snapshot;
 use pickle_tree::Tree;
 
 #[path = "../support/pickle_tree.rs"]
-#[allow(
-    clippy::duplicate_mod,
-    reason = "the suite has it too; a fuzz target has nothing but this file"
-)]
+#[allow(clippy::duplicate_mod, reason = "the suite has it too; a fuzz target has nothing but this file")]
 mod pickle_tree;
 
 /// Any input is a pickle or an error with a position.
@@ -56,12 +53,7 @@ pub fn snapshot(bytes: &[u8]) -> bool {
 pub fn analysis(bytes: &[u8]) -> bool {
     let Ok(snapshot) = Snapshot::read(bytes, &|_| ()) else { return false };
     let answers = || {
-        let options = Options {
-            top: 3,
-            request: Some(20 << 20),
-            capacity: Some(300 << 20),
-            ..Options::default()
-        };
+        let options = Options { top: 3, request: Some(20 << 20), capacity: Some(300 << 20), ..Options::default() };
         let one = || analyze(&snapshot, "a", bytes.len() as u64, options);
         let snapshots = vec![one(), one()];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);

@@ -6,18 +6,13 @@ use tempfile::TempDir;
 use crate::driver::{MIB, assert_nothing_left, live, small_program};
 use crate::program::{refusal, result_of, text};
 
-const SLOW: [(&str, &str); 4] = [
-    ("STUB_MALLOC_US", "1500"),
-    ("STUB_FREE_US", "700"),
-    ("STUB_MAP_US", "400"),
-    ("STUB_UNMAP_US", "300"),
-];
+const SLOW: [(&str, &str); 4] =
+    [("STUB_MALLOC_US", "1500"), ("STUB_FREE_US", "700"), ("STUB_MAP_US", "400"), ("STUB_UNMAP_US", "300")];
 
 /// The file that calibration against a slow driver of `total` MiB writes.
 fn calibrated(directory: &TempDir, total: &str) -> String {
     let file = text(&directory.path().join("gpu.json"));
-    let (ran, ledger) =
-        live(&["--calibrate", &file], &[&SLOW[..], &[("STUB_TOTAL_MIB", total)]].concat());
+    let (ran, ledger) = live(&["--calibrate", &file], &[&SLOW[..], &[("STUB_TOTAL_MIB", total)]].concat());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(ran.out.contains("Device calls on Stub GPU 0"), "{}", ran.out);
     assert_nothing_left(&ledger);
@@ -32,9 +27,7 @@ fn every_call_is_measured_by_size() {
     let costs: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(costs["schema"], "oomscope/cost/1");
     assert_eq!(costs["gpu"], "Stub GPU 0");
-    for (call, least_ns) in
-        [("malloc", 1_500_000), ("free", 700_000), ("map", 400_000), ("unmap", 300_000)]
-    {
+    for (call, least_ns) in [("malloc", 1_500_000), ("free", 700_000), ("map", 400_000), ("unmap", 300_000)] {
         let measured = costs["calls"][call].as_array().unwrap();
         let sizes: Vec<u64> = measured.iter().map(|c| c["bytes"].as_u64().unwrap() / MIB).collect();
         // Half of what is within reach: 256 MiB.
@@ -102,8 +95,7 @@ fn a_setting_costs_what_its_calls_cost() {
 fn by_hand(program: &str, capacity: &str, settings: &str) -> u64 {
     let directory = TempDir::new().unwrap();
     let emitted = text(&directory.path().join("model.pickle"));
-    let args =
-        ["replay", "--capacity", capacity, "--set", settings, "--emit-snapshot", &emitted, program];
+    let args = ["replay", "--capacity", capacity, "--set", settings, "--emit-snapshot", &emitted, program];
     result_of(&args);
     let bytes = std::fs::read(&emitted).unwrap();
     let snapshot = oomscope::snapshot::Snapshot::read(&bytes, &|_| ()).unwrap();

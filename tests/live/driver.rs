@@ -90,9 +90,7 @@ pub(crate) fn program_of(directory: &TempDir, calls: &[(u64, u64)], gap_us: u64)
     for &(name, size) in calls {
         now += gap_us;
         let mut entry = |action: &str, addr: u64, size: u64| {
-            trace.push(
-                json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": now}),
-            );
+            trace.push(json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": now}));
         };
         if size == 0 {
             let size = held.remove(&name).unwrap();

@@ -3,9 +3,7 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::driver::{
-    assert_nothing_left, built, fixture, live, live_on_old, report, small_program,
-};
+use crate::driver::{assert_nothing_left, built, fixture, live, live_on_old, report, small_program};
 use crate::program::{Ran, file, run_with, text};
 
 const UNKNOWN: &str = "999";
@@ -96,8 +94,7 @@ fn memory_that_only_seems_free_is_a_difference() {
         let difference = &device["first_difference"];
         assert_eq!(difference["run"], 1);
         assert!(difference["event"].as_u64().unwrap() > 0, "{difference}");
-        let [refused, free] =
-            ["refused_bytes", "driver_free_bytes"].map(|key| difference[key].as_u64().unwrap());
+        let [refused, free] = ["refused_bytes", "driver_free_bytes"].map(|key| difference[key].as_u64().unwrap());
         assert!(refused > 0 && free >= 1 << 30, "{difference}");
         assert!(ledger["peak"] <= 3072 << 20, "{ledger:?}");
         let predicted = difference["predicted"]["action"].as_str().unwrap();
@@ -144,10 +141,7 @@ fn a_machine_without_what_is_needed_is_told_what() {
     let broken = said(&[("STUB_INIT", "803")], &[]);
     assert!(broken.contains("cuInit failed: error 803"), "{broken}");
     let toolkit = said(&[("STUB_INIT", "34")], &[]);
-    assert!(
-        toolkit.contains("libcuda.so.1 that was found is the CUDA toolkit's stub"),
-        "{toolkit}"
-    );
+    assert!(toolkit.contains("libcuda.so.1 that was found is the CUDA toolkit's stub"), "{toolkit}");
     let full = said(&[("STUB_RETAIN", OUT_OF_MEMORY), ("STUB_GPUS", "2")], &["--gpu", "1"]);
     assert!(full.contains("GPU 1 is full"), "{full}");
     let busy = said(&[("STUB_RETAIN", "46")], &[]);
@@ -163,16 +157,11 @@ fn expandable_segments_need_more_of_the_driver() {
     let directory = TempDir::new().unwrap();
     let file = text(&directory.path().join("gpu.json"));
     for (lacks, words) in [
-        (
-            "STUB_NO_VMM",
-            "GPU 0: it has no virtual memory management, which expandable segments need",
-        ),
+        ("STUB_NO_VMM", "GPU 0: it has no virtual memory management, which expandable segments need"),
         ("STUB_NO_ADDRESSES", "is left for an expandable segment"),
     ] {
         report(&["--set", "expandable_segments:False", &path], &[(lacks, "1")]);
-        for args in
-            [&["--set", "expandable_segments:True", path.as_str()][..], &["--calibrate", &file]]
-        {
+        for args in [&["--set", "expandable_segments:True", path.as_str()][..], &["--calibrate", &file]] {
             let (ran, ledger) = live(args, &[(lacks, "1")]);
             assert_nothing_left(&ledger);
             assert!(refused(&ran).contains(words), "{}", ran.err);

@@ -33,8 +33,8 @@ fn the_corpus_is_decided_as_predicted() {
         let report: Value = serde_json::from_str(&ran.out).unwrap();
         for device in report["devices"].as_array().unwrap() {
             assert_eq!(device["as_predicted"], true, "{name}");
-            let [reserved, driver] = ["peak_reserved_bytes", "driver_peak_bytes"]
-                .map(|key| device[key].as_u64().unwrap());
+            let [reserved, driver] =
+                ["peak_reserved_bytes", "driver_peak_bytes"].map(|key| device[key].as_u64().unwrap());
             assert!(driver >= reserved, "{name}: the driver counts {driver}, not {reserved}");
         }
     }

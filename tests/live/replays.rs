@@ -9,8 +9,7 @@ use tempfile::TempDir;
 use crate::driver::{MIB, assert_nothing_left, fixture, live, program_of, report, small_program};
 use crate::program::{result_of, run};
 
-const FIGURES: [&str; 5] =
-    ["ooms", "peak_reserved_bytes", "device_allocs", "device_frees", "retries"];
+const FIGURES: [&str; 5] = ["ooms", "peak_reserved_bytes", "device_allocs", "device_frees", "retries"];
 
 fn replayed(args: &[&str]) -> Value {
     let args: Vec<&str> = ["replay", "--format", "json"].iter().chain(args).copied().collect();
@@ -50,8 +49,7 @@ fn the_corpus_is_decided_as_on_the_simulated_device() {
             let simulated = replayed(&["--capacity", &(total * MIB).to_string(), &path]);
             let total = total.to_string();
             let args = ["--reserve", "0", &path];
-            let (ran, ledger) =
-                live(&[&["--format", "json"], &args[..]].concat(), &[("STUB_TOTAL_MIB", &total)]);
+            let (ran, ledger) = live(&[&["--format", "json"], &args[..]].concat(), &[("STUB_TOTAL_MIB", &total)]);
             assert_nothing_left(&ledger);
             if ran.code == 2 {
                 // What was held when a late recording began does not fit in half.
@@ -82,8 +80,7 @@ fn other_settings_are_replayed_as_the_what_if_says() {
         let args = ["--set", settings, &path];
         let capacity = (4096 * MIB).to_string();
         let simulated = replayed(&[&["--capacity", &capacity], &args[..]].concat());
-        let (report, _) =
-            report(&[&["--reserve", "0"], &args[..]].concat(), &[("STUB_TOTAL_MIB", "4096")]);
+        let (report, _) = report(&[&["--reserve", "0"], &args[..]].concat(), &[("STUB_TOTAL_MIB", "4096")]);
         assert_same(&report, &simulated, settings);
         assert_eq!(report["settings_string"], simulated["settings_string"]);
     }
@@ -106,11 +103,7 @@ fn late_recordings_begin_with_what_was_held() {
         }
         let (ran, ledger) = live(&[&path], &[("STUB_TOTAL_MIB", "1024")]);
         assert_eq!(ran.code, 2);
-        assert!(
-            ran.err.contains("reserved when the recording began, more than the 512 MiB"),
-            "{}",
-            ran.err
-        );
+        assert!(ran.err.contains("reserved when the recording began, more than the 512 MiB"), "{}", ran.err);
         assert_nothing_left(&ledger);
     }
 }
@@ -124,10 +117,7 @@ fn expandable_segments_of_before_are_rebuilt() {
     let late = crate::late::half(&directory, &snapshot);
     let (report, ledger) = report(&[&late], &[]);
     let device = &report["devices"][0];
-    assert_eq!(
-        (&device["start"], &device["as_predicted"]),
-        (&"reconstructed".into(), &true.into())
-    );
+    assert_eq!((&device["start"], &device["as_predicted"]), (&"reconstructed".into(), &true.into()));
     assert!(device["calls"]["unmap"]["count"].as_u64().unwrap() > 0, "{device}");
     assert_eq!(device["driver_peak_bytes"], ledger["peak"]);
 }
@@ -182,16 +172,11 @@ fn repeats_begin_anew_and_their_times_add_up() {
 fn a_call_takes_as_long_as_the_driver_takes() {
     let directory = TempDir::new().unwrap();
     let path = small_program(&directory);
-    let slow = [
-        ("STUB_MALLOC_US", "3000"),
-        ("STUB_FREE_US", "2000"),
-        ("STUB_MAP_US", "3000"),
-        ("STUB_UNMAP_US", "2000"),
-    ];
-    for (settings, grow, shrink) in [
-        ("expandable_segments:True", "map", "unmap"),
-        ("expandable_segments:False", "malloc", "free"),
-    ] {
+    let slow =
+        [("STUB_MALLOC_US", "3000"), ("STUB_FREE_US", "2000"), ("STUB_MAP_US", "3000"), ("STUB_UNMAP_US", "2000")];
+    for (settings, grow, shrink) in
+        [("expandable_segments:True", "map", "unmap"), ("expandable_segments:False", "malloc", "free")]
+    {
         // Less than everything at once, so that some has to be given back.
         let args = ["--reserve", "0", "--set", settings, &path];
         let stub = [&slow[..], &[("STUB_TOTAL_MIB", "300")]].concat();
@@ -199,8 +184,8 @@ fn a_call_takes_as_long_as_the_driver_takes() {
         let calls = &report["devices"][0]["calls"];
         for (call, least) in [(grow, 3000), (shrink, 2000)] {
             let times = &calls[call];
-            let [count, total, median, p99] = ["count", "total_us", "median_us", "p99_us"]
-                .map(|key| times[key].as_u64().unwrap());
+            let [count, total, median, p99] =
+                ["count", "total_us", "median_us", "p99_us"].map(|key| times[key].as_u64().unwrap());
             assert!(count > 0 && median >= least && p99 >= median, "{call}: {times}");
             assert!(total >= count * least, "{call}: {times}");
         }
@@ -220,10 +205,7 @@ fn the_recorded_pace_takes_as_long_as_the_recording() {
     };
     // Three gaps lie between the first entry and the last.
     assert!(timed("recorded", 100_000) >= 300);
-    assert!(
-        timed("full", 100_000_000) < 60_000,
-        "five minutes of recording need not be waited for"
-    );
+    assert!(timed("full", 100_000_000) < 60_000, "five minutes of recording need not be waited for");
 }
 
 #[test]
@@ -231,8 +213,7 @@ fn several_devices_are_replayed_one_after_the_other() {
     let (report, _) = report(&[&fixture("2.15.0-two_devices")], &[]);
     let devices = report["devices"].as_array().unwrap();
     assert_eq!(devices.iter().map(|d| d["device"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1]);
-    let (ran, _) =
-        live(&["--device", "1", "--format", "json", &fixture("2.15.0-two_devices")], &[]);
+    let (ran, _) = live(&["--device", "1", "--format", "json", &fixture("2.15.0-two_devices")], &[]);
     let one: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(one["devices"].as_array().unwrap().len(), 1);
     assert_eq!(one["devices"][0]["device"], 1);

@@ -35,12 +35,7 @@ fn figures_and_segments_are_those_of_the_moment() {
                 "{run} at {entry}"
             );
             assert_eq!(segments_told(device), segments_true(truth), "{run} at {entry}");
-            let held: u64 = device["top_lines"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|l| l["bytes"].as_u64().unwrap())
-                .sum();
+            let held: u64 = device["top_lines"].as_array().unwrap().iter().map(|l| l["bytes"].as_u64().unwrap()).sum();
             assert_eq!(json!(held), truth["allocated_bytes"]);
         }
     }
@@ -53,15 +48,7 @@ fn segments_told(device: &Value) -> Vec<Row> {
     let row = |s: &Value| {
         let of = |key: &str| s[key].as_u64().unwrap();
         let (allocated, free) = (of("allocated_bytes"), of("inactive_bytes"));
-        (
-            of("address"),
-            of("bytes"),
-            of("stream"),
-            s["pool_id"].clone(),
-            of("blocks"),
-            allocated,
-            free,
-        )
+        (of("address"), of("bytes"), of("stream"), s["pool_id"].clone(), of("blocks"), allocated, free)
     };
     let mut rows: Vec<Row> = device["top_segments"].as_array().unwrap().iter().map(row).collect();
     rows.sort_by_key(|row| row.0);
@@ -86,9 +73,7 @@ fn segments_true(truth: &Value) -> Vec<Row> {
 
 #[test]
 fn the_last_entry_is_the_snapshot() {
-    for file in
-        ["2.15.0-oom_varlen-at-oom", "2.5.1-graphs", "2.15.0-gpt_varlen-late", "2.1.2-holes-at-oom"]
-    {
+    for file in ["2.15.0-oom_varlen-at-oom", "2.5.1-graphs", "2.15.0-gpt_varlen-late", "2.1.2-holes-at-oom"] {
         let plain = analyze(&["--top", "1000", &path(file)]);
         let snapshot = &plain["snapshots"][0]["devices"][0];
         let entries = plain["snapshots"][0]["events"].as_u64().unwrap();

@@ -21,9 +21,7 @@ fn check(args: &[&str]) -> (i32, Value) {
 /// The only finding.
 fn finding(args: &[&str]) -> (i32, Value) {
     let (code, report) = check(args);
-    let [finding] = &report["findings"].as_array().unwrap()[..] else {
-        panic!("{args:?}: {report}")
-    };
+    let [finding] = &report["findings"].as_array().unwrap()[..] else { panic!("{args:?}: {report}") };
     assert_eq!(report["passed"], finding["passed"], "{args:?}");
     (code, finding.clone())
 }
@@ -56,11 +54,7 @@ fn a_limit_holds_up_to_the_figure_itself() {
         let flag = format!("--max-{code}");
         for (limit, passes) in [(actual.to_string(), true), (less, false)] {
             let (exit, finding) = finding(&[&flag, &limit, OOM]);
-            assert_eq!(
-                (exit, &finding["passed"]),
-                (i32::from(!passes), &json!(passes)),
-                "{finding}"
-            );
+            assert_eq!((exit, &finding["passed"]), (i32::from(!passes), &json!(passes)), "{finding}");
             assert_eq!((&finding["code"], &finding["actual"]), (&json!(code), actual), "{finding}");
             assert_eq!((&finding["path"], &finding["device"]), (&json!(OOM), &json!(0)));
         }
@@ -85,8 +79,7 @@ fn what_does_not_hold_names_lines_of_the_users_code() {
         assert!(line["bytes"].as_u64() > Some(0) && line["source"].is_null(), "{line}");
     }
     // The lines that hold most at the snapshot are those of `analyze`.
-    let held =
-        program::analyze(&[OOM])["snapshots"][0]["devices"][0]["top_lines"][0]["bytes"].clone();
+    let held = program::analyze(&[OOM])["snapshots"][0]["devices"][0]["top_lines"][0]["bytes"].clone();
     assert_eq!(finding(&["--max-reserved", "1", OOM]).1["lines"][0]["bytes"], held);
 }
 
@@ -95,10 +88,7 @@ fn what_the_file_cannot_tell_does_not_pass() {
     for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
         let (code, finding) = finding(&[flag, "1000000000", NO_TRACE]);
         assert_eq!((code, &finding["actual"]), (1, &Value::Null), "{flag}");
-        assert!(
-            finding["message"].as_str().unwrap().contains("_record_memory_history"),
-            "{finding}"
-        );
+        assert!(finding["message"].as_str().unwrap().contains("_record_memory_history"), "{finding}");
     }
     assert_eq!(finding(&["--max-reserved", "80G", NO_TRACE]).0, 0);
 }
@@ -110,18 +100,8 @@ fn what_is_lost_of_a_recording_does_not_pass() {
     let wrapped = "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz";
     let one = recording(&directory, "one.json", 0, &[("free_completed", 0)]);
     // The block at 4096 was allocated with a stack, which is recorded, and no entry allocates it.
-    let lost = recording(
-        &directory,
-        "lost.json",
-        1,
-        &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)],
-    );
-    let late = recording(
-        &directory,
-        "late.json",
-        0,
-        &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)],
-    );
+    let lost = recording(&directory, "lost.json", 1, &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)]);
+    let late = recording(&directory, "late.json", 0, &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)]);
     let twice = recording(&directory, "twice.json", 0, &[("alloc", 0), ("alloc", 0)]);
     let pages = ["replay", "analyze", "whatif"].map(|command| run(&[command, &one]).out);
     let program = run(&["whatif", "--program", &one]).out;
@@ -211,10 +191,7 @@ fn retries_are_counted_only_where_the_model_reproduces_the_file() {
     let file = "fixtures/2.3.1-fuzz-roundup.pickle.gz";
     let (code, finding) = finding(&["--torch-version", "2.4", "--max-retries", "9", file]);
     assert_eq!((code, &finding["actual"]), (1, &Value::Null));
-    assert!(
-        finding["message"].as_str().unwrap().contains("diverges from the recording at entry"),
-        "{finding}"
-    );
+    assert!(finding["message"].as_str().unwrap().contains("diverges from the recording at entry"), "{finding}");
 }
 
 #[test]
@@ -233,8 +210,7 @@ fn two_figures_that_print_alike_are_told_apart() {
 fn growth_is_that_of_the_replay_from_an_empty_pool() {
     let of = |name: &str| format!("fixtures/gate/{name}.pickle.gz");
     for kind in ["", "-expandable"] {
-        for (before, after) in [("none", "cached"), ("cached", "scattered"), ("scattered", "none")]
-        {
+        for (before, after) in [("none", "cached"), ("cached", "scattered"), ("scattered", "none")] {
             let (before, after) = (of(&format!("{before}{kind}")), of(&format!("{after}{kind}")));
             let limits = ["--max-growth", "0", "--max-growth-ratio", "0%"];
             let (code, report) = check(&[&limits[..], &["--baseline", &before, &after]].concat());
@@ -278,8 +254,7 @@ fn a_baseline_is_a_snapshot_a_directory_a_saved_one_or_a_report() {
     let first = std::fs::read_to_string(&report).unwrap();
     assert_eq!(compare(&saved, &[]).out, first);
     // The report of `more` is a baseline for `more`.
-    let (code, same) =
-        check(&["--baseline", &report, "--max-growth", "0", "fixtures/gate/more.pickle.gz"]);
+    let (code, same) = check(&["--baseline", &report, "--max-growth", "0", "fixtures/gate/more.pickle.gz"]);
     assert_eq!((code, &same["findings"][0]["actual"]), (0, &json!(0)));
     // Of several, each is compared with the one of its name.
     let (code, all) = check(&["--baseline", "fixtures/gate", "--max-growth", "0", "fixtures/gate"]);
@@ -309,8 +284,7 @@ fn a_file_sets_limits_flags_win_and_warnings_do_not_fail() {
     let two = "fixtures/2.15.0-two_devices.pickle.gz";
     let device = config("max-reserved = 1\n[[override]]\ndevice = 1\nmax-reserved = '80G'\n");
     let (code, report) = check(&["--config", &device, two]);
-    let passed: Vec<_> =
-        report["findings"].as_array().unwrap().iter().map(|f| f["passed"].clone()).collect();
+    let passed: Vec<_> = report["findings"].as_array().unwrap().iter().map(|f| f["passed"].clone()).collect();
     assert_eq!((code, passed), (1, vec![json!(false), json!(true)]));
     // The baseline is beside the file that names it.
     let beside = config("baseline = 'b.json'\nmax-growth = 0\n");
@@ -393,25 +367,14 @@ fn mistakes_are_refused_in_one_sentence() {
     let toml = |text: &str| file(&directory, "bad.toml", text.as_bytes());
     let wrong = toml("max-ooms = 0\nmax-gap = 0.3\n");
     let said = refusal(&["check", "--config", &wrong, OOM]);
-    assert!(
-        said.contains("bad.toml:2: unknown key max-gap; did you mean max-gap-ratio?"),
-        "{said}"
-    );
+    assert!(said.contains("bad.toml:2: unknown key max-gap; did you mean max-gap-ratio?"), "{said}");
 
-    let analysis = file(
-        &directory,
-        "a.json",
-        program::result_of(&["analyze", "--format", "json", OOM]).as_bytes(),
-    );
+    let analysis = file(&directory, "a.json", program::result_of(&["analyze", "--format", "json", OOM]).as_bytes());
     let not_one = file(&directory, "b.json", b"{\"schema\": \"oomscope/baseline/1\"}");
     let json = file(&directory, "snapshot.json", b"[]");
     let no_growth = text(&directory.path().join("no-growth.json"));
-    assert_eq!(
-        run(&["check", "--max-ooms", "1", "--format", "json", "-o", &no_growth, OOM]).code,
-        0
-    );
-    let grow =
-        |baseline: &str| refusal(&["check", "--max-growth", "0", "--baseline", baseline, OOM]);
+    assert_eq!(run(&["check", "--max-ooms", "1", "--format", "json", "-o", &no_growth, OOM]).code, 0);
+    let grow = |baseline: &str| refusal(&["check", "--max-growth", "0", "--baseline", baseline, OOM]);
     for (said, wanted) in [
         (refusal(&["check", OOM]), "no limit to check"),
         (refusal(&["check", "--max-growth", "1", OOM]), "max-growth needs a baseline"),
@@ -471,8 +434,7 @@ fn nothing_is_written_over_a_file_that_is_read() {
 fn a_gate_that_nobody_listens_to_fails_all_the_same() {
     let command = |args: &[&str]| {
         let piped = std::process::Stdio::piped;
-        let mut child =
-            program::command().args(args).stdout(piped()).stderr(piped()).spawn().unwrap();
+        let mut child = program::command().args(args).stdout(piped()).stderr(piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
@@ -488,10 +450,7 @@ fn a_gate_that_nobody_listens_to_fails_all_the_same() {
 
 #[test]
 fn standard_input_is_read_once() {
-    for args in [
-        &["check", "--max-ooms", "0", "-", "-"][..],
-        &["check", "--max-growth", "0", "--baseline", "-", "-"],
-    ] {
+    for args in [&["check", "--max-ooms", "0", "-", "-"][..], &["check", "--max-growth", "0", "--baseline", "-", "-"]] {
         assert!(refusal(args).contains("standard input"), "{args:?}");
     }
 }

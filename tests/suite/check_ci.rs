@@ -39,11 +39,7 @@ impl Repository {
             .current_dir(self.0.path())
             .output()
             .unwrap();
-        assert!(
-            output.status.success(),
-            "git {args:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -56,8 +52,7 @@ impl Repository {
     /// Runs the program in `directory`.
     fn oomscope(&self, directory: &str, args: &[&str]) -> (i32, String) {
         let mut command = program::command();
-        let Output { status, stdout, stderr } =
-            command.args(args).current_dir(self.path(directory)).output().unwrap();
+        let Output { status, stdout, stderr } = command.args(args).current_dir(self.path(directory)).output().unwrap();
         assert_eq!(String::from_utf8(stderr).unwrap(), "", "{args:?}");
         (status.code().unwrap(), String::from_utf8(stdout).unwrap())
     }
@@ -93,8 +88,7 @@ fn a_job_passes_until_it_keeps_more_and_the_line_is_annotated() {
         assert!(error.contains("grew by "), "{error}");
     }
     // From a directory below, limits, baseline and lines are the same.
-    let (code, below) =
-        repository.oomscope("ci", &["check", "--format", "github", "../snapshot.pickle.gz"]);
+    let (code, below) = repository.oomscope("ci", &["check", "--format", "github", "../snapshot.pickle.gz"]);
     assert_eq!((code, below.replace("../", "")), (1, log));
 
     // The growth is accepted: the new baseline is a small change to read.
@@ -112,7 +106,8 @@ fn files_of_the_repository_are_named_from_its_root() {
     let root = repository.0.path().canonicalize().unwrap();
     let file = root.join("src/a,b.py");
     let frames = json!([{"filename": file, "line": 1, "name": "main"}]);
-    let block = |state, frames| json!({"size": 512, "requested_size": 512, "address": 4096, "state": state, "frames": frames});
+    let block =
+        |state, frames| json!({"size": 512, "requested_size": 512, "address": 4096, "state": state, "frames": frames});
     let blocks = json!([block("active_allocated", frames)]);
     let segment = json!({"device": 0, "address": 4096, "total_size": 512, "stream": 0, "segment_type": "small", "blocks": blocks});
     let snapshot = json!({"segments": [segment], "device_traces": []});

@@ -81,9 +81,7 @@ fn junit_has_a_test_for_each_limit_and_counts_them() {
     let document = roxmltree::Document::parse(&xml).unwrap();
     let suite = document.root_element().first_element_child().unwrap();
     let cases: Vec<_> = suite.children().filter(|node| node.has_tag_name("testcase")).collect();
-    let with = |tag: &str| {
-        cases.iter().filter(|c| c.children().any(|node| node.has_tag_name(tag))).count()
-    };
+    let with = |tag: &str| cases.iter().filter(|c| c.children().any(|node| node.has_tag_name(tag))).count();
     let count = |name: &str| suite.attribute(name).unwrap().parse::<usize>().unwrap();
     assert_eq!((count("tests"), count("failures")), (cases.len(), with("failure")));
     assert_eq!((count("errors"), with("error")), (1, 1));
@@ -122,25 +120,17 @@ fn workflow_commands_can_be_read_back() {
         .map(|line| {
             let (command, message) = line.split_once("::").unwrap();
             let (name, properties) = command.split_once(' ').unwrap();
-            let (_, title) = properties
-                .split(',')
-                .filter_map(|p| p.split_once('='))
-                .find(|p| p.0 == "title")
-                .unwrap();
+            let (_, title) = properties.split(',').filter_map(|p| p.split_once('=')).find(|p| p.0 == "title").unwrap();
             (name, unescaped(title), unescaped(message))
         })
         .collect();
     let findings = findings(&directory);
     let lost: Vec<&Value> = findings.iter().filter(is_lost).collect();
     for finding in &lost {
-        let (code, message) =
-            (finding["code"].as_str().unwrap(), finding["message"].as_str().unwrap());
+        let (code, message) = (finding["code"].as_str().unwrap(), finding["message"].as_str().unwrap());
         let title = format!("{code}, device 0 of {}", finding["path"].as_str().unwrap());
         let name = if finding["severity"] == "fail" { "error" } else { "warning" };
-        assert!(
-            commands.iter().any(|(n, t, m)| *n == name && *t == title && m.starts_with(message)),
-            "{title}"
-        );
+        assert!(commands.iter().any(|(n, t, m)| *n == name && *t == title && m.starts_with(message)), "{title}");
     }
     assert_eq!(commands.len(), lost.len() + 1, "and one for the file that cannot be read");
 }
@@ -148,8 +138,7 @@ fn workflow_commands_can_be_read_back() {
 #[test]
 fn every_format_has_the_same_bytes_twice_and_no_path_of_this_machine() {
     for format in ["human", "json", "github", "junit", "sarif", "markdown"] {
-        let args =
-            ["check", "--max-gap-ratio", "1%", "--format", format, "fixtures/gate/none.pickle.gz"];
+        let args = ["check", "--max-gap-ratio", "1%", "--format", format, "fixtures/gate/none.pickle.gz"];
         let (first, second) = (run(&args), run(&args));
         assert_eq!((first.code, &first.out), (1, &second.out), "{format}");
         assert!(!first.out.contains(env!("CARGO_MANIFEST_DIR")), "{format}: {}", first.out);
@@ -181,8 +170,7 @@ fn the_documentation_lists_every_limit_as_the_catalogue_has_it() {
 #[test]
 fn the_configurations_in_the_documentation_are_read() {
     let page = std::fs::read_to_string("docs/gate.md").unwrap();
-    let blocks: Vec<&str> =
-        page.split("```toml\n").skip(1).map(|b| b.split("```").next().unwrap()).collect();
+    let blocks: Vec<&str> = page.split("```toml\n").skip(1).map(|b| b.split("```").next().unwrap()).collect();
     assert_eq!(blocks.len(), 1);
     for block in blocks {
         Config::parse(block).unwrap();

@@ -38,9 +38,7 @@ impl<'s> Modules<'s> {
         let known = (1..=path.len()).rev().find(|end| self.0.contains_key(&path[..*end]))?;
         let (file, names) = &self.0[&path[..known]];
         match path.get(known).and_then(|name| names.get(name.as_str())) {
-            Some(other) if depth > 0 => {
-                self.home(&[*other, &path[known + 1..]].concat(), depth - 1)
-            }
+            Some(other) if depth > 0 => self.home(&[*other, &path[known + 1..]].concat(), depth - 1),
             _ => Some(file),
         }
     }
@@ -65,8 +63,7 @@ fn on_circles(sources: &[Source], pairs: &[(&str, &str)]) -> BTreeSet<String> {
         let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (user, used) in &uses {
             let (user, used) = (shortened(user), shortened(used));
-            let is_pair =
-                |(a, b): &(&str, &str)| (user == *a && used == *b) || (user == *b && used == *a);
+            let is_pair = |(a, b): &(&str, &str)| (user == *a && used == *b) || (user == *b && used == *a);
             if user != used && !pairs.iter().any(is_pair) {
                 arrows.entry(user).or_default().insert(used);
             }
@@ -74,9 +71,7 @@ fn on_circles(sources: &[Source], pairs: &[(&str, &str)]) -> BTreeSet<String> {
         for start in arrows.keys() {
             let (mut reached, mut open) = (BTreeSet::new(), vec![start]);
             while let Some(at) = open.pop() {
-                open.extend(
-                    arrows.get(at).into_iter().flatten().filter(|next| reached.insert(*next)),
-                );
+                open.extend(arrows.get(at).into_iter().flatten().filter(|next| reached.insert(*next)));
             }
             if reached.contains(start) {
                 found.insert(start.clone());
@@ -98,8 +93,7 @@ fn no_room_has_a_circle() {
 #[test]
 fn planted_circles_are_found_and_what_is_none_is_not() {
     let file = |path: &str, code: &str| Source::parse(&format!("src/{path}.rs"), code);
-    let root =
-        || file("a/mod", "mod b; mod c; mod d; pub use b::{B, Other as More}; pub use c::C;");
+    let root = || file("a/mod", "mod b; mod c; mod d; pub use b::{B, Other as More}; pub use c::C;");
     let one_way = || file("a/b", "use super::C; struct B;");
     let d = || file("a/d", "use super::{B, C}; struct D;");
     let none = [root(), one_way(), file("a/c", "struct C;"), d()];
@@ -137,10 +131,8 @@ fn planted_circles_are_found_and_what_is_none_is_not() {
         assert_eq!(on_circles(&files, &[]), BTreeSet::from(mutual.map(str::to_owned)));
         assert!(on_circles(&files, &[(mutual[1], mutual[0])]).is_empty());
     }
-    let visible =
-        [file("a/b/mod", "mod e; use e::E;"), file("a/b/e", "pub(in crate::a::b) struct E;")];
+    let visible = [file("a/b/mod", "mod e; use e::E;"), file("a/b/e", "pub(in crate::a::b) struct E;")];
     assert!(on_circles(&visible, &[]).is_empty());
-    let test =
-        file("a/c", "struct C; #[cfg(test)] mod tests { use super::*; use crate::a::b::B; }");
+    let test = file("a/c", "struct C; #[cfg(test)] mod tests { use super::*; use crate::a::b::B; }");
     assert!(on_circles(&[root(), one_way(), test], &[]).is_empty());
 }

@@ -27,8 +27,7 @@ fn all_fixtures() -> Vec<String> {
 /// `oomscope analyze ARGS EVERY-FIXTURE`
 fn on_all_fixtures(args: &[&str], variables: &[(&str, &str)]) -> Ran {
     let paths = all_fixtures();
-    let all: Vec<&str> =
-        ["analyze"].iter().chain(args).copied().chain(paths.iter().map(String::as_str)).collect();
+    let all: Vec<&str> = ["analyze"].iter().chain(args).copied().chain(paths.iter().map(String::as_str)).collect();
     run_with(&all, variables)
 }
 
@@ -131,9 +130,7 @@ fn help_tells_exit_codes_and_examples() {
         assert!(help.contains(words), "{words}");
     }
     let help = result_of(&["analyze", "--help"]);
-    for words in
-        ["Examples:\n  oomscope analyze ", "--format json", "--device", "--top", "stranded"]
-    {
+    for words in ["Examples:\n  oomscope analyze ", "--format json", "--device", "--top", "stranded"] {
         assert!(help.contains(words), "{words}");
     }
     for command in ["analyze", "check", "diff", "explain", "replay", "timeline", "whatif"] {
@@ -201,10 +198,8 @@ fn the_place_of_the_output_is_tried_before_the_work_and_holds_what_stdout_would(
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty());
 
-    let piped = oomscope(&["analyze", "-", "--format", "json"])
-        .write_stdin(fixtures::pickle("2.15.0-holes"))
-        .output()
-        .unwrap();
+    let piped =
+        oomscope(&["analyze", "-", "--format", "json"]).write_stdin(fixtures::pickle("2.15.0-holes")).output().unwrap();
     assert_eq!(fs::read(&target).unwrap(), piped.stdout);
 }
 
@@ -272,10 +267,7 @@ fn an_output_file_is_whole_or_absent() {
 
     let emitted = text(&directory.path().join("out.pickle"));
     let args = ["replay", "--set", "expandable_segments:True", HOLES, "--emit-snapshot", &emitted];
-    assert_eq!(
-        refusal(&[&args[..], &["-o", &emitted]].concat()).matches("name two files").count(),
-        1
-    );
+    assert_eq!(refusal(&[&args[..], &["-o", &emitted]].concat()).matches("name two files").count(), 1);
     assert!(!fs::exists(&emitted).unwrap());
 }
 
@@ -430,8 +422,7 @@ fn the_json_has_every_documented_key_with_its_kind_of_number() {
 
 #[test]
 fn the_json_is_the_same_bytes_every_time_and_on_any_number_of_threads() {
-    let args =
-        ["analyze", "--format", "json", MAIN_EXAMPLE, OOM, HOLES, STREAMS, TWO_DEVICES, CONV];
+    let args = ["analyze", "--format", "json", MAIN_EXAMPLE, OOM, HOLES, STREAMS, TWO_DEVICES, CONV];
     let expected = result_of(&args);
     assert!(result_of(&args) == expected);
     for threads in ["1", "2", "7"] {

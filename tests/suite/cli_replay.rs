@@ -131,10 +131,7 @@ fn another_device_fails_or_serves_what_was_asked() {
     let report = replay(&["--capacity", "1GiB", OOM]);
     let device = &report["devices"][0];
     assert_eq!(report["mode"], "what-if");
-    assert_eq!(
-        (&device["ooms"], &device["recorded"]["ooms"][0]),
-        (&json!([]), &device["avoided_ooms"][0])
-    );
+    assert_eq!((&device["ooms"], &device["recorded"]["ooms"][0]), (&json!([]), &device["avoided_ooms"][0]));
     assert_eq!(device["assumed"]["capacity_bytes"], 1 << 30);
     let report = replay(&["--capacity", "100MiB", HOLES]);
     assert!(!report["devices"][0]["ooms"].as_array().unwrap().is_empty());
@@ -142,12 +139,7 @@ fn another_device_fails_or_serves_what_was_asked() {
     assert_eq!(run(&["replay", "--capacity", "lots", HOLES]).code, 2);
     for command in ["analyze", "replay", "whatif"] {
         let ran = run(&[command, "--capacity", "80", HOLES]);
-        assert_eq!(
-            (ran.code, ran.err.contains("give a unit")),
-            (2, true),
-            "{command}: {}",
-            ran.err
-        );
+        assert_eq!((ran.code, ran.err.contains("give a unit")), (2, true), "{command}: {}", ran.err);
     }
 }
 
@@ -199,8 +191,7 @@ fn the_result_goes_to_a_file_and_never_over_the_input() {
 fn standard_input_is_a_snapshot_like_any() {
     let named = replay(&[HOLES]);
     let bytes = fixtures::pickle("2.15.0-holes");
-    let output =
-        oomscope(&["replay", "--format", "json", "-"]).write_stdin(bytes).output().unwrap();
+    let output = oomscope(&["replay", "--format", "json", "-"]).write_stdin(bytes).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let mut piped: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(piped["path"], "-");
@@ -218,8 +209,7 @@ fn an_emitted_snapshot_replays_exactly() {
     let target = text(&directory.path().join("model.pickle"));
     let figures = |report: &Value, at: usize| {
         let device = &report["devices"][at];
-        ["peak_reserved_bytes", "peak_allocated_bytes", "device_allocs", "device_frees"]
-            .map(|key| device[key].clone())
+        ["peak_reserved_bytes", "peak_allocated_bytes", "device_allocs", "device_frees"].map(|key| device[key].clone())
     };
     let what_if = ["--set", "expandable_segments:True", "--capacity", "6GiB"];
     for (path, change) in [
@@ -262,21 +252,11 @@ fn has_keys(value: &Value, required: &[&str], optional: &[&str]) {
 fn the_json_has_the_keys_that_are_promised() {
     let directory = TempDir::new().unwrap();
     let parted: Value =
-        serde_json::from_str(&run(&["replay", "--format", "json", &diverging(&directory)]).out)
-            .unwrap();
+        serde_json::from_str(&run(&["replay", "--format", "json", &diverging(&directory)]).out).unwrap();
     let verified = [replay(&[HOLES]), replay(&[OOM]), replay(&[TWO_DEVICES]), parted];
     let what_if = replay(&["--capacity", "1GiB", OOM]);
     for report in verified.iter().chain([&what_if]) {
-        let top = [
-            "schema",
-            "summary",
-            "path",
-            "mode",
-            "settings_string",
-            "torch_version",
-            "warnings",
-            "devices",
-        ];
+        let top = ["schema", "summary", "path", "mode", "settings_string", "torch_version", "warnings", "devices"];
         has_keys(report, &top, &[]);
         assert_eq!(report["schema"], "oomscope/replay/1");
         for device in report["devices"].as_array().unwrap() {
@@ -320,8 +300,7 @@ fn device_is_as_promised(device: &Value, is_what_if: bool) {
     }
     assert_eq!(device["events"]["matched"].is_null(), is_what_if);
     assert_eq!(device.get("recorded").is_some(), is_what_if);
-    let numbers =
-        ["peak_reserved_bytes", "peak_allocated_bytes", "device_allocs", "device_frees", "retries"];
+    let numbers = ["peak_reserved_bytes", "peak_allocated_bytes", "device_allocs", "device_frees", "retries"];
     assert!(numbers.iter().all(|key| device[key].is_u64()));
     let statistics = device["statistics"].as_object().unwrap();
     assert!(statistics.values().all(Value::is_i64));

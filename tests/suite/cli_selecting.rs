@@ -60,9 +60,7 @@ fn with_the_capacity_known_memory_outside_pytorch_is_told() {
 
 #[test]
 fn top_limits_the_tables_and_the_rest_is_summed() {
-    for (path, top) in
-        [(MAIN_EXAMPLE, 0), (MAIN_EXAMPLE, 1), (MAIN_EXAMPLE, 4), (MAIN_EXAMPLE, 9999), (OOM, 3)]
-    {
+    for (path, top) in [(MAIN_EXAMPLE, 0), (MAIN_EXAMPLE, 1), (MAIN_EXAMPLE, 4), (MAIN_EXAMPLE, 9999), (OOM, 3)] {
         let n = top.to_string();
         let report = analyze(&[path, "--top", &n]);
         let device = &report["snapshots"][0]["devices"][0];
@@ -91,12 +89,8 @@ fn top_limits_the_tables_and_the_rest_is_summed() {
         if rest_blocks == 0 {
             assert_eq!((rest, told), (0, None));
         } else {
-            let told: Vec<&str> =
-                told.unwrap().split("  ").map(str::trim).filter(|s| !s.is_empty()).collect();
-            assert_eq!(
-                (told[0], told[2]),
-                (units::size(rest).as_str(), units::count(rest_blocks).as_str())
-            );
+            let told: Vec<&str> = told.unwrap().split("  ").map(str::trim).filter(|s| !s.is_empty()).collect();
+            assert_eq!((told[0], told[2]), (units::size(rest).as_str(), units::count(rest_blocks).as_str()));
         }
     }
 }

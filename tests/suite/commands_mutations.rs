@@ -22,8 +22,7 @@ use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::program::find_program_changes;
 use oomscope::whatif::{
-    Overrides, WhatIfOptions, compare_settings, replay_with, run_model, verify_study,
-    write_snapshot,
+    Overrides, WhatIfOptions, compare_settings, replay_with, run_model, verify_study, write_snapshot,
 };
 use serde_json::{Value, json};
 
@@ -81,8 +80,7 @@ const STYLE: Style = Style { width: 80, unicode: true, colour: false };
 /// What `json.dump` writes of a recording, with ranges that the program named.
 fn recorded(name: &str) -> Value {
     let mut file: Value =
-        serde_json::from_str(&plain_json::dump(&Tree::read(&fixtures::pickle(name)).unwrap()))
-            .unwrap();
+        serde_json::from_str(&plain_json::dump(&Tree::read(&fixtures::pickle(name)).unwrap())).unwrap();
     let times: Vec<Value> = file["device_traces"][0]
         .as_array()
         .unwrap()
@@ -142,13 +140,8 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let value = |report: serde_json::Result<Value>| report.unwrap();
     let (mut said, mut data) = (Vec::new(), Vec::new());
     for window in [Window::Whole, Window::AroundOom(3)] {
-        let options = Options {
-            top: 3,
-            window,
-            request: Some(20 * MIB),
-            capacity: Some(300 * MIB),
-            ..Options::default()
-        };
+        let options =
+            Options { top: 3, window, request: Some(20 * MIB), capacity: Some(300 * MIB), ..Options::default() };
         let snapshots = vec![analyze(snapshot, "a", 1, options), analyze(other, "b", 1, options)];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
         said.extend(shown(&report::analyze(&report)));
@@ -203,10 +196,8 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
 
     for pair in [[snapshot, other], [other, snapshot]] {
         for at in [ComparedMoment::Peak, ComparedMoment::Snapshot] {
-            let [before, after] =
-                pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
-            let options =
-                diff::DiffOptions { at, top: 3, all_stacks: true, ..diff::DiffOptions::default() };
+            let [before, after] = pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
+            let options = diff::DiffOptions { at, top: 3, all_stacks: true, ..diff::DiffOptions::default() };
             let report = diff(before, after, options);
             said.extend(shown(&report::diff(&report)));
             said.push(formats::diff_folded(&report));

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 const RELEASES: [&str; 14] = [
-    "2.1.2", "2.2.2", "2.3.1", "2.4.1", "2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1", "2.10.0",
-    "2.11.0", "2.12.1", "2.13.0", "2.14.1",
+    "2.1.2", "2.2.2", "2.3.1", "2.4.1", "2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.12.1",
+    "2.13.0", "2.14.1",
 ];
 const LATEST: &str = "2.15.0";
 
@@ -117,13 +117,11 @@ fn fault(answer: &Value, before: &str, text: &str, minor: u32) -> Option<String>
         }
         (Value::Null, Ok(ParsedConf { settings, warnings })) => {
             let settings = described(settings, minor);
-            let warnings: Vec<&String> =
-                warnings.iter().filter(|warning| !warning.contains("has no effect")).collect();
+            let warnings: Vec<&String> = warnings.iter().filter(|warning| !warning.contains("has no effect")).collect();
             let recorded = normal(answer[1].clone());
             let recorded_warnings = answer.get(2).cloned().unwrap_or_else(|| json!([]));
             // Snapshots show no settings before 2.3.
-            if (recorded.is_null() || recorded == settings) && recorded_warnings == json!(warnings)
-            {
+            if (recorded.is_null() || recorded == settings) && recorded_warnings == json!(warnings) {
                 return None;
             }
             format!("{settings} {warnings:?}")
@@ -176,11 +174,7 @@ fn an_error_says_how_to_mend_the_string() {
             "Unrecognized key 'expandable_segments=True' in Accelerator allocator config (did you \
              mean expandable_segments?)",
         ),
-        (
-            9,
-            "expandable_segments",
-            "Error parsing CachingAllocator settings, expected : (the string ends there)",
-        ),
+        (9, "expandable_segments", "Error parsing CachingAllocator settings, expected : (the string ends there)"),
         (
             15,
             "expandable_segments",

@@ -45,9 +45,8 @@ fn judge(output: &Output, files: usize, expected: &[(&str, &str)]) -> Result<(),
         return Err(format!("nothing was said; {}", String::from_utf8_lossy(&output.stderr)));
     };
     let said = format!("{files} files confirmed, {} mismatches", expected.len());
-    let is = |line: &str, (name, figure): &(&str, &str)| {
-        line.starts_with(&format!("fixtures/{name}.pickle.gz: {figure}: "))
-    };
+    let is =
+        |line: &str, (name, figure): &(&str, &str)| line.starts_with(&format!("fixtures/{name}.pickle.gz: {figure}: "));
     let surprise = mismatches.iter().find(|line| !expected.iter().any(|e| is(line, e)));
     let missing = expected.iter().find(|e| !mismatches.iter().any(|line| is(line, e)));
     let code = i32::from(!expected.is_empty());

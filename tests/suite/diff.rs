@@ -28,15 +28,12 @@ fn in_memory(before: &Value, after: &Value) -> DiffReport {
     let read = |value: &Value| Snapshot::read(value.to_string().as_bytes(), &|_| {}).unwrap();
     let (before, after) = (read(before), read(after));
     let named = |snapshot, path| File { snapshot, path, size_bytes: 0 };
-    let options =
-        DiffOptions { at: ComparedMoment::Snapshot, top: usize::MAX, ..DiffOptions::default() };
+    let options = DiffOptions { at: ComparedMoment::Snapshot, top: usize::MAX, ..DiffOptions::default() };
     diff(named(&before, "before"), named(&after, "after"), options)
 }
 
 fn frames(of: &[(&str, u32, &str)]) -> Value {
-    of.iter()
-        .map(|(file, line, name)| json!({"filename": file, "line": line, "name": name}))
-        .collect()
+    of.iter().map(|(file, line, name)| json!({"filename": file, "line": line, "name": name})).collect()
 }
 
 /// A snapshot of blocks: device, MiB, frames. Addresses begin anew on each device.
@@ -65,9 +62,7 @@ fn only(report: &DiffReport) -> &DeviceDiff {
 
 /// What became of the stacks, with MiB before and after.
 fn changes(device: &DeviceDiff) -> Vec<(Status, u64, u64)> {
-    let of = |s: &oomscope::compare::diff::StackChange| {
-        (s.status, s.held.before_bytes / MIB, s.held.after_bytes / MIB)
-    };
+    let of = |s: &oomscope::compare::diff::StackChange| (s.status, s.held.before_bytes / MIB, s.held.after_bytes / MIB);
     device.stacks.iter().map(of).collect()
 }
 
@@ -141,10 +136,7 @@ fn a_renamed_file_of_another_checkout_is_no_change_and_the_buffer_in_it_is() {
     // The other way round, too.
     let report = compared("renamed", "base", &[]);
     let device = &report["devices"][0];
-    assert_eq!(
-        (&device["stack_counts"]["new"], &device["stack_counts"]["gone"]),
-        (&json!(0), &json!(1))
-    );
+    assert_eq!((&device["stack_counts"]["new"], &device["stack_counts"]["gone"]), (&json!(0), &json!(1)));
 }
 
 // Made-up programs
@@ -183,8 +175,7 @@ fn devices_that_share_addresses_are_kept_apart() {
 fn stacks_of_the_same_functions_are_paired_in_order() {
     let stack = |line| frames(&[("/p/model.py", line, "forward"), ("/p/train.py", 9, "main")]);
     let before = snapshot(&[(0, 1, stack(10)), (0, 2, stack(11)), (0, 3, stack(12))]);
-    let after =
-        snapshot(&[(0, 1, stack(11)), (0, 2, stack(12)), (0, 7, stack(13)), (0, 3, stack(14))]);
+    let after = snapshot(&[(0, 1, stack(11)), (0, 2, stack(12)), (0, 7, stack(13)), (0, 3, stack(14))]);
     let report = in_memory(&before, &after);
     let device = only(&report);
     assert_eq!(changes(device), [(Status::New, 0, 7)]);
@@ -235,19 +226,14 @@ fn what_is_in_another_file_of_both_is_new_and_gone() {
 #[test]
 fn a_line_is_the_same_though_pytorch_below_it_is_not() {
     let torch = "/venv/site-packages/torch";
-    let stack = |inner: &str| {
-        frames(&[(&format!("{torch}/nn/{inner}.py"), 1, inner), ("/p/model.py", 7, "forward")])
-    };
+    let stack = |inner: &str| frames(&[(&format!("{torch}/nn/{inner}.py"), 1, inner), ("/p/model.py", 7, "forward")]);
     let before = snapshot(&[(0, 4, stack("linear"))]);
     let after = snapshot(&[(0, 5, stack("registry"))]);
     let report = in_memory(&before, &after);
     let device = only(&report);
     assert_eq!(changes(device), [(Status::New, 0, 5), (Status::Gone, 4, 0)]);
     assert_eq!(device.lines.len(), 1);
-    assert_eq!(
-        (device.lines[0].status, device.lines[0].held.delta_bytes),
-        (Status::Grown, MIB as i64)
-    );
+    assert_eq!((device.lines[0].status, device.lines[0].held.delta_bytes), (Status::Grown, MIB as i64));
 }
 
 /// A file without a trace has no peak: beside one that has, the snapshots are compared.
@@ -264,10 +250,7 @@ fn a_peak_is_not_held_against_what_is_none() {
     assert!(codes.contains(&&json!("no-peak")), "{codes:?}");
     let page = result_of(&["diff", &paths[0], &paths[1]]);
     let first = page.lines().next().unwrap();
-    assert!(
-        first.contains("result") && first.contains("allocated at the snapshot is the same"),
-        "{page}"
-    );
+    assert!(first.contains("result") && first.contains("allocated at the snapshot is the same"), "{page}");
     assert!(!page.contains("peak allocated"), "{page}");
 }
 
@@ -283,8 +266,7 @@ fn scripts_find_the_documented_keys_and_the_same_bytes() {
     assert_eq!((&report["before"], &report["after"]), (&json!(args[3]), &json!(args[4])));
     assert_eq!(report["settings_changed"], json!([]));
     let device = &report["devices"][0];
-    for key in ["reserved_bytes", "allocated_bytes", "peak_allocated_bytes", "peak_reserved_bytes"]
-    {
+    for key in ["reserved_bytes", "allocated_bytes", "peak_allocated_bytes", "peak_reserved_bytes"] {
         for side in ["before", "after", "delta"] {
             assert!(device[side][key].is_i64(), "{side} {key}");
         }
@@ -295,10 +277,7 @@ fn scripts_find_the_documented_keys_and_the_same_bytes() {
     }
     assert_eq!(stack["status"], "new");
     assert_eq!(stack["frames"][0]["line"], 25);
-    let settings = json_of(&[
-        "fixtures/2.9.1-holes-at-oom.pickle.gz",
-        "fixtures/2.15.0-holes-expandable.pickle.gz",
-    ]);
+    let settings = json_of(&["fixtures/2.9.1-holes-at-oom.pickle.gz", "fixtures/2.15.0-holes-expandable.pickle.gz"]);
     let changed = settings["settings_changed"].as_array().unwrap();
     let keys: Vec<&str> = changed.iter().map(|change| change["key"].as_str().unwrap()).collect();
     assert_eq!(keys, ["torch_version", "settings_string", "expandable_segments"]);
@@ -308,13 +287,9 @@ fn scripts_find_the_documented_keys_and_the_same_bytes() {
 #[test]
 fn the_exit_code_is_a_gate() {
     let (base, buffer) = (recorded("base"), recorded("buffer"));
-    for (limit, code) in [
-        ("growth=5%", 1),
-        ("growth=0.05", 1),
-        ("growth=50%", 0),
-        ("growth=63MiB", 1),
-        ("growth=64MiB", 0),
-    ] {
+    for (limit, code) in
+        [("growth=5%", 1), ("growth=0.05", 1), ("growth=50%", 0), ("growth=63MiB", 1), ("growth=64MiB", 0)]
+    {
         let ran = run(&["diff", "--fail-on", limit, &base, &buffer]);
         assert_eq!(ran.code, code, "{limit}");
         assert_eq!(ran.out.contains("FAILED: device 0: allocated at peak grew 64 MiB"), code == 1);
@@ -367,9 +342,8 @@ fn what_cannot_be_compared_is_refused_in_one_sentence() {
 #[test]
 fn ranks_are_matched_by_name_and_the_worst_comes_first() {
     let directory = TempDir::new().unwrap();
-    let fixture = |version: &str| {
-        std::fs::read(fixtures::directory().join(format!("diff/{version}.pickle.gz"))).unwrap()
-    };
+    let fixture =
+        |version: &str| std::fs::read(fixtures::directory().join(format!("diff/{version}.pickle.gz"))).unwrap();
     for (path, version) in [
         ("old/rank0.pickle.gz", "base"),
         ("old/node/rank1.pickle", "base"),

@@ -4,8 +4,8 @@
 use crate::support::{fixtures, generator};
 use oomscope::analysis::analyze;
 use oomscope::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, LiveChange, MatchedBy,
-    MemoryUse, StackChange, Status, diff,
+    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, LiveChange, MatchedBy, MemoryUse, StackChange,
+    Status, diff,
 };
 use oomscope::snapshot::Snapshot;
 use oomscope::stacks::frames::FrameReport;
@@ -88,10 +88,7 @@ fn is_negative_of(there: &DiffReport, back: &DiffReport) {
     for (there, back) in there.devices.iter().zip(&back.devices) {
         assert_eq!(there.device, back.device);
         assert_eq!((&there.before, &there.after), (&back.after, &back.before));
-        assert_eq!(
-            plain(&serde_json::to_value(there.delta).unwrap()),
-            plain(&negated(&back.delta))
-        );
+        assert_eq!(plain(&serde_json::to_value(there.delta).unwrap()), plain(&negated(&back.delta)));
         let rows = sorted(there.stacks.iter().map(row));
         let turned_rows = sorted(back.stacks.iter().map(|stack| {
             let (_, held, matched_by, before, after) = row(stack);
@@ -100,37 +97,29 @@ fn is_negative_of(there: &DiffReport, back: &DiffReport) {
         }));
         assert_eq!(rows, turned_rows);
         let lines = sorted(there.lines.iter().map(|line| (line.status, line.held)));
-        let turned_lines =
-            sorted(back.lines.iter().map(|line| (opposite(line.status), turned(line.held))));
+        let turned_lines = sorted(back.lines.iter().map(|line| (opposite(line.status), turned(line.held))));
         assert_eq!(lines, turned_lines);
         let (a, b) = (there.stack_counts, back.stack_counts);
         assert_eq!(
             (a.new, a.gone, a.grown, a.shrunk, a.unchanged, a.moved),
             (b.gone, b.new, b.shrunk, b.grown, b.unchanged, b.moved)
         );
-        let spaces =
-            |by: MemoryUse<i64>| (by.reserved_bytes, by.allocated_bytes, by.inactive_bytes);
-        let less =
-            |by: MemoryUse<i64>| (-by.reserved_bytes, -by.allocated_bytes, -by.inactive_bytes);
+        let spaces = |by: MemoryUse<i64>| (by.reserved_bytes, by.allocated_bytes, by.inactive_bytes);
+        let less = |by: MemoryUse<i64>| (-by.reserved_bytes, -by.allocated_bytes, -by.inactive_bytes);
         assert_eq!(
             sorted(there.pools.iter().map(|p| (p.pool_id, spaces(p.delta)))),
             sorted(back.pools.iter().map(|p| (p.pool_id, less(p.delta))))
         );
         assert_eq!(
-            sorted(there.streams.iter().map(|s| (
-                s.before_stream,
-                s.after_stream,
-                spaces(s.delta)
-            ))),
+            sorted(there.streams.iter().map(|s| (s.before_stream, s.after_stream, spaces(s.delta)))),
             sorted(back.streams.iter().map(|s| (s.after_stream, s.before_stream, less(s.delta))))
         );
         let phases = |d: &DeviceDiff, sign: i64| {
             sorted(d.by_phase.iter().map(|p| (p.phase, sign * p.delta_peak_allocated_bytes)))
         };
         assert_eq!(phases(there, 1), phases(back, -1));
-        let steps = |d: &DeviceDiff, sign: i64| {
-            sorted(d.by_step.iter().map(|s| (s.step, sign * s.delta_peak_allocated_bytes)))
-        };
+        let steps =
+            |d: &DeviceDiff, sign: i64| sorted(d.by_step.iter().map(|s| (s.step, sign * s.delta_peak_allocated_bytes)));
         assert_eq!(steps(there, 1), steps(back, -1));
     }
 }
@@ -142,10 +131,7 @@ fn is_empty(report: &DiffReport) {
         assert_eq!(device.delta, Figures::default());
         assert_eq!((device.stacks.len(), device.lines.len()), (0, 0));
         let counts = device.stack_counts;
-        assert_eq!(
-            (counts.new, counts.gone, counts.grown, counts.shrunk, counts.moved),
-            (0, 0, 0, 0, 0)
-        );
+        assert_eq!((counts.new, counts.gone, counts.grown, counts.shrunk, counts.moved), (0, 0, 0, 0, 0));
         assert!(device.pools.iter().all(|pool| pool.delta == MemoryUse::default()));
         assert!(device.streams.iter().all(|stream| stream.delta == MemoryUse::default()));
         assert!(device.by_phase.iter().all(|phase| phase.delta_peak_allocated_bytes == 0));
@@ -185,14 +171,8 @@ fn adds_up(report: &DiffReport) {
             let pools = device.pools.iter();
             pools.fold((0, 0), |sum, p| (sum.0 + of(&p.before), sum.1 + of(&p.after)))
         };
-        assert_eq!(
-            pools(|p| p.reserved_bytes),
-            (before.number(Figure::Reserved), after.number(Figure::Reserved))
-        );
-        assert_eq!(
-            pools(|p| p.allocated_bytes),
-            (before.number(Figure::Allocated), after.number(Figure::Allocated))
-        );
+        assert_eq!(pools(|p| p.reserved_bytes), (before.number(Figure::Reserved), after.number(Figure::Reserved)));
+        assert_eq!(pools(|p| p.allocated_bytes), (before.number(Figure::Allocated), after.number(Figure::Allocated)));
     }
 }
 
@@ -221,8 +201,7 @@ struct Made {
     segments: Vec<MadeSegment>,
 }
 
-const FILES: [&str; 6] =
-    ["/a/p/m.py", "/b/p/m.py", "/a/p/n.py", "q.py", "/v/site-packages/torch/nn/x.py", "??"];
+const FILES: [&str; 6] = ["/a/p/m.py", "/b/p/m.py", "/a/p/n.py", "q.py", "/v/site-packages/torch/nn/x.py", "??"];
 const NAMES: [&str; 3] = ["forward", "step", "main"];
 
 fn frame() -> impl Strategy<Value = MadeFrame> {
@@ -290,13 +269,8 @@ fn promises_hold_on_generated_traces() {
     let generated = |seed, target_bytes| {
         let mut bytes = Vec::new();
         let distinct_stacks = Some(40);
-        let options = generator::Options {
-            seed,
-            target_bytes,
-            depth: 8,
-            distinct_stacks,
-            ..generator::Options::default()
-        };
+        let options =
+            generator::Options { seed, target_bytes, depth: 8, distinct_stacks, ..generator::Options::default() };
         generator::write_snapshot(&mut bytes, &options).unwrap();
         Snapshot::read(&bytes, &|_| {}).unwrap()
     };
@@ -342,17 +316,10 @@ fn the_figures_are_those_of_analyze() {
                     ComparedMoment::Snapshot => alone.memory.allocated_bytes,
                 };
                 assert_eq!(figures.number(Figure::Allocated), allocated, "{name} {at:?}");
-                assert_eq!(
-                    figures.number(Figure::PeakReserved),
-                    alone.peak.reserved_bytes,
-                    "{name}"
-                );
+                assert_eq!(figures.number(Figure::PeakReserved), alone.peak.reserved_bytes, "{name}");
                 if at == ComparedMoment::Snapshot {
                     assert_eq!(figures.number(Figure::Segments), alone.memory.segments.count);
-                    assert_eq!(
-                        figures.number(Figure::Stranded),
-                        alone.memory.fragmentation.stranded_bytes
-                    );
+                    assert_eq!(figures.number(Figure::Stranded), alone.memory.fragmentation.stranded_bytes);
                 }
             }
         }

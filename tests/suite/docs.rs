@@ -78,9 +78,7 @@ fn examples(page: &str) -> Vec<(String, String)> {
     let mut examples = Vec::new();
     for block in fenced.filter_map(|block| Some(block.split_once('\n')?.1)) {
         let block = format!("\n{}", block.replace("\\\n", " "));
-        for example in
-            block.split("\n$ ").skip(1).filter(|example| example.starts_with("oomscope "))
-        {
+        for example in block.split("\n$ ").skip(1).filter(|example| example.starts_with("oomscope ")) {
             let (command, printed) = example.split_once('\n').unwrap();
             examples.push((command.to_owned(), format!("{printed}\n")));
         }
@@ -117,13 +115,13 @@ fn updated(printed: &str, said: &str) -> String {
     let mut from = 0;
     for (index, part) in parts.iter().enumerate() {
         let fits = printed.len().saturating_sub(part.len());
-        let at = match index {
-            0 => 0,
-            _ if index == last => fits,
-            _ => (from..=fits).fold(from.min(fits), |best, at| {
-                if likeness(at, part) > likeness(best, part) { at } else { best }
-            }),
-        };
+        let at =
+            match index {
+                0 => 0,
+                _ if index == last => fits,
+                _ => (from..=fits)
+                    .fold(from.min(fits), |best, at| if likeness(at, part) > likeness(best, part) { at } else { best }),
+            };
         let end = if last == 0 { printed.len() } else { (at + part.len()).min(printed.len()) };
         shown.extend(&printed[at..end]);
         shown.extend((index < last).then_some("..."));
@@ -167,25 +165,12 @@ fn examples_are_updated_around_their_dots() {
 #[test]
 fn dots_stand_for_lines_and_nothing_else_is_forgiven() {
     let printed = "a\nb\nc\nd\n";
-    for said in [
-        "a\nb\nc\nd\n",
-        "a\n...\nd\n",
-        "...\nc\nd\n",
-        "a\n...\n",
-        "...\nb\n...\n",
-        "a\nb\n...\nc\nd\n",
-    ] {
+    for said in ["a\nb\nc\nd\n", "a\n...\nd\n", "...\nc\nd\n", "a\n...\n", "...\nb\n...\n", "a\nb\n...\nc\nd\n"] {
         assert!(is_as_said(printed, said), "{said}");
     }
-    for said in [
-        "a\nb\nc\n",
-        "b\nc\nd\n",
-        "a\n...\nc\n",
-        "...\nd\n...\na\n",
-        "a\n...\nx\n...\n",
-        "a\n ...\nd\n",
-        "...\nc d\n",
-    ] {
+    for said in
+        ["a\nb\nc\n", "b\nc\nd\n", "a\n...\nc\n", "...\nd\n...\na\n", "a\n...\nx\n...\n", "a\n ...\nd\n", "...\nc d\n"]
+    {
         assert!(!is_as_said(printed, said), "{said}");
     }
 }
@@ -210,8 +195,7 @@ fn keys(value: &Value, into: &mut BTreeSet<String>) {
 fn every_key_of_the_json_is_described() {
     let pages = pages();
     let (_, page) = pages.iter().find(|(path, _)| path.ends_with("json.md")).unwrap();
-    let words: BTreeSet<&str> =
-        page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let words: BTreeSet<&str> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
     for (section, runs) in JSON {
         let mut seen = BTreeSet::new();
         for args in runs {

@@ -32,10 +32,7 @@ fn said(output: &Output) -> String {
 fn what_cannot_be_is_said_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let cases = [
-        (
-            &["--gpu", "gtx1080", "--", "true"][..],
-            "describe another with --memory and --capability",
-        ),
+        (&["--gpu", "gtx1080", "--", "true"][..], "describe another with --memory and --capability"),
         (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "give one of 7.0"),
         (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two or more sizes"),
         (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
@@ -239,10 +236,7 @@ fn a_workspace_that_is_not_to_be_had_fails_nothing() {
     convolved["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 30_000)]);
     let (report, page) = told(&convolved);
     let with = &report["dry_run"]["ranges"][0]["with_workspaces"];
-    assert_eq!(
-        (&with["failing_placements"], &with["allocated_bytes"]),
-        (&json!(0), &json!(100 * MIB))
-    );
+    assert_eq!((&with["failing_placements"], &with["allocated_bytes"]), (&json!(0), &json!(100 * MIB)));
     assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
     // Attention has nothing to fall back on.
     convolved["oomscope"]["dry_run"]["workspaces"][0][4] = json!(1);

@@ -59,8 +59,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
@@ -85,9 +84,7 @@ fn simulated(seed: u64, mib: u64, placement: Placement) -> (String, Vec<String>)
     let (mut calls, mut expected) = (String::new(), Vec::new());
     for _ in 0..400 {
         let size = numbers.size();
-        let pick = |list: &[(u64, u64)], number: u64| {
-            (!list.is_empty()).then(|| number as usize % list.len())
-        };
+        let pick = |list: &[(u64, u64)], number: u64| (!list.is_empty()).then(|| number as usize % list.len());
         let number = numbers.below(1 << 20);
         let (call, answer) = match numbers.below(7) {
             0..=2 => {

@@ -135,8 +135,7 @@ fn content(snapshot: &Snapshot) -> String {
         for event in snapshot.device(number).entries() {
             if event.action != Action::Other {
                 let pool = Some(event.pool.unwrap_or_default());
-                let event =
-                    TraceEntry { compile_context: None, user_metadata: None, pool, ..event };
+                let event = TraceEntry { compile_context: None, user_metadata: None, pool, ..event };
                 let _ = writeln!(out, "  {}", describe::describe_event(snapshot, event));
             }
         }
@@ -262,13 +261,8 @@ fn what_no_recording_has_is_written_all_the_same() {
         context: StackId::default(),
         blocks: 0..1,
     };
-    let block = BlockView {
-        addr: 512,
-        size: 1024,
-        requested: 1000,
-        state: BlockState::ActivePendingFree,
-        context: StackId(7),
-    };
+    let block =
+        BlockView { addr: 512, size: 1024, requested: 1000, state: BlockState::ActivePendingFree, context: StackId(7) };
     let devices = [
         Device { number: 2, entries: entries.into(), segments: Vec::new(), blocks: Vec::new() },
         Device { number: 9, entries: Vec::new(), segments: vec![segment], blocks: vec![block] },

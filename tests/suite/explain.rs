@@ -24,14 +24,7 @@ fn only(text: &str) -> ExplainedFailure {
 }
 
 /// A message of today's wording. Sizes as printed.
-pub(super) fn worded(
-    requested: &str,
-    total: &str,
-    free: &str,
-    middle: &str,
-    held: &str,
-    left: &str,
-) -> String {
+pub(super) fn worded(requested: &str, total: &str, free: &str, middle: &str, held: &str, left: &str) -> String {
     format!(
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {requested}. GPU 0 has a total \
          capacity of {total} of which {free} is free. {middle}Of the allocated memory {held} is allocated by \
@@ -57,11 +50,7 @@ fn programs_that_failed_on_purpose_get_the_verdict_they_were_made_for() {
     ] {
         let report = fixture(name);
         let [failure] = &report.failures[..] else { panic!("{name}") };
-        assert_eq!(
-            (failure.verdict.word(), failure.confidence.word()),
-            (verdict, confidence),
-            "{name}"
-        );
+        assert_eq!((failure.verdict.word(), failure.confidence.word()), (verdict, confidence), "{name}");
         assert_eq!(failure.settled_by.is_some(), confidence == "possible", "{name}");
         let culprit = failure.culprit.as_ref().unwrap();
         assert_eq!((culprit.file.as_str(), culprit.line), ("/app/train.py", line), "{name}");
@@ -90,10 +79,7 @@ fn messages_of_every_release_agree_with_their_snapshots() {
         assert!(version.ends_with('+') || minor <= bound(last).unwrap(), "{}", recording.name);
         if minor == 3 {
             // The text ends where the number of device 0 should stand.
-            assert_eq!(
-                (found.verdict.word(), found.device, version.as_str()),
-                ("unknown", Some(0), "2.3")
-            );
+            assert_eq!((found.verdict.word(), found.device, version.as_str()), ("unknown", Some(0), "2.3"));
             continue;
         }
         releases += 1;
@@ -188,16 +174,10 @@ fn wordings_of_old_releases_and_other_devices_are_read() {
 fn memory_that_others_could_not_have_is_told_from_pytorchs() {
     for (text, kind) in [
         ("RuntimeError: CUDA error: out of memory", "cuda-runtime"),
-        (
-            "RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58",
-            "cuda-runtime",
-        ),
+        ("RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58", "cuda-runtime"),
         ("RuntimeError: CUDA driver error: out of memory", "cuda-driver"),
         ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "library"),
-        (
-            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
-            "nccl",
-        ),
+        ("ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'", "nccl"),
         (
             "[enforce fail at alloc_cpu.cpp:114] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
             "host",
@@ -207,8 +187,7 @@ fn memory_that_others_could_not_have_is_told_from_pytorchs() {
         assert_eq!((found.kind, found.verdict.word()), (kind, "unknown"), "{text}");
         assert!(!found.advice.is_empty());
     }
-    let host =
-        only("DefaultCPUAllocator: not enough memory: you tried to allocate 4294967296 bytes.");
+    let host = only("DefaultCPUAllocator: not enough memory: you tried to allocate 4294967296 bytes.");
     assert_eq!(host.requested_bytes, Some(4 << 30));
     assert!(host.verdict_reason.contains("not GPU memory"));
     assert_eq!(report(b"DefaultCPUAllocator: not enough memory").unwrap().recording, None);
@@ -221,18 +200,12 @@ fn a_setting_is_advised_only_where_it_can_help() {
     let advice = none_left.advice.join(" ");
     assert!(advice.contains("No allocator setting helps"), "{advice}");
     assert!(!advice.contains("Try PYTORCH_CUDA_ALLOC_CONF"), "{advice}");
-    let too_little =
-        only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.20 GiB", "300.00 MiB"));
-    assert_eq!(
-        (too_little.verdict.word(), too_little.settings_can_help),
-        ("capacity", Some(false))
-    );
+    let too_little = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.20 GiB", "300.00 MiB"));
+    assert_eq!((too_little.verdict.word(), too_little.settings_can_help), ("capacity", Some(false)));
     let enough = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "5.00 GiB", "1.50 GiB"));
     assert_eq!((enough.verdict.word(), enough.settings_can_help), ("fragmentation", Some(true)));
     // More than 1 MiB and less than 10 MiB was asked for: what is free may suffice for that.
-    for (free, left, is_certain) in
-        [("12.00 MiB", "0 bytes", true), ("0 bytes", "12.00 MiB", false)]
-    {
+    for (free, left, is_certain) in [("12.00 MiB", "0 bytes", true), ("0 bytes", "12.00 MiB", false)] {
         let cut = only(&worded("20.00 MiB", "200.00 MiB", free, "", "188.00 MiB", left));
         assert_eq!((cut.verdict.word(), cut.settings_can_help), ("capacity", Some(true)), "{free}");
         assert_eq!(cut.confidence.word() == "certain", is_certain, "{free}");
@@ -260,10 +233,7 @@ fn expandable_segments_grow_by_whole_granules() {
 #[test]
 fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
     let pools = worded("300.00 MiB", "1000.00 MiB", "200.00 MiB", "", "800.00 MiB", "0 bytes")
-        .replace(
-            "by PyTorch, and",
-            "by PyTorch, with 720.00 MiB allocated in private pools (e.g., CUDA Graphs), and",
-        );
+        .replace("by PyTorch, and", "by PyTorch, with 720.00 MiB allocated in private pools (e.g., CUDA Graphs), and");
     let pools = only(&pools);
     assert_eq!((pools.verdict.word(), pools.settings_can_help), ("private-pool", None));
 }
@@ -272,8 +242,7 @@ fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
 fn a_small_device_has_a_small_context() {
     let others = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "0 bytes", "0 bytes"));
     assert_eq!((others.verdict.word(), others.confidence.word()), ("non-pytorch", "possible"));
-    let context =
-        only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "800.00 MiB", "0 bytes"));
+    let context = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "800.00 MiB", "0 bytes"));
     assert_eq!(context.verdict.word(), "capacity");
 }
 
@@ -287,31 +256,25 @@ fn limits_and_processes_are_weighed() {
     let tenants = only(&worded("2.00 GiB", "191.69 GiB", "0 bytes", middle, "9.58 GiB", "0 bytes"));
     assert_eq!(tenants.verdict.word(), "non-pytorch", "the limit is far");
     let middle = "Process 77 has 60.00 GiB memory in use. Including non-PyTorch memory, this process has 19.00 GiB memory in use. ";
-    let named =
-        only(&worded("2.00 GiB", "80.00 GiB", "1.00 GiB", middle, "18.20 GiB", "100.00 MiB"));
+    let named = only(&worded("2.00 GiB", "80.00 GiB", "1.00 GiB", middle, "18.20 GiB", "100.00 MiB"));
     assert_eq!((named.verdict.word(), named.confidence.word()), ("non-pytorch", "certain"));
     assert!(named.advice[0].contains("Process 77 uses 60.00 GiB"), "{:?}", named.advice);
     // The process' own context does not make it somebody else's fault.
     let middle = "Including non-PyTorch memory, this process has 31.28 GiB memory in use. ";
-    let own =
-        only(&worded("320.00 MiB", "31.37 GiB", "80.69 MiB", middle, "30.76 GiB", "33.46 MiB"));
+    let own = only(&worded("320.00 MiB", "31.37 GiB", "80.69 MiB", middle, "30.76 GiB", "33.46 MiB"));
     assert_eq!(own.verdict.word(), "capacity");
     // Inside a container this process is listed by a number that it does not know.
     let middle = "Process 3131906 has 139.80 GiB memory in use. ";
-    let inside =
-        only(&worded("344.00 MiB", "139.81 GiB", "2.00 MiB", middle, "138.60 GiB", "4.56 MiB"));
+    let inside = only(&worded("344.00 MiB", "139.81 GiB", "2.00 MiB", middle, "138.60 GiB", "4.56 MiB"));
     assert_eq!(inside.verdict.word(), "capacity");
     let meaning = &inside.figures.iter().find(|f| f.name == "process").unwrap().meaning;
     assert!(meaning.contains("probably this one"), "{meaning}");
     // Windows prints 2^64 for what it does not know.
     let middle = "Process 9 has 17179869184.00 GiB memory in use. 2.63 GiB allowed; ";
-    let unknown =
-        only(&worded("2.13 GiB", "8.00 GiB", "6.10 GiB", middle, "954.00 MiB", "0 bytes"));
+    let unknown = only(&worded("2.13 GiB", "8.00 GiB", "6.10 GiB", middle, "954.00 MiB", "0 bytes"));
     assert_eq!(unknown.verdict.word(), "memory-limit");
-    let pool = worded("2.00 GiB", "8.00 GiB", "6.10 GiB", "", "954.00 MiB", "0 bytes").replace(
-        "If reserved but",
-        "The custom allocator backing this MemPool returned nullptr. If",
-    );
+    let pool = worded("2.00 GiB", "8.00 GiB", "6.10 GiB", "", "954.00 MiB", "0 bytes")
+        .replace("If reserved but", "The custom allocator backing this MemPool returned nullptr. If");
     assert!(only(&pool).verdict_reason.contains("MemPool"));
 }
 
@@ -329,11 +292,7 @@ fn what_the_rounding_decides_is_said_to_be_open() {
 #[test]
 fn each_rank_of_a_job_gets_its_answer_in_the_order_of_the_log() {
     let report = fixture("ranks.log");
-    let rows: Vec<_> = report
-        .failures
-        .iter()
-        .map(|f| (f.rank, f.device, f.kind, f.verdict.word(), f.times))
-        .collect();
+    let rows: Vec<_> = report.failures.iter().map(|f| (f.rank, f.device, f.kind, f.verdict.word(), f.times)).collect();
     assert_eq!(
         rows,
         [

@@ -139,14 +139,7 @@ fn memory_does_not_grow_with_the_log() {
                 let n = self.number;
                 self.line = format!(
                     "job-{n}: {}\nallocated_bytes.all.current {n} reserved_bytes.all.current {n}\n",
-                    worded(
-                        &format!("{n}.00 MiB"),
-                        "8.00 GiB",
-                        "0 bytes",
-                        "",
-                        "7.00 GiB",
-                        "0 bytes"
-                    )
+                    worded(&format!("{n}.00 MiB"), "8.00 GiB", "0 bytes", "", "7.00 GiB", "0 bytes")
                 )
                 .into_bytes();
                 self.at = 0;
@@ -167,11 +160,7 @@ fn never_panics(bytes: &[u8]) {
     if let Some(report) = report(bytes) {
         let style = oomscope::output::document::Style { width: 80, unicode: true, colour: false };
         assert!(
-            !oomscope::output::document::terminal(
-                &oomscope::output::report::explain(&report, 3),
-                style
-            )
-            .is_empty()
+            !oomscope::output::document::terminal(&oomscope::output::report::explain(&report, 3), style).is_empty()
         );
         serde_json::to_string(&report).unwrap();
     }
@@ -234,8 +223,7 @@ proptest! {
 fn logs_of_windows_are_read_and_those_that_explode_are_refused() {
     let directory = tempfile::TempDir::new().unwrap();
     let log = std::fs::read_to_string("fixtures/logs/2.15.0-fragmentation.log").unwrap();
-    let utf16: Vec<u8> =
-        format!("\u{feff}{log}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let utf16: Vec<u8> = format!("\u{feff}{log}").encode_utf16().flat_map(u16::to_le_bytes).collect();
     let expected = result_of(&["explain", "fixtures/logs/2.15.0-fragmentation.log"]);
     let path = program::file(&directory, "w.log", &utf16);
     let said = result_of(&["explain", &path]);

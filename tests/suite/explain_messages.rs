@@ -93,16 +93,12 @@ fn ranks() -> String {
             "Traceback (most recent call last):".to_owned(),
             "  File \"/app/train.py\", line 40, in main".to_owned(),
             "    trainer.train()".to_owned(),
-            format!(
-                "  File \"/usr/lib/python3.11/site-packages/transformers/models/x.py\", line {line}, in forward"
-            ),
+            format!("  File \"/usr/lib/python3.11/site-packages/transformers/models/x.py\", line {line}, in forward"),
             "    attn = torch.softmax(scores, dim=-1)".to_owned(),
             "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^".to_owned(),
             "  File \"/usr/lib/python3.11/site-packages/torch/nn/functional.py\", line 9, in softmax".to_owned(),
             "    raise ValueError(\"No available memory for the cache blocks. \"".to_owned(),
-            format!(
-                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {requested}. GPU {rank} {NUMBERS}"
-            ),
+            format!("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {requested}. GPU {rank} {NUMBERS}"),
         ];
         lines.map(|line| format!("[rank{rank}]: {line}\n")).concat()
     };

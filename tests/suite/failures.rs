@@ -73,8 +73,7 @@ fn words_of(name: &str) -> String {
 }
 
 fn failure(name: &str, capacity: Option<u64>) -> OomReport {
-    let report =
-        analyze(&recording(name), name, 0, Options { top: 10, capacity, ..Options::default() });
+    let report = analyze(&recording(name), name, 0, Options { top: 10, capacity, ..Options::default() });
     let [oom] = &report.devices[0].ooms[..] else { panic!("{name}: not one failure") };
     oom.clone()
 }
@@ -146,12 +145,7 @@ fn an_expandable_segment_asks_for_whole_granules() {
 #[test]
 fn the_pool_of_a_capture_is_known_by_its_stream() {
     let oom = failure("2.9.1-in_capture", None);
-    assert_eq!(
-        (oom.verdict.word(), oom.pool_id),
-        ("private-pool", Some([1, 0])),
-        "{}",
-        oom.verdict_reason
-    );
+    assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", Some([1, 0])), "{}", oom.verdict_reason);
     let [in_the_way, ..] = &oom.blockers[..] else { panic!("nothing in the way") };
     assert_eq!((in_the_way.blocks, in_the_way.bytes_unlocked), (3, 270 * MIB));
     // In a capture nothing is given back and tried again: PyTorch counted no retry.
@@ -204,13 +198,8 @@ fn without_completions_nothing_is_said_to_wait() {
 fn where_the_model_parts_from_the_recording_that_is_said_and_no_remedy_claimed() {
     let name = "2.9.1-pool_gone";
     let report = analyze(&recording(name), name, 0, Options::default());
-    let parted =
-        report.warnings.iter().find(|warning| warning.code.word() == "model-parted").unwrap();
-    assert!(
-        parted.message.contains("diverges from the recording at entry 4, "),
-        "{}",
-        parted.message
-    );
+    let parted = report.warnings.iter().find(|warning| warning.code.word() == "model-parted").unwrap();
+    assert!(parted.message.contains("diverges from the recording at entry 4, "), "{}", parted.message);
     assert!(parted.message.contains("entries do not name their pool"), "{}", parted.message);
     assert_eq!(report.devices[0].ooms[0].remedies, []);
 }
@@ -224,11 +213,7 @@ fn of_a_late_recording_it_is_said_how_much_lies_as_it_lay() {
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom));
     assert_eq!(oom.as_recorded.unwrap().reserved_before_bytes, 300 * MIB);
     let words = words_of("late");
-    assert!(
-        words.contains(
-            "none avoids it. Each replay keeps the 300 MiB reserved before the recording"
-        )
-    );
+    assert!(words.contains("none avoids it. Each replay keeps the 300 MiB reserved before the recording"));
     assert!(!words.contains("no setting tried produces a layout that fits"));
 }
 
@@ -264,8 +249,7 @@ fn string_of(name: &str, remedy: &Remedy) -> String {
         _ => "",
     };
     let key = |option: &str| option.split(':').next().unwrap().to_owned();
-    let replaced: Vec<String> =
-        remedy.settings.split(',').map(key).chain(remedy.without.map(str::to_owned)).collect();
+    let replaced: Vec<String> = remedy.settings.split(',').map(key).chain(remedy.without.map(str::to_owned)).collect();
     let kept = recorded.split(',').filter(|option| !replaced.contains(&key(option)));
     let all = kept.chain(remedy.settings.split(','));
     all.filter(|option| !option.is_empty()).collect::<Vec<_>>().join(",")
@@ -382,10 +366,7 @@ fn growth_that_explains_a_failure_is_said_first() {
     let section = failure.split_once("Out of memory on").unwrap().1;
     let figures = ["MiB a step", "6.92 MiB a step", "lasts", "asks for"];
     assert_eq!(figures.map(|text| section.matches(text).count()), [3, 2, 0, 0], "{section}");
-    assert!(
-        section.contains("but not in one piece: one more step fails after 7 requests"),
-        "{section}"
-    );
+    assert!(section.contains("but not in one piece: one more step fails after 7 requests"), "{section}");
     let few = dead_end("fsdp2").growth.unwrap();
     assert!(few.steps < 6 && !few.explains, "as many random sizes may rise: {few:?}");
 }

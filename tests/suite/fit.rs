@@ -20,8 +20,7 @@ fn file(program: &str, size: impl Display) -> String {
 fn fit(program: &str, sizes: &[impl Display], more: &[&str]) -> Value {
     let files: Vec<String> = sizes.iter().map(|size| file(program, size)).collect();
     let args = ["fit", "--format", "json"].into_iter();
-    let args: Vec<&str> =
-        args.chain(files.iter().map(String::as_str)).chain(more.iter().copied()).collect();
+    let args: Vec<&str> = args.chain(files.iter().map(String::as_str)).chain(more.iter().copied()).collect();
     serde_json::from_str(&result_of(&args)).unwrap()
 }
 
@@ -67,14 +66,11 @@ fn a_recorded_size_is_as_recorded() {
 /// The program was really run at 19 and 20 on a device of 316 MiB: see `tests/oracle/fit.py`.
 #[test]
 fn the_largest_size_fits_and_the_next_does_not() {
-    let report =
-        fit("dense", &[4, 8], &["--capacity", "316MiB", "--set", "expandable_segments:False"]);
+    let report = fit("dense", &[4, 8], &["--capacity", "316MiB", "--set", "expandable_segments:False"]);
     let device = &report["devices"][0];
     let largest = device["largest"]["size"].as_u64().unwrap();
     assert_eq!(largest, LARGEST_OF_DENSE);
-    let row = |size: u64| {
-        device["sizes"].as_array().unwrap().iter().find(|row| row["size"] == size).unwrap()
-    };
+    let row = |size: u64| device["sizes"].as_array().unwrap().iter().find(|row| row["size"] == size).unwrap();
     assert_eq!((&row(largest)["fits"], &row(largest + 1)["fits"]), (&true.into(), &false.into()));
     assert!(row(largest + 1)["failed"]["requested_bytes"].as_u64().is_some());
     let reserved = row(largest)["peak_reserved_bytes"].as_u64().unwrap();
@@ -120,8 +116,7 @@ fn what_grows_almost_as_the_square_is_followed_and_told_to_be_a_guess() {
 fn what_is_beyond_any_device_is_not_less() {
     let report = fit("dense", &[4, 8], &["--at", "1000000000,100000000000,100000000000000"]);
     let rows = report["devices"][0]["sizes"].as_array().unwrap();
-    let peaks: Vec<u64> =
-        rows.iter().map(|row| row["peak_allocated_bytes"].as_u64().unwrap()).collect();
+    let peaks: Vec<u64> = rows.iter().map(|row| row["peak_allocated_bytes"].as_u64().unwrap()).collect();
     assert!(peaks.is_sorted() && peaks[0] > 1 << 50, "{peaks:?}");
     assert!(codes(&report).contains(&"far-away"));
     assert!(report["summary"]["answer"].as_str().unwrap().starts_with("an estimate"));
@@ -155,16 +150,11 @@ fn requests_that_grow_in_number_are_told() {
     assert_eq!(codes(&report), ["unpaired"]);
     let device = &report["devices"][0];
     assert!(device["paired_ratio"].as_f64().unwrap() < 0.999);
-    let requests: Vec<u64> =
-        device["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    let requests: Vec<u64> = device["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
     assert!(requests[0] < requests[1]);
-    let page =
-        result_of(&["fit", &file("rnn_steps", 4), &file("rnn_steps", 8), "--capacity", "1GiB"]);
+    let page = result_of(&["fit", &file("rnn_steps", 4), &file("rnn_steps", 8), "--capacity", "1GiB"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        page.contains("an estimate, see the warnings: the largest size cannot be predicted"),
-        "{page}"
-    );
+    assert!(page.contains("an estimate, see the warnings: the largest size cannot be predicted"), "{page}");
 }
 
 #[test]
@@ -192,9 +182,7 @@ fn what_cannot_be_learned_from_is_refused_in_a_sentence() {
 
 #[test]
 fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
-    let of = |program: &str, file: u64, size: u64| {
-        format!("{size}=fixtures/sizes/2.15.0-{program}-{file}.pickle.gz")
-    };
+    let of = |program: &str, file: u64, size: u64| format!("{size}=fixtures/sizes/2.15.0-{program}-{file}.pickle.gz");
     let swapped = refusal(&["fit", &of("dense", 8, 4), &of("dense", 4, 8)]);
     assert!(swapped.contains("are the sizes swapped"), "{swapped}");
     let twice = refusal(&["fit", &of("dense", 4, 4), &of("dense", 4, 8)]);
@@ -242,10 +230,7 @@ fn the_largest_first_number_is_told_for_each_second() {
     let (rows, report) = of(&[]);
     assert_eq!(rows, [(128, Some(32)), (256, Some(16))]);
     let device = &report["devices"][0];
-    assert_eq!(
-        (&device["largest"]["size"], &device["largest"]["second"]),
-        (&16.into(), &256.into())
-    );
+    assert_eq!((&device["largest"]["size"], &device["largest"]["second"]), (&16.into(), &256.into()));
     assert!(report["summary"]["answer"].as_str().unwrap().contains("17x256 fails"));
     let line = &device["growth"][0];
     assert_eq!((&line["law"], &line["second_law"]), (&"linear".into(), &"linear".into()));
@@ -279,10 +264,7 @@ fn two_numbers_take_four_recordings_of_two_by_two() {
     assert!(lacks.contains("also record 8x256"), "{lacks}");
     assert!(said(&GRID[..2], &[]).contains("also record 4x256, 8x256"));
     let mixed = refusal(&["fit", &file("two_fused", "4x128"), &file("dense", 8)]);
-    assert!(
-        mixed.contains("sizes of one and of two numbers cannot be mixed: 8 and 4x128"),
-        "{mixed}"
-    );
+    assert!(mixed.contains("sizes of one and of two numbers cannot be mixed: 8 and 4x128"), "{mixed}");
     assert!(said(&GRID, &["--at", "16"]).contains("--at 16: give as many numbers"));
     let one = refusal(&["fit", &file("dense", 4), &file("dense", 8), "--at", "x512"]);
     assert!(one.contains("--at x512: the recorded sizes have no second number"), "{one}");

@@ -49,8 +49,7 @@ fn each_second_number_has_its_curve() {
     assert_eq!((times(&without, "<figure"), times(&without, "device capacity")), (2, 0));
 }
 
-const HOSTILE: &str =
-    "</title><script>window.taken=1</script><img src=x onerror=window.taken=2>\"'";
+const HOSTILE: &str = "</title><script>window.taken=1</script><img src=x onerror=window.taken=2>\"'";
 
 /// Two recordings with a line that would be much in a page, were it more than text.
 fn hostile(directory: &tempfile::TempDir) -> Vec<String> {
@@ -60,10 +59,7 @@ fn hostile(directory: &tempfile::TempDir) -> Vec<String> {
         let (bytes, segment) = (size << 20, 20 << 20);
         let trace = [entry("segment_alloc", 4096, segment), entry("alloc", 4096, bytes)];
         let block = |address: u64, size: u64, state: &str| json!({ "address": address, "size": size, "requested_size": size, "state": state, "frames": frames });
-        let blocks = [
-            block(4096, bytes, "active_allocated"),
-            block(4096 + bytes, segment - bytes, "inactive"),
-        ];
+        let blocks = [block(4096, bytes, "active_allocated"), block(4096 + bytes, segment - bytes, "inactive")];
         let segment = json!({ "device": 0, "address": 4096, "total_size": segment, "stream": 0, "segment_type": "large", "is_expandable": false, "blocks": blocks });
         let text = json!({ "segments": [segment], "device_traces": [trace] }).to_string();
         format!("{size}={}", file(directory, &format!("a<b>'\"&{size}.json"), text.as_bytes()))
@@ -76,8 +72,7 @@ fn names_are_text_and_nothing_runs() {
     let directory = tempfile::tempdir().unwrap();
     let html = page(&hostile(&directory), &["--capacity", "1GiB"]);
     assert!(html.contains("onerror=window.taken=2"));
-    for markup in ["<script", "<img", "<b>", " style=", " onclick=", "http://", "https://", "url("]
-    {
+    for markup in ["<script", "<img", "<b>", " style=", " onclick=", "http://", "https://", "url("] {
         assert!(!html.contains(markup), "{markup}");
     }
     let policy = html.split_once("Content-Security-Policy\" content=\"").unwrap().1;
@@ -97,8 +92,7 @@ fn a_browser_shows_it_wide_and_narrow() {
     for html in pages {
         let path = file(&directory, "fit.html", html.as_bytes());
         for width in [1400, 360] {
-            let size =
-                json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+            let size = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
             browser.call("Emulation.setDeviceMetricsOverride", size);
             browser.show(Path::new(&path));
             let asked = "[document.querySelector('svg.curve path.main').getBoundingClientRect().width > 300, \

@@ -34,9 +34,8 @@ fn exercise(body: Body, originals: &[Vec<u8>], mutants_of_each: u64) -> (usize, 
     for (index, original) in originals.iter().enumerate() {
         assert!(body(original), "original {index}");
         let other = &originals[(index + 1) % originals.len()];
-        read += with_seeds(&format!("original {index}"), mutants_of_each, |random| {
-            body(&mutant(random, original, other))
-        });
+        read +=
+            with_seeds(&format!("original {index}"), mutants_of_each, |random| body(&mutant(random, original, other)));
     }
     (read, originals.len() * mutants_of_each as usize)
 }

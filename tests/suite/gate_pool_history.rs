@@ -20,10 +20,7 @@ fn peaks(name: &str) -> [(u64, u64); 2] {
     assert!(study.inference().is_exact, "{name}");
     let recorded = analyze(&snapshot, name, 0, Options::default()).devices[0].peak;
     let replayed = study.device(0).unwrap().peaks_from_empty().unwrap();
-    [
-        (recorded.allocated_bytes, recorded.reserved_bytes),
-        (replayed.peak_allocated_bytes, replayed.peak_reserved_bytes),
-    ]
+    [(recorded.allocated_bytes, recorded.reserved_bytes), (replayed.peak_allocated_bytes, replayed.peak_reserved_bytes)]
 }
 
 #[test]

@@ -10,8 +10,7 @@ const STACKS: [Option<usize>; 2] = [Some(200), None];
 
 fn generated(seed: u64, distinct_stacks: Option<usize>) -> (Vec<u8>, Summary) {
     let mut bytes = Vec::new();
-    let options =
-        Options { seed, target_bytes: 1_000_000, depth: 20, distinct_stacks, ..Options::default() };
+    let options = Options { seed, target_bytes: 1_000_000, depth: 20, distinct_stacks, ..Options::default() };
     let summary = write_snapshot(&mut bytes, &options).unwrap();
     (bytes, summary)
 }
@@ -36,9 +35,7 @@ fn a_generated_snapshot_is_read_as_written() {
         assert_eq!((snapshot.torch.first, snapshot.torch.last), (Some(14), None));
         assert!(snapshot.warnings.to_vec().is_empty(), "{:?}", snapshot.warnings);
         let all = 0..snapshot.entries.len();
-        let of = |action| {
-            all.clone().filter(|row| snapshot.entries.action(*row) == Some(action)).count()
-        };
+        let of = |action| all.clone().filter(|row| snapshot.entries.action(*row) == Some(action)).count();
         assert!(of(Action::Alloc) > 100 && of(Action::FreeCompleted) > 50);
         assert!(all.clone().all(|row| snapshot.entries.get(row).unwrap().stack.0 != 0));
     }
@@ -51,12 +48,8 @@ fn a_generated_trace_leads_exactly_to_its_segments() {
         let snapshot = Snapshot::read(&bytes, &|_| {}).unwrap();
         let settings = recorded_settings(&snapshot);
         let mut last = Totals::default();
-        let outcome = LiteralReplay {
-            device: snapshot.device(0),
-            settings: &settings,
-            settings_changes: &[],
-        }
-        .run(Tracking::Totals, |step| last = step.tiling.totals());
+        let outcome = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] }
+            .run(Tracking::Totals, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{stacks:?}");
         assert_eq!(outcome.initial_totals, Totals::default());
         assert_eq!(last.reserved, snapshot.segments.iter().map(|s| s.total_size).sum::<u64>());

@@ -42,26 +42,18 @@ const PAGES: [&str; 33] = [
     "2.15.0-two_devices",
 ];
 const JSON: [&str; 1] = ["2.9.1-oom_varlen-expandable-at-oom"];
-const MARKDOWN: [&str; 3] =
-    ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
+const MARKDOWN: [&str; 3] = ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
 /// The Markdown of the other commands.
 const COMMANDS: [(&str, &[&str]); 4] = [
-    (
-        "replay.md",
-        &["replay", "--set", "expandable_segments:True", "fixtures/2.15.0-two_devices.pickle.gz"],
-    ),
+    ("replay.md", &["replay", "--set", "expandable_segments:True", "fixtures/2.15.0-two_devices.pickle.gz"]),
     ("timeline.md", &["timeline", "fixtures/2.15.0-graphs.pickle.gz"]),
-    (
-        "whatif.md",
-        &["whatif", "--set", "max_split_size_mb:512", "fixtures/2.15.0-two_devices.pickle.gz"],
-    ),
+    ("whatif.md", &["whatif", "--set", "max_split_size_mb:512", "fixtures/2.15.0-two_devices.pickle.gz"]),
     ("explain.md", &["explain", "fixtures/logs/2.15.0-fragmentation.log"]),
 ];
 /// What GitHub takes for a comment, in characters.
 const COMMENT: usize = 65_536;
 /// The ranks of one job: two alike, one that failed, one that is much larger.
-const RANKS: [&str; 4] =
-    ["2.15.0-streams", "2.15.0-streams-lag", "2.15.0-holes-at-oom", "2.15.0-fuzz-roundup"];
+const RANKS: [&str; 4] = ["2.15.0-streams", "2.15.0-streams-lag", "2.15.0-holes-at-oom", "2.15.0-fuzz-roundup"];
 
 /// Replays, by what is to be seen: one that is exact, one that is not (read by the rules of a release
 /// that it was not written by), what-ifs.
@@ -69,14 +61,8 @@ const REPLAYS: [(&str, &[&str]); 6] = [
     ("replay-exact", &["fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
     ("replay-late", &["fixtures/2.15.0-gpt_varlen-late.pickle.gz"]),
     ("replay-parted", &["--torch-version", "2.4", "fixtures/2.3.1-fuzz-roundup.pickle.gz"]),
-    (
-        "replay-parted.json",
-        &["--format", "json", "--torch-version", "2.4", "fixtures/2.3.1-fuzz-roundup.pickle.gz"],
-    ),
-    (
-        "replay-what-if",
-        &["--set", "expandable_segments:True", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"],
-    ),
+    ("replay-parted.json", &["--format", "json", "--torch-version", "2.4", "fixtures/2.3.1-fuzz-roundup.pickle.gz"]),
+    ("replay-what-if", &["--set", "expandable_segments:True", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
     ("replay-small", &["--capacity", "64MiB", "fixtures/2.15.0-two_devices.pickle.gz"]),
 ];
 
@@ -85,10 +71,7 @@ const TIMELINES: [(&str, &[&str]); 5] = [
     ("timeline-failed", &["fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
     ("timeline-pools", &["fixtures/2.15.0-graphs.pickle.gz"]),
     ("timeline-streams", &["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"]),
-    (
-        "timeline-part",
-        &["--from", "4150", "--to", "4350", "fixtures/2.9.1-gpt_varlen-gc.pickle.gz"],
-    ),
+    ("timeline-part", &["--from", "4150", "--to", "4350", "fixtures/2.9.1-gpt_varlen-gc.pickle.gz"]),
     ("timeline-late", &["--last", "500", "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz"]),
 ];
 /// The same as JSON and CSV, in few buckets.
@@ -98,13 +81,7 @@ const CHECKED: [(&str, &[&str], &[&str]); 2] = [
     (
         "check",
         &["human", "json", "github", "junit", "sarif", "markdown"],
-        &[
-            "--baseline",
-            "fixtures/gate/none.pickle.gz",
-            "--max-growth-ratio",
-            "1%",
-            "fixtures/gate/more.pickle.gz",
-        ],
+        &["--baseline", "fixtures/gate/none.pickle.gz", "--max-growth-ratio", "1%", "fixtures/gate/more.pickle.gz"],
     ),
     (
         "check-ranks",
@@ -153,10 +130,7 @@ fn compare_text(name: &str, all: &[&str], text: &str) {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.set_description(format!("oomscope {}", all.join(" ")));
-    settings.add_filter(
-        &format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION")),
-        "\"version\": \"[own]\"",
-    );
+    settings.add_filter(&format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION")), "\"version\": \"[own]\"");
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
@@ -275,16 +249,12 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let pages = PAGES.iter().map(|name| format!("{name}.snap"));
     let replays = REPLAYS.iter().map(|(name, _)| format!("{name}.snap"));
     let timelines = TIMELINES.iter().map(|(name, _)| format!("{name}.snap"));
-    let timelines =
-        timelines.chain(TIMELINE_DATA.iter().map(|format| format!("timeline.{format}.snap")));
-    let diffs = DIFFS.iter().flat_map(|(name, _, formats)| {
-        formats.iter().map(move |format| format!("{name}.{format}.snap"))
-    });
+    let timelines = timelines.chain(TIMELINE_DATA.iter().map(|format| format!("timeline.{format}.snap")));
     let diffs =
-        diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
-    let checks = CHECKED.iter().flat_map(|(name, formats, _)| {
-        formats.iter().map(move |format| format!("{name}.{format}.snap"))
-    });
+        DIFFS.iter().flat_map(|(name, _, formats)| formats.iter().map(move |format| format!("{name}.{format}.snap")));
+    let diffs = diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
+    let checks =
+        CHECKED.iter().flat_map(|(name, formats, _)| formats.iter().map(move |format| format!("{name}.{format}.snap")));
     let expected: BTreeSet<String> = pages
         .chain(json)
         .chain(markdown)

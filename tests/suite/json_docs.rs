@@ -10,8 +10,8 @@ use std::path::Path;
 use crate::support::rust_source::sources;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    Attribute, Expr, Field, Fields, GenericArgument, GenericParam, Generics, Item, Lit, LitStr,
-    Meta, PathArguments, Token, Type,
+    Attribute, Expr, Field, Fields, GenericArgument, GenericParam, Generics, Item, Lit, LitStr, Meta, PathArguments,
+    Token, Type,
 };
 
 /// A serialized type, as docs/json.md shows it.
@@ -106,11 +106,8 @@ fn serde_of(attributes: &[Attribute]) -> BTreeMap<String, String> {
         attribute
             .parse_nested_meta(|meta| {
                 let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
-                let value = if meta.input.peek(Token![=]) {
-                    meta.value()?.parse::<LitStr>()?.value()
-                } else {
-                    String::new()
-                };
+                let value =
+                    if meta.input.peek(Token![=]) { meta.value()?.parse::<LitStr>()?.value() } else { String::new() };
                 arguments.insert(name, value);
                 Ok(())
             })
@@ -157,15 +154,11 @@ fn kind_of(ty: &Type) -> Kind {
         PathArguments::AngleBracketed(arguments) => arguments
             .args
             .iter()
-            .filter_map(
-                |argument| if let GenericArgument::Type(ty) = argument { Some(ty) } else { None },
-            )
+            .filter_map(|argument| if let GenericArgument::Type(ty) = argument { Some(ty) } else { None })
             .collect(),
         _ => Vec::new(),
     };
-    let inner = |index: usize| {
-        Box::new(arguments.get(index).map_or(Kind::Plain("value"), |ty| kind_of(ty)))
-    };
+    let inner = |index: usize| Box::new(arguments.get(index).map_or(Kind::Plain("value"), |ty| kind_of(ty)));
     match last.ident.to_string().as_str() {
         "Option" => Kind::Nullable(inner(0)),
         "Vec" | "BTreeSet" => Kind::List(inner(0)),
@@ -204,13 +197,7 @@ fn keys_of(fields: &Fields) -> Vec<Key> {
             (None, kind) => kind,
         };
         let name = serde.get("rename").cloned().unwrap_or(name);
-        Some(Key {
-            name,
-            doc: doc_of(&field.attrs),
-            kind,
-            is_optional,
-            is_flattened: serde.contains_key("flatten"),
-        })
+        Some(Key { name, doc: doc_of(&field.attrs), kind, is_optional, is_flattened: serde.contains_key("flatten") })
     };
     fields.iter().filter_map(key).collect()
 }
@@ -277,9 +264,7 @@ fn add_declared(items: &[Item], into: &mut Declared) {
             Item::Type(item) => {
                 into.aliases.insert(item.ident.to_string(), kind_of(&item.ty));
             }
-            Item::Impl(item)
-                if item.trait_.as_ref().is_some_and(|(path, _)| path.is_ident("Serialize")) =>
-            {
+            Item::Impl(item) if item.trait_.as_ref().is_some_and(|(path, _)| path.is_ident("Serialize")) => {
                 // Such a type is described by its comment and the types in it.
                 if let Kind::Named(name) = kind_of(&item.self_ty) {
                     let shape = items.iter().find_map(|item| match item {
@@ -315,8 +300,7 @@ fn enum_shape(item: &syn::ItemEnum) -> Shape {
     }
     for variant in &item.variants {
         let name = serde_of(&variant.attrs).remove("rename");
-        let word =
-            name.unwrap_or_else(|| renamed(&variant.ident.to_string(), serde.get("rename_all")));
+        let word = name.unwrap_or_else(|| renamed(&variant.ident.to_string(), serde.get("rename_all")));
         shape.words.push((word, doc_of(&variant.attrs)));
         shape.keys.extend(keys_of(&variant.fields));
     }
@@ -369,10 +353,7 @@ fn shapes() -> (Shapes, BTreeMap<String, String>) {
     let mut shapes = Shapes::new();
     for (name, mut shape) in declared {
         if let Some(schema) = shape.keys.iter().find(|key| key.name == "schema") {
-            roots.insert(
-                schema.doc.trim_end_matches('.').trim_matches('`').to_owned(),
-                name.clone(),
-            );
+            roots.insert(schema.doc.trim_end_matches('.').trim_matches('`').to_owned(), name.clone());
         }
         for key in &mut shape.keys {
             key.kind = resolved(&key.kind, &aliases);
@@ -457,14 +438,10 @@ impl<'a> Writer<'a> {
     fn flat(&self, shape: &Shape) -> Vec<Key> {
         let keys = shape.keys.iter().flat_map(|key| {
             let inner = match &key.kind {
-                Kind::Named(name) if key.is_flattened && self.flattened[name.as_str()] == 1 => {
-                    self.shapes.get(name)
-                }
+                Kind::Named(name) if key.is_flattened && self.flattened[name.as_str()] == 1 => self.shapes.get(name),
                 _ => None,
             };
-            inner
-                .filter(|inner| inner.variants.is_empty())
-                .map_or_else(|| vec![key.clone()], |inner| self.flat(inner))
+            inner.filter(|inner| inner.variants.is_empty()).map_or_else(|| vec![key.clone()], |inner| self.flat(inner))
         });
         keys.collect()
     }
@@ -487,14 +464,12 @@ impl<'a> Writer<'a> {
             }
             open.extend(shape.parts.iter().flat_map(named).map(str::to_owned));
             if !shape.variants.is_empty() {
-                let types: Vec<_> =
-                    shape.variants.iter().map(|kind| self.label(kind, shape)).collect();
+                let types: Vec<_> = shape.variants.iter().map(|kind| self.label(kind, shape)).collect();
                 write!(text, "Has the keys of {}.\n\n", types.join(" or ")).unwrap();
                 open.extend(shape.variants.iter().flat_map(named).map(str::to_owned));
             }
             if let Some(place) = table_of(&name) {
-                let words: Vec<_> =
-                    shape.words.iter().map(|word| format!("`{}`", word.0)).collect();
+                let words: Vec<_> = shape.words.iter().map(|word| format!("`{}`", word.0)).collect();
                 write!(text, "One of {}: [{place}]({place}).\n\n", words.join(", ")).unwrap();
                 continue;
             }
@@ -556,8 +531,7 @@ fn every_key_of_the_json_is_described_by_its_type() {
     let mut rest = page.as_str();
     while let Some((before, after)) = rest.split_once("<!-- keys: ") {
         let (schema, after) = after.split_once(" -->").unwrap();
-        let (_, after) =
-            after.split_once("<!-- end -->").expect("<!-- end --> after <!-- keys: .. -->");
+        let (_, after) = after.split_once("<!-- end -->").expect("<!-- end --> after <!-- keys: .. -->");
         let root = roots.remove(schema).unwrap_or_else(|| panic!("no type has schema {schema}"));
         let part = writer.part(&root);
         write!(written, "{before}<!-- keys: {schema} -->\n\n{part}<!-- end -->").unwrap();

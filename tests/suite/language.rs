@@ -41,21 +41,14 @@ const IN_NAMES: &str = "act, acts, ask, asked, asking, asks, extent, is of, leas
     untold, whereabouts";
 
 /// Whole names.
-const NAMES: &[&str] =
-    &["again", "around", "began", "begins", "begun", "Begun", "Mark", "What", "whole", "Whole"];
+const NAMES: &[&str] = &["again", "around", "began", "begins", "begun", "Begun", "Mark", "What", "whole", "Whole"];
 
 /// No sentence begins with these, unless it is a question or a heading.
 const STARTS: &[&str] = &["Of", "What", "Whatever", "Who"];
 
 /// Parts of names that stay: keys of JSON, and plain English.
-const EXEMPT: &[&str] = &[
-    "asked_bytes",
-    "asked_paired_ratio",
-    "at_least",
-    "given_back_bytes",
-    "spare_bytes",
-    "told_by",
-];
+const EXEMPT: &[&str] =
+    &["asked_bytes", "asked_paired_ratio", "at_least", "given_back_bytes", "spare_bytes", "told_by"];
 
 /// A word, a sign, or `` ` `` for each end of quoted code; an empty one ends a paragraph. With its line.
 type Token<'t> = (usize, &'t str);
@@ -90,8 +83,7 @@ fn read<'t>(text: &'t str, marker: &str) -> Vec<Token<'t>> {
 fn words_of(name: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for mut part in name.split('_') {
-        let is_boundary =
-            |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+        let is_boundary = |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
         while let Some(at) = part.as_bytes().windows(2).position(is_boundary) {
             words.push(&part[..=at]);
             part = &part[at + 1..];
@@ -108,9 +100,7 @@ struct Phrase {
 }
 
 fn phrases(list: &'static str) -> Vec<Phrase> {
-    let parts = list
-        .split(',')
-        .map(|phrase| phrase.split_whitespace().partition(|word| !word.starts_with('-')));
+    let parts = list.split(',').map(|phrase| phrase.split_whitespace().partition(|word| !word.starts_with('-')));
     parts.map(|(words, unless)| Phrase { words, unless }).collect()
 }
 
@@ -118,9 +108,7 @@ impl Phrase {
     fn begins(&self, words: &[&str]) -> bool {
         let is_excused = |next: &&str| {
             let is_number = next.starts_with(|c: char| c.is_ascii_digit());
-            self.unless
-                .iter()
-                .any(|word| word[1..].eq_ignore_ascii_case(next) || (*word == "-#" && is_number))
+            self.unless.iter().any(|word| word[1..].eq_ignore_ascii_case(next) || (*word == "-#" && is_number))
         };
         words.len() >= self.words.len()
             && self.words.iter().zip(words).all(|(word, other)| word.eq_ignore_ascii_case(other))
@@ -145,9 +133,7 @@ fn in_prose(text: &str, marker: &str) -> Vec<(usize, String)> {
         let paragraph = words[..at].iter().rev().take_while(|word| !word.is_empty());
         let is_heading = paragraph.last() == Some(&"#");
         let end = words[at..].iter().find(|word| ["", ".", "?", "!", "|"].contains(word));
-        let is_alone = !words
-            .get(at + 1)
-            .is_some_and(|next| next.starts_with(|c: char| c == '`' || c.is_alphabetic()));
+        let is_alone = !words.get(at + 1).is_some_and(|next| next.starts_with(|c: char| c == '`' || c.is_alphabetic()));
         if !is_heading && !is_alone && end != Some(&"?") {
             found.push((tokens[at].0, (*start).to_owned()));
         }
@@ -158,8 +144,7 @@ fn in_prose(text: &str, marker: &str) -> Vec<(usize, String)> {
 fn is_hit(name: &str) -> bool {
     let words = words_of(name);
     let is_exempt = EXEMPT.iter().any(|part| name.contains(part));
-    let has_phrase =
-        |words: &[&str]| PHRASES.iter().chain(PARTS.iter()).any(|phrase| phrase.begins(words));
+    let has_phrase = |words: &[&str]| PHRASES.iter().chain(PARTS.iter()).any(|phrase| phrase.begins(words));
     let is_listed = NAMES.contains(&name);
     !is_exempt && (is_listed || (0..words.len()).any(|at| has_phrase(&words[at..])))
 }
@@ -185,16 +170,13 @@ fn hits() -> BTreeMap<String, Vec<String>> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = std::fs::read_dir(root.join("docs")).unwrap();
-    let mut docs: Vec<_> =
-        docs.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut docs: Vec<_> = docs.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     docs.retain(|name| name.ends_with(".md"));
     docs.sort();
     let docs = docs.into_iter().map(|name| ("docs", format!("docs/{name}")));
     for (room, path) in docs.chain([("README.md", "README.md".to_owned())]) {
         let text = std::fs::read_to_string(root.join(&path)).unwrap();
-        let found = in_prose(&text, "")
-            .into_iter()
-            .map(|(line, phrase)| format!("{path}:{line}: {phrase}"));
+        let found = in_prose(&text, "").into_iter().map(|(line, phrase)| format!("{path}:{line}: {phrase}"));
         hits.entry(room.to_owned()).or_default().extend(found);
     }
     hits
@@ -204,8 +186,7 @@ fn hits() -> BTreeMap<String, Vec<String>> {
 fn words_given_up_do_not_come_back() {
     let mut faults = String::new();
     for (room, hits) in hits() {
-        let allowed =
-            ALLOWED.iter().find(|(name, _)| *name == room).map_or(0, |(_, number)| *number);
+        let allowed = ALLOWED.iter().find(|(name, _)| *name == room).map_or(0, |(_, number)| *number);
         let (count, listed) = (hits.len(), hits.join("\n"));
         println!("{listed}");
         if count > allowed {
@@ -247,10 +228,7 @@ fn planted_words_are_found_and_plain_english_is_not() {
         ("struct AskedMoment; enum What {}", 2),
         ("impl S { fn of(x: u8) {} fn off() {} }", 1),
         ("fn given_back() { f!(given_back) }", 2),
-        (
-            "struct S { given_back_bytes: u64, is_at_least: bool, whole_file: u8, told_apart: u8 }",
-            0,
-        ),
+        ("struct S { given_back_bytes: u64, is_at_least: bool, whole_file: u8, told_apart: u8 }", 0),
         ("const A: &str = \"told\"; // not told", 0),
     ] {
         let source = Source::parse("src/base/planted.rs", code);

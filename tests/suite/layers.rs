@@ -101,8 +101,7 @@ fn the_table_has_exactly_the_arrows_of_the_code() {
     let mut above = Vec::new();
     for (room, used) in rooms() {
         let found = found.remove(room).unwrap_or_default();
-        let found: Vec<&str> =
-            above.iter().copied().filter(|other| found.contains(other)).collect();
+        let found: Vec<&str> = above.iter().copied().filter(|other| found.contains(other)).collect();
         assert_eq!(found, used, "what {room} uses");
         above.push(room);
     }
@@ -112,8 +111,7 @@ fn the_table_has_exactly_the_arrows_of_the_code() {
 #[test]
 fn the_drawing_in_lib_rs_is_the_table() {
     let lib = sources().iter().find(|source| source.path == "src/lib.rs").unwrap();
-    let declared: BTreeSet<&str> =
-        lib.code.split(';').filter_map(|item| item.split("mod ").nth(1)).collect();
+    let declared: BTreeSet<&str> = lib.code.split(';').filter_map(|item| item.split("mod ").nth(1)).collect();
     assert_eq!(declared, rooms().map(|(name, _)| name).collect());
     let mut drawn = BTreeMap::new();
     let mut number = 0;
@@ -166,15 +164,9 @@ fn a_planted_upward_import_is_found() {
 #[test]
 fn what_is_allowed_is_not_found() {
     for (path, code) in [
-        (
-            "src/replay/literal/mod.rs",
-            "use crate::snapshot::TraceEntry; use crate::replay::Totals;",
-        ),
+        ("src/replay/literal/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
         ("src/snapshot/decode/mod.rs", "use super::super::snapshot::keys; use super::records;"),
-        (
-            "src/snapshot/mod.rs",
-            "/// See [`crate::analysis`].\n// use crate::cli;\n/* crate::cli */ struct S;",
-        ),
+        ("src/snapshot/mod.rs", "/// See [`crate::analysis`].\n// use crate::cli;\n/* crate::cli */ struct S;"),
         ("src/base/units.rs", "const A: &str = \"crate::cli \\\" print\"; const B: char = '\"';"),
         ("src/base/units.rs", "const A: &str = r#\"println!(\"crate::cli\")\"#;"),
         ("src/base/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),

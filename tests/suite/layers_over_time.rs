@@ -32,10 +32,8 @@ fn wrong(snapshot: &Snapshot) -> (u64, u64) {
             let all: u64 = layers.values().sum();
             assert_eq!(all, asked.values().sum::<u64>(), "every block is in one layer");
             assert_eq!(all, over_time.samples.buckets()[bucket].max[1], "where most was allocated");
-            let right: u64 = asked
-                .iter()
-                .map(|(category, n)| (*n).min(layers.get(category).copied().unwrap_or(0)))
-                .sum();
+            let right: u64 =
+                asked.iter().map(|(category, n)| (*n).min(layers.get(category).copied().unwrap_or(0))).sum();
             shown += all;
             wrong += all - right;
         }

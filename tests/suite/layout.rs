@@ -6,11 +6,7 @@ use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{BlockState, Segment, Snapshot};
 
 /// Everything about a segment but the stack that allocated it, which no trace tells in all cases.
-fn described(
-    snapshot: &Snapshot,
-    segment: &Segment,
-    blocks: &[oomscope::snapshot::Block],
-) -> String {
+fn described(snapshot: &Snapshot, segment: &Segment, blocks: &[oomscope::snapshot::Block]) -> String {
     let blocks: Vec<_> = blocks[segment.blocks.clone()]
         .iter()
         .map(|b| {
@@ -52,10 +48,8 @@ fn the_last_moment_is_the_snapshot() {
             }
             let mut expected: Vec<&Segment> = device.segments().collect();
             expected.sort_by_key(|segment| segment.address);
-            let expected: Vec<String> =
-                expected.iter().map(|s| described(&snapshot, s, &snapshot.blocks)).collect();
-            let found: Vec<String> =
-                last.segments.iter().map(|s| described(&snapshot, s, &last.blocks)).collect();
+            let expected: Vec<String> = expected.iter().map(|s| described(&snapshot, s, &snapshot.blocks)).collect();
+            let found: Vec<String> = last.segments.iter().map(|s| described(&snapshot, s, &last.blocks)).collect();
             assert_eq!(found, expected, "{name}, device {}", device.id());
             compared += 1;
         }

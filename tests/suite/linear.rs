@@ -67,8 +67,7 @@ fn apart(n: u64, of: impl Fn(u64) -> [u64; 3]) -> Snapshot {
 }
 
 fn failures(n: u64) -> Snapshot {
-    let mut trace =
-        vec![entry("segment_alloc", BASE, 20 * MIB, 0, 0), entry("alloc", BASE, 20 * MIB, 0, 0)];
+    let mut trace = vec![entry("segment_alloc", BASE, 20 * MIB, 0, 0), entry("alloc", BASE, 20 * MIB, 0, 0)];
     trace.extend((0..n).map(|at| entry("oom", 10 * MIB, 30 * MIB, 0, at)));
     file(vec![segment(0, BASE, 0, 0, &[20 * MIB])], vec![trace], Vec::new())
 }
@@ -95,7 +94,8 @@ fn small(n: u64) -> Snapshot {
 }
 
 fn nested_annotations(n: u64) -> Snapshot {
-    let mark = |stage: &str, at: u64| json!({"name": format!("range {at}"), "stage": stage, "device": 0, "time_us": at});
+    let mark =
+        |stage: &str, at: u64| json!({"name": format!("range {at}"), "stage": stage, "device": 0, "time_us": at});
     let begin = (0..n).map(|at| mark("START", 900 + at));
     let marks = begin.chain((0..n).map(|at| mark("END", 900 + 3 * n - at)));
     let trace = (0..n).flat_map(|at| {
@@ -142,13 +142,7 @@ const ANSWERS: [Answer; 6] = [
     }),
     ("diff", |snapshot| {
         let file = File { snapshot, path: "a", size_bytes: 1 };
-        let options = DiffOptions {
-            device: None,
-            at: ComparedMoment::Peak,
-            top: 5,
-            minor: None,
-            all_stacks: false,
-        };
+        let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5, minor: None, all_stacks: false };
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {
@@ -160,24 +154,14 @@ const ANSWERS: [Answer; 6] = [
         let study = Study::new(snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
         let asked = WhatIfOptions { options: &options, ..WhatIfOptions::default() };
-        terminal(
-            &report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()),
-            STYLE,
-        );
+        terminal(&report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
     }),
     // Most requests fail.
     ("whatif on a small device", |snapshot| {
         let study = Study::new(snapshot, Scope::default());
         let options = ["max_split_size_mb:64".to_owned()];
-        let asked = WhatIfOptions {
-            options: &options,
-            capacity: Some(100 * MIB),
-            ..WhatIfOptions::default()
-        };
-        terminal(
-            &report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()),
-            STYLE,
-        );
+        let asked = WhatIfOptions { options: &options, capacity: Some(100 * MIB), ..WhatIfOptions::default() };
+        terminal(&report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
     }),
     ("check", |snapshot| {
         let config = Config::parse("max-ooms = 0\nmax-gap-ratio = 0.1\n").unwrap();

@@ -47,19 +47,12 @@ fn a_row_is_of_two_lines() {
         ])
     };
     let helper = |line| {
-        frames(&[
-            ("/app/tools.py", 5, "<listcomp>"),
-            ("/app/tools.py", 5, "empty"),
-            ("/app/model.py", line, "forward"),
-        ])
+        frames(&[("/app/tools.py", 5, "<listcomp>"), ("/app/tools.py", 5, "empty"), ("/app/model.py", line, "forward")])
     };
-    let rows =
-        rows(&[(2, trainer(1)), (3, trainer(1)), (4, trainer(2)), (7, helper(8)), (20, helper(9))]);
+    let rows = rows(&[(2, trainer(1)), (3, trainer(1)), (4, trainer(2)), (7, helper(8)), (20, helper(9))]);
     let told: Vec<_> = rows
         .iter()
-        .map(|row| {
-            (row["bytes"].as_u64().unwrap() >> 20, place(&row["frame"]), place(&row["called_from"]))
-        })
+        .map(|row| (row["bytes"].as_u64().unwrap() >> 20, place(&row["frame"]), place(&row["called_from"])))
         .collect();
     let row = |mib, line: &str, from: &str| (mib, line.to_owned(), from.to_owned());
     assert_eq!(
@@ -76,17 +69,11 @@ fn a_row_is_of_two_lines() {
 #[test]
 fn an_operator_is_named_with_its_share() {
     let of = |operator: &str| {
-        frames(&[
-            ("??", 0, &format!("at::_ops::{operator}::call(at::Tensor)")),
-            ("/app/a.py", 1, "<module>"),
-        ])
+        frames(&[("??", 0, &format!("at::_ops::{operator}::call(at::Tensor)")), ("/app/a.py", 1, "<module>")])
     };
     let rows = rows(&[(2, of("mm")), (3, of("exp")), (2, of("mm")), (1, of("add"))]);
     assert_eq!(rows.len(), 1);
-    assert_eq!(
-        (&rows[0]["operation"], &rows[0]["operation_share_ratio"]),
-        (&json!("aten::mm"), &json!(0.5))
-    );
+    assert_eq!((&rows[0]["operation"], &rows[0]["operation_share_ratio"]), (&json!("aten::mm"), &json!(0.5)));
 }
 
 #[test]
@@ -94,29 +81,16 @@ fn a_backward_pass_is_named_by_its_nodes() {
     let engine = |node: &str| {
         frames(&[
             ("??", 0, "torch::unwind::unwind()"),
-            (
-                "RegisterCUDA.cpp",
-                0,
-                "at::(anonymous namespace)::wrapper_CUDA_bmm(at::Tensor const&)",
-            ),
-            (
-                "??",
-                0,
-                &format!("torch::autograd::generated::{node}::apply(std::vector<at::Tensor>&&)"),
-            ),
+            ("RegisterCUDA.cpp", 0, "at::(anonymous namespace)::wrapper_CUDA_bmm(at::Tensor const&)"),
+            ("??", 0, &format!("torch::autograd::generated::{node}::apply(std::vector<at::Tensor>&&)")),
             ("", 0, "torch::autograd::Node::operator()(std::vector<at::Tensor>&&)"),
             ("engine.cpp", 0, "torch::autograd::Engine::thread_main()"),
             ("thread48.o", 0, "execute_native_thread_routine"),
             ("./misc/../sysdeps/unix/sysv/linux/x86_64/clone3.S", 78, "clone3"),
         ])
     };
-    let rows = rows(&[
-        (2, engine("BmmBackward0")),
-        (5, engine("BmmBackward0")),
-        (3, engine("DivBackward0")),
-    ]);
-    let told: Vec<_> =
-        rows.iter().map(|row| (&row["frame"], row["backward"].as_str().unwrap())).collect();
+    let rows = rows(&[(2, engine("BmmBackward0")), (5, engine("BmmBackward0")), (3, engine("DivBackward0"))]);
+    let told: Vec<_> = rows.iter().map(|row| (&row["frame"], row["backward"].as_str().unwrap())).collect();
     assert_eq!(told, [(&Value::Null, "BmmBackward0"), (&Value::Null, "DivBackward0")]);
 }
 

@@ -38,8 +38,7 @@ fn actions_are_pinned_by_commit_and_everywhere_the_same() {
     let mut pins: BTreeMap<String, String> = BTreeMap::new();
     for path in workflows.chain([PathBuf::from("action.yml")]) {
         let written = read_to_string(&path).unwrap();
-        for pin in written.lines().filter_map(|line| line.split_once("uses: ").map(|(_, pin)| pin))
-        {
+        for pin in written.lines().filter_map(|line| line.split_once("uses: ").map(|(_, pin)| pin)) {
             // OWNER/NAME[/PATH]@COMMIT # vVERSION
             let (action, commit) = pin.split_once('@').unwrap_or((pin, ""));
             let (commit, version) = commit.split_once(" # v").unwrap_or((commit, ""));

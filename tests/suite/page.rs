@@ -90,8 +90,7 @@ fn every_moment_adds_up() {
 #[test]
 fn a_part_of_a_trace_adds_up() {
     for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-streams-expandable-lag", "2.15.0-graphs"] {
-        for part in [["--last", "1000"], ["--around-oom", "300"], ["--to", "777"], ["--from", "30"]]
-        {
+        for part in [["--last", "1000"], ["--around-oom", "300"], ["--to", "777"], ["--from", "30"]] {
             let page = report(&[part[0], part[1], &relative(name)]);
             assert!(page.devices[0].number("entries") > 0);
             compare(name, &fixtures::snapshot(name), &page);
@@ -101,11 +100,8 @@ fn a_part_of_a_trace_adds_up() {
 
 /// Bytes by category that the analysis tells of a moment.
 fn told(held: &Value) -> Vec<(String, u64)> {
-    let row = |row: &Value| {
-        (row["category"].as_str().unwrap().to_owned(), row["bytes"].as_u64().unwrap())
-    };
-    let mut rows: Vec<(String, u64)> =
-        held["by_category"].as_array().unwrap().iter().map(row).collect();
+    let row = |row: &Value| (row["category"].as_str().unwrap().to_owned(), row["bytes"].as_u64().unwrap());
+    let mut rows: Vec<(String, u64)> = held["by_category"].as_array().unwrap().iter().map(row).collect();
     rows.sort();
     rows
 }
@@ -129,8 +125,7 @@ fn categories_and_lines_are_those_of_the_analysis_at_the_peak_and_at_the_failure
                 }
                 let mut lines: Vec<(u64, u64)> = recording.by_line(moment).into_values().collect();
                 let rows = held["by_line"]["rows"].as_array().unwrap();
-                let row =
-                    |row: &Value| (row["bytes"].as_u64().unwrap(), row["blocks"].as_u64().unwrap());
+                let row = |row: &Value| (row["bytes"].as_u64().unwrap(), row["blocks"].as_u64().unwrap());
                 let mut wanted: Vec<(u64, u64)> = rows.iter().map(row).collect();
                 lines.sort_unstable();
                 wanted.sort_unstable();
@@ -158,8 +153,7 @@ fn the_page_holds_what_analyze_prints() {
 fn what_another_setting_does_is_in_the_page() {
     let path = relative("2.15.0-holes-at-oom");
     let page = report(&["--whatif", &path]);
-    let told: Value =
-        serde_json::from_str(&result_of(&["whatif", "--format", "json", &path])).unwrap();
+    let told: Value = serde_json::from_str(&result_of(&["whatif", "--format", "json", &path])).unwrap();
     assert_eq!(page.block("whatif"), json!([told]));
     assert_eq!(report(&[&path]).block("whatif"), json!([]));
     assert!(page.html.contains("<section class=\"whatif\">"));
@@ -168,8 +162,7 @@ fn what_another_setting_does_is_in_the_page() {
 #[test]
 fn memory_that_does_not_touch_is_not_joined() {
     let run = |address: u64| {
-        let block =
-            json!({"address": address, "size": 2 << 20, "requested_size": 0, "state": "inactive"});
+        let block = json!({"address": address, "size": 2 << 20, "requested_size": 0, "state": "inactive"});
         json!({"device": 0, "address": address, "total_size": 2 << 20, "stream": 0, "segment_type": "small",
                "is_expandable": true, "blocks": [block]})
     };
@@ -182,8 +175,7 @@ fn memory_that_does_not_touch_is_not_joined() {
 }
 
 /// A name that would be much in a page, were it more than text.
-const HOSTILE: &str =
-    "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!--\u{202e}evil";
+const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!--\u{202e}evil";
 
 fn hostile() -> Vec<u8> {
     let frames = json!([{"filename": HOSTILE, "line": 7, "name": HOSTILE}]);
@@ -191,11 +183,7 @@ fn hostile() -> Vec<u8> {
         json!({"action": action, "addr": addr, "size": size, "stream": 0, "frames": frames,
                "user_metadata": HOSTILE})
     };
-    let trace = [
-        entry("segment_alloc", 4096, 2 << 20),
-        entry("alloc", 4096, 512),
-        entry("oom", 0, 3 << 30),
-    ];
+    let trace = [entry("segment_alloc", 4096, 2 << 20), entry("alloc", 4096, 512), entry("oom", 0, 3 << 30)];
     let blocks = json!([
         {"address": 4096, "size": 512, "requested_size": 512, "state": "active_allocated", "frames": frames},
         {"address": 4608, "size": (2 << 20) - 512, "requested_size": 0, "state": "inactive", "frames": []},
@@ -223,20 +211,16 @@ fn names_from_a_file_are_text() {
 #[test]
 fn the_policy_names_the_script_and_the_style_and_nothing_else() {
     let page = report(&[&relative("2.15.0-holes")]);
-    let inside = |from: &str, to: &str| {
-        page.html.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned()
-    };
+    let inside = |from: &str, to: &str| page.html.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned();
     let policy = inside("Content-Security-Policy\" content=\"", "\"");
-    let hash =
-        |text: &str| format!("'sha256-{}'", page::base64_of(&Sha256::digest(text.as_bytes())));
+    let hash = |text: &str| format!("'sha256-{}'", page::base64_of(&Sha256::digest(text.as_bytes())));
     let script = inside("<script>", "</script>");
     let style = inside("<style>", "</style>");
     assert!(policy.starts_with("default-src 'none'; "), "{policy}");
     assert!(policy.contains(&format!("script-src {}; ", hash(&script))), "{policy}");
     assert!(policy.contains(&format!("style-src {}; ", hash(&style))), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
-    for forbidden in [" style=", " onclick=", " onload=", "http://", "https://", "@import", "url("]
-    {
+    for forbidden in [" style=", " onclick=", " onload=", "http://", "https://", "@import", "url("] {
         let shown = page.html.split("<script type").next().unwrap();
         assert!(!shown.contains(forbidden), "{forbidden}");
     }
@@ -276,13 +260,8 @@ fn what_finds_no_room_is_told() {
         let data = PageData::from_device(device, &report.devices[0], budget).unwrap();
         let mut html = Vec::new();
         let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
-        oomscope::output::page::write(
-            &report,
-            &[SnapshotData { devices: vec![data], whatif: None }],
-            "0",
-            &mut html,
-        )
-        .unwrap();
+        oomscope::output::page::write(&report, &[SnapshotData { devices: vec![data], whatif: None }], "0", &mut html)
+            .unwrap();
         Page::read(String::from_utf8(html).unwrap())
     };
     let whole = read(usize::MAX);

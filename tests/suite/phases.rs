@@ -27,14 +27,10 @@ fn step(n: u32) -> [(Option<u32>, Phase); 4] {
 
 #[test]
 fn training_goes_round() {
-    for (name, steps) in [
-        ("2.15.0-gpt_train-cpp_stacks", 4),
-        ("2.15.0-gpt_varlen-late", 6),
-        ("2.9.1-gpt_varlen-gc", 6),
-    ] {
+    for (name, steps) in [("2.15.0-gpt_train-cpp_stacks", 4), ("2.15.0-gpt_varlen-late", 6), ("2.9.1-gpt_varlen-gc", 6)]
+    {
         let snapshot = fixtures::snapshot(name);
-        let expected: Vec<_> =
-            [(None, Phase::Init)].into_iter().chain((0..steps).flat_map(step)).collect();
+        let expected: Vec<_> = [(None, Phase::Init)].into_iter().chain((0..steps).flat_map(step)).collect();
         assert_eq!(course(&snapshot, 0), expected, "{name}");
         let phases = phases(&snapshot, 0);
         assert_eq!(phases.step_marker(), Some(StepMarker::OptimizerStep));
@@ -60,12 +56,9 @@ fn a_failure_belongs_to_the_step_that_it_ended() {
 #[test]
 fn an_optimizer_that_allocates_nothing_ends_steps_all_the_same() {
     let course = course(&fixtures::snapshot("2.15.0-conv_train"), 0);
-    let expected = [
-        &[(None, Phase::Init)][..],
-        &step(0),
-        &(1..12).flat_map(|n| step(n).into_iter().take(3)).collect::<Vec<_>>(),
-    ]
-    .concat();
+    let expected =
+        [&[(None, Phase::Init)][..], &step(0), &(1..12).flat_map(|n| step(n).into_iter().take(3)).collect::<Vec<_>>()]
+            .concat();
     assert_eq!(course, expected);
 }
 

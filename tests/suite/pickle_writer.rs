@@ -138,10 +138,7 @@ fn wide_integers_print_in_decimal() {
     assert_eq!(pickle_tree::decimal(&(-1i128).to_le_bytes()), "-1");
     assert_eq!(pickle_tree::decimal(&i128::MIN.to_le_bytes()), i128::MIN.to_string());
     assert_eq!(pickle_tree::decimal(&(u128::MAX / 3).to_le_bytes()), (u128::MAX / 3).to_string());
-    assert_eq!(
-        pickle_tree::decimal(&(-1_000_000_000_000_000_000i128).to_le_bytes()),
-        "-1000000000000000000"
-    );
+    assert_eq!(pickle_tree::decimal(&(-1_000_000_000_000_000_000i128).to_le_bytes()), "-1000000000000000000");
     assert_eq!(pickle_tree::decimal(&[0; 9]), "0");
     assert_eq!(pickle_tree::decimal(&[0, 0x80]), "-32768");
 }

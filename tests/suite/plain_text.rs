@@ -35,8 +35,7 @@ fn snapshot(names: &[&str]) -> Vec<u8> {
     }));
     trace.push(json!({"action": "oom", "device_free": 0, "size": 9 * MIB, "stream": 0,
         "time_us": 99, "frames": frames(names[0]), "user_metadata": names[0]}));
-    let annotations =
-        names.iter().map(|name| json!({"device": 0, "stage": "START", "name": name, "time_us": 1}));
+    let annotations = names.iter().map(|name| json!({"device": 0, "stage": "START", "name": name, "time_us": 1}));
     let snapshot = json!({
         "segments": [{"device": 0, "address": start, "total_size": total, "stream": 0,
             "segment_type": "large", "is_expandable": false, "segment_pool_id": [0, 0],

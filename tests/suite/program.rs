@@ -27,8 +27,7 @@ fn recorded(program: &str) -> Value {
 /// The row of `change` that gains most.
 fn row<'d>(device: &'d Value, change: &str) -> Option<&'d Value> {
     let rows = device["rows"].as_array().unwrap().iter();
-    rows.filter(|row| row["change"] == change)
-        .max_by_key(|row| row["allocated_gain_bytes"].as_i64())
+    rows.filter(|row| row["change"] == change).max_by_key(|row| row["allocated_gain_bytes"].as_i64())
 }
 
 fn bytes(row: &Value, key: &str) -> u64 {
@@ -141,8 +140,7 @@ fn a_failure_in_the_first_pass_is_a_guess() {
     assert_eq!((&device["ends_in_failure"], &device["goes_on"]), (&true.into(), &false.into()));
     let row = row(&device, "checkpoint").unwrap();
     assert_eq!((&row["sure"], &row["fits"]), (&"guess".into(), &true.into()));
-    let page =
-        result_of(&["whatif", "--program", "fixtures/changes/2.15.0-dense-150MiB.pickle.gz"]);
+    let page = result_of(&["whatif", "--program", "fixtures/changes/2.15.0-dense-150MiB.pickle.gz"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains("later requests are not recorded"), "{page}");
     assert!(page.contains("record a backward pass: without one"), "{page}");
@@ -162,10 +160,7 @@ fn a_line_gone_is_never_more() {
         }
     }
     assert_eq!(
-        self::device("fixtures/changes/2.15.0-dense.pickle.gz", &["--top", "3"])["without"]
-            .as_array()
-            .unwrap()
-            .len(),
+        self::device("fixtures/changes/2.15.0-dense.pickle.gz", &["--top", "3"])["without"].as_array().unwrap().len(),
         3
     );
 }

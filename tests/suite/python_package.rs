@@ -33,9 +33,7 @@ fn python_with_pytest() -> Option<PathBuf> {
     let is_ready = || succeeds(&python, &["-m", "pytest", "--version"]);
     let install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "pytest"];
     (is_ready()
-        || succeeds(&system, &["-m", "venv", environment.to_str()?])
-            && succeeds(&python, &install)
-            && is_ready())
+        || succeeds(&system, &["-m", "venv", environment.to_str()?]) && succeeds(&python, &install) && is_ready())
     .then_some(python)
 }
 

@@ -44,12 +44,8 @@ fn devices_of_one_snapshot_stand_side_by_side_the_worst_first() {
     let directory = TempDir::new().unwrap();
     let path = written(&directory, "a.json", &devices(&[8, 78, 20], "train"));
     let report = analyze(&[&path]);
-    let order: Vec<u64> = report["ranks"]["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["device"].as_u64().unwrap())
-        .collect();
+    let order: Vec<u64> =
+        report["ranks"]["rows"].as_array().unwrap().iter().map(|row| row["device"].as_u64().unwrap()).collect();
     assert_eq!(order, [1, 2, 0]);
     let page = result_of(&["analyze", &path]);
     assert!(page.contains("none ran out of memory; device 1 stands out"), "{page}");
@@ -60,10 +56,7 @@ fn devices_of_one_snapshot_stand_side_by_side_the_worst_first() {
     let known = result_of(&["analyze", "--capacity", "80GiB", &path]);
     let header = known.lines().find(|line| line.contains("verdict")).unwrap();
     assert!(header.ends_with("capacity"), "{known}");
-    assert!(
-        known.lines().any(|line| line.contains("78 GiB") && line.ends_with("80 GiB")),
-        "{known}"
-    );
+    assert!(known.lines().any(|line| line.contains("78 GiB") && line.ends_with("80 GiB")), "{known}");
 }
 
 #[test]
@@ -77,14 +70,12 @@ fn data_parallel_is_named_where_its_devices_are_unlike() {
 
 #[test]
 fn ranks_that_fail_alike_are_one_group() {
-    let paths = ["capacity", "capacity-expandable", "fragmentation"]
-        .map(|name| format!("fixtures/failures/{name}.pickle.gz"));
+    let paths =
+        ["capacity", "capacity-expandable", "fragmentation"].map(|name| format!("fixtures/failures/{name}.pickle.gz"));
     let report = analyze(&paths.each_ref().map(String::as_str));
     let failures = report["ranks"]["failures"].as_array().unwrap();
-    let told: Vec<(&str, usize)> = failures
-        .iter()
-        .map(|of| (of["verdict"].as_str().unwrap(), of["rows"].as_array().unwrap().len()))
-        .collect();
+    let told: Vec<(&str, usize)> =
+        failures.iter().map(|of| (of["verdict"].as_str().unwrap(), of["rows"].as_array().unwrap().len())).collect();
     assert_eq!(told, [("capacity", 2), ("fragmentation", 1)]);
     let summary = report["ranks"]["summary"].as_str().unwrap();
     assert!(summary.starts_with("3 of 3 ran out of memory: 2 at "), "{summary}");
@@ -95,8 +86,7 @@ fn ranks_that_fail_alike_are_one_group() {
 fn snapshots_of_one_process_count_once() {
     let directory = TempDir::new().unwrap();
     let copy = directory.path().join("again.pickle.gz");
-    let (first, other) =
-        ("fixtures/2.15.0-holes-at-oom.pickle.gz", "fixtures/2.15.0-conv_train.pickle.gz");
+    let (first, other) = ("fixtures/2.15.0-holes-at-oom.pickle.gz", "fixtures/2.15.0-conv_train.pickle.gz");
     std::fs::copy(first, &copy).unwrap();
     let report = analyze(&[first, other, copy.to_str().unwrap()]);
     assert_eq!(report["snapshots"].as_array().unwrap().len(), 3);
@@ -108,8 +98,7 @@ fn snapshots_of_one_process_count_once() {
 fn a_table_of_many_ranks_is_bounded() {
     let directory = TempDir::new().unwrap();
     let snapshot = devices(&[1], "train");
-    let paths: Vec<String> =
-        (0..300).map(|rank| written(&directory, &format!("rank{rank}.json"), &snapshot)).collect();
+    let paths: Vec<String> = (0..300).map(|rank| written(&directory, &format!("rank{rank}.json"), &snapshot)).collect();
     let lines = |top: &str| {
         let mut args = vec!["analyze", "--top", top];
         args.extend(paths.iter().map(String::as_str));
@@ -135,13 +124,8 @@ fn ranks_are_listed_worst_first_and_the_outlier_is_named() {
     let page = result_of(&["analyze", paths[0], paths[1], paths[2], paths[3], paths[4]]);
     let lines: Vec<&str> = page.lines().map(str::trim_start).collect();
     let line_of = |name: &str| lines.iter().position(|line| line.starts_with(name)).unwrap();
-    let order = [
-        "2.15.0-holes-at-oom ",
-        "2.15.0-fuzz-roundup ",
-        "2.15.0-holes ",
-        "2.15.0-streams-lag ",
-        "2.15.0-conv_train ",
-    ];
+    let order =
+        ["2.15.0-holes-at-oom ", "2.15.0-fuzz-roundup ", "2.15.0-holes ", "2.15.0-streams-lag ", "2.15.0-conv_train "];
     assert!(order.map(line_of).is_sorted(), "{page}");
     let summary = page.split_once("ran out of memory").unwrap().1.replace('\n', " ");
     assert!(summary.contains(&format!("{ROUNDUP} (device 0) stands out")), "{page}");
@@ -156,15 +140,13 @@ fn a_directory_is_all_snapshots_below_it_and_other_json_is_passed_over() {
     assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
     assert!(ran.err.contains("skipped 2 .json files"), "{}", ran.err);
     let report: Value = serde_json::from_str(&ran.out).unwrap();
-    let paths: Vec<_> =
-        list(&report["snapshots"]).iter().map(|s| s["path"].as_str().unwrap()).collect();
+    let paths: Vec<_> = list(&report["snapshots"]).iter().map(|s| s["path"].as_str().unwrap()).collect();
     let expected = ["node1/rank_2.pickle.gz", "rank_0.pickle.gz", "rank_1.PICKLE.gz"];
     assert_eq!(paths, expected.map(|name| text(&job.join(name))));
     assert_eq!(list(&report["ranks"]["rows"]).len(), 3);
 
     let alone = TempDir::new().unwrap();
-    fs::copy(fixtures::directory().join("2.15.0-holes.stats.json"), alone.path().join("a.json"))
-        .unwrap();
+    fs::copy(fixtures::directory().join("2.15.0-holes.stats.json"), alone.path().join("a.json")).unwrap();
     assert_eq!(run(&["analyze", &text(alone.path())]).code, 2, "nothing but other files");
 }
 
@@ -178,8 +160,7 @@ fn one_unreadable_file_does_not_hide_the_others() {
     let ran = run(&["analyze", "--format", "json", &text(&job)]);
     let report: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, list(&report["snapshots"]).len()), (2, 3));
-    let unreadable: Vec<_> =
-        list(&report["unreadable"]).iter().map(|u| u["path"].as_str().unwrap()).collect();
+    let unreadable: Vec<_> = list(&report["unreadable"]).iter().map(|u| u["path"].as_str().unwrap()).collect();
     assert_eq!(unreadable, broken.each_ref().map(|path| text(path)));
     for format in ["human", "markdown"] {
         let ran = run(&["analyze", "--format", format, &text(&job)]);

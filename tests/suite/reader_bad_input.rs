@@ -191,15 +191,9 @@ fn a_trace_entry_with_a_field_of_the_wrong_type_is_named() {
     check_field("trace entry", "device_free", NUMBER, |v| {
         sample::changed_event(|e| e.without("addr").with("device_free", v))
     });
-    check_field("trace entry", "action", &["text"], |v| {
-        sample::changed_event(|e| e.with("action", v))
-    });
-    check_field("trace entry", "pool_id", &["pair"], |v| {
-        sample::changed_event(|e| e.with("pool_id", v))
-    });
-    check_field("trace entry", "frames", FRAMES, |v| {
-        sample::changed_event(|e| e.with("frames", v))
-    });
+    check_field("trace entry", "action", &["text"], |v| sample::changed_event(|e| e.with("action", v)));
+    check_field("trace entry", "pool_id", &["pair"], |v| sample::changed_event(|e| e.with("pool_id", v)));
+    check_field("trace entry", "frames", FRAMES, |v| sample::changed_event(|e| e.with("frames", v)));
     let mut events = sample::events(sample::ADDRESS);
     events[3] = events[3].clone().with("size", "big");
     let sample = sample::snapshot_of(vec![], vec![events.into()]);
@@ -213,9 +207,7 @@ fn a_block_with_a_field_of_the_wrong_type_is_named() {
     }
     check_field("a block", "frames", FRAMES, |v| sample::changed_block(|b| b.with("frames", v)));
     let text_fits = |v: Py| if v == "x".into() { "inactive".into() } else { v };
-    check_field("a block", "state", &["text"], |v| {
-        sample::changed_block(|b| b.with("state", text_fits(v)))
-    });
+    check_field("a block", "state", &["text"], |v| sample::changed_block(|b| b.with("state", text_fits(v))));
 }
 
 #[test]
@@ -226,16 +218,12 @@ fn a_segment_with_a_field_of_the_wrong_type_is_named() {
     check_field("a segment", "segment_pool_id", &["pair"], |v| {
         sample::changed_segment(|s| s.with("segment_pool_id", v))
     });
-    check_field("a segment", "frames", FRAMES, |v| {
-        sample::changed_segment(|s| s.with("frames", v))
-    });
+    check_field("a segment", "frames", FRAMES, |v| sample::changed_segment(|s| s.with("frames", v)));
     let text_fits = |v: Py| if v == "x".into() { "large".into() } else { v };
     check_field("a segment", "segment_type", &["text"], |v| {
         sample::changed_segment(|s| s.with("segment_type", text_fits(v)))
     });
-    check_field("a segment", "blocks", &["empty list", "blocks"], |v| {
-        sample::changed_segment(|s| s.with("blocks", v))
-    });
+    check_field("a segment", "blocks", &["empty list", "blocks"], |v| sample::changed_segment(|s| s.with("blocks", v)));
 }
 
 #[test]
@@ -270,10 +258,7 @@ fn records_in_wrong_company_are_refused() {
     // After the first batch of 1000 too.
     let mut many = vec![event(); 1000];
     many.push(Py::None);
-    assert_says(
-        &mixed(many).pickle(4),
-        &["a list mixes records", "; 1,000 complete trace entries"],
-    );
+    assert_says(&mixed(many).pickle(4), &["a list mixes records", "; 1,000 complete trace entries"]);
     // An entry, and a whole trace, that two devices share.
     let traces = |second: Vec<u8>| {
         let first = Py::Raw(Script::default().py(&Py::from(vec![event()])).put(0).0);
@@ -284,14 +269,9 @@ fn records_in_wrong_company_are_refused() {
     assert_says(&traces(twice).pickle(4), &["device 1 shares entries"]);
     // A block list that two segments share.
     let blocks = Script::default().py(&sample::two_blocks(sample::ADDRESS).into()).put(0).0;
-    let segment = |blocks: Vec<u8>| {
-        sample::segment(0, sample::ADDRESS, vec![]).with("blocks", Py::Raw(blocks))
-    };
+    let segment = |blocks: Vec<u8>| sample::segment(0, sample::ADDRESS, vec![]).with("blocks", Py::Raw(blocks));
     let segments = vec![segment(blocks), segment(Script::default().get(0).0)];
-    assert_says(
-        &sample::snapshot_of(segments, vec![]).pickle(4),
-        &["a block belongs to two segments", "SETITEMS"],
-    );
+    assert_says(&sample::snapshot_of(segments, vec![]).pickle(4), &["a block belongs to two segments", "SETITEMS"]);
 }
 
 #[test]
@@ -339,14 +319,8 @@ fn damage_is_named_with_its_byte_and_opcode() {
         (b"\x80\x04h\x05.", "memo entry 5 was never written (byte 2, opcode BINGET)"),
         (b"\x80\x04j\xff\xff\xff\xff.", "memo entry 4294967295 was never written (byte 2"),
         // Inside a list of nothing but references, which is read as one.
-        (
-            b"\x80\x04N\x94](h\0h\0h\x09e.",
-            "memo entry 9 was never written (byte 10, opcode BINGET)",
-        ),
-        (
-            b"\x80\x04Nr\xff\xff\xff\xff.",
-            "memo number 4294967295 exceeds the size of the file (byte 3",
-        ),
+        (b"\x80\x04N\x94](h\0h\0h\x09e.", "memo entry 9 was never written (byte 10, opcode BINGET)"),
+        (b"\x80\x04Nr\xff\xff\xff\xff.", "memo number 4294967295 exceeds the size of the file (byte 3"),
         (b"Np99999999999999999999\n.", "'99999999999999999999' is not a number (byte 1"),
         (b"Ifive\n.", "'five' is not a number (byte 0, opcode INT)"),
         (b"L12x\n.", "'12x' is not a number (byte 0, opcode LONG)"),

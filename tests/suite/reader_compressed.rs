@@ -58,10 +58,7 @@ fn compressed_snapshots_say_the_same_as_plain_ones() {
             ("gzip in two members", [gzip(first), gzip(second)].concat()),
             ("zstd", zstd(&plain)),
             ("zstd in two frames", [zstd(first), zstd(second)].concat()),
-            (
-                "zstd with frames to skip",
-                [&zstd(first)[..], skippable, &zstd(second), skippable].concat(),
-            ),
+            ("zstd with frames to skip", [&zstd(first)[..], skippable, &zstd(second), skippable].concat()),
         ] {
             let source = open(&bytes).unwrap_or_else(|error| panic!("{form}: {error}"));
             assert!(*source == *plain, "{name} as {form}: {} bytes", source.len());
@@ -106,8 +103,7 @@ fn damaged_compressed_files_say_so() {
     assert!(refused(&packed).contains("damaged gzip data"));
     assert!(refused(b"\x1f\x8b\x09 no deflate").contains("damaged gzip data"));
     assert!(refused(b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff").contains("damaged zstd data"));
-    let reserved_block =
-        [b"\x28\xb5\x2f\xfd\xa0\x10\0\0\0", &block(3, 16, true, b"?")[..]].concat();
+    let reserved_block = [b"\x28\xb5\x2f\xfd\xa0\x10\0\0\0", &block(3, 16, true, b"?")[..]].concat();
     assert!(refused(&reserved_block).contains("damaged zstd data"));
     let junk_after = [&zstd(b"\x80\x04N.")[..], b"junk"].concat();
     assert!(refused(&junk_after).contains("damaged zstd data"));
@@ -117,10 +113,7 @@ fn damaged_compressed_files_say_so() {
 fn other_compression_is_named() {
     for (start, kind) in [(&b"\xfd7zXZ\0\0"[..], "xz"), (b"BZh91AY", "bzip2")] {
         let message = refused(start);
-        assert!(
-            message.contains(&format!("is compressed with {kind}: decompress it first")),
-            "{message}"
-        );
+        assert!(message.contains(&format!("is compressed with {kind}: decompress it first")), "{message}");
     }
 }
 
@@ -192,8 +185,7 @@ fn a_page_of_memory_viz_is_its_pickle() {
         let bits = three.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
         char::from(digits[bits >> (18 - 6 * at) & 63])
     };
-    let encoded: String =
-        pickle.chunks(3).flat_map(|three| (0..4).map(move |at| digit(three, at))).collect();
+    let encoded: String = pickle.chunks(3).flat_map(|three| (0..4).map(move |at| digit(three, at))).collect();
     let page = format!(
         "\n<!DOCTYPE html>\n<html>\n<body>\n<script type=\"module\">\nconst local_files = \
          [{{\"name\": \"snapshot.pickle\", \"base64\": \"{encoded}\"}}]\n</script>"

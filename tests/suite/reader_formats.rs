@@ -162,14 +162,10 @@ fn the_cpp_pickler_of_real_releases_tells_the_same_story_as_python() {
         }
         for s in &snapshot.segments {
             let at = innermost(s.stack);
-            lines
-                .push(format!("{:x}+{} {} {} {at}", s.address, s.total_size, s.stream, s.is_small));
+            lines.push(format!("{:x}+{} {} {} {at}", s.address, s.total_size, s.stream, s.is_small));
             for b in &snapshot.blocks[s.blocks.clone()] {
                 let at = innermost(b.stack);
-                lines.push(format!(
-                    "  {:x}+{} {} {:?} {at}",
-                    b.address, b.size, b.requested_size, b.state
-                ));
+                lines.push(format!("  {:x}+{} {} {:?} {at}", b.address, b.size, b.requested_size, b.state));
             }
         }
         let in_workload = lines.iter().filter(|line| line.contains("/app/workloads.py")).count();
@@ -192,10 +188,7 @@ fn the_cpp_pickler_of_real_releases_tells_the_same_story_as_python() {
 fn two_devices_may_use_the_same_addresses() {
     let at = sample::ADDRESS;
     let sample = sample::snapshot_of(
-        vec![
-            sample::segment(0, at, sample::two_blocks(at)),
-            sample::segment(1, at, sample::two_blocks(at)),
-        ],
+        vec![sample::segment(0, at, sample::two_blocks(at)), sample::segment(1, at, sample::two_blocks(at))],
         vec![sample::events(at).into(), sample::events(at)[..3].to_vec().into()],
     );
     let snapshot = read(&sample.pickle(4));
@@ -208,10 +201,7 @@ fn two_devices_may_use_the_same_addresses() {
 #[test]
 fn devices_without_entries_keep_their_numbers() {
     let empty = || Py::List(vec![]);
-    let sample = sample::snapshot_of(
-        vec![],
-        vec![empty(), empty(), sample::events(sample::ADDRESS).into(), empty()],
-    );
+    let sample = sample::snapshot_of(vec![], vec![empty(), empty(), sample::events(sample::ADDRESS).into(), empty()]);
     let snapshot = read(&sample.pickle(4));
     assert_eq!([0, 1, 2, 3, 4].map(|id| snapshot.device(id).len()), [0, 0, 5, 0, 0]);
     assert_eq!(snapshot.devices().map(Device::id).collect::<Vec<_>>(), [2]);
@@ -223,8 +213,7 @@ fn devices_without_entries_keep_their_numbers() {
 
 #[test]
 fn an_oom_entry_has_free_bytes_in_place_of_an_address() {
-    let oom =
-        sample::event("oom", 0, 5 << 20, sample::TIME).without("addr").with("device_free", 12_345);
+    let oom = sample::event("oom", 0, 5 << 20, sample::TIME).without("addr").with("device_free", 12_345);
     for reversed in [false, true] {
         let mut oom = oom.clone();
         if reversed {
@@ -238,8 +227,7 @@ fn an_oom_entry_has_free_bytes_in_place_of_an_address() {
 
 #[test]
 fn entries_without_times_say_that_they_have_none() {
-    let events: Vec<Py> =
-        sample::events(sample::ADDRESS).into_iter().map(|e| e.without("time_us")).collect();
+    let events: Vec<Py> = sample::events(sample::ADDRESS).into_iter().map(|e| e.without("time_us")).collect();
     let mut sample = sample::snapshot_of(vec![], vec![events.into()]);
     let snapshot = read(&sample.pickle(4));
     assert_eq!(snapshot.entries.time_us(0), None);

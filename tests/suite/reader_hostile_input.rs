@@ -75,10 +75,9 @@ fn a_million_nested_containers_are_read_without_recursion() {
         assert_eq!(tree, None, "{name}");
         assert!(snapshot.unwrap().contains("is not a memory snapshot"), "{name}");
     }
-    for (name, bytes) in [
-        ("MARK only", repeated(&[(b"(", MILLION)])),
-        ("lists that never end", repeated(&[(b"]\x94(", MILLION)])),
-    ] {
+    for (name, bytes) in
+        [("MARK only", repeated(&[(b"(", MILLION)])), ("lists that never end", repeated(&[(b"]\x94(", MILLION)]))]
+    {
         let (snapshot, tree) = harmless(name, &bytes[..bytes.len() - 1]);
         assert!(snapshot.unwrap().contains("truncated"), "{name}");
         assert!(tree.unwrap().contains("truncated"), "{name}");
@@ -98,16 +97,7 @@ fn records_nested_in_records_are_read_without_recursion() {
         ("entries behind nothing in lists", b"](N", b"es"),
     ] {
         let open = [open, before].concat();
-        let bytes = [
-            &b"\x80\x04"[..],
-            &opening.0,
-            &text,
-            &open.repeat(MANY),
-            b"N",
-            &after.repeat(MANY),
-            b".",
-        ]
-        .concat();
+        let bytes = [&b"\x80\x04"[..], &opening.0, &text, &open.repeat(MANY), b"N", &after.repeat(MANY), b"."].concat();
         let (snapshot, tree) = harmless(name, &bytes);
         assert!(snapshot.is_some(), "{name}");
         assert_eq!(tree, None, "{name}");
@@ -152,9 +142,7 @@ fn shared_structure_is_never_expanded() {
 
 #[test]
 fn json_of_a_tree_ends_at_its_limits() {
-    let nested = |depth: usize| {
-        Tree::read(&repeated(&[(b"]", depth), (b"a", depth - 1)])).unwrap().to_json(10_000)
-    };
+    let nested = |depth: usize| Tree::read(&repeated(&[(b"]", depth), (b"a", depth - 1)])).unwrap().to_json(10_000);
     assert_eq!(nested(1000).unwrap().len(), 2000);
     assert_eq!(nested(1100), None, "too deep");
     let laughing = Tree::read(&Script(laughs(3)).stop()).unwrap();
@@ -192,29 +180,16 @@ fn wide_structure_shared_often_costs_neither_heap_nor_time() {
         .raw(b"eq\x030](")
         .raw(&references(3, 2000))
         .op(b'e');
-    let long_keys =
-        Script::default().text(&long).raw(b"q\x010}(").raw(&references(1, 2 * MANY)).op(b'u');
-    let each_its_list = Script::default()
-        .raw(&wide_dict(MANY).0)
-        .raw(b"q\x010](")
-        .raw(&b"](h\x01Ne".repeat(MANY))
-        .op(b'e');
+    let long_keys = Script::default().text(&long).raw(b"q\x010}(").raw(&references(1, 2 * MANY)).op(b'u');
+    let each_its_list =
+        Script::default().raw(&wide_dict(MANY).0).raw(b"q\x010](").raw(&b"](h\x01Ne".repeat(MANY)).op(b'e');
     for (name, value) in [
-        (
-            "settings of one long text",
-            settings(dict([("x", many_of(Script::default().text(&long), MANY))])),
-        ),
+        ("settings of one long text", settings(dict([("x", many_of(Script::default().text(&long), MANY))]))),
         ("settings of long keys", settings(Py::Raw(long_keys.0))),
         ("settings in four levels", settings(dict([("x", Py::Raw(four_levels.0))]))),
         ("settings of lists", settings(dict([("x", list_of_lists.clone())]))),
-        (
-            "annotations",
-            sample::snapshot().with("external_annotations", many_of(wide_dict(MANY), MANY / 7)),
-        ),
-        (
-            "host segments",
-            sample::snapshot().with("host_segments", many_of(wide_dict(MANY), MANY / 7)),
-        ),
+        ("annotations", sample::snapshot().with("external_annotations", many_of(wide_dict(MANY), MANY / 7))),
+        ("host segments", sample::snapshot().with("host_segments", many_of(wide_dict(MANY), MANY / 7))),
         ("a dict in many lists", sample::snapshot().with("surprise", Py::Raw(each_its_list.0))),
         ("a list in a list", sample::snapshot().with("surprise", list_of_lists)),
     ] {
@@ -237,12 +212,10 @@ fn references_to_open_lists() -> Vec<u8> {
 #[test]
 fn no_opcode_takes_more_heap_than_its_share() {
     let words = Script::default().text("filename").raw(b"q\x01").text("name").raw(b"qx").0;
-    let record_words = |first: &str, second: &str| {
-        Script::default().text(first).raw(b"q\x01").text(second).raw(b"q\x02").0
-    };
-    let distinct = |script: fn(Script, u32) -> Script| {
-        (0..50_000).fold(Script::default().raw(b"]("), script).op(b'e').0
-    };
+    let record_words =
+        |first: &str, second: &str| Script::default().text(first).raw(b"q\x01").text(second).raw(b"q\x02").0;
+    let distinct =
+        |script: fn(Script, u32) -> Script| (0..50_000).fold(Script::default().raw(b"]("), script).op(b'e').0;
     let often = |opcodes: &[u8]| opcodes.repeat(300_000 / opcodes.len());
     for (name, opcodes) in [
         ("NONE", often(b"N")),
@@ -290,10 +263,7 @@ fn no_opcode_takes_more_heap_than_its_share() {
         ("distinct pairs", distinct(|s, i| s.int(i.into()).raw(b"K\x01\x86"))),
         ("distinct floats", distinct(|s, i| s.op(b'G').raw(&f64::from(i).to_be_bytes()))),
         ("distinct keys", distinct(|s, i| s.raw(b"}(U\x04").raw(&i.to_le_bytes()).raw(b"Nu"))),
-        (
-            "distinct stacks of text",
-            distinct(|s, i| s.raw(b"](U\x04").raw(&i.to_le_bytes()).op(b'e')),
-        ),
+        ("distinct stacks of text", distinct(|s, i| s.raw(b"](U\x04").raw(&i.to_le_bytes()).op(b'e'))),
     ] {
         let (snapshot, tree) = harmless(name, &[b"\x80\x04", &opcodes[..], b"N."].concat());
         assert!(snapshot.is_some(), "{name}");

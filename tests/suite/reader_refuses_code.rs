@@ -29,11 +29,7 @@ fn no_way_to_call_a_function_leaves_a_trace() {
         ("NEWOBJ of anything", Script::default().raw(b"N)\x81"), "an object"),
         ("NEWOBJ_EX", Script::default().raw(b"N)}\x92"), "an object"),
         ("BUILD", Script::default().raw(b"}}b"), "an object"),
-        (
-            "BUILD of a tagged list",
-            Script::default().raw(b"ctorch.jit._pickle\nrestore_type_tag\n}b"),
-            "an object",
-        ),
+        ("BUILD of a tagged list", Script::default().raw(b"ctorch.jit._pickle\nrestore_type_tag\n}b"), "an object"),
         ("REDUCE of no function", Script::default().text(&command).raw(b")R"), "a call"),
         ("EXT1", call(Script::default().raw(b"\x82\x01")), "a registered extension"),
         ("EXT2", call(Script::default().raw(b"\x83\x01\x01")), "a registered extension"),
@@ -67,10 +63,9 @@ fn no_way_to_call_a_function_leaves_a_trace() {
         ),
     ] {
         let asks = format!("it asks Python to load '{asks_for}'");
-        for opcodes in [
-            script.clone().0,
-            sample::snapshot().with("x", Py::Raw(script.clone().0)).pickle(4)[2..].to_vec(),
-        ] {
+        for opcodes in
+            [script.clone().0, sample::snapshot().with("x", Py::Raw(script.clone().0)).pickle(4)[2..].to_vec()]
+        {
             for protocol in [&b"\x80\x02"[..], b"\x80\x04", b""] {
                 let pickle = [protocol, &opcodes, b"."].concat();
                 let message = refusal(&pickle);

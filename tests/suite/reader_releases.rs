@@ -94,9 +94,7 @@ host segments []
 fn a_block_that_has_both_forms_goes_by_its_own_requested_size() {
     // MUSA writes the history and the requested size.
     let past = dict([("addr", 0.into()), ("real_size", 77.into()), ("frames", vec![].into())]);
-    let sample = sample::changed_block(|block| {
-        block.without("frames").with("history", Py::from(vec![past]))
-    });
+    let sample = sample::changed_block(|block| block.without("frames").with("history", Py::from(vec![past])));
     let snapshot = read(&sample.pickle(4));
     assert_eq!(snapshot.blocks[0].requested_size, (1 << 20) - 12);
     assert_eq!(warnings(&snapshot), "");
@@ -105,13 +103,9 @@ fn a_block_that_has_both_forms_goes_by_its_own_requested_size() {
 #[test]
 fn cpp_frames_of_2_0_are_texts() {
     let frames: Py = vec!["at::empty()".into(), "main".into()].into();
-    let sample =
-        sample::changed_event(|event| event.without("frames").with("cpp_frames", frames.clone()));
+    let sample = sample::changed_event(|event| event.without("frames").with("cpp_frames", frames.clone()));
     let snapshot = read(&sample.pickle(4));
-    assert_eq!(
-        stack(&snapshot, snapshot.entries.get(0).unwrap().stack),
-        "[at::empty()@:0 < main@:0]"
-    );
+    assert_eq!(stack(&snapshot, snapshot.entries.get(0).unwrap().stack), "[at::empty()@:0 < main@:0]");
     let sample = sample::changed_event(|event| event.with("cpp_frames", frames));
     let snapshot = read(&sample.pickle(4));
     assert!(stack(&snapshot, snapshot.entries.get(0).unwrap().stack).contains("model.py"));
@@ -120,8 +114,7 @@ fn cpp_frames_of_2_0_are_texts() {
 #[test]
 fn what_a_release_leaves_out_is_absent_not_made_up() {
     let entry = dict([("action", "alloc".into()), ("addr", 4096.into()), ("size", 40.into())]);
-    let old =
-        dict([("segments", vec![].into()), ("device_traces", vec![vec![entry].into()].into())]);
+    let old = dict([("segments", vec![].into()), ("device_traces", vec![vec![entry].into()].into())]);
     let event = read(&old.pickle(4)).entries.get(0).unwrap();
     assert_eq!(event.pool, None);
     assert_eq!((event.compile_context, event.user_metadata), (None, None));
@@ -139,8 +132,8 @@ fn unknown_keys_and_actions_are_left_out_with_one_warning_each() {
     let mut block = sample::two_blocks(sample::ADDRESS);
     block[0] = block[0].clone().with("shade", Py::List(vec![dict([("a", 1.into())])]));
     let segment = sample::segment(0, sample::ADDRESS, block).with("tint", Py::Float(0.5));
-    let odd = sample::snapshot_of(vec![segment], vec![events.into()])
-        .with("weather", dict([("action", "rain".into())]));
+    let odd =
+        sample::snapshot_of(vec![segment], vec![events.into()]).with("weather", dict([("action", "rain".into())]));
     let snapshot = read(&odd.pickle(4));
     assert_eq!(
         warnings(&snapshot),
@@ -152,10 +145,8 @@ unknown-key: the snapshot has the unknown key 'weather', which was ignored
 unknown-key: trace entries have the unknown key 'colour', which was ignored
 "
     );
-    let rest = describe(&snapshot)
-        .lines()
-        .filter(|l| !l.contains("Other"))
-        .fold(String::new(), |all, line| all + line + "\n");
+    let rest =
+        describe(&snapshot).lines().filter(|l| !l.contains("Other")).fold(String::new(), |all, line| all + line + "\n");
     let plain = describe(&read(&sample::snapshot().pickle(4)));
     assert_eq!(rest.replace("0: 7 entries", "0: 5 entries"), plain);
 }
@@ -175,9 +166,7 @@ fn the_keys_of_a_record_may_come_in_any_order() {
     let expected = describe(&read(&sample::snapshot().pickle(4)));
     fn reversed(value: &Py) -> Py {
         match value {
-            Py::Dict(pairs) => {
-                Py::Dict(pairs.iter().rev().map(|(k, v)| (k.clone(), reversed(v))).collect())
-            }
+            Py::Dict(pairs) => Py::Dict(pairs.iter().rev().map(|(k, v)| (k.clone(), reversed(v))).collect()),
             Py::List(items) => Py::List(items.iter().map(reversed).collect()),
             other => other.clone(),
         }
@@ -206,9 +195,8 @@ fn blocks_that_do_not_fill_their_segment_are_named() {
 
 #[test]
 fn frames_may_carry_fx_keys_and_none() {
-    let frame = sample::frame("/app/a.py", 3, "g")
-        .with("fx_node_op", "call_function")
-        .with("fx_original_trace", "x\ny");
+    let frame =
+        sample::frame("/app/a.py", 3, "g").with("fx_node_op", "call_function").with("fx_original_trace", "x\ny");
     let odd = dict([("name", Py::None), ("filename", Py::None), ("line", Py::None)]);
     let frames: Py = vec![frame, odd].into();
     let snapshot = read(&sample::changed_event(|e| e.with("frames", frames)).pickle(4));

@@ -20,9 +20,7 @@ fn error(opcodes: &[u8]) -> String {
 
 /// Entries whose `frames` are these opcodes.
 fn events(frames: &[Vec<u8>]) -> Py {
-    let events = frames
-        .iter()
-        .map(|frames| sample::event("alloc", 1, 2, 3).with("frames", Py::Raw(frames.clone())));
+    let events = frames.iter().map(|frames| sample::event("alloc", 1, 2, 3).with("frames", Py::Raw(frames.clone())));
     sample::snapshot_of(vec![], vec![events.collect::<Vec<_>>().into()])
 }
 
@@ -58,8 +56,7 @@ fn two_stacks_in_turn_stay_two_stacks() {
     let put = |line: i32, slot: u8| Script::default().py(&frame(line)).raw(&[b'q', slot, b'0']).0;
     let [a, b, long] = [&b"](h\x01e"[..], b"](h\x02e", b"](j\x01\0\0\0e"].map(<[u8]>::to_vec);
     let first = [put(1, 1), put(2, 2), a.clone()].concat();
-    let frames =
-        [first, b.clone(), a.clone(), b.clone(), b.clone(), a.clone(), long.clone(), a, long, b];
+    let frames = [first, b.clone(), a.clone(), b.clone(), b.clone(), a.clone(), long.clone(), a, long, b];
     let lines = [1, 2, 1, 2, 2, 1, 1, 1, 1, 2].map(|line| format!("[f@/a.py:{line}]"));
     assert_eq!(stacks(&read(&events(&frames).pickle(4))), lines);
 }
@@ -91,11 +88,8 @@ fn a_shared_stack_of_more_than_a_thousand_frames_is_whole_everywhere() {
 
 #[test]
 fn a_stack_in_batches_of_any_size_is_whole() {
-    let frames: Vec<u8> = (1..=5)
-        .flat_map(|n| {
-            Script::default().py(&frame(n)).raw(&[b'q', u8::try_from(n).unwrap(), b'0']).0
-        })
-        .collect();
+    let frames: Vec<u8> =
+        (1..=5).flat_map(|n| Script::default().py(&frame(n)).raw(&[b'q', u8::try_from(n).unwrap(), b'0']).0).collect();
     let whole = "[f@/a.py:1 < f@/a.py:2 < f@/a.py:3 < f@/a.py:4 < f@/a.py:5]";
     let first_batch = b"](h\x01h\x02e".to_vec();
     for stack in [
@@ -108,8 +102,7 @@ fn a_stack_in_batches_of_any_size_is_whole() {
     ] {
         let again = b"h\x09".to_vec();
         let first = [&frames[..], &first_batch].concat();
-        let all =
-            [first, stack.to_vec(), again.clone(), first_batch.clone(), stack.to_vec(), again];
+        let all = [first, stack.to_vec(), again.clone(), first_batch.clone(), stack.to_vec(), again];
         let short = "[f@/a.py:1 < f@/a.py:2]";
         let expected = [short, whole, whole, short, whole, whole];
         assert_eq!(stacks(&read(&events(&all).pickle(4))), expected, "{stack:02x?}");
@@ -148,10 +141,7 @@ fn the_memo_is_numbered_as_cpython_numbers_it() {
         (b"](]q\0q\x01(K\x07eh\0h\x01e", "[[7],[7],[7]]"),
         (b"](](K\x07eq\0q\x01h\0h\x01e", "[[7],[7],[7]]"),
         // Shared while it is empty and for good.
-        (
-            b"](]\x94h\0h\0}\x94h\x01)\x94h\x02e",
-            r#"[[],[],[],{"dict":[]},{"dict":[]},{"tuple":[]},{"tuple":[]}]"#,
-        ),
+        (b"](]\x94h\0h\0}\x94h\x01)\x94h\x02e", r#"[[],[],[],{"dict":[]},{"dict":[]},{"tuple":[]},{"tuple":[]}]"#),
         // DUP refers to the same.
         (b"(](K\x01e2t", r#"{"tuple":[[1],[1]]}"#),
         (b"(]\x942t", r#"{"tuple":[[],[]]}"#),
@@ -199,10 +189,7 @@ fn what_contains_itself_or_grows_after_use_is_refused() {
     let entry = Script::default().py(&sample::event("alloc", 1, 2, 3)).raw(b"K\x01K\x02s").0;
     let entry = Py::Raw(entry);
     let message = refusal(&sample::snapshot_of(vec![], vec![vec![entry].into()]).pickle(4));
-    assert!(
-        message.contains("a record of a snapshot is changed after it was complete"),
-        "{message}"
-    );
+    assert!(message.contains("a record of a snapshot is changed after it was complete"), "{message}");
 }
 
 #[test]

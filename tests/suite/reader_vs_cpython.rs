@@ -95,8 +95,7 @@ fn every_tree_and_every_fixture_reads_as_cpython_reads_it() {
         if let Some(name) = name.strip_prefix("snapshot ") {
             let (path, way) = name.split_once(' ').unwrap();
             let expected = describe::describe(&describe::read(&fixtures::pickle(fixture_of(path))));
-            let snapshot =
-                Snapshot::read(&pickle, &|_| ()).unwrap_or_else(|e| panic!("{name} {e}"));
+            let snapshot = Snapshot::read(&pickle, &|_| ()).unwrap_or_else(|e| panic!("{name} {e}"));
             assert_eq!(describe::describe(&snapshot), expected, "{name}");
             *compared.entry(format!("snapshot {way}")).or_default() += 1;
             continue;

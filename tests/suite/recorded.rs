@@ -44,8 +44,7 @@ fn the_release_is_exact_and_the_verdict_needs_no_capacity() {
     assert_eq!(oom["verdict"], "non-pytorch", "{oom}");
     assert_eq!(oom["confidence"], "certain");
     // 6000 MiB were held by another process.
-    let outside =
-        oom["causes"].as_array().unwrap().iter().find(|cause| cause["kind"] == "non-pytorch");
+    let outside = oom["causes"].as_array().unwrap().iter().find(|cause| cause["kind"] == "non-pytorch");
     assert_eq!(outside.map(|cause| &cause["bytes"]), Some(&json!(6000u64 << 20)), "{oom}");
 }
 
@@ -63,11 +62,7 @@ fn without_what_was_recorded_the_same_is_not_known() {
     let mut bare = fs::read(OUTSIDE)
         .map(|bytes| {
             let mut inflated = Vec::new();
-            std::io::Read::read_to_end(
-                &mut flate2::read::GzDecoder::new(bytes.as_slice()),
-                &mut inflated,
-            )
-            .unwrap();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(bytes.as_slice()), &mut inflated).unwrap();
             inflated
         })
         .unwrap();
@@ -93,10 +88,7 @@ fn the_line_that_called_backward_is_known_from_the_other_thread() {
 fn ranks_are_called_by_their_numbers() {
     let result = analyze(&[RANKS]);
     let summary = result["ranks"]["summary"].as_str().unwrap();
-    assert!(
-        summary.starts_with("1 of 2 ran out of memory: rank 1 (device 1) at jobs/ranks.py:16"),
-        "{summary}"
-    );
+    assert!(summary.starts_with("1 of 2 ran out of memory: rank 1 (device 1) at jobs/ranks.py:16"), "{summary}");
     assert_eq!(result["ranks"]["rows"][1]["rank"], "0");
     let result = analyze(&[RANKS, RANKS]);
     let summary = result["ranks"]["summary"].as_str().unwrap();
@@ -120,8 +112,7 @@ fn the_ring_is_as_large_as_recorded() {
 #[test]
 fn settings_of_an_old_release_are_those_of_the_environment() {
     let directory = TempDir::new().unwrap();
-    let recorded =
-        json!({ "torch": "2.1.2+cu121", "alloc_conf": "max_split_size_mb:64", "host": "node1" });
+    let recorded = json!({ "torch": "2.1.2+cu121", "alloc_conf": "max_split_size_mb:64", "host": "node1" });
     let text = snapshot(3, recorded).to_string();
     let result = analyze(&[&file(&directory, "old.json", text.as_bytes())]);
     let one = only(&result);

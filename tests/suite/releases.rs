@@ -20,8 +20,7 @@ fn open_ended(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in flat.match_indices("minor") {
         let rest = flat[at + "minor".len()..].trim_start();
-        let sign =
-            [">=", "<=", "==", "!=", ">", "<"].into_iter().find(|sign| rest.starts_with(sign));
+        let sign = [">=", "<=", "==", "!=", ">", "<"].into_iter().find(|sign| rest.starts_with(sign));
         let is_compared = sign.is_some_and(|sign| is_number(&rest[sign.len()..]));
         if is_compared || (flat[..at].ends_with("match ") && rest.starts_with('{')) {
             found.push(flat[at..].chars().take(40).collect());
@@ -47,16 +46,14 @@ fn only_the_list_of_releases_compares_them() {
 
 #[test]
 fn the_newest_release_listed_is_the_newest_recorded() {
-    let minors = fixtures::names().into_iter().map(|name| {
-        name.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()).expect(&name)
-    });
+    let minors = fixtures::names()
+        .into_iter()
+        .map(|name| name.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()).expect(&name));
     assert_eq!(minors.max(), Some(NEWEST));
     let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/conf");
     assert!((OLDEST..=NEWEST).all(|minor| {
         let of_minor = format!("2.{minor}.");
-        std::fs::read_dir(&conf)
-            .unwrap()
-            .any(|file| file.unwrap().file_name().to_string_lossy().starts_with(&of_minor))
+        std::fs::read_dir(&conf).unwrap().any(|file| file.unwrap().file_name().to_string_lossy().starts_with(&of_minor))
     }));
 }
 
@@ -72,18 +69,14 @@ fn stacks_with_lines_of_pytorch_tell_the_release() {
             assert_eq!(told, release, "{name}");
             exact += 1;
         }
-        assert!(
-            !snapshot.warnings.to_vec().iter().any(|w| w.code == Code::ReleaseUnclear),
-            "{name}"
-        );
+        assert!(!snapshot.warnings.to_vec().iter().any(|w| w.code == Code::ReleaseUnclear), "{name}");
     }
     assert!(exact >= 10, "{exact}");
 }
 
 /// One free block of a file with the keys of 2.9, and a stack with `line` of `_call_impl`.
 fn with_line(line: u32) -> Value {
-    let frame =
-        json!({"name": "_call_impl", "filename": "/venv/torch/nn/modules/module.py", "line": line});
+    let frame = json!({"name": "_call_impl", "filename": "/venv/torch/nn/modules/module.py", "line": line});
     let entry = |action: &str, size: u64| {
         json!({"action": action, "addr": 1u64 << 40, "size": size, "stream": 0,
         "time_us": 1, "compile_context": "N/A", "frames": [frame]})

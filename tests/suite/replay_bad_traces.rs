@@ -64,10 +64,7 @@ fn then(rest: Vec<Value>) -> Value {
 fn what_is_sound_is_exact() {
     let report = verify(&then(Vec::new()));
     let device = &report.devices[0];
-    assert_eq!(
-        (device.exact, device.end_state_exact, device.start),
-        (Some(true), Some(true), "empty")
-    );
+    assert_eq!((device.exact, device.end_state_exact, device.start), (Some(true), Some(true), "empty"));
     assert_eq!(report.warnings, []);
 }
 
@@ -80,18 +77,10 @@ fn cases() -> Vec<(&'static str, Value, usize, &'static str)> {
     let idle = "where the model had nothing left to do";
     let freed = || vec![event("free_requested", A, 1000), event("free_completed", A, 1000)];
     vec![
-        (
-            "free of an unknown address",
-            then(vec![event("free_requested", A + 512, 9)]),
-            2,
-            unknown_free,
-        ),
+        ("free of an unknown address", then(vec![event("free_requested", A + 512, 9)]), 2, unknown_free),
         (
             "free of the inside of a block",
-            then(vec![
-                event("free_requested", A + 512, 1000),
-                event("free_completed", A + 512, 1000),
-            ]),
+            then(vec![event("free_requested", A + 512, 1000), event("free_completed", A + 512, 1000)]),
             2,
             unknown_free,
         ),
@@ -120,12 +109,7 @@ fn cases() -> Vec<(&'static str, Value, usize, &'static str)> {
             2,
             unknown_completion,
         ),
-        (
-            "completion of nothing at the end",
-            then(vec![event("free_completed", A, 1000)]),
-            2,
-            unknown_completion,
-        ),
+        ("completion of nothing at the end", then(vec![event("free_completed", A, 1000)]), 2, unknown_completion),
         (
             "completion twice",
             then(vec![
@@ -150,47 +134,26 @@ fn cases() -> Vec<(&'static str, Value, usize, &'static str)> {
         ),
         (
             "a segment past the end of memory",
-            then(vec![
-                event("segment_alloc", TOP + MIB, 2 * MIB),
-                event("alloc", TOP + MIB, 2 * MIB),
-            ]),
+            then(vec![event("segment_alloc", TOP + MIB, 2 * MIB), event("alloc", TOP + MIB, 2 * MIB)]),
             2,
             overlapping,
         ),
         (
             "an empty segment",
-            then(vec![
-                event("segment_alloc", A + 4 * MIB, 0),
-                event("alloc", A + 4 * MIB, 2 * MIB),
-            ]),
+            then(vec![event("segment_alloc", A + 4 * MIB, 0), event("alloc", A + 4 * MIB, 2 * MIB)]),
             2,
             overlapping,
         ),
-        (
-            "alloc outside every segment",
-            then(vec![event("alloc", A + 64 * MIB, 512)]),
-            2,
-            "in question",
-        ),
+        ("alloc outside every segment", then(vec![event("alloc", A + 64 * MIB, 512)]), 2, "in question"),
         ("alloc on a live block", then(vec![event("alloc", A, 512)]), 2, "in question"),
         ("alloc of nothing", then(vec![event("alloc", A + 1024, 0)]), 2, impossible),
         ("alloc of 2^61", then(vec![event("alloc", A + 1024, 1 << 61)]), 2, impossible),
         ("oom of 2^64 - 1", then(vec![event("oom", 0, u64::MAX)]), 2, impossible),
         ("an oom that had memory", then(vec![event("oom", 1 << 40, 512)]), 2, "in question"),
-        (
-            "half a segment freed",
-            then([freed(), vec![event("segment_free", A, MIB)]].concat()),
-            4,
-            "in question",
-        ),
+        ("half a segment freed", then([freed(), vec![event("segment_free", A, MIB)]].concat()), 4, "in question"),
         ("a live segment freed", then(vec![event("segment_free", A, 2 * MIB)]), 2, idle),
         // It would have been there from the start, and the first request would have been served from it.
-        (
-            "a segment freed that never was",
-            then(vec![event("segment_free", A + 64 * MIB, 2 * MIB)]),
-            0,
-            "in question",
-        ),
+        ("a segment freed that never was", then(vec![event("segment_free", A + 64 * MIB, 2 * MIB)]), 0, "in question"),
         ("unmap of a segment", then(vec![event("segment_unmap", A, 2 * MIB)]), 2, idle),
         ("growth for nothing", then(vec![event("segment_alloc", A + 64 * MIB, 2 * MIB)]), 2, ""),
     ]
@@ -213,8 +176,7 @@ fn every_contradiction_is_named_with_its_entry() {
         let ran = program::run(&["replay", &program::file(&directory, "bad.json", &text)]);
         assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{name}");
         assert!(ran.out.contains("at entry"), "{name}: {}", ran.out);
-        let capacity =
-            ["replay", "--capacity", "1GiB", &program::file(&directory, "bad.json", &text)];
+        let capacity = ["replay", "--capacity", "1GiB", &program::file(&directory, "bad.json", &text)];
         assert_eq!(program::run(&capacity).code, 0, "{name}: a what-if is no gate");
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

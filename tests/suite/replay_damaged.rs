@@ -100,10 +100,8 @@ fn plain(snapshot: &Snapshot) -> Value {
         one
     };
     let traces = 0..snapshot.traces.len() as u64;
-    file["device_traces"] =
-        traces.map(|id| snapshot.device(id).entries().map(entry).collect::<Value>()).collect();
-    file["allocator_settings"]["expandable_segments"] =
-        json!(snapshot.segments.iter().any(|s| s.is_expandable));
+    file["device_traces"] = traces.map(|id| snapshot.device(id).entries().map(entry).collect::<Value>()).collect();
+    file["allocator_settings"]["expandable_segments"] = json!(snapshot.segments.iter().any(|s| s.is_expandable));
     file
 }
 
@@ -182,8 +180,7 @@ fn a_lost_entry_shows() {
             }
             file["device_traces"][0].as_array_mut().unwrap().remove(at);
             let device = &verify(&file).devices[0];
-            let is_whole = (device.exact, device.end_state_exact, device.start)
-                == (Some(true), Some(true), "empty");
+            let is_whole = (device.exact, device.end_state_exact, device.start) == (Some(true), Some(true), "empty");
             assert!(!is_whole, "entry {at} of {} is not missed", DAMAGED[which]);
         }
     }

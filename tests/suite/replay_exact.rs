@@ -72,10 +72,7 @@ fn unusual_programs_are_reproduced() {
 fn settings_that_change_at_run_time_are_found() {
     const ES: &str = "expandable_segments:True";
     let known: [(&str, &[(usize, &str)]); 2] = [
-        (
-            "2.15.0-settings_three",
-            &[(0, ""), (302, "expandable_segments:True,roundup_power2_divisions:8"), (610, "")],
-        ),
+        ("2.15.0-settings_three", &[(0, ""), (302, "expandable_segments:True,roundup_power2_divisions:8"), (610, "")]),
         (
             "2.15.0-settings_back_and_forth",
             &[
@@ -115,8 +112,7 @@ fn settings_that_change_at_run_time_are_found() {
             "{name}: figures over time follow them"
         );
         let overrides = Overrides { capacity: Some(1 << 40), ..Overrides::default() };
-        let (replayed, _) =
-            replay_with(&Study::new(&snapshot, Scope::default()), "", &overrides, false);
+        let (replayed, _) = replay_with(&Study::new(&snapshot, Scope::default()), "", &overrides, false);
         assert_eq!(replayed.devices[0].peak_reserved_bytes, peak, "{name}: a what-if follows them");
         assert!(replayed.warnings.iter().any(|warning| warning.code == Code::SettingsChanged));
     }
@@ -193,9 +189,7 @@ fn every_figure_is_what_pytorch_counted_save_those_listed() {
         let (study, report) = replay(&snapshot, name);
         assert_eq!(report.devices.len(), recorded.stats.len(), "{name}");
         for (device, one) in report.devices.iter().zip(&study.inference().devices) {
-            for (key, theirs) in
-                recorded.stats[usize::try_from(one.device.id()).unwrap()].as_object().unwrap()
-            {
+            for (key, theirs) in recorded.stats[usize::try_from(one.device.id()).unwrap()].as_object().unwrap() {
                 let theirs = theirs.as_i64().unwrap_or_else(|| panic!("{key} of {name}"));
                 let ours = *device.statistics.get(key).unwrap_or_else(|| panic!("no {key}"));
                 compared += 1;
@@ -205,10 +199,8 @@ fn every_figure_is_what_pytorch_counted_save_those_listed() {
             }
         }
     }
-    let listed: BTreeSet<String> = HIDDEN
-        .iter()
-        .map(|(name, key, theirs, ours)| format!("{name} {key} {theirs} {ours}"))
-        .collect();
+    let listed: BTreeSet<String> =
+        HIDDEN.iter().map(|(name, key, theirs, ours)| format!("{name} {key} {theirs} {ours}")).collect();
     assert_eq!(differences, listed);
     assert!(compared > 6000, "only {compared} figures were compared");
 }
@@ -259,9 +251,7 @@ fn every_difference_at_the_end_counts() {
         ("a block's size", |s, _, block| s.blocks[block].size += 512),
         ("a block's address", |s, _, block| s.blocks[block].address += 512),
         ("a live block's requested size", |s, _, block| s.blocks[block].requested_size += 1),
-        ("a live block's state", |s, _, block| {
-            s.blocks[block].state = BlockState::ActivePendingFree
-        }),
+        ("a live block's state", |s, _, block| s.blocks[block].state = BlockState::ActivePendingFree),
         ("a block less", |s, at, _| s.segments[at].blocks.end -= 1),
         ("a segment's size", |s, at, _| s.segments[at].total_size += 512),
         ("a segment's stream", |s, at, _| s.segments[at].stream += 1),

@@ -10,9 +10,7 @@ use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::output::document::{Style, markdown, terminal};
 use oomscope::output::formats;
 use oomscope::output::report;
-use oomscope::replay::literal::{
-    LiteralOutcome, LiteralReplay, Tiling, Totals, Tracking, recorded_settings,
-};
+use oomscope::replay::literal::{LiteralOutcome, LiteralReplay, Tiling, Totals, Tracking, recorded_settings};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
 use proptest::prelude::*;
@@ -38,9 +36,7 @@ fn read(bytes: &[u8]) -> Snapshot {
 /// The sums that hold whatever the file says.
 fn is_sound(tiling: &Tiling) -> Result<(), String> {
     let Totals { reserved, allocated, active, .. } = tiling.totals();
-    let sum = |of: fn(&oomscope::replay::literal::StreamPool) -> u64| {
-        tiling.stream_pools().iter().map(of).sum::<u64>()
-    };
+    let sum = |of: fn(&oomscope::replay::literal::StreamPool) -> u64| tiling.stream_pools().iter().map(of).sum::<u64>();
     if !(allocated <= active && active <= reserved) {
         return Err(format!("{:?}", tiling.totals()));
     }
@@ -54,16 +50,15 @@ fn is_sound(tiling: &Tiling) -> Result<(), String> {
 fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>, LiteralOutcome) {
     let mut totals = Vec::new();
     let mut unsound = None;
-    let outcome =
-        LiteralReplay { device: snapshot.device(device), settings, settings_changes: &[] }.run(
-            Tracking::Totals,
-            |step| {
-                totals.push(step.tiling.totals());
-                if let Err(what) = is_sound(step.tiling) {
-                    unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
-                }
-            },
-        );
+    let outcome = LiteralReplay { device: snapshot.device(device), settings, settings_changes: &[] }.run(
+        Tracking::Totals,
+        |step| {
+            totals.push(step.tiling.totals());
+            if let Err(what) = is_sound(step.tiling) {
+                unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
+            }
+        },
+    );
     assert_eq!(unsound, None, "at an entry the sums are unsound");
     (totals, outcome)
 }
@@ -146,10 +141,7 @@ fn memory_at_address_0_and_more_memory_than_there_are_addresses_do_no_harm() {
         let file = json!({"segments": [], "device_traces": [trace]});
         let snapshot = read(&serde_json::to_vec(&file).unwrap());
         replay(&snapshot, 0, &Settings::default());
-        assert_eq!(
-            analyze(&snapshot, "", 0, Options { top: 1, ..Options::default() }).devices.len(),
-            1
-        );
+        assert_eq!(analyze(&snapshot, "", 0, Options { top: 1, ..Options::default() }).devices.len(), 1);
     }
 }
 

@@ -55,11 +55,8 @@ fn replay(from: &Snapshot, overrides: &Overrides) -> (ReplayReport, Vec<ModelRun
 /// with `to`, and whether the segments are the same.
 fn differences(from: &str, to: &str) -> (Vec<String>, bool) {
     let (minor, target) = (minor(to), fixtures::snapshot(to));
-    let overrides = Overrides {
-        settings: Some(settings(&target, minor)),
-        capacity: Some(CAPACITY),
-        minor: Some(minor),
-    };
+    let overrides =
+        Overrides { settings: Some(settings(&target, minor)), capacity: Some(CAPACITY), minor: Some(minor) };
     let (report, emitted) = replay(&fixtures::snapshot(from), &overrides);
     let recorded = recorded::of(to).unwrap();
     assert_eq!(report.devices.len(), recorded.stats.len());
@@ -155,8 +152,7 @@ fn nothing_changed_changes_nothing() {
         "2.11.0-fuzz_streams-oom-lag",
     ] {
         let snapshot = fixtures::snapshot(name);
-        let change =
-            Overrides { settings: Some(settings(&snapshot, minor(name))), ..Overrides::default() };
+        let change = Overrides { settings: Some(settings(&snapshot, minor(name))), ..Overrides::default() };
         let (report, emitted) = replay(&snapshot, &change);
         for (device, one) in report.devices.iter().zip(&emitted) {
             let recorded = device.recorded.as_ref().unwrap();
@@ -169,11 +165,7 @@ fn nothing_changed_changes_nothing() {
             assert_eq!(differing, Vec::<&String>::new(), "{name}");
             assert_eq!(device.ooms.len(), recorded.ooms.len(), "{name}");
             assert_eq!(device.avoided_ooms.len(), 0, "{name}");
-            assert_eq!(
-                count_end_differences(snapshot.device(one.device), &one.allocator),
-                0,
-                "{name}"
-            );
+            assert_eq!(count_end_differences(snapshot.device(one.device), &one.allocator), 0, "{name}");
         }
     }
 }
@@ -184,11 +176,8 @@ fn a_limit_refuses_what_the_device_would_give() {
     let fraction = "per_process_memory_fraction:0.5";
     let base = Settings::default();
     let parsed = conf::parse(fraction, &base, 15, UnknownKeys::Refuse).unwrap();
-    let overrides = Overrides {
-        settings: Some((parsed.settings, fraction.to_owned())),
-        capacity: Some(600 * MIB),
-        minor: None,
-    };
+    let overrides =
+        Overrides { settings: Some((parsed.settings, fraction.to_owned())), capacity: Some(600 * MIB), minor: None };
     let (report, _) = replay(&from, &overrides);
     let device = &report.devices[0];
     assert_eq!(device.assumed.limit_bytes, Some(300 * MIB));

@@ -59,21 +59,15 @@ fn figures_at_any_moment_are_those_of_analyze() {
     for name in KINDS {
         let file = fixture(name);
         browser.open(&page(directory.path(), &[&file]), "");
-        let pages: Value = serde_json::from_value(
-            browser.value("JSON.parse(document.getElementById('pages').textContent)"),
-        )
-        .unwrap();
+        let pages: Value =
+            serde_json::from_value(browser.value("JSON.parse(document.getElementById('pages').textContent)")).unwrap();
         for (index, row) in pages.as_array().unwrap().iter().enumerate() {
             browser.value(&format!("oomscope.show({{ page: {index} }})"));
             let device = row["device"].to_string();
             let whole = analyze(&["--device", &device, &file]);
             let whole = &whole["snapshots"][0]["devices"][0];
             let entries = row["entries"].as_u64().unwrap();
-            let failed = whole["ooms"]
-                .as_array()
-                .unwrap()
-                .last()
-                .map(|oom| oom["event"].as_u64().unwrap() + 1);
+            let failed = whole["ooms"].as_array().unwrap().last().map(|oom| oom["event"].as_u64().unwrap() + 1);
             let mut moments = vec![entries, entries / 2, entries / 3, entries.min(1)];
             moments.extend(whole["peak"]["allocated_event"].as_u64().map(|event| event + 1));
             moments.extend(failed);
@@ -89,18 +83,9 @@ fn figures_at_any_moment_are_those_of_analyze() {
                 let lines = state.as_object_mut().unwrap().remove("top_lines").unwrap();
                 assert_eq!(state, figures(told), "{name}, device {device}, moment {m}");
                 let bytes = |lines: &Value| {
-                    lines
-                        .as_array()
-                        .unwrap()
-                        .iter()
-                        .map(|line| line["bytes"].clone())
-                        .collect::<Vec<_>>()
+                    lines.as_array().unwrap().iter().map(|line| line["bytes"].clone()).collect::<Vec<_>>()
                 };
-                assert_eq!(
-                    bytes(&lines),
-                    bytes(&told["top_lines"]),
-                    "{name}, device {device}, moment {m}"
-                );
+                assert_eq!(bytes(&lines), bytes(&told["top_lines"]), "{name}, device {device}, moment {m}");
             }
         }
         assert_eq!(browser.errors(), Vec::<Value>::new(), "{name}");
@@ -134,25 +119,15 @@ fn what_is_done_to_the_page_does_what_it_should() {
     browser.open(&file, "");
     let view = |browser: &mut Browser| browser.value("oomscope.view()");
     let first = view(&mut browser);
-    assert_eq!(
-        (&first["moment"], &first["start"], &first["end"]),
-        (&json!(53_079), &json!(0), &json!(53_080))
-    );
+    assert_eq!((&first["moment"], &first["start"], &first["end"]), (&json!(53_079), &json!(0), &json!(53_080)));
 
     let over = browser.middle("timeline");
     browser.mouse("mouseMoved", over, 0.0);
-    assert_eq!(
-        browser.value("document.getElementById('tip').hidden"),
-        false,
-        "a pointer is told what is under it"
-    );
+    assert_eq!(browser.value("document.getElementById('tip').hidden"), false, "a pointer is told what is under it");
     browser.mouse("mouseWheel", over, -400.0);
     browser.settle();
     let zoomed = view(&mut browser);
-    assert!(
-        zoomed["start"].as_f64() > Some(1000.0) && zoomed["end"].as_f64() < Some(52_000.0),
-        "{zoomed}"
-    );
+    assert!(zoomed["start"].as_f64() > Some(1000.0) && zoomed["end"].as_f64() < Some(52_000.0), "{zoomed}");
 
     browser.mouse("mousePressed", over, 0.0);
     browser.mouse("mouseReleased", over, 0.0);
@@ -163,9 +138,8 @@ fn what_is_done_to_the_page_does_what_it_should() {
         browser.key(key);
         assert_eq!(view(&mut browser)["moment"], json!(clicked + by), "{key}");
     }
-    let text_of = |browser: &mut Browser, id: &str| {
-        browser.value(&format!("document.getElementById('{id}').textContent"))
-    };
+    let text_of =
+        |browser: &mut Browser, id: &str| browser.value(&format!("document.getElementById('{id}').textContent"));
     let before = text_of(&mut browser, "tiles");
     browser.key("p");
     browser.settle();
@@ -177,15 +151,13 @@ fn what_is_done_to_the_page_does_what_it_should() {
     assert!((slid - half).abs() < 2.0, "the slider is as wide as the zoom");
 
     // Each blocker highlights as many blocks as the analysis counts.
-    let blockers = browser.value("JSON.parse(document.getElementById('analysis').textContent).snapshots[0].devices[0].ooms[0].blockers");
+    let blockers = browser
+        .value("JSON.parse(document.getElementById('analysis').textContent).snapshots[0].devices[0].ooms[0].blockers");
     for (at, blocker) in blockers.as_array().unwrap().iter().enumerate() {
         browser.value(&format!("document.querySelectorAll('#failure button.row')[{at}].click()"));
         browser.settle();
         let note = text_of(&mut browser, "highlight-note");
-        assert!(
-            note.as_str().unwrap().contains(&format!("in {} block", blocker["blocks"])),
-            "{note} {blocker}"
-        );
+        assert!(note.as_str().unwrap().contains(&format!("in {} block", blocker["blocks"])), "{note} {blocker}");
         assert_eq!(view(&mut browser)["moment"], 53_079, "they are shown where they stood");
     }
     browser.value("oomscope.show({ query: 'attention' })");
@@ -196,9 +168,7 @@ fn what_is_done_to_the_page_does_what_it_should() {
     assert_ne!(browser.value(dark), light);
 
     // What the address says is what is seen again.
-    browser.value(
-        "oomscope.show({ mode: 'each', start: 30000, end: 32000, moment: 30949, selected: 5 })",
-    );
+    browser.value("oomscope.show({ mode: 'each', start: 30000, end: 32000, moment: 30949, selected: 5 })");
     browser.settle();
     let (seen, hash) = (view(&mut browser), browser.value("location.hash"));
     browser.open(&file, hash.as_str().unwrap());
@@ -234,18 +204,15 @@ fn hostile_names_stay_text() {
     let hostile = "</script><script>window.taken=1</script><img src=x onerror=window.taken=2>";
     let frames = json!([{ "filename": format!("/app/{hostile}.py"), "line": 7, "name": hostile }]);
     let entry = |action: &str, addr: u64, size: u64| json!({ "action": action, "addr": addr, "size": size, "stream": 0, "frames": frames });
-    let block = json!({ "address": 4096, "size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": frames });
+    let block =
+        json!({ "address": 4096, "size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": frames });
     let free = json!({ "address": 5120, "size": 2_096_128, "requested_size": 0, "state": "inactive", "frames": [] });
     let segment = json!({ "device": 0, "address": 4096, "total_size": 2_097_152, "allocated_size": 1024, "active_size": 1024,
         "requested_size": 1000, "stream": 0, "segment_type": "small", "segment_pool_id": [0, 0], "is_expandable": false,
         "frames": frames, "blocks": [block, free] });
-    let written =
-        |entries: Value| json!({ "segments": [segment], "device_traces": [entries] }).to_string();
-    let traced = written(json!([
-        entry("segment_alloc", 4096, 2_097_152),
-        entry("alloc", 4096, 1000),
-        entry("oom", 0, 1 << 30)
-    ]));
+    let written = |entries: Value| json!({ "segments": [segment], "device_traces": [entries] }).to_string();
+    let traced =
+        written(json!([entry("segment_alloc", 4096, 2_097_152), entry("alloc", 4096, 1000), entry("oom", 0, 1 << 30)]));
     for (name, snapshot) in [("traced.json", traced), ("untraced.json", written(json!([])))] {
         let file = directory.path().join(name);
         std::fs::write(&file, snapshot).unwrap();
@@ -257,13 +224,15 @@ fn hostile_names_stay_text() {
             browser.mouse("mouseMoved", over, 0.0);
         }
         assert_eq!(
-            browser.value(
-                "[window.taken, document.querySelectorAll('img, #app script, main script').length]"
-            ),
+            browser.value("[window.taken, document.querySelectorAll('img, #app script, main script').length]"),
             json!([null, 0]),
             "{name}"
         );
-        assert_eq!(browser.value("document.getElementById('selection').textContent.includes('onerror=window.taken=2')"), true, "{name}");
+        assert_eq!(
+            browser.value("document.getElementById('selection').textContent.includes('onerror=window.taken=2')"),
+            true,
+            "{name}"
+        );
         assert_eq!(browser.errors(), Vec::<Value>::new(), "{name}");
     }
 }

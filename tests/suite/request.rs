@@ -98,9 +98,7 @@ fn a_request_that_cannot_be_is_refused() {
 fn a_request_can_be_made_at_any_moment() {
     const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
     let capacity = ["--capacity", "1GiB"];
-    let ask = |bytes: &str, at: &[&str]| {
-        request(&[&["--request", bytes], at, &capacity, &[HOLES]].concat())
-    };
+    let ask = |bytes: &str, at: &[&str]| request(&[&["--request", bytes], at, &capacity, &[HOLES]].concat());
     let entries = analyze(&[HOLES])["snapshots"][0]["events"].as_u64().unwrap();
     let last = (entries - 1).to_string();
     for bytes in ["1MiB", "64MiB", "900MiB"] {

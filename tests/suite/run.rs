@@ -44,8 +44,7 @@ impl Job {
 
     fn snapshots(&self, directory: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -68,10 +67,7 @@ fn a_failed_request_writes_a_snapshot_and_a_page() {
     assert!(output.stdout.is_empty());
     assert!(errors.contains("OutOfMemoryError"), "{errors}");
     let snapshots = job.snapshots("oomscope-run-1");
-    assert!(
-        matches!(snapshots.as_slice(), [one] if one.ends_with("-oom1.pickle.gz")),
-        "{snapshots:?}"
-    );
+    assert!(matches!(snapshots.as_slice(), [one] if one.ends_with("-oom1.pickle.gz")), "{snapshots:?}");
     let page = errors.split("1 snapshot in oomscope-run-1").nth(1).expect(&errors);
     assert!(page.contains("train.py:4"), "{page}");
     assert!(page.contains("oomscope oomscope-run-1"), "{page}");
@@ -108,10 +104,7 @@ fn why_nothing_was_recorded_is_said() {
         ("-I and -E ignore PYTHONPATH", vec!["python3", "-I", "-c", "pass"]),
         ("no Python process imported torch", vec!["python3", "-c", "pass"]),
         ("nothing used CUDA", vec!["python3", "-c", "import torch"]),
-        (
-            "1 process recorded, and no request",
-            vec!["python3", "-c", "import torch; torch.empty(1, device='cuda')"],
-        ),
+        ("1 process recorded, and no request", vec!["python3", "-c", "import torch; torch.empty(1, device='cuda')"]),
     ] {
         let errors = text(&job.run(&[], &command).stderr);
         assert!(errors.contains(said), "{command:?}: {errors}");

@@ -34,9 +34,7 @@ fn canonical(value: &Value) -> String {
         Value::Dict(pairs) => {
             let pairs: Vec<_> = pairs
                 .iter()
-                .map(|(key, value)| {
-                    format!("[{},{}]", canonical(&plain(key.clone())), canonical(value))
-                })
+                .map(|(key, value)| format!("[{},{}]", canonical(&plain(key.clone())), canonical(value)))
                 .collect();
             format!(r#"{{"dict":[{}]}}"#, pairs.join(","))
         }
@@ -55,12 +53,8 @@ fn ours(pickle: &[u8]) -> String {
 fn trees() -> Vec<Py> {
     let mut sorted = sample::event("alloc", 1 << 40, 512, sample::TIME);
     sorted.pairs().sort_by_key(|(key, _)| format!("{key:?}"));
-    *sorted.at("frames") = vec![dict([
-        ("filename", "/app/größe.py".into()),
-        ("line", 7.into()),
-        ("name", "forward 🧠".into()),
-    ])]
-    .into();
+    *sorted.at("frames") =
+        vec![dict([("filename", "/app/größe.py".into()), ("line", 7.into()), ("name", "forward 🧠".into())])].into();
     vec![
         Py::None,
         vec![Py::Bool(true), Py::Bool(false), Py::None].into(),
@@ -96,9 +90,7 @@ fn both_read_the_same_from_trees_that_share_nothing() {
 #[test]
 fn a_dict_that_is_used_twice_is_too_much_for_serde_pickle() {
     // d = {"name": "forward"}; [d, d], as CPython writes it.
-    let pickle = Script::default()
-        .raw(b"\x80\x04]\x94(}\x94\x8c\x04name\x94\x8c\x07forward\x94sh\x01e")
-        .stop();
+    let pickle = Script::default().raw(b"\x80\x04]\x94(}\x94\x8c\x04name\x94\x8c\x07forward\x94sh\x01e").stop();
     assert!(pickle.len() < 60);
     let error = value_from_slice(&pickle, DeOptions::new()).unwrap_err().to_string();
     assert!(error.contains("recursive"), "{error}");

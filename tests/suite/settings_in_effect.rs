@@ -32,19 +32,16 @@ fn each_option_that_is_recorded_is_compared() {
         ("roundup_power2_divisions:4", "0"),
     ] {
         let said = said(string, &[]);
-        assert_eq!(
-            said,
-            [format!("{string} was set but is not in effect; the effective value is {expected}")]
-        );
+        assert_eq!(said, [format!("{string} was set but is not in effect; the effective value is {expected}")]);
     }
 }
 
 #[test]
 fn what_is_in_effect_is_not_spoken_of() {
-    let all: Vec<(String, Value)> =
-        (0..16).map(|bucket| ((1u64 << bucket).to_string(), json!(4))).collect();
+    let all: Vec<(String, Value)> = (0..16).map(|bucket| ((1u64 << bucket).to_string(), json!(4))).collect();
     let divisions = Value::Object(all.into_iter().collect());
-    let string = "expandable_segments:True,max_split_size_mb:64,garbage_collection_threshold:0.8,roundup_power2_divisions:4";
+    let string =
+        "expandable_segments:True,max_split_size_mb:64,garbage_collection_threshold:0.8,roundup_power2_divisions:4";
     let effective = [
         ("expandable_segments", json!(true)),
         ("max_split_size", json!(64 << 20)),

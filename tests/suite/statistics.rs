@@ -88,16 +88,13 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 fn peaks(device: Device<'_>) -> (Totals, LiteralOutcome) {
     let settings = settings_in_effect(device.snapshot(), None);
     let mut peak = Totals::default();
-    let outcome = LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(
-        Tracking::Totals,
-        |step| {
-            let now = step.tiling.totals();
-            peak.reserved = peak.reserved.max(now.reserved);
-            peak.allocated = peak.allocated.max(now.allocated);
-            peak.active = peak.active.max(now.active);
-            peak.requested = peak.requested.max(now.requested);
-        },
-    );
+    let outcome = LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::Totals, |step| {
+        let now = step.tiling.totals();
+        peak.reserved = peak.reserved.max(now.reserved);
+        peak.allocated = peak.allocated.max(now.allocated);
+        peak.active = peak.active.max(now.active);
+        peak.requested = peak.requested.max(now.requested);
+    });
     (peak, outcome)
 }
 
@@ -144,11 +141,7 @@ fn no_replay_contradicts_its_recording() {
         let warned = report.warnings.iter().any(|w| w.code.word() == "trace-inconsistent");
         assert!(!warned, "{name}");
         let warned = report.warnings.iter().any(|w| w.code.word() == "truncated");
-        assert_eq!(
-            (warned, report.truncated),
-            (TRUNCATED.contains(&name.as_str()), warned),
-            "{name}"
-        );
+        assert_eq!((warned, report.truncated), (TRUNCATED.contains(&name.as_str()), warned), "{name}");
     }
 }
 
@@ -159,11 +152,7 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
         let recorded = recorded::of(name).unwrap();
         let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();
-        let literal = LiteralReplay {
-            device: snapshot.device(0),
-            settings: &settings,
-            settings_changes: &[],
-        };
+        let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
         let outcome = literal.run(Tracking::Totals, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
         assert!(outcome.initial_totals.reserved > 0, "{name}");
@@ -214,7 +203,6 @@ fn the_last_failed_request_is_the_one_of_the_error_message() {
 
 #[test]
 fn every_recording_has_its_statistics_save_those_listed() {
-    let without: Vec<String> =
-        fixtures::names().into_iter().filter(|name| recorded::of(name).is_none()).collect();
+    let without: Vec<String> = fixtures::names().into_iter().filter(|name| recorded::of(name).is_none()).collect();
     assert_eq!(without, WITHOUT_STATISTICS);
 }

@@ -117,16 +117,11 @@ fn every_command_begins_with_its_answer() {
 #[test]
 fn what_is_copied_from_a_what_if_serves_the_request() {
     let told = told(&format!("whatif {FAILED}"));
-    assert!(
-        text(&told, "answer").starts_with("expandable_segments:True serves the failed request")
-    );
+    assert!(text(&told, "answer").starts_with("expandable_segments:True serves the failed request"));
     assert!(text(&told, "answer").contains("headroom; later requests are not recorded"));
     assert_eq!(told["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     let later = self::told(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
-    assert!(
-        text(&later, "answer").ends_with("one more step like the last one would fail"),
-        "{later}"
-    );
+    assert!(text(&later, "answer").ends_with("one more step like the last one would fail"), "{later}");
     assert_eq!(text(&later, "copy"), format!("oomscope analyze {FAILED}"));
     let none = self::told("whatif fixtures/failures/capacity.pickle.gz");
     assert!(text(&none, "answer").starts_with("no setting tried serves every request"));
@@ -147,9 +142,7 @@ fn a_replay_says_whether_what_ifs_can_be_relied_on() {
     assert!(text(&exact, "answer").starts_with("the model reproduces all 53,079 recorded entries"));
     assert_eq!(text(&exact, "copy"), format!("oomscope whatif {FAILED}"));
     let changed = told(&format!("replay --set expandable_segments:True {FAILED}"));
-    assert!(
-        text(&changed, "answer").starts_with("on device 0 no request fails; 1 failed as recorded")
-    );
+    assert!(text(&changed, "answer").starts_with("on device 0 no request fails; 1 failed as recorded"));
     assert_eq!(changed["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 
@@ -191,14 +184,10 @@ fn a_brief_answer_is_small_whatever_the_names() {
     let long = directory.path().join("d".repeat(200)).join("e".repeat(200));
     std::fs::create_dir_all(&long).unwrap();
     let names = fixtures::names().into_iter().filter(|name| name.starts_with("2.15.0-"));
-    for name in names
-        .map(|name| fixtures::path(&name))
-        .chain(["fixtures/failures/outside.pickle.gz".into()])
-    {
+    for name in names.map(|name| fixtures::path(&name)).chain(["fixtures/failures/outside.pickle.gz".into()]) {
         let file = long.join(name.file_name().unwrap());
         std::fs::copy(&name, &file).unwrap();
-        let printed =
-            result_of(&["analyze", "--format", "json", "--brief", file.to_str().unwrap()]);
+        let printed = result_of(&["analyze", "--format", "json", "--brief", file.to_str().unwrap()]);
         assert!(printed.len() < 2048, "{}: {}", name.display(), printed.len());
         let brief: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(brief["schema"], "oomscope/analyze-brief/1");
@@ -216,15 +205,11 @@ fn a_line_each_tells_rank_host_and_verdict() {
         std::fs::copy(file, node.join(format!("rank{rank}.pickle.gz"))).unwrap();
     }
     let printed = result_of(&["analyze", "--format", "jsonl", directory.path().to_str().unwrap()]);
-    let rows: Vec<Value> =
-        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told = |row: &Value| (row["rank"].clone(), row["host"].clone(), row["verdict"].clone());
     assert_eq!(
         rows.iter().map(told).collect::<Vec<_>>(),
-        [
-            (0.into(), "node-1".into(), "fragmentation".into()),
-            (13.into(), "node-1".into(), Value::Null),
-        ]
+        [(0.into(), "node-1".into(), "fragmentation".into()), (13.into(), "node-1".into(), Value::Null),]
     );
     assert!(schema::list(&rows[0]["top_lines"]).len() > 3);
 }

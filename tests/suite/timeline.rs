@@ -13,9 +13,7 @@ use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::figures::Figure;
-use oomscope::study::timeline::{
-    DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline,
-};
+use oomscope::study::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -60,10 +58,7 @@ fn is_sound(device: &DeviceTimeline, limit: usize) {
     assert_eq!(last[count - 1], device.first_event + device.events - 1);
     assert!(first.iter().zip(last).all(|(first, last)| first <= last));
     assert!(first.iter().skip(1).zip(last).all(|(next, last)| *next == last + 1));
-    fn keeps_its_extremes<T: PartialOrd + Copy + std::fmt::Debug>(
-        series: &Series<T>,
-        count: usize,
-    ) {
+    fn keeps_its_extremes<T: PartialOrd + Copy + std::fmt::Debug>(series: &Series<T>, count: usize) {
         assert_eq!((series.min.len(), series.max.len()), (count, count));
         assert!(series.min.iter().zip(&series.max).all(|(min, max)| min <= max));
         assert!(series.max.iter().all(|max| *max <= series.highest));
@@ -121,8 +116,7 @@ fn the_documentation_lists_every_series_as_the_catalogue_has_it() {
     let page = std::fs::read_to_string("docs/timeline.md").unwrap();
     let failed = read(&fixtures::pickle("2.15.0-oom_varlen-at-oom"));
     let series = &follow(&failed, Window::Whole, 1).devices[0].series;
-    let figures: Vec<Figure> =
-        series.sizes().map(|(of, _)| of).chain(series.ratios().map(|(of, _)| of)).collect();
+    let figures: Vec<Figure> = series.sizes().map(|(of, _)| of).chain(series.ratios().map(|(of, _)| of)).collect();
     for figure in figures {
         let row = format!("\n| `{}` | {} |\n", figure.json_key(), figure.meaning());
         assert!(page.contains(&row), "docs/timeline.md lacks {row}");
@@ -134,8 +128,7 @@ fn every_recording_ends_in_its_snapshot_and_peaks_as_analyze_says() {
     let mut devices = 0;
     for (i, name) in fixtures::names().iter().enumerate() {
         let snapshot = read(&fixtures::pickle(name));
-        let parts =
-            [Window::Last(300), Window::AroundOom(50), Window::Between(Some(100), Some(900))];
+        let parts = [Window::Last(300), Window::AroundOom(50), Window::Between(Some(100), Some(900))];
         for window in [Window::Whole, parts[i % 3]] {
             let options = Options { window, ..Options::default() };
             let analyzed = analyze(&snapshot, "a", 0, options);
@@ -143,8 +136,7 @@ fn every_recording_ends_in_its_snapshot_and_peaks_as_analyze_says() {
                 is_sound(&device, 100);
                 let other = analyzed.devices.iter().find(|d| d.device == device.device).unwrap();
                 let peak = &other.peak;
-                let [reserved, allocated] =
-                    [Figure::Reserved, Figure::Allocated].map(|figure| size(&device, figure));
+                let [reserved, allocated] = [Figure::Reserved, Figure::Allocated].map(|figure| size(&device, figure));
                 // `analyze` knows the end even where the trace falls short of it.
                 assert_eq!(reserved.highest, peak.reserved_bytes, "{name}");
                 assert_eq!(reserved.highest_event, peak.reserved_event, "{name}");
@@ -271,8 +263,7 @@ fn optimizer_steps_stand_where_they_were() {
         let (start, end) = (span.start_us.unwrap(), span.end_us.unwrap());
         for index in 0..trace.len() {
             let time = trace.time_us(index).unwrap();
-            let is_in =
-                (span.first_event..span.first_event + span.events).contains(&(index as u64));
+            let is_in = (span.first_event..span.first_event + span.events).contains(&(index as u64));
             assert_eq!(is_in, (start..=end).contains(&time), "entry {index}");
         }
     }
@@ -282,12 +273,7 @@ fn optimizer_steps_stand_where_they_were() {
 fn what_ended_before_the_entries_shown_is_not_counted() {
     let counts = |window| -> Vec<u64> {
         let snapshot = read(&fixtures::pickle("2.15.0-gpt_varlen-wrapped"));
-        follow(&snapshot, window, 512).devices[0]
-            .ranges
-            .names
-            .iter()
-            .map(|name| name.count)
-            .collect()
+        follow(&snapshot, window, 512).devices[0].ranges.names.iter().map(|name| name.count).collect()
     };
     // Six steps are annotated; the ring has kept the entries of the last. It ends at entry 1,551.
     assert_eq!(counts(Window::Whole), [1, 1]);
@@ -297,9 +283,8 @@ fn what_ended_before_the_entries_shown_is_not_counted() {
 
 /// A trace of allocations of 1 MiB, one a second, `labels` their metadata, with annotations.
 fn labelled(labels: &[&str], annotations: Value) -> Snapshot {
-    let mut trace = vec![
-        json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 100 * MIB, "stream": 0, "time_us": 999}),
-    ];
+    let mut trace =
+        vec![json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 100 * MIB, "stream": 0, "time_us": 999})];
     trace.extend(labels.iter().zip(0u64..).map(|(label, i)| {
         json!({"action": "alloc", "addr": 0x7000_0000 + i * 2 * MIB, "size": 2 * MIB, "stream": 0,
             "time_us": 1000 * (i + 1), "user_metadata": label})
@@ -309,8 +294,7 @@ fn labelled(labels: &[&str], annotations: Value) -> Snapshot {
 
 #[test]
 fn what_the_program_said_is_told_even_where_its_beginning_or_end_is_missing() {
-    let annotation =
-        |name, stage, time| json!({"name": name, "stage": stage, "device": 0, "time_us": time});
+    let annotation = |name, stage, time| json!({"name": name, "stage": stage, "device": 0, "time_us": time});
     let snapshot = labelled(
         &["", "a", "a", "b", "", "b"],
         json!([
@@ -330,11 +314,7 @@ fn what_the_program_said_is_told_even_where_its_beginning_or_end_is_missing() {
         .names
         .iter()
         .map(|range| {
-            let spans: Vec<_> = range
-                .spans
-                .iter()
-                .map(|s| (s.first_event, s.events, s.start_us, s.end_us))
-                .collect();
+            let spans: Vec<_> = range.spans.iter().map(|s| (s.first_event, s.events, s.start_us, s.end_us)).collect();
             (range.name.as_str(), range.source, spans)
         })
         .collect();
@@ -342,25 +322,16 @@ fn what_the_program_said_is_told_even_where_its_beginning_or_end_is_missing() {
     assert_eq!(
         told,
         [
-            (
-                "outer",
-                "annotation",
-                vec![(3, 3, Some(2500), Some(5500)), (4, 1, Some(3500), Some(4500))]
-            ),
+            ("outer", "annotation", vec![(3, 3, Some(2500), Some(5500)), (4, 1, Some(3500), Some(4500))]),
             ("lost", "annotation", vec![(0, 3, None, Some(2000))]),
             ("a", "user_metadata", vec![(2, 2, Some(2000), Some(3000))]),
-            (
-                "b",
-                "user_metadata",
-                vec![(4, 1, Some(4000), Some(4000)), (6, 1, Some(6000), Some(6000))]
-            ),
+            ("b", "user_metadata", vec![(4, 1, Some(4000), Some(4000)), (6, 1, Some(6000), Some(6000))]),
             ("open", "annotation", vec![(5, 2, Some(5000), None)]),
             ("brief", "annotation", vec![(3, 0, Some(2100), Some(2200))]),
         ]
     );
     let part = &follow(&snapshot, Window::Between(Some(4), Some(5)), 512).devices[0].ranges;
-    let spans: Vec<_> =
-        part.names.iter().map(|p| (p.name.as_str(), p.spans[0].first_event, p.events)).collect();
+    let spans: Vec<_> = part.names.iter().map(|p| (p.name.as_str(), p.spans[0].first_event, p.events)).collect();
     assert_eq!(spans, [("outer", 4, 2), ("b", 4, 1)]);
 }
 
@@ -380,8 +351,7 @@ fn a_block_does_not_wait_within_one_call() {
         let snapshot = parsed(&json!({"segments": [], "device_traces": [trace]}));
         size(&follow(&snapshot, window, 512).devices[0], Figure::Pending).highest
     };
-    for window in [Window::Whole, Window::Last(2), Window::Last(1), Window::Between(None, Some(3))]
-    {
+    for window in [Window::Whole, Window::Last(2), Window::Last(1), Window::Between(None, Some(3))] {
         assert_eq!((highest(window, "b", "b"), highest(window, "b", "c")), (0, 2 * MIB));
     }
 }
@@ -389,17 +359,13 @@ fn a_block_does_not_wait_within_one_call() {
 #[test]
 fn memory_does_not_grow_with_the_trace() {
     let heap = |rounds: u64| {
-        let mut trace = vec![
-            json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 20 * MIB, "stream": 0}),
-        ];
+        let mut trace = vec![json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 20 * MIB, "stream": 0})];
         for round in 0..rounds {
             let label = format!("round {round}");
             for action in ["alloc", "free_requested", "free_completed", "oom", "snapshot"] {
                 let key = if action == "oom" { "device_free" } else { "addr" };
-                trace.push(
-                    json!({"action": action, key: 0x7000_0000, "size": MIB + round, "stream": 0,
-                    "user_metadata": label}),
-                );
+                trace.push(json!({"action": action, key: 0x7000_0000, "size": MIB + round, "stream": 0,
+                    "user_metadata": label}));
             }
         }
         let snapshot = parsed(&json!({"segments": [], "device_traces": [trace]}));

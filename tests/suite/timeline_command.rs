@@ -30,9 +30,7 @@ fn scripts_get_the_same_figures_in_both_forms_and_the_same_bytes_each_time() {
         for (name, cell) in header.iter().zip(cells) {
             let value = match name.rsplit_once('_') {
                 _ if *name == "device" => &device["device"],
-                Some((series, extreme @ ("min" | "max"))) => {
-                    &device["series"][series][extreme][row]
-                }
+                Some((series, extreme @ ("min" | "max"))) => &device["series"][series][extreme][row],
                 Some(_) if device["buckets"].get(name).is_some() => &device["buckets"][name][row],
                 _ => &device["marks"][name]["in_bucket"][row],
             };
@@ -78,13 +76,7 @@ fn a_page_fits_its_width_and_goes_to_a_file() {
     let page = std::fs::read_to_string(&path).unwrap();
     assert_eq!(page, result_of(&["timeline", FAILED]));
     assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
-    for wanted in [
-        "Device 0 over time",
-        "failed",
-        "reclaim",
-        "Optimizer.step#AdamW.step",
-        "5.70 GiB at entry 30,949",
-    ] {
+    for wanted in ["Device 0 over time", "failed", "reclaim", "Optimizer.step#AdamW.step", "5.70 GiB at entry 30,949"] {
         assert!(page.contains(wanted), "{wanted}: {page}");
     }
 }
@@ -94,8 +86,7 @@ fn both_pages_fit_a_narrow_terminal() {
     let style = Style { width: 80, unicode: true, colour: false };
     for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-fuzz_streams-oom-lag"] {
         let snapshot = fixtures::snapshot(name);
-        let options =
-            TimelineOptions { device: None, window: Window::Whole, minor: None, buckets: 512 };
+        let options = TimelineOptions { device: None, window: Window::Whole, minor: None, buckets: 512 };
         let whole = timeline(&snapshot, "a", options);
         let snapshots = vec![analyze(&snapshot, "a", 0, Options { top: 10, ..Options::default() })];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
@@ -111,10 +102,7 @@ fn what_cannot_be_shown_is_refused_in_one_sentence() {
     let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
     assert!(refusal(&["timeline", untraced]).contains("no trace entry, so"));
     assert!(refusal(&["timeline", "--device", "7", FAILED]).contains("no trace entry of device 7"));
-    assert!(
-        refusal(&["timeline", "--from", "99999999", FAILED])
-            .contains("in the selected part of the trace")
-    );
+    assert!(refusal(&["timeline", "--from", "99999999", FAILED]).contains("in the selected part of the trace"));
     assert!(refusal(&["timeline", "fixtures"]).contains("is a directory"));
     for args in [
         &["timeline", "--buckets", "0", FAILED][..],

@@ -34,12 +34,7 @@ fn the_rows_are_the_recorded_runs() {
         let report = rows(&fixtures::snapshot(name), &[option], None);
         let [own, tried] = &report.rows[..] else { panic!("{:?}", report.rows) };
         for (row, recording) in [(own, name), (tried, other)] {
-            let row = [
-                row.peak_reserved_bytes,
-                row.peak_allocated_bytes,
-                row.device_allocs,
-                row.device_frees,
-            ];
+            let row = [row.peak_reserved_bytes, row.peak_allocated_bytes, row.device_allocs, row.device_frees];
             assert_eq!(row, figures(&recorded::of(recording).unwrap()), "{recording}");
         }
         assert_eq!((own.settings.as_str(), tried.settings.as_str()), ("", option));
@@ -51,9 +46,7 @@ fn the_rows_are_the_recorded_runs() {
 #[test]
 fn the_best_rows_are_those_of_the_whole_list() {
     let args = ["whatif", "--format", "json", &text(&fixtures::path("2.15.0-two_devices"))];
-    let read = |more: &[&str]| -> Value {
-        serde_json::from_str(&result_of(&[&args[..], more].concat())).unwrap()
-    };
+    let read = |more: &[&str]| -> Value { serde_json::from_str(&result_of(&[&args[..], more].concat())).unwrap() };
     let (all, best) = (read(&[]), read(&["--top", "2"]));
     assert_eq!(all["rows_tried"], all["rows"].as_array().unwrap().len());
     assert_eq!(best["rows_tried"], all["rows_tried"]);
@@ -77,10 +70,8 @@ fn the_smallest_device_is_the_smallest() {
         for row in rows(&snapshot, &tried, None).rows {
             let found = row.smallest_capacity_bytes.unwrap();
             let slack = (2 * MIB).max(found / 256) + 4 * MIB;
-            let settings = (!row.settings.is_empty()).then(|| {
-                apply_option(&snapshot, &study.inference().devices[0].hypothesis, &row.settings)
-                    .unwrap()
-            });
+            let settings = (!row.settings.is_empty())
+                .then(|| apply_option(&snapshot, &study.inference().devices[0].hypothesis, &row.settings).unwrap());
             for (capacity, fails) in [(found, false), (found - slack, true)] {
                 let settings = settings.clone();
                 let overrides = Overrides { settings, capacity: Some(capacity), minor: None };
@@ -98,9 +89,7 @@ fn the_best_come_first_and_the_grid_has_no_row_twice() {
     let key = |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
     let keys: Vec<_> = report.rows[1..].iter().map(key).collect();
     // As `analyze` has it of the remedies: what only postpones the failure is told from what lasts.
-    let later = |option: &str| {
-        report.rows.iter().find(|row| row.settings == option).unwrap().next_step_fails
-    };
+    let later = |option: &str| report.rows.iter().find(|row| row.settings == option).unwrap().next_step_fails;
     assert_eq!(later("max_split_size_mb:256"), Some(true));
     assert_eq!(later("expandable_segments:True"), Some(false));
     assert!(keys.is_sorted(), "{keys:?}");
@@ -115,8 +104,7 @@ fn the_best_come_first_and_the_grid_has_no_row_twice() {
 
 #[test]
 fn each_device_has_its_rows() {
-    let report =
-        rows(&fixtures::snapshot("2.15.0-two_devices"), &["expandable_segments:True"], None);
+    let report = rows(&fixtures::snapshot("2.15.0-two_devices"), &["expandable_segments:True"], None);
     let devices: Vec<u64> = report.rows.iter().map(|row| row.device).collect();
     assert_eq!(devices, [0, 0, 1, 1]);
 }
@@ -209,8 +197,7 @@ fn nothing_fits_below_what_was_held() {
     assert!(page.contains("no setting that was tried serves every request"), "{page}");
     let page = result_of(&["replay", "--capacity", "1GiB", &late]);
     assert!(
-        page.contains("fails; none failed as recorded")
-            || page.contains("fail; none failed as recorded"),
+        page.contains("fails; none failed as recorded") || page.contains("fail; none failed as recorded"),
         "{page}"
     );
 }
@@ -259,10 +246,8 @@ fn a_recording_that_is_not_reproduced_is_said_to_be_first() {
         let format = ["--format", "json", "--torch-version", "2.4", &path];
         serde_json::from_str(&result_of(&[args, &format].concat())).unwrap()
     };
-    let own = |of: &Value| {
-        ["peak_reserved_bytes", "device_allocs", "device_frees"]
-            .map(|key| of[key].as_u64().unwrap())
-    };
+    let own =
+        |of: &Value| ["peak_reserved_bytes", "device_allocs", "device_frees"].map(|key| of[key].as_u64().unwrap());
     let report = read(&["whatif", "--set", "max_split_size_mb:64"]);
     assert_eq!(report["warnings"][0]["code"], "model-parted");
     assert_eq!(report["devices"][0]["exact"], false);
@@ -285,12 +270,7 @@ fn recorded_options_can_be_undone() {
     for option in ["default", "expandable_segments:default"] {
         let report = rows(&snapshot, &[option], None);
         let row = &report.rows[1];
-        let found = [
-            row.peak_reserved_bytes,
-            row.peak_allocated_bytes,
-            row.device_allocs,
-            row.device_frees,
-        ];
+        let found = [row.peak_reserved_bytes, row.peak_allocated_bytes, row.device_allocs, row.device_frees];
         assert_eq!((found, row.settings.as_str()), (plain, option));
     }
     let grid = |name: &str| rows(&fixtures::snapshot(name), &[], None).rows;
@@ -306,8 +286,7 @@ fn progress_is_told_row_by_row() {
     let options = ["expandable_segments:True".to_owned()];
     let told = std::sync::Mutex::new(Vec::new());
     let asked = WhatIfOptions { options: &options, ..WhatIfOptions::default() };
-    compare_settings(&study, "a", asked, &|done, all| told.lock().unwrap().push((done, all)))
-        .unwrap();
+    compare_settings(&study, "a", asked, &|done, all| told.lock().unwrap().push((done, all))).unwrap();
     let mut told = told.into_inner().unwrap();
     told.sort_unstable();
     assert_eq!(told, [(1, 4), (2, 4), (3, 4), (4, 4)]);
@@ -321,8 +300,7 @@ fn a_fraction_of_the_smallest_device_is_enough() {
     let [own, half] = &report.rows[..] else { panic!("{:?}", report.rows) };
     let [own, half] = [own, half].map(|row| row.smallest_capacity_bytes.unwrap());
     assert!(half.abs_diff(2 * own) <= 4 * MIB, "{own} {half}");
-    let report =
-        rows(&fixtures::snapshot("2.15.0-holes"), &["per_process_memory_fraction:0"], None);
+    let report = rows(&fixtures::snapshot("2.15.0-holes"), &["per_process_memory_fraction:0"], None);
     assert_eq!(report.rows[1].smallest_capacity_bytes, None);
 }
 
@@ -330,12 +308,9 @@ fn a_fraction_of_the_smallest_device_is_enough() {
 fn requests_that_overflow_their_sum_do_not_wrap_around_when_freed() {
     let entry = |action: &str, addr: u64| json!({"action": action, "addr": addr, "size": 1u64 << 62, "stream": 0});
     let addresses = (1..=6u64).map(|n| n << 40);
-    let frees = addresses
-        .clone()
-        .flat_map(|at| ["free_requested", "free_completed"].map(|action| entry(action, at)));
+    let frees = addresses.clone().flat_map(|at| ["free_requested", "free_completed"].map(|action| entry(action, at)));
     let small = json!({"action": "alloc", "addr": 512, "size": 512, "stream": 0});
-    let trace: Vec<Value> =
-        addresses.map(|at| entry("alloc", at)).chain(frees).chain([small]).collect();
+    let trace: Vec<Value> = addresses.map(|at| entry("alloc", at)).chain(frees).chain([small]).collect();
     let file = json!({"segments": [], "device_traces": [trace]}).to_string();
     let snapshot = Snapshot::read(file.as_bytes(), &|_| {}).unwrap();
     let report = rows(&snapshot, &["expandable_segments:True"], None);

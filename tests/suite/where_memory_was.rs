@@ -87,8 +87,7 @@ fn contradicted(moments: &[Moment], device: Device<'_>) -> BTreeSet<(usize, u64)
     }
     let mut found = BTreeSet::new();
     for group in alike.values() {
-        let truth =
-            |number: &usize, address| moments[*number].truth.get(address).map(|(is, _)| *is);
+        let truth = |number: &usize, address| moments[*number].truth.get(address).map(|(is, _)| *is);
         for address in group.iter().flat_map(|number| moments[*number].truth.keys()) {
             if group.iter().any(|number| truth(number, address) != truth(&group[0], address)) {
                 found.extend(group.iter().map(|number| (*number, *address)));
@@ -180,14 +179,7 @@ fn is_one_of(moment: &Moment, runs: &[&str]) -> bool {
 /// before the end of one that sends all of them then.
 #[test]
 fn sharded_and_replicated_training_is_told_like_any_other() {
-    let sharded = [
-        "fsdp1_mixed",
-        "fsdp2_mixed",
-        "fsdp2_mixed_wide",
-        "tp_fsdp2",
-        "ddp_small_buckets",
-        "zero1_view",
-    ];
+    let sharded = ["fsdp1_mixed", "fsdp2_mixed", "fsdp2_mixed_wide", "tp_fsdp2", "ddp_small_buckets", "zero1_view"];
     let whole = (0.999, 0.999);
     let bounds = |gradients: (f64, f64)| {
         [
@@ -373,8 +365,7 @@ fn categories_of_ones_own_stand_beside_the_others() {
         let rows = held[table].as_array().unwrap().iter();
         rows.filter(|row| &row[key] == name).map(|row| row["bytes"].as_u64().unwrap()).sum::<u64>()
     };
-    let (blocks, optimizer) =
-        (of("by_rule", "name", &"blocks".into()), of("by_rule", "name", &"optimizer".into()));
+    let (blocks, optimizer) = (of("by_rule", "name", &"blocks".into()), of("by_rule", "name", &"optimizer".into()));
     assert!(blocks > 0 && blocks <= of("by_phase", "phase", &"forward".into()), "{held}");
     assert_eq!(optimizer, of("by_category", "category", &"optimizer-state".into()));
     assert!(of("by_rule", "name", &Value::Null) > 0, "parameters are of none");
@@ -471,9 +462,7 @@ fn the_steps_left_follow_from_the_capacity() {
 #[test]
 fn the_page_says_where_the_memory_was() {
     let page = result_of(&["analyze", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]);
-    assert!(
-        page.contains("Where the memory was at the failure (in the forward pass after 24 steps)")
-    );
+    assert!(page.contains("Where the memory was at the failure (in the forward pass after 24 steps)"));
     let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
     assert!(page.contains("Where the memory was at its peak"), "{page}");
     assert!(page.contains("one line holds more after every step: /app/categories.py"), "{page}");

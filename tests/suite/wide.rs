@@ -14,8 +14,7 @@ fn a_wide_page_is_neither_cut_nor_wrapped() {
     assert!(!wide.contains('…'), "{wide}");
     let longest = wide.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(longest > COLUMNS && wide.lines().count() < usual.lines().count(), "{wide}");
-    let words =
-        |page: &str| page.split_whitespace().filter(|word| !word.contains(['█', '─', '▁'])).count();
+    let words = |page: &str| page.split_whitespace().filter(|word| !word.contains(['█', '─', '▁'])).count();
     assert!(words(&wide) + 20 > words(&usual), "says no less");
 }
 

@@ -18,9 +18,9 @@ fn document(name: &str) -> String {
 
 fn is_kebab(word: &str) -> bool {
     !word.is_empty()
-        && word.split('-').all(|part| {
-            !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-        })
+        && word
+            .split('-')
+            .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()))
 }
 
 /// Words of one kind: each once, in kebab-case.

@@ -13,8 +13,7 @@ use tempfile::TempDir;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-const NAMES: [&str; 5] =
-    ["/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome", "chrome"];
+const NAMES: [&str; 5] = ["/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome", "chrome"];
 
 pub struct Browser {
     process: Child,
@@ -31,9 +30,8 @@ pub struct Browser {
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let found = NAMES.iter().find_map(|name| {
-        places.iter().map(|place| place.join(name)).find(|candidate| candidate.is_file())
-    });
+    let found =
+        NAMES.iter().find_map(|name| places.iter().map(|place| place.join(name)).find(|candidate| candidate.is_file()));
     if found.is_none() {
         eprintln!("no Chromium is installed: the page was not tried in a browser");
     }
@@ -76,8 +74,7 @@ impl Browser {
             }
         });
         let session = None;
-        let mut browser =
-            Self { process, to, from, session, sent: 0, told: VecDeque::new(), _profile: profile };
+        let mut browser = Self { process, to, from, session, sent: 0, told: VecDeque::new(), _profile: profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -109,8 +106,7 @@ impl Browser {
 
     /// The value of an expression; of a promise, what it promised.
     pub fn value(&mut self, expression: &str) -> Value {
-        let params =
-            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", params);
         assert_eq!(answer.get("exceptionDetails"), None, "{expression}");
         answer["result"]["value"].take()
@@ -134,9 +130,7 @@ impl Browser {
         let url = format!("file://{}", path.display());
         self.call("Page.navigate", json!({ "url": url }));
         let deadline = std::time::Instant::now() + PATIENCE;
-        while self.value("location.protocol === 'file:' && document.readyState === 'complete'")
-            != true
-        {
+        while self.value("location.protocol === 'file:' && document.readyState === 'complete'") != true {
             assert!(std::time::Instant::now() < deadline, "{url} is not shown");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -166,7 +160,8 @@ impl Browser {
     /// A pointer's event: `mousePressed`, `mouseReleased`, `mouseMoved`, `mouseWheel`.
     pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64), turned: f64) {
         let button = if kind == "mouseMoved" || kind == "mouseWheel" { "none" } else { "left" };
-        let params = json!({ "type": kind, "x": x, "y": y, "deltaX": 0, "deltaY": turned, "button": button, "clickCount": 1 });
+        let params =
+            json!({ "type": kind, "x": x, "y": y, "deltaX": 0, "deltaY": turned, "button": button, "clickCount": 1 });
         self.call("Input.dispatchMouseEvent", params);
     }
 

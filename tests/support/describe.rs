@@ -54,12 +54,7 @@ pub fn describe(snapshot: &Snapshot) -> String {
         }
     }
     if let Some(settings) = &snapshot.settings {
-        let _ = writeln!(
-            out,
-            "settings '{}' {}",
-            settings.string,
-            serde_json::to_string(&settings.effective).unwrap()
-        );
+        let _ = writeln!(out, "settings '{}' {}", settings.string, serde_json::to_string(&settings.effective).unwrap());
     }
     for annotation in &snapshot.annotations {
         let _ = writeln!(

@@ -21,8 +21,7 @@ const ACTIONS: [&str; 12] = [
     "snapshot",
     "of a release to come",
 ];
-const STATES: [&str; 4] =
-    ["active_allocated", "active_pending_free", "active_awaiting_free", "inactive"];
+const STATES: [&str; 4] = ["active_allocated", "active_pending_free", "active_awaiting_free", "inactive"];
 
 /// Few enough addresses that most entries meet others; and the ends of memory.
 fn address() -> impl Strategy<Value = u64> {
@@ -89,20 +88,18 @@ pub fn snapshot() -> impl Strategy<Value = Value> {
     let trace = || prop::collection::vec(event(), 0..40);
     let segments = prop::collection::vec(segment(), 0..6);
     let settings = (prop::option::of(0..40 * MIB), any::<bool>(), 0..40u64);
-    (segments, trace(), trace(), prop::option::of(settings)).prop_map(
-        |(segments, first, second, settings)| {
-            let mut file = json!({"segments": segments, "device_traces": [first, second]});
-            if let Some((max_split_size, expandable, divisions)) = settings {
-                file["allocator_settings"] = json!({
-                    "PYTORCH_CUDA_ALLOC_CONF": "large_segment_size_mb:0",
-                    "max_split_size": max_split_size,
-                    "expandable_segments": expandable,
-                    "roundup_power2_divisions": {"1": divisions, "2": u64::MAX, "8": 3},
-                });
-            }
-            file
-        },
-    )
+    (segments, trace(), trace(), prop::option::of(settings)).prop_map(|(segments, first, second, settings)| {
+        let mut file = json!({"segments": segments, "device_traces": [first, second]});
+        if let Some((max_split_size, expandable, divisions)) = settings {
+            file["allocator_settings"] = json!({
+                "PYTORCH_CUDA_ALLOC_CONF": "large_segment_size_mb:0",
+                "max_split_size": max_split_size,
+                "expandable_segments": expandable,
+                "roundup_power2_divisions": {"1": divisions, "2": u64::MAX, "8": 3},
+            });
+        }
+        file
+    })
 }
 
 pub fn settings() -> impl Strategy<Value = Settings> {

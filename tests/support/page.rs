@@ -151,8 +151,7 @@ impl Recording {
         }
         assert_eq!(at, blob.len(), "columns fill the data");
         let strings = serde_json::from_slice(&columns["strings"]).unwrap();
-        let mut recording =
-            Self { header, columns, allocations: Vec::new(), segments: Vec::new(), strings };
+        let mut recording = Self { header, columns, allocations: Vec::new(), segments: Vec::new(), strings };
         recording.read_allocations();
         recording.read_segments();
         recording
@@ -168,8 +167,7 @@ impl Recording {
     }
 
     fn read_allocations(&mut self) {
-        let [req, done, kind, slack] =
-            ["req", "done", "kind", "slack"].map(|name| self.column(name));
+        let [req, done, kind, slack] = ["req", "done", "kind", "slack"].map(|name| self.column(name));
         let (requested, unit) = (self.column("krequested"), self.number("unit"));
         let address = changes(&self.column("addr"));
         let pending = self.number("pending_at_start") as usize;
@@ -210,8 +208,7 @@ impl Recording {
     /// What is in use at `moment`: whether it waits for another stream, and what it is.
     fn in_use(&self, moment: u64) -> impl Iterator<Item = (bool, &Allocation)> {
         let all = self.allocations.iter();
-        let live =
-            all.filter(move |one| one.start <= moment && one.done.is_none_or(|done| done > moment));
+        let live = all.filter(move |one| one.start <= moment && one.done.is_none_or(|done| done > moment));
         live.map(move |one| (one.requested.is_some_and(|at| at <= moment), one))
     }
 
@@ -251,9 +248,7 @@ impl Recording {
         for one in there {
             match joined.last_mut() {
                 Some(last)
-                    if one.of.2 & EXPANDABLE > 0
-                        && last.of == one.of
-                        && last.address + last.units == one.address =>
+                    if one.of.2 & EXPANDABLE > 0 && last.of == one.of && last.address + last.units == one.address =>
                 {
                     last.units += one.units;
                 }
@@ -328,8 +323,7 @@ pub fn base64_of(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {
-        let bits =
-            (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(*three.get(at).unwrap_or(&0)));
+        let bits = (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(*three.get(at).unwrap_or(&0)));
         for place in 0..4 {
             let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize] as char;
             text.push(if place > three.len() { '=' } else { letter });

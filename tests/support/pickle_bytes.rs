@@ -105,9 +105,7 @@ impl Py {
 
     /// As `json.dump` writes it: a tuple is a list, keys are text.
     pub fn json(&self) -> String {
-        let list = |items: &[Py]| {
-            format!("[{}]", items.iter().map(Py::json).collect::<Vec<_>>().join(", "))
-        };
+        let list = |items: &[Py]| format!("[{}]", items.iter().map(Py::json).collect::<Vec<_>>().join(", "));
         match self {
             Py::None => "null".to_owned(),
             Py::Bool(b) => b.to_string(),
@@ -116,8 +114,7 @@ impl Py {
             Py::Str(text) => serde_json::to_string(text).unwrap(),
             Py::List(items) | Py::Tuple(items) => list(items),
             Py::Dict(pairs) => {
-                let pairs: Vec<_> =
-                    pairs.iter().map(|(k, v)| format!("{}: {}", k.json(), v.json())).collect();
+                let pairs: Vec<_> = pairs.iter().map(|(k, v)| format!("{}: {}", k.json(), v.json())).collect();
                 format!("{{{}}}", pairs.join(", "))
             }
             Py::Bytes(_) | Py::Raw(_) => panic!("JSON has nothing for {self:?}"),

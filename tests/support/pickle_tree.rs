@@ -127,19 +127,13 @@ impl Tree {
         }
     }
 
-    fn extend(
-        &mut self,
-        kind: NodeKind,
-        so_far: Value,
-        items: &[Value],
-    ) -> Result<Value, ErrorKind> {
+    fn extend(&mut self, kind: NodeKind, so_far: Value, items: &[Value]) -> Result<Value, ErrorKind> {
         match so_far.kind() {
             Kind::EmptyList if kind == LIST => Ok(self.container(kind, items)),
             Kind::EmptyDict if kind == DICT => Ok(self.container(kind, items)),
             Kind::Node(k, index) if k == kind => {
                 self.close(items);
-                match (self.containers.get_mut(index as usize), self.is_closed.get(index as usize))
-                {
+                match (self.containers.get_mut(index as usize), self.is_closed.get(index as usize)) {
                     (Some(container), Some(false)) => container.extend_from_slice(items),
                     _ => return Err(ErrorKind::Recursive),
                 }

@@ -25,10 +25,7 @@ fn plain(canonical: &Value) -> Value {
         }
         "dict" => {
             let pairs = content.as_array().unwrap().iter();
-            pairs
-                .map(|pair| (pair[0].as_str().unwrap().to_owned(), plain(&pair[1])))
-                .collect::<Map<_, _>>()
-                .into()
+            pairs.map(|pair| (pair[0].as_str().unwrap().to_owned(), plain(&pair[1]))).collect::<Map<_, _>>().into()
         }
         other => panic!("a snapshot with {other}"),
     }

@@ -153,9 +153,7 @@ impl Reference {
             Step::EmptyCache => self.empty_cache(),
             Step::Fail { bytes } => {
                 let size = round(bytes);
-                self.record(
-                    json!({"action": "oom", "device_free": 12345, "size": size, "stream": 0}),
-                );
+                self.record(json!({"action": "oom", "device_free": 12345, "size": size, "stream": 0}));
             }
         }
     }
@@ -175,20 +173,15 @@ impl Reference {
     }
 
     fn pick(&self, state: State, which: usize) -> Option<u64> {
-        let of_state: Vec<u64> =
-            self.blocks.iter().filter(|(_, b)| b.state == state).map(|(a, _)| *a).collect();
+        let of_state: Vec<u64> = self.blocks.iter().filter(|(_, b)| b.state == state).map(|(a, _)| *a).collect();
         of_state.get(which.checked_rem(of_state.len())?).copied()
     }
 
     fn allocate(&mut self, bytes: u64, stream: u64) {
         let rounded = round(bytes);
         let is_small = rounded <= MIB;
-        let fits = |b: &Block| {
-            b.state == State::Free
-                && b.stream == stream
-                && b.is_small == is_small
-                && b.size >= rounded
-        };
+        let fits =
+            |b: &Block| b.state == State::Free && b.stream == stream && b.is_small == is_small && b.size >= rounded;
         let best = self.blocks.iter().filter(|(_, b)| fits(b)).min_by_key(|(a, b)| (b.size, **a));
         let address = match best {
             Some((address, _)) => *address,
@@ -322,8 +315,7 @@ impl Block {
 
 /// The snapshot of all `devices`, the first `cut` entries of each trace lost.
 pub fn snapshot_bytes(devices: &[(&Reference, usize)]) -> Vec<u8> {
-    let segments: Vec<Value> =
-        devices.iter().enumerate().flat_map(|(i, (d, _))| d.segments(i)).collect();
+    let segments: Vec<Value> = devices.iter().enumerate().flat_map(|(i, (d, _))| d.segments(i)).collect();
     let traces: Vec<&[Value]> = devices.iter().map(|(d, cut)| &d.events[*cut..]).collect();
     let settings = json!({"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": false});
     serde_json::to_vec(&json!({

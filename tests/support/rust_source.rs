@@ -51,8 +51,7 @@ impl Source {
         let mut code: Vec<u8> = text.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
         copy_code(tokens.clone(), text, &mut code);
         let other = code.iter().zip(text.bytes());
-        let comments =
-            other.map(|(c, t)| if matches!(c, b' ' | b'\n') { t } else { b' ' }).collect();
+        let comments = other.map(|(c, t)| if matches!(c, b' ' | b'\n') { t } else { b' ' }).collect();
         let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
         let names = inside.split('/').filter(|name| !matches!(*name, "mod" | "lib" | "main"));
         let module: Vec<String> = names.map(str::to_owned).collect();
@@ -74,9 +73,7 @@ impl Source {
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let lines = self.code.lines().zip(1..);
         lines.flat_map(move |(line, number)| {
-            line.split(move |c| !is_word(c))
-                .filter(|word| !word.is_empty())
-                .map(move |w| (number, w))
+            line.split(move |c| !is_word(c)).filter(|word| !word.is_empty()).map(move |w| (number, w))
         })
     }
 }
@@ -163,10 +160,7 @@ impl Reader {
                 return self.add_used(&path.tree, &prefix, is_reexport);
             }
             UseTree::Group(group) => {
-                return group
-                    .items
-                    .iter()
-                    .for_each(|tree| self.add_used(tree, prefix, is_reexport));
+                return group.items.iter().for_each(|tree| self.add_used(tree, prefix, is_reexport));
             }
             UseTree::Name(name) => (name.ident.to_string(), None),
             UseTree::Rename(name) => (name.ident.to_string(), Some(name.rename.to_string())),

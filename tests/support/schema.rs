@@ -52,16 +52,9 @@ const HELD: &[&str] = &[
 const SEGMENTS: &[&str] = &["count", "small", "large", "expandable"];
 const BLOCKS: &[&str] = &["active_allocated", "active_pending_free", "inactive"];
 const COUNT: &[&str] = &["count", "bytes"];
-const POOL: &[&str] =
-    &["pool_id", "reserved_bytes", "allocated_bytes", "pending_bytes", "inactive_bytes", "streams"];
-const STREAM: &[&str] = &[
-    "stream",
-    "reserved_bytes",
-    "allocated_bytes",
-    "pending_bytes",
-    "inactive_bytes",
-    "largest_free_block_bytes",
-];
+const POOL: &[&str] = &["pool_id", "reserved_bytes", "allocated_bytes", "pending_bytes", "inactive_bytes", "streams"];
+const STREAM: &[&str] =
+    &["stream", "reserved_bytes", "allocated_bytes", "pending_bytes", "inactive_bytes", "largest_free_block_bytes"];
 const FRAGMENTATION: &[&str] = &[
     "gap_ratio",
     "inactive_split_bytes",
@@ -74,8 +67,7 @@ const FRAGMENTATION: &[&str] = &[
     "rounding_bytes",
     "rounding_ratio",
 ];
-const PEAK: &[&str] =
-    &["allocated_bytes", "reserved_bytes", "allocated_event", "reserved_event", "time_us"];
+const PEAK: &[&str] = &["allocated_bytes", "reserved_bytes", "allocated_event", "reserved_event", "time_us"];
 const OOM: &[&str] = &[
     "event",
     "requested_bytes",
@@ -98,8 +90,7 @@ const OOM: &[&str] = &[
 ];
 const CAUSE: &[&str] = &["kind", "bytes", "note"];
 const BLOCKER: &[&str] = &["bytes_unlocked", "bytes_released", "blocks", "bytes_held", "frames"];
-const REMEDY: &[&str] =
-    &["settings", "avoids_oom", "peak_reserved_bytes", "device_allocs", "device_frees"];
+const REMEDY: &[&str] = &["settings", "avoids_oom", "peak_reserved_bytes", "device_allocs", "device_frees"];
 const STACK: &[&str] = &["bytes", "blocks", "share_ratio", "frames"];
 const FRAME: &[&str] = &["file", "line", "name"];
 const VERDICTS: &[&str] = &[

@@ -35,8 +35,7 @@ impl<'a> ConfChange<'a> {
 
     /// `base` with this change applied, as a string of options.
     pub fn apply_to(&self, base: &str) -> String {
-        let is_kept =
-            |key: &str| find_option(&self.set, key).is_none() && !self.reset.contains(&key);
+        let is_kept = |key: &str| find_option(&self.set, key).is_none() && !self.reset.contains(&key);
         let base = if self.resets_all { "" } else { base };
         let kept = parse_options(base).filter(|(key, _)| is_kept(key));
         let kept = kept.map(|(key, value)| format!("{key}:{value}"));
@@ -115,10 +114,7 @@ mod tests {
         assert!(change.resets_all);
         assert_eq!(change.reset, ["a"]);
         assert_eq!(change.set, "roundup_power2_divisions:[256:1,>:4],b:2");
-        assert_eq!(
-            ConfChange::parse("a:1"),
-            ConfChange { set: "a:1".to_owned(), ..ConfChange::default() }
-        );
+        assert_eq!(ConfChange::parse("a:1"), ConfChange { set: "a:1".to_owned(), ..ConfChange::default() });
     }
 
     #[test]
@@ -136,10 +132,7 @@ mod tests {
     fn shell_assignment_is_quoted() {
         assert_eq!(shell_assignment("a:1", Some("")), "PYTORCH_CUDA_ALLOC_CONF=a:1");
         assert_eq!(shell_assignment("a:1", Some("b:2,a:3")), "PYTORCH_CUDA_ALLOC_CONF=b:2,a:1");
-        assert_eq!(
-            shell_assignment("a:1", Some("b:[1:2]")),
-            "PYTORCH_CUDA_ALLOC_CONF='b:[1:2],a:1'"
-        );
+        assert_eq!(shell_assignment("a:1", Some("b:[1:2]")), "PYTORCH_CUDA_ALLOC_CONF='b:[1:2],a:1'");
         assert_eq!(shell_assignment("default", Some("b:2")), "unset PYTORCH_CUDA_ALLOC_CONF");
     }
 
@@ -160,9 +153,6 @@ mod tests {
         assert_eq!(settings, plain);
         let error = plain.with_default("max_split_size", 15).unwrap_err().to_string();
         assert!(error.contains("did you mean max_split_size_mb?"), "{error}");
-        assert!(
-            plain.with_default("expandable_segments_reserve", 9).is_err(),
-            "not in that release"
-        );
+        assert!(plain.with_default("expandable_segments_reserve", 9).is_err(), "not in that release");
     }
 }

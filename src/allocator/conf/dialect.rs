@@ -153,8 +153,7 @@ mod tests {
 
     #[test]
     fn every_option_belongs_to_a_release() {
-        let without: Vec<&str> =
-            OPTIONS.iter().map(|o| o.key).filter(|key| option_since(key).is_none()).collect();
+        let without: Vec<&str> = OPTIONS.iter().map(|o| o.key).filter(|key| option_since(key).is_none()).collect();
         assert_eq!(without, Vec::<&str>::new());
     }
 

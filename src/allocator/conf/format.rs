@@ -34,9 +34,7 @@ impl Settings {
             format!("max_non_split_rounding_mb:{}", self.max_non_split_rounding / MIB)
         });
         let fraction = self.per_process_memory_fraction;
-        add(!same(fraction, plain.per_process_memory_fraction), &|| {
-            format!("per_process_memory_fraction:{fraction}")
-        });
+        add(!same(fraction, plain.per_process_memory_fraction), &|| format!("per_process_memory_fraction:{fraction}"));
         if let Some(reserve) = self.expandable_segments_reserve {
             add(true, &|| match reserve {
                 Reserve::Fraction(fraction) => format!("expandable_segments_reserve:{fraction}"),
@@ -84,9 +82,8 @@ mod tests {
             "expandable_segments:True,expandable_segments_reserve:40.5G",
         ];
         for string in strings {
-            let read = |string: &str| {
-                parse(string, &Settings::defaults_for_release(15), 15, UnknownKeys::Refuse).unwrap()
-            };
+            let read =
+                |string: &str| parse(string, &Settings::defaults_for_release(15), 15, UnknownKeys::Refuse).unwrap();
             let settings = read(string).settings;
             let written = settings.options().join(",");
             assert_eq!(read(&written).settings, settings, "{string} became {written}");

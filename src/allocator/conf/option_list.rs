@@ -31,8 +31,7 @@ mod tests {
 
     #[test]
     fn finds_the_last_value_of_an_option() {
-        let conf =
-            "roundup_power2_divisions:[256:1,>:4], max_split_size_mb:64,max_split_size_mb:128";
+        let conf = "roundup_power2_divisions:[256:1,>:4], max_split_size_mb:64,max_split_size_mb:128";
         assert_eq!(find_option(conf, "roundup_power2_divisions"), Some("[256:1,>:4]"));
         assert_eq!(find_option(conf, "max_split_size_mb"), Some("128"));
         assert_eq!(find_option(conf, ">"), None);

@@ -30,12 +30,7 @@ pub struct ParsedConf {
 /// Parsing resets some settings to their defaults and keeps the others. Options of pinned memory are checked
 /// and have no effect. `backend:cudaMallocAsync` is accepted, although PyTorch allows it only in the
 /// environment.
-pub fn parse(
-    text: &str,
-    before: &Settings,
-    minor: u32,
-    unknown: UnknownKeys,
-) -> Result<ParsedConf, ConfError> {
+pub fn parse(text: &str, before: &Settings, minor: u32, unknown: UnknownKeys) -> Result<ParsedConf, ConfError> {
     let dialect = Dialect::for_release(minor);
     let mut settings = Settings {
         max_split_size: u64::MAX,
@@ -45,9 +40,7 @@ pub fn parse(
         ..before.clone()
     };
     let tokens = Tokens::tokenize(text, &dialect);
-    if unknown == UnknownKeys::Warn
-        || Dialect::find_option(LARGE_SEGMENT).is_some_and(|o| dialect.has_option(o))
-    {
+    if unknown == UnknownKeys::Warn || Dialect::find_option(LARGE_SEGMENT).is_some_and(|o| dialect.has_option(o)) {
         read_large_segment_size(&tokens, &dialect, &mut settings)?;
     }
     if dialect.resets_non_split_rounding {
@@ -66,11 +59,7 @@ pub fn parse(
 const LARGE_SEGMENT: &str = "large_segment_size_mb";
 
 /// The large segment size bounds other options, so PyTorch reads it first, wherever its key is.
-fn read_large_segment_size(
-    tokens: &Tokens,
-    dialect: &Dialect,
-    settings: &mut Settings,
-) -> Result<(), ConfError> {
+fn read_large_segment_size(tokens: &Tokens, dialect: &Dialect, settings: &mut Settings) -> Result<(), ConfError> {
     let mut at = 0;
     while at < tokens.list.len() {
         if tokens.is_token(at, LARGE_SEGMENT) {
@@ -98,12 +87,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T, ConfError> {
 
 /// Converts the error of parsing `token`, the value of `key`. PyTorch's message is only the name of the C++
 /// function, `parser`.
-fn map_number_error<T>(
-    read: Result<T, NumberError>,
-    parser: &str,
-    token: &str,
-    key: &str,
-) -> Result<T, ConfError> {
+fn map_number_error<T>(read: Result<T, NumberError>, parser: &str, token: &str, key: &str) -> Result<T, ConfError> {
     read.map_err(|error| {
         let fault = match error {
             NumberError::NotANumber => "is not a number",
@@ -149,12 +133,7 @@ impl Reader {
     }
 
     /// Reads the option at `at`; returns the position of its last token.
-    fn read_option(
-        &mut self,
-        key: &str,
-        at: usize,
-        shared: Option<bool>,
-    ) -> Result<usize, ConfError> {
+    fn read_option(&mut self, key: &str, at: usize, shared: Option<bool>) -> Result<usize, ConfError> {
         let known = Dialect::find_option(key);
         let first_reading = shared != Some(false);
         if known.is_none_or(|option| !self.dialect.has_option(option)) {
@@ -168,9 +147,7 @@ impl Reader {
             }
         }
         match known {
-            Some(option) if shared.is_none_or(|shared| shared == option.is_shared) => {
-                self.read_value(option, at)
-            }
+            Some(option) if shared.is_none_or(|shared| shared == option.is_shared) => self.read_value(option, at),
             Some(_) => self.tokens.skip_value(at),
             None => Ok(self.tokens.skip_value(at).unwrap_or(self.tokens.list.len())),
         }
@@ -188,8 +165,7 @@ impl Reader {
                 self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?;
             }
             OptionMeaning::MaxNonSplitRounding => {
-                self.settings.max_non_split_rounding =
-                    self.parse_size_with_minimum(&token, name)?;
+                self.settings.max_non_split_rounding = self.parse_size_with_minimum(&token, name)?;
             }
             OptionMeaning::GarbageCollection => {
                 self.settings.garbage_collection_threshold = Self::parse_threshold(&token, name)?;
@@ -262,9 +238,7 @@ impl Reader {
         match token {
             "True" => Ok(true),
             "False" => Ok(false),
-            _ => fail(format!(
-                "Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{token}'"
-            )),
+            _ => fail(format!("Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{token}'")),
         }
     }
 
@@ -335,8 +309,7 @@ impl Reader {
     }
 
     fn parse_divisions_in_list(&self, at: usize) -> Result<u64, ConfError> {
-        let divisions =
-            self.dialect.parse_mebibytes(self.tokens.require(at)?, "roundup_power2_divisions")?;
+        let divisions = self.dialect.parse_mebibytes(self.tokens.require(at)?, "roundup_power2_divisions")?;
         let zero_is_off = self.dialect.allows_zero_divisions;
         if divisions.is_power_of_two() || (divisions == 0 && zero_is_off) {
             return Ok(divisions);
@@ -394,12 +367,7 @@ impl Reader {
 
 /// The index in `roundup_power2_divisions` for sizes of `interval` MiB.
 fn parse_bucket(interval: &str) -> Result<usize, ConfError> {
-    let mib = map_number_error(
-        number::parse_unsigned(interval),
-        "stoull",
-        interval,
-        "roundup_power2_divisions",
-    )?;
+    let mib = map_number_error(number::parse_unsigned(interval), "stoull", interval, "roundup_power2_divisions")?;
     if !mib.is_power_of_two() {
         return fail("For roundups, the intervals have to be power of 2 ");
     }

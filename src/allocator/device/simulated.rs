@@ -53,10 +53,7 @@ impl SimulatedDevice {
             used: 0,
             placement: Placement::Lowest,
             segments: AddressSpace::new(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
-            reservations: AddressSpace::new(
-                RESERVATIONS + (device << RESERVATION_SHIFT),
-                RESERVATION_SPAN,
-            ),
+            reservations: AddressSpace::new(RESERVATIONS + (device << RESERVATION_SHIFT), RESERVATION_SPAN),
         }
     }
 
@@ -282,8 +279,7 @@ mod tests {
         below.free(taken[1], 20 * MIB);
         assert_eq!(below.allocate(2 * MIB), Ok(taken[2] - 2 * MIB), "no gap is filled");
         let drawn = |seed| {
-            let mut device =
-                SimulatedDevice::new(0, 100 * MIB).with_placement(Placement::Scattered(seed));
+            let mut device = SimulatedDevice::new(0, 100 * MIB).with_placement(Placement::Scattered(seed));
             [2, 20, 4].map(|mib| device.allocate(mib * MIB).unwrap())
         };
         assert_eq!(drawn(1), drawn(1));

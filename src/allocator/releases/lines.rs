@@ -12,11 +12,7 @@ struct Landmark {
     lines: [&'static [u32]; RELEASES.len()],
 }
 
-const fn landmark(
-    file: &'static str,
-    function: &'static str,
-    lines: [&'static [u32]; RELEASES.len()],
-) -> Landmark {
+const fn landmark(file: &'static str, function: &'static str, lines: [&'static [u32]; RELEASES.len()]) -> Landmark {
     Landmark { file, function, lines }
 }
 

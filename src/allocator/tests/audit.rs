@@ -219,12 +219,7 @@ impl Audit {
         assert_eq!(of(PoolBlockState::Pending), self.pending, "pending");
     }
 
-    fn check_statistics(
-        &self,
-        allocator: &CachingAllocator,
-        ids: &[BlockId],
-        device: &CheckingDevice,
-    ) {
+    fn check_statistics(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &CheckingDevice) {
         let limit = allocator.settings.max_split_size;
         let s = allocator.statistics();
         let is_small = |b: &PoolBlock| allocator.pools.free_lists[b.free_list as usize].is_small;
@@ -243,14 +238,10 @@ impl Audit {
             assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
         };
         let allocated = |b: &PoolBlock| u64::from(b.state == PoolBlockState::Allocated);
-        let active = |b: &PoolBlock| {
-            u64::from(matches!(b.state, PoolBlockState::Allocated | PoolBlockState::Pending))
-        };
+        let active = |b: &PoolBlock| u64::from(matches!(b.state, PoolBlockState::Allocated | PoolBlockState::Pending));
         let backed = |b: &PoolBlock| u64::from(b.state != PoolBlockState::Unmapped);
         let segment = |b: &PoolBlock| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
-        let split = |b: &PoolBlock| {
-            u64::from(b.state == PoolBlockState::Free && !b.is_expandable() && b.is_split())
-        };
+        let split = |b: &PoolBlock| u64::from(b.state == PoolBlockState::Free && !b.is_expandable() && b.is_split());
         same(&s.allocation, "allocation", &allocated);
         same(&s.allocated_bytes, "allocated_bytes", &|b| allocated(b) * b.size);
         same(&s.active, "active", &active);
@@ -309,9 +300,7 @@ impl Audit {
                 let order = match allocator.behaviour.tie_break {
                     TieBreak::LowestAddress => 0,
                     TieBreak::OldestBlock => block.registration as usize,
-                    TieBreak::OldestSegment => {
-                        self.segments.range(..=block.addr).next_back().unwrap().1.1
-                    }
+                    TieBreak::OldestSegment => self.segments.range(..=block.addr).next_back().unwrap().1.1,
                 };
                 (block.size, order, block.addr)
             })
@@ -347,10 +336,7 @@ fn check_links(allocator: &CachingAllocator, id: BlockId) {
         "neighbours of two segments"
     );
     let is_same_state = block.state == next.state;
-    assert!(
-        !(is_same_state && matches!(block.state, PoolBlockState::Free | PoolBlockState::Unmapped)),
-        "not merged"
-    );
+    assert!(!(is_same_state && matches!(block.state, PoolBlockState::Free | PoolBlockState::Unmapped)), "not merged");
 }
 
 /// Checks that the sets hold exactly the free and unmapped blocks, under their keys, and that every pending block

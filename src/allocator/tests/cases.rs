@@ -3,9 +3,7 @@
 use crate::allocator::conf::{Reserve, Settings};
 use crate::allocator::device::{DeviceMemory, SimulatedDevice};
 use crate::allocator::trace_action::{Action, BlockState};
-use crate::allocator::{
-    AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, ServedBy,
-};
+use crate::allocator::{AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, ServedBy};
 use crate::base::ids::{PoolId, StackId};
 use crate::base::units::MIB;
 
@@ -80,9 +78,7 @@ impl Run {
     }
 }
 
-use Action::{
-    Alloc, FreeCompleted, FreeRequested, Oom, SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap,
-};
+use Action::{Alloc, FreeCompleted, FreeRequested, Oom, SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
 
 /// Observed.
 #[test]
@@ -91,8 +87,7 @@ fn a_free_block_keeps_its_last_request() {
     let large = run.alloc(4_000_000);
     run.alloc(40);
     run.free(large);
-    let written: Vec<(Action, u64)> =
-        run.allocator.entries().iter().map(|e| (e.action, e.size)).collect();
+    let written: Vec<(Action, u64)> = run.allocator.entries().iter().map(|e| (e.action, e.size)).collect();
     let expected = [
         (SegmentAlloc, 20_971_520),
         (Alloc, 4_000_000),
@@ -207,15 +202,7 @@ fn garbage_collection_releases_older_segments_first() {
     for (threshold, expected) in [
         (0.5, vec![(SegmentFree, 0, 40), (SegmentAlloc, 126, 50), (Alloc, 126, 50)]),
         // The oldest is not enough to get below 60 MiB: a second pass.
-        (
-            0.3,
-            vec![
-                (SegmentFree, 0, 40),
-                (SegmentFree, 82, 44),
-                (SegmentAlloc, 82, 50),
-                (Alloc, 82, 50),
-            ],
-        ),
+        (0.3, vec![(SegmentFree, 0, 40), (SegmentFree, 82, 44), (SegmentAlloc, 82, 50), (Alloc, 82, 50)]),
         // The threshold of 140 MiB is not reached: nothing is collected.
         (0.7, vec![(SegmentAlloc, 126, 50), (Alloc, 126, 50)]),
     ] {
@@ -305,17 +292,13 @@ fn use_on_oom_pools_serve_at_the_time_of_their_release() {
         run.free(cached);
         run.take_entries(SEGMENTS);
         let served = run.try_alloc(45 * MIB, PoolId(0), false);
-        let expected: Vec<_> =
-            expected.into_iter().map(|e| if e.0 == Oom { (Oom, 40, 45) } else { e }).collect();
+        let expected: Vec<_> = expected.into_iter().map(|e| if e.0 == Oom { (Oom, 40, 45) } else { e }).collect();
         let last = run.allocator.entries().last().copied().unwrap();
         assert_eq!(run.take_entries(SEGMENTS), expected, "2.{minor}");
         assert_eq!(served.is_some(), last.pool == fallback, "2.{minor}");
         // Old releases retry first, which counts although it fails.
         assert_eq!(run.retries().0, u64::from(minor < 11), "2.{minor}");
-        assert!(
-            run.try_alloc(45 * MIB, PRIVATE, false).is_none(),
-            "only the default pool may use it"
-        );
+        assert!(run.try_alloc(45 * MIB, PRIVATE, false).is_none(), "only the default pool may use it");
     }
 }
 
@@ -357,11 +340,7 @@ fn custom_allocator_pools_use_plain_segments() {
     ];
     assert_eq!(done, expected);
     run.alloc(3 * MIB);
-    assert_eq!(
-        run.take_entries(RESERVATIONS)[0],
-        (SegmentMap, 0, 20),
-        "the default pool is as ever"
-    );
+    assert_eq!(run.take_entries(RESERVATIONS)[0], (SegmentMap, 0, 20), "the default pool is as ever");
 }
 
 /// Before 2.5 private pools got plain segments, but with the rule for splitting expandable ones.
@@ -377,8 +356,7 @@ fn private_pools_are_expandable_since_2_5() {
 
 #[test]
 fn a_request_above_the_fraction_fails_without_a_trace_entry() {
-    let settings =
-        Settings { throw_on_cudamalloc_oom: true, per_process_memory_fraction: 0.5, ..plain() };
+    let settings = Settings { throw_on_cudamalloc_oom: true, per_process_memory_fraction: 0.5, ..plain() };
     for minor in [11, 12] {
         let mut run = run(minor, settings.clone(), 100 * MIB, None);
         let served = run.try_alloc(60 * MIB, PoolId(0), false).is_some();
@@ -483,9 +461,5 @@ fn blocks_split_before_max_split_size_are_not_released() {
     before.allocator.settings = split_at(40);
     before.take_entries(SEGMENTS);
     before.fails(80 * MIB);
-    assert_eq!(
-        before.take_entries(SEGMENTS),
-        [(Oom, 24, 80)],
-        "70 MiB lie free in the first segment"
-    );
+    assert_eq!(before.take_entries(SEGMENTS), [(Oom, 24, 80)], "70 MiB lie free in the first segment");
 }

@@ -43,10 +43,9 @@ impl Verdict {
                 "Retry the request. If max_split_size_mb kept the block for larger requests, remove that setting.",
                 Snippet::Nothing,
             ),
-            Self::PendingFree => (
-                "Synchronize with the other stream before the request, or use record_stream less.",
-                Snippet::CodeLine,
-            ),
+            Self::PendingFree => {
+                ("Synchronize with the other stream before the request, or use record_stream less.", Snippet::CodeLine)
+            }
             Self::PrivatePool => (
                 "Let CUDA graphs share one pool (torch.cuda.graph(pool=...)), capture fewer shapes, and delete graphs \
                  and MemPools that are no longer used.",

@@ -41,18 +41,12 @@ impl ApproxBytes {
 
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_add(other.bytes),
-            error: self.error.saturating_add(other.error),
-        }
+        Self { bytes: self.bytes.saturating_add(other.bytes), error: self.error.saturating_add(other.error) }
     }
 
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(other.bytes),
-            error: self.error.saturating_add(other.error),
-        }
+        Self { bytes: self.bytes.saturating_sub(other.bytes), error: self.error.saturating_add(other.error) }
     }
 
     /// Whether `self` is at least `other`.
@@ -98,9 +92,7 @@ mod tests {
 
     #[test]
     fn formats_no_digit_that_the_error_covers() {
-        let about = |bytes: u64, error: u64| {
-            format_approx(ApproxBytes { bytes: bytes << 20, error: error << 20 })
-        };
+        let about = |bytes: u64, error: u64| format_approx(ApproxBytes { bytes: bytes << 20, error: error << 20 });
         assert_eq!(about(5000, 1), "4.88 GiB");
         assert_eq!(about(500, 10), "about 500 MiB");
         assert_eq!(about(8, 15), "at most 23 MiB");

@@ -16,8 +16,7 @@ pub fn reclaimable_outside(
     own: Option<ApproxBytes>,
     capacity: Option<ApproxBytes>,
 ) -> ApproxBytes {
-    let most =
-        capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_OUTSIDE_DIVISOR));
+    let most = capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_OUTSIDE_DIVISOR));
     let usual = own.unwrap_or(outside).bytes.min(most);
     outside.saturating_sub(ApproxBytes::exact(usual))
 }
@@ -100,21 +99,15 @@ impl MemoryAtFailure {
     /// Whether `free` would serve the request, in place or after going back to the device.
     fn suffices(&self, free: FreeMemory) -> Likelihood {
         // In place, a block smaller than a segment is enough.
-        let in_place = if free.in_place.bytes == 0 {
-            Likelihood::No
-        } else {
-            free.in_place.covers(self.request)
-        };
+        let in_place = if free.in_place.bytes == 0 { Likelihood::No } else { free.in_place.covers(self.request) };
         self.suffices_with_device(free.all).max(in_place)
     }
 
     /// Whether all free memory together would serve the request.
     fn all_together_suffices(&self) -> Likelihood {
         let cached = self.own.all.saturating_add(self.other_pool);
-        let all = cached
-            .saturating_add(self.other_stream)
-            .saturating_add(self.pending.all)
-            .saturating_add(self.outside);
+        let all =
+            cached.saturating_add(self.other_stream).saturating_add(self.pending.all).saturating_add(self.outside);
         all.saturating_add(self.usual_reclaimable)
             .saturating_add(self.device_free)
             .covers(self.needed_from_device())
@@ -129,10 +122,7 @@ impl MemoryAtFailure {
     fn questions(&self) -> [(Verdict, Likelihood); 7] {
         let mut questions = [
             (Verdict::MemoryLimit, self.device_free.covers(self.segment_in_granules)),
-            (
-                Verdict::Spurious,
-                self.largest.map_or(Likelihood::No, |block| block.covers(self.request)),
-            ),
+            (Verdict::Spurious, self.largest.map_or(Likelihood::No, |block| block.covers(self.request))),
             (Verdict::PendingFree, self.suffices(self.pending)),
             (Verdict::PrivatePool, self.suffices_with_device(self.other_pool)),
             (Verdict::OtherStream, self.suffices_with_device(self.other_stream)),
@@ -152,8 +142,7 @@ pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
     let questions = c.questions();
     let first_yes = questions.iter().position(|(_, answer)| answer.is_likely());
     let answered = questions.get(..=first_yes.unwrap_or(questions.len() - 1)).unwrap_or(&questions);
-    let verdict =
-        first_yes.and_then(|at| questions.get(at)).map_or(Verdict::Capacity, |question| question.0);
+    let verdict = first_yes.and_then(|at| questions.get(at)).map_or(Verdict::Capacity, |question| question.0);
     let mut within_rounding = answered.iter().any(|(_, answer)| answer.is_within_rounding());
     let is_certain = match verdict {
         // Some of the memory may be of another kind, or the request may belong to the pool counted as another.
@@ -171,8 +160,7 @@ pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
         | Verdict::Unknown
         | Verdict::Served => !within_rounding,
     };
-    let is_about_free_memory =
-        !matches!(verdict, Verdict::MemoryLimit | Verdict::NonPytorch | Verdict::Capacity);
+    let is_about_free_memory = !matches!(verdict, Verdict::MemoryLimit | Verdict::NonPytorch | Verdict::Capacity);
     let verdict = match c.unreleased {
         Some(bytes) if verdict != Verdict::MemoryLimit => {
             if c.suffices_with_device(bytes).is_likely() {
@@ -257,13 +245,7 @@ mod tests {
     #[test]
     fn memory_in_place_may_be_smaller_than_a_segment() {
         let (request, segment, device_free) = (mib(9), mib(20), mib(0));
-        let c = MemoryAtFailure {
-            request,
-            segment,
-            segment_in_granules: segment,
-            device_free,
-            ..tight()
-        };
+        let c = MemoryAtFailure { request, segment, segment_in_granules: segment, device_free, ..tight() };
         let in_place = FreeMemory { all: mib(12), in_place: mib(12) };
         assert_eq!(word(MemoryAtFailure { own: in_place, ..c }), "fragmentation");
         assert_eq!(word(MemoryAtFailure { pending: in_place, ..c }), "pending-free");
@@ -282,10 +264,7 @@ mod tests {
         assert_eq!(word(MemoryAtFailure { unreleased: Some(mib(90)), ..c }), "private-pool");
         let unreleased = Some(ApproxBytes::exact(90 * MIB - 1));
         assert_eq!(word(MemoryAtFailure { unreleased, ..c }), "unknown");
-        assert_eq!(
-            word(MemoryAtFailure { device_free: mib(100), unreleased, ..c }),
-            "memory-limit"
-        );
+        assert_eq!(word(MemoryAtFailure { device_free: mib(100), unreleased, ..c }), "memory-limit");
     }
 
     #[test]
@@ -300,8 +279,7 @@ mod tests {
         assert_eq!(certainty(close), ("fragmentation", false, true));
         let close = MemoryAtFailure { own: free(rounded(89)), ..tight() };
         assert_eq!(certainty(close), ("capacity", false, true));
-        let mixed =
-            MemoryAtFailure { own: free(rounded(95)), own_includes_others: true, ..tight() };
+        let mixed = MemoryAtFailure { own: free(rounded(95)), own_includes_others: true, ..tight() };
         assert_eq!(certainty(mixed), ("fragmentation", false, false));
         let apart = MemoryAtFailure { own: free(rounded(50)), other_pool: rounded(50), ..tight() };
         assert_eq!(certainty(apart), ("capacity", true, false));
@@ -320,8 +298,7 @@ mod tests {
 
     #[test]
     fn usual_memory_makes_capacity_uncertain() {
-        let full =
-            MemoryAtFailure { usual_reclaimable: mib(90), own_includes_others: true, ..tight() };
+        let full = MemoryAtFailure { usual_reclaimable: mib(90), own_includes_others: true, ..tight() };
         let ruling = decide(&full);
         assert_eq!((ruling.verdict.word(), ruling.is_certain), ("capacity", false));
         let full = MemoryAtFailure { usual_reclaimable: mib(80), ..full };

@@ -12,14 +12,10 @@ mod approx_bytes;
 mod kinds;
 mod ladder;
 
-pub use advice::{
-    Advice, EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, MONITOR, OUTSIDE_ALLOCATOR_USERS, Snippet,
-};
+pub use advice::{Advice, EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, MONITOR, OUTSIDE_ALLOCATOR_USERS, Snippet};
 pub use approx_bytes::{ApproxBytes, Likelihood, format_approx};
 pub use kinds::{Certainty, Verdict};
-pub use ladder::{
-    Diagnosis, FreeMemory, MemoryAtFailure, USUAL_OUTSIDE, decide, reclaimable_outside,
-};
+pub use ladder::{Diagnosis, FreeMemory, MemoryAtFailure, USUAL_OUTSIDE, decide, reclaimable_outside};
 
 use serde::Serialize;
 

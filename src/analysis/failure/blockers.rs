@@ -52,15 +52,13 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
         locked += range.blocks.iter().filter(|b| is_free(b)).map(|b| b.size).sum::<u64>();
         add_contiguous_range(&range, &mut by_stack);
     }
-    let is_relevant = |memory: &LockedMemory| {
-        memory.bytes > 0 && memory.unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked
-    };
+    let is_relevant =
+        |memory: &LockedMemory| memory.bytes > 0 && memory.unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked;
     let mut relevant: Vec<(StackId, LockedMemory)> =
         by_stack.into_iter().filter(|(_, memory)| is_relevant(memory)).collect();
     // Compares a / b with c / d as a * d with c * b.
     let scale = |a: &LockedMemory, b: &LockedMemory| u128::from(a.unlocked) * u128::from(b.bytes);
-    relevant
-        .sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
+    relevant.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
     relevant.truncate(SHOWN_BLOCKERS);
     let report = |(stack, memory): (StackId, LockedMemory)| {
         let location = stacks.code_location(stacks.line_id(stack));
@@ -84,8 +82,7 @@ fn is_free(block: &RangeBlock) -> bool {
 /// Adds the memory that each stack's blocks lock in one contiguous range.
 fn add_contiguous_range(range: &ContiguousRange, by_stack: &mut BTreeMap<StackId, LockedMemory>) {
     let blocks = &range.blocks;
-    let active: Vec<(usize, &RangeBlock)> =
-        blocks.iter().enumerate().filter(|(_, b)| !is_free(b)).collect();
+    let active: Vec<(usize, &RangeBlock)> = blocks.iter().enumerate().filter(|(_, b)| !is_free(b)).collect();
     let mut same_stack = active.chunk_by(|(_, a), (_, b)| a.stack == b.stack).peekable();
     let mut start = 0;
     while let Some(chunk @ &[(_, first), ..]) = same_stack.next() {
@@ -105,19 +102,13 @@ fn add_run(run: &[RangeBlock], range: &ContiguousRange, locked: &mut LockedMemor
     for block in run.iter().filter(|block| is_free(block)) {
         locked.unlocked += block.size;
         let alone = whole_granules_of(std::slice::from_ref(block), granule);
-        locked.released +=
-            overlap(&releasable, &(block.offset..block.end())) - overlap(&releasable, &alone);
+        locked.released += overlap(&releasable, &(block.offset..block.end())) - overlap(&releasable, &alone);
     }
     add_locking_blocks(run, granule, &releasable, locked);
 }
 
 /// Counts the blocks of a run that lock memory, if `releasable` could be released without them.
-fn add_locking_blocks(
-    run: &[RangeBlock],
-    granule: u64,
-    releasable: &Range<u64>,
-    locked: &mut LockedMemory,
-) {
+fn add_locking_blocks(run: &[RangeBlock], granule: u64, releasable: &Range<u64>, locked: &mut LockedMemory) {
     // For each block, the start of the next free block.
     let mut free_after = vec![None; run.len()];
     let mut next = None;
@@ -166,8 +157,7 @@ mod tests {
     fn locked(blocks: &[(u32, u64)], granule: u64) -> Vec<(u32, [u64; 4])> {
         let mut offset = 0;
         let block = |&(stack, size): &(u32, u64)| {
-            let state =
-                if stack == FREE { BlockState::Inactive } else { BlockState::ActiveAllocated };
+            let state = if stack == FREE { BlockState::Inactive } else { BlockState::ActiveAllocated };
             offset += size;
             RangeBlock { offset: offset - size, size, state, stack: StackId(stack) }
         };

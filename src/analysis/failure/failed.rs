@@ -81,15 +81,13 @@ impl FailureFacts {
         let is_recorded = request.pool.is_some();
         let unreleased = Some(step.tiling).filter(|_| is_late && !is_recorded).map(releasable);
         let unreleased = unreleased.filter(|bytes| *bytes > 0);
-        let has_private =
-            |home: &StreamPool| home.pool != Pools::DEFAULT && home.stream == request.stream;
+        let has_private = |home: &StreamPool| home.pool != Pools::DEFAULT && home.stream == request.stream;
         // Unreleased memory suggests a private pool; which one is unknown.
         let pool = request.pool.unwrap_or(Pools::DEFAULT);
         let pool = unreleased.is_none().then_some(pool);
         let pool_guess = PoolGuess {
             pool,
-            is_open: unreleased.is_some()
-                || (!is_recorded && step.tiling.stream_pools().iter().any(has_private)),
+            is_open: unreleased.is_some() || (!is_recorded && step.tiling.stream_pools().iter().any(has_private)),
             unreleased,
             is_pending_unknown: step.lacks_completions && pool != Some(Pools::DEFAULT),
         };
@@ -97,17 +95,8 @@ impl FailureFacts {
     }
 
     /// A tried `request`, with the memory in `tiling`.
-    pub(super) fn tried(
-        device: DeviceStudy<'_, '_>,
-        request: RequestFacts,
-        tiling: &Tiling,
-    ) -> Self {
-        let pool_guess = PoolGuess {
-            pool: request.pool,
-            is_open: false,
-            unreleased: None,
-            is_pending_unknown: false,
-        };
+    pub(super) fn tried(device: DeviceStudy<'_, '_>, request: RequestFacts, tiling: &Tiling) -> Self {
+        let pool_guess = PoolGuess { pool: request.pool, is_open: false, unreleased: None, is_pending_unknown: false };
         Self::new(device, request, pool_guess, tiling, true)
     }
 
@@ -143,8 +132,7 @@ impl FailureFacts {
 fn releasable(tiling: &Tiling) -> u64 {
     let in_range = |range: &ContiguousRange| {
         let free = range.blocks.iter().filter(|block| block.state == BlockState::Inactive);
-        free.map(|block| whole_granule_bytes(block.offset, block.size, range.granule))
-            .fold(0, u64::saturating_add)
+        free.map(|block| whole_granule_bytes(block.offset, block.size, range.granule)).fold(0, u64::saturating_add)
     };
     let default = tiling.contiguous_ranges().filter(|range| !range.is_private);
     default.map(|range| in_range(&range)).fold(0, u64::saturating_add)
@@ -175,8 +163,7 @@ fn circumstances(
     let free = |keep: &dyn Fn(&&StreamPool) -> bool| {
         exactly(homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add))
     };
-    let own =
-        homes.iter().find(|h| (Some(h.pool), h.stream, h.is_small) == (pool, stream, is_small));
+    let own = homes.iter().find(|h| (Some(h.pool), h.stream, h.is_small) == (pool, stream, is_small));
     let in_own = |bytes: fn(&StreamPool) -> u64| exactly(own.map_or(0, bytes));
     let pending = homes.iter().map(|home| home.pending).fold(0, u64::saturating_add);
     MemoryAtFailure {

@@ -50,12 +50,7 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
             self.remaining = self.remaining.saturating_sub(1);
             if self.remaining < MAX_OOMS {
                 let is_late = self.remaining < DESCRIBED_OOMS;
-                self.failed.push(FailureFacts::recorded(
-                    self.device,
-                    step,
-                    (index, entry),
-                    is_late,
-                ));
+                self.failed.push(FailureFacts::recorded(self.device, step, (index, entry), is_late));
             }
         }
     }
@@ -126,10 +121,7 @@ fn warn_about_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings
     if oom_count > MAX_OOMS as u64 {
         warnings.add(
             Code::ManyOoms,
-            format!(
-                "device {device} has {}: the last {MAX_OOMS} are described",
-                counted(oom_count, "failed request")
-            ),
+            format!("device {device} has {}: the last {MAX_OOMS} are described", counted(oom_count, "failed request")),
         );
     }
 }

@@ -37,9 +37,7 @@ impl Judgement {
         };
         let is_confirmed = match verdict {
             // Only a replay of this and the next step shows that contiguous memory would have been enough.
-            Verdict::Fragmentation => {
-                trials.has_lasting_remedy() && !grows && outlook.growth.is_none()
-            }
+            Verdict::Fragmentation => trials.has_lasting_remedy() && !grows && outlook.growth.is_none(),
             // On a device of unknown size other processes may hold memory.
             Verdict::Capacity => {
                 let is_full = exceeds_reach || failed.circumstances.is_exhausted();
@@ -69,10 +67,6 @@ impl Judgement {
     /// The reason in a sentence with figures.
     pub(super) fn reason(&self, failed: &FailureFacts, settings: &Settings) -> String {
         let reason = reason(failed, self.ladder_verdict, settings);
-        if self.verdict == self.ladder_verdict {
-            reason
-        } else {
-            reason + &dead_end(self.outlook, self.is_avoidable)
-        }
+        if self.verdict == self.ladder_verdict { reason } else { reason + &dead_end(self.outlook, self.is_avoidable) }
     }
 }

@@ -113,27 +113,20 @@ pub(super) struct FailureContext<'p> {
 }
 
 impl OomReport {
-    pub(super) fn new(
-        device: DeviceStudy<'_, '_>,
-        failed: FailureFacts,
-        context: FailureContext<'_>,
-    ) -> Self {
-        let FailureContext { trials, ends_trace, continuation, held, is_reproduced, grows } =
-            context;
+    pub(super) fn new(device: DeviceStudy<'_, '_>, failed: FailureFacts, context: FailureContext<'_>) -> Self {
+        let FailureContext { trials, ends_trace, continuation, held, is_reproduced, grows } = context;
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let FailureFacts { request, circumstances, totals, pool_guess, .. } = &failed;
         let largest = circumstances.largest.unwrap_or_default().bytes;
         let segment = circumstances.needed_from_device().bytes;
-        let missing =
-            segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest));
+        let missing = segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest));
         let outlook = if ends_trace {
             Outlook::after_failure(device, &failed, continuation, missing)
         } else {
             Outlook::default()
         };
         let is_capacity_known = device.capacity().is_some();
-        let judgement =
-            Judgement::new(&failed, &trials, outlook, [is_reproduced, is_capacity_known, grows]);
+        let judgement = Judgement::new(&failed, &trials, outlook, [is_reproduced, is_capacity_known, grows]);
         let location = stacks.code_location(stacks.line_id(request.stack));
         Self {
             event: request.entry as u64,
@@ -177,17 +170,14 @@ impl OomReport {
 fn causes(failed: &FailureFacts) -> Vec<Cause> {
     let c = &failed.circumstances;
     let pool_note = match failed.pool_guess.pool {
-        Some(Pools::DEFAULT) => {
-            "free in private pools (CUDA graphs, MemPool), which the default pool cannot use"
-        }
+        Some(Pools::DEFAULT) => "free in private pools (CUDA graphs, MemPool), which the default pool cannot use",
         Some(_) => "free in other pools, which this private pool cannot use",
         None => "free in pools; which private pool the request was for is not recorded",
     };
     let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
     // If a block was large enough, the verdict says why it did not serve.
     let largest = c.largest.unwrap_or_default().bytes;
-    let which =
-        if largest >= failed.request.bytes { "the largest" } else { "the largest usable block" };
+    let which = if largest >= failed.request.bytes { "the largest" } else { "the largest usable block" };
     let own = format!("free in this pool and stream, {which} {}", size(largest));
     largest_first(vec![
         cause(Verdict::Fragmentation, c.own.all.bytes, &own),
@@ -197,11 +187,7 @@ fn causes(failed: &FailureFacts) -> Vec<Cause> {
             "free in blocks of other streams, which this stream cannot use",
         ),
         cause(Verdict::PrivatePool, c.other_pool.bytes, pool_note),
-        cause(
-            Verdict::PendingFree,
-            c.pending.all.bytes,
-            "freed by the program, waiting for work on another stream",
-        ),
+        cause(Verdict::PendingFree, c.pending.all.bytes, "freed by the program, waiting for work on another stream"),
         cause(
             Verdict::NonPytorch,
             failed.outside,

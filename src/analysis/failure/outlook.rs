@@ -69,21 +69,12 @@ impl Filling {
         self.spare_bytes < self.bytes / FILLING_FRACTION
     }
 
-    fn before_failure(
-        device: DeviceStudy<'_, '_>,
-        failed: &FailureFacts,
-        remaining: u64,
-    ) -> Option<Self> {
+    fn before_failure(device: DeviceStudy<'_, '_>, failed: &FailureFacts, remaining: u64) -> Option<Self> {
         let (stacks, request) = (device.stacks(), &failed.request);
         let line = stacks.user_frame(request.stack)?;
         let is_same_line = |stack| stack == request.stack || stacks.user_frame(stack) == Some(line);
-        let (requests, bytes) =
-            device.program().similar_requests_before(request.entry, is_same_line);
-        (requests >= MIN_RUN).then_some(Self {
-            requests: requests as u64,
-            bytes,
-            spare_bytes: remaining,
-        })
+        let (requests, bytes) = device.program().similar_requests_before(request.entry, is_same_line);
+        (requests >= MIN_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes: remaining })
     }
 }
 
@@ -111,8 +102,7 @@ impl Outlook {
         let Some(continuation) = continuation else {
             let held = failed.totals.allocated.saturating_add(failed.request.bytes);
             let remaining = reach.checked_sub(held);
-            let filling =
-                remaining.and_then(|remaining| Filling::before_failure(device, failed, remaining));
+            let filling = remaining.and_then(|remaining| Filling::before_failure(device, failed, remaining));
             return Self { filling, ..Self::default() };
         };
         let held = continuation.live_by_step.last().copied().unwrap_or(0); // no step: nothing held

@@ -77,10 +77,7 @@ fn spurious(c: &MemoryAtFailure, settings: &Settings) -> String {
     let (request, largest) = (c.request.bytes, c.largest.unwrap_or_default().bytes);
     let limit = settings.max_split_size;
     let rule = if request < limit && largest >= limit {
-        format!(
-            "but max_split_size ({}) keeps blocks of that size for requests of that size",
-            size(limit)
-        )
+        format!("but max_split_size ({}) keeps blocks of that size for requests of that size", size(limit))
     } else {
         "and no rule excluded it. Most likely it became free while the request waited for other \
          streams: PyTorch does not search again. Repeating the request succeeds \
@@ -135,8 +132,7 @@ pub(super) fn dead_end(outlook: Outlook, is_avoidable: bool) -> String {
 
 /// Why no single source of memory would have been enough, with `active` bytes in use.
 fn no_single_source(c: &MemoryAtFailure, active: u64) -> String {
-    let (own, device_free, wanted) =
-        (c.own.all.bytes, c.device_free.bytes, c.needed_from_device().bytes);
+    let (own, device_free, wanted) = (c.own.all.bytes, c.device_free.bytes, c.needed_from_device().bytes);
     let (other_stream, other_pool) = (c.other_stream.bytes, c.other_pool.bytes);
     let cache = own.saturating_add(other_stream).saturating_add(other_pool);
     let all = cache.saturating_add(device_free);
@@ -149,8 +145,7 @@ fn no_single_source(c: &MemoryAtFailure, active: u64) -> String {
             (other_pool, "in other pools"),
         ];
         let parts = kinds.iter().filter(|(bytes, _)| *bytes > 0);
-        let parts: Vec<String> =
-            parts.map(|(bytes, place)| format!("{} {place}", size(*bytes))).collect();
+        let parts: Vec<String> = parts.map(|(bytes, place)| format!("{} {place}", size(*bytes))).collect();
         return format!(
             "the program holds {held} and requests {request} more; {} is free, but not in one \
              place ({})",
@@ -158,11 +153,8 @@ fn no_single_source(c: &MemoryAtFailure, active: u64) -> String {
             parts.join(", ")
         );
     }
-    let segment = if all >= c.request.bytes {
-        format!(", which takes a segment of {}", size(wanted))
-    } else {
-        String::new()
-    };
+    let segment =
+        if all >= c.request.bytes { format!(", which takes a segment of {}", size(wanted)) } else { String::new() };
     format!(
         "the program holds {held} and requests {request} more{segment}; the device and the cache \
          have {} free",
@@ -187,21 +179,12 @@ mod tests {
             ..MemoryAtFailure::default()
         };
         let reason = |c: &MemoryAtFailure| no_single_source(c, 1000 * MIB);
-        assert!(
-            reason(&tight).ends_with("the device and the cache have 10 MiB free"),
-            "{}",
-            reason(&tight)
-        );
+        assert!(reason(&tight).ends_with("the device and the cache have 10 MiB free"), "{}", reason(&tight));
         let own = FreeMemory { all: mib(40), in_place: mib(40) };
         let c = MemoryAtFailure { own, other_stream: mib(40), other_pool: mib(40), ..tight };
         let parts = "130 MiB is free, but not in one place (10 MiB on the";
         assert!(reason(&c).contains(parts), "{}", reason(&c));
-        let c = MemoryAtFailure {
-            request: mib(9),
-            segment: mib(20),
-            segment_in_granules: mib(20),
-            ..tight
-        };
+        let c = MemoryAtFailure { request: mib(9), segment: mib(20), segment_in_granules: mib(20), ..tight };
         assert!(reason(&c).contains("takes a segment of 20 MiB; the device"), "{}", reason(&c));
     }
 }

@@ -148,19 +148,16 @@ impl SettingTrials {
     fn new(device: DeviceStudy<'_, '_>, continuation: Option<&Continuation<'_>>) -> Self {
         let program = continuation.map_or_else(|| device.program(), |known| &known.program);
         let as_recorded = hypothesis_with(device, &Overrides::default());
-        let captures: &[bool] =
-            if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
+        let captures: &[bool] = if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
         let simulate_each = |hypothesis: &Hypothesis| -> Vec<Simulation> {
             let with = |assumes_captures: &bool| {
-                let hypothesis =
-                    Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
+                let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
                 simulate(program, &hypothesis, None)
             };
             captures.iter().map(with).collect()
         };
         let controls = simulate_each(&as_recorded);
-        let failed =
-            controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
+        let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
         let tried = candidates(device)
             .into_par_iter()
@@ -176,11 +173,7 @@ impl SettingTrials {
             failed: failed.collect(),
             tried,
             // No setting rounds to less than the default settings do.
-            needed: device
-                .program()
-                .bytes_needed_by_failed(&Settings::default())
-                .into_iter()
-                .collect(),
+            needed: device.program().bytes_needed_by_failed(&Settings::default()).into_iter().collect(),
             reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
             reserved_before: device.reserved_before(),
             // Only the rounded size of a failed request is recorded; other settings may round it to less.
@@ -209,8 +202,7 @@ impl SettingTrials {
             .iter()
             .filter_map(|(candidate, ways)| {
                 let ways = ways.iter().zip(&self.failed);
-                let mut rows =
-                    ways.map(|(done, failed)| self.remedy(candidate, done, entry, failed));
+                let mut rows = ways.map(|(done, failed)| self.remedy(candidate, done, entry, failed));
                 let first = rows.next()?;
                 rows.all(|row| row == first).then_some(first)
             })
@@ -242,13 +234,7 @@ impl SettingTrials {
         !self.is_rounded_up && needed > self.reach
     }
 
-    fn remedy(
-        &self,
-        candidate: &Candidate,
-        done: &Simulation,
-        event: usize,
-        failed: &BTreeSet<usize>,
-    ) -> Remedy {
+    fn remedy(&self, candidate: &Candidate, done: &Simulation, event: usize, failed: &BTreeSet<usize>) -> Remedy {
         let figures = done.at_failures.get(&event).copied().unwrap_or_default();
         // A setting under which another request fails instead is no remedy.
         let mut failures = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);

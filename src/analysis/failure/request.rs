@@ -151,15 +151,10 @@ pub(crate) fn request(
     let next = match position {
         TracePosition::Snapshot => recorded.len(),
         TracePosition::Start => 0,
-        TracePosition::Entry { event } => {
-            usize::try_from(event).map_or(usize::MAX, |event| event + 1)
-        }
+        TracePosition::Entry { event } => usize::try_from(event).map_or(usize::MAX, |event| event + 1),
     };
     let stream = stream_of(recorded, next);
-    let mut assumed = vec![format!(
-        "the request is made on stream {}, in the default pool",
-        units::stream(stream)
-    )];
+    let mut assumed = vec![format!("the request is made on stream {}, in the default pool", units::stream(stream))];
     let inferred = inferred_capacity(recorded, 0);
     let capacity = match (device.scope().capacity, inferred, device.recorded_capacity()) {
         (Some(capacity), ..) => {
@@ -175,10 +170,7 @@ pub(crate) fn request(
             recorded
         }
         (None, None, None) => {
-            assumed.push(
-                "the device has no free memory; no snapshot records it, so give --capacity"
-                    .to_owned(),
-            );
+            assumed.push("the device has no free memory; no snapshot records it, so give --capacity".to_owned());
             reserved
         }
     };
@@ -216,13 +208,7 @@ pub(crate) fn request(
         let report = OomReport::new(device, facts, FailureContext::default());
         RequestOutcome::Failed(Box::new(report))
     };
-    RequestReport {
-        asked_bytes: bytes,
-        served_from,
-        given_back_bytes: answer.released_bytes,
-        assumed,
-        outcome,
-    }
+    RequestReport { asked_bytes: bytes, served_from, given_back_bytes: answer.released_bytes, assumed, outcome }
 }
 
 /// The stream of the last request before entry `next`; without one, the stream with the most memory at the snapshot.

@@ -7,9 +7,7 @@ const PICKLE_KEY: &[u8] = b"\"base64\":";
 /// The first pickle in the page `bytes`; `None` if it is no such page.
 pub(super) fn embedded_pickle(bytes: &[u8]) -> Option<Vec<u8>> {
     let page = bytes.trim_ascii_start();
-    let starts_with = |start: &[u8]| {
-        page.get(..start.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(start))
-    };
+    let starts_with = |start: &[u8]| page.get(..start.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(start));
     if !PAGE_STARTS.iter().any(|start| starts_with(start)) {
         return None;
     }
@@ -57,18 +55,11 @@ mod tests {
                  [{{\"name\": \"snapshot.pickle\", \"base64\": \"{inside}\"}}]</script>"
             )
         };
-        for (text, bytes) in
-            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")]
-        {
+        for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")] {
             assert_eq!(embedded_pickle(page(text).as_bytes()).unwrap(), bytes.as_bytes());
         }
-        assert_eq!(
-            embedded_pickle(page("Zm9v").trim_start().replace('/', "").as_bytes()).unwrap(),
-            b"foo"
-        );
-        for other in
-            ["Zm9v", "<html></html>", "<html>\"base64\": \"Z!\"", "<html>\"base64\": \"Zm9v"]
-        {
+        assert_eq!(embedded_pickle(page("Zm9v").trim_start().replace('/', "").as_bytes()).unwrap(), b"foo");
+        for other in ["Zm9v", "<html></html>", "<html>\"base64\": \"Z!\"", "<html>\"base64\": \"Zm9v"] {
             assert_eq!(embedded_pickle(other.as_bytes()), None, "{other}");
         }
     }

@@ -40,13 +40,7 @@ pub(super) struct Utf8Reader<R> {
 
 impl<R: Read> Utf8Reader<R> {
     pub(super) fn new(source: R, encoding: Encoding) -> Self {
-        Self {
-            source,
-            encoding,
-            has_started: false,
-            partial: Vec::new(),
-            decoded: io::Cursor::default(),
-        }
+        Self { source, encoding, has_started: false, partial: Vec::new(), decoded: io::Cursor::default() }
     }
 
     /// Converts more of the source; `false` at its end.
@@ -58,9 +52,7 @@ impl<R: Read> Utf8Reader<R> {
         }
         let mut text = match self.encoding {
             Encoding::Utf8WithBom => bytes,
-            Encoding::Utf16Le | Encoding::Utf16Be => {
-                self.decode_utf16(bytes, read == 0).into_bytes()
-            }
+            Encoding::Utf16Le | Encoding::Utf16Be => self.decode_utf16(bytes, read == 0).into_bytes(),
         };
         if !std::mem::replace(&mut self.has_started, true) {
             let mark = BYTE_ORDER_MARK.to_string();
@@ -82,8 +74,7 @@ impl<R: Read> Utf8Reader<R> {
         if !is_end {
             let even_len = bytes.len() / 2 * 2;
             let last = bytes.get(even_len.saturating_sub(2)..even_len).map(unit);
-            let split_at =
-                if last.is_some_and(is_high_surrogate) { even_len - 2 } else { even_len };
+            let split_at = if last.is_some_and(is_high_surrogate) { even_len - 2 } else { even_len };
             self.partial = bytes.split_off(split_at);
         }
         let units = bytes.chunks(2).map(unit);

@@ -52,10 +52,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
             match self.decoder.init(&mut self.source) {
                 Ok(()) => self.is_in_frame = true,
                 // A skippable frame; its header has been read.
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
-                    length,
-                    ..
-                })) => {
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
                     let length = u64::from(length);
                     let skipped = io::copy(&mut (&mut self.source).take(length), &mut io::sink())?;
                     if skipped < length {

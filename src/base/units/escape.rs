@@ -60,9 +60,8 @@ pub fn is_active(c: char) -> bool {
 /// Whether `text` starts with a command that CI runners obey anywhere in a line: `##[group]`, `##vso[..]`,
 /// `##teamcity[..]`.
 pub fn starts_with_command(text: &str) -> bool {
-    text.strip_prefix("##").is_some_and(|rest| {
-        rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).starts_with('[')
-    })
+    text.strip_prefix("##")
+        .is_some_and(|rest| rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).starts_with('['))
 }
 
 /// Escapes lines of `page` that start with `::`, which CI runners obey.
@@ -87,8 +86,7 @@ fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     if length <= max {
         return text.into();
     }
-    let byte_index =
-        |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(index, _)| index);
+    let byte_index = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(index, _)| index);
     let [first, last] = KEPT_CHARS;
     let (start, end) = (text.get(..byte_index(first)), text.get(byte_index(length - last)..));
     let (start, end) = (start.unwrap_or_default(), end.unwrap_or_default());
@@ -102,10 +100,7 @@ mod tests {
     #[test]
     fn active_and_hidden_characters_are_escaped() {
         assert_eq!(escape_text("a\u{1b}[2J\nb\u{9b}1m"), "a\\u{1b}[2J\\nb\\u{9b}1m");
-        assert_eq!(
-            escape_text("\u{202e}x\u{200b}\u{feff}\u{e0041}"),
-            "\\u{202e}x\\u{200b}\\u{feff}\\u{e0041}"
-        );
+        assert_eq!(escape_text("\u{202e}x\u{200b}\u{feff}\u{e0041}"), "\\u{202e}x\\u{200b}\\u{feff}\\u{e0041}");
         assert_eq!(escape_text("Zoë  中 😀 index::bmm"), "Zoë  中 😀 index::bmm");
         assert_eq!(
             escape_text("a##[error]b ##vso[x] ###[ # #[ ##x"),
@@ -118,24 +113,17 @@ mod tests {
         let long = "é".repeat(3000);
         for truncated in [escape_name(&long), escape_text(&format!("in {long}"))] {
             assert!(
-                truncated.ends_with("éé(3,000 characters)")
-                    && truncated.chars().count() < MAX_NAME_CHARS,
+                truncated.ends_with("éé(3,000 characters)") && truncated.chars().count() < MAX_NAME_CHARS,
                 "{truncated}"
             );
         }
-        assert_eq!(
-            escape_name(&"a ".repeat(MAX_NAME_CHARS)).split_once('…').unwrap().0.len(),
-            KEPT_CHARS[0]
-        );
+        assert_eq!(escape_name(&"a ".repeat(MAX_NAME_CHARS)).split_once('…').unwrap().0.len(), KEPT_CHARS[0]);
         let sentence = "word ".repeat(300);
         assert_eq!(escape_text(&sentence), sentence);
     }
 
     #[test]
     fn no_line_starts_with_a_command() {
-        assert_eq!(
-            escape_command_lines("a::b\n  ::error::x\n::".to_owned()),
-            "a::b\n  :\\u{3a}error::x\n:\\u{3a}"
-        );
+        assert_eq!(escape_command_lines("a::b\n  ::error::x\n::".to_owned()), "a::b\n  :\\u{3a}error::x\n:\\u{3a}");
     }
 }

@@ -9,8 +9,7 @@ mod warnings;
 mod words;
 
 /// The call that records a useful history. Its legacy form, `_record_memory_history(True)`, keeps one entry.
-pub const RECORD_HISTORY_CALL: &str =
-    "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
+pub const RECORD_HISTORY_CALL: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
 
 pub use code::Code;
 pub use warnings::{Warning, Warnings};

@@ -29,10 +29,9 @@ pub(super) fn load_baseline(
     let growth_limit = limits.iter().find(|limit| limit.needs_baseline());
     match (path, growth_limit) {
         (None, None) => Ok(None),
-        (None, Some(limit)) => bail!(
-            "{} needs a baseline: give --baseline (oomscope check --save-baseline writes one)",
-            limit.key()
-        ),
+        (None, Some(limit)) => {
+            bail!("{} needs a baseline: give --baseline (oomscope check --save-baseline writes one)", limit.key())
+        }
         (Some(path), None) => {
             bail!("the baseline {} is not used: set max-growth-ratio or max-growth", path.display())
         }
@@ -40,9 +39,7 @@ pub(super) fn load_baseline(
             if inputs::is_stdin(&path) && args.snapshots.iter().any(|path| inputs::is_stdin(path)) {
                 bail!("-: standard input cannot be both the baseline and a snapshot");
             }
-            args.output
-                .as_ref()
-                .map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
+            args.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
             read_baseline(&path, args.torch_version).map(Some)
         }
     }
@@ -52,9 +49,7 @@ fn read_baseline(path: &Path, minor: Option<u32>) -> anyhow::Result<Baseline> {
     let shown = path.display();
     if path.extension().is_some_and(|extension| extension == "json") {
         let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| {
-            format!("the baseline {shown} cannot be read (--save-baseline writes one)")
-        })?;
+        let text = text.with_context(|| format!("the baseline {shown} cannot be read (--save-baseline writes one)"))?;
         if Baseline::schema_of(&text).is_some() {
             return Baseline::parse(&text).map_err(|error| anyhow!("the baseline {shown} {error}"));
         }

@@ -33,9 +33,7 @@ fn flag(limit: Limit) -> Arg {
 fn help(limit: Limit) -> &'static str {
     match limit.key() {
         "max-growth" => "Growth of the peak of allocated or reserved memory over the baseline",
-        "max-growth-ratio" => {
-            "Growth of the peak of allocated or reserved memory, relative to the baseline"
-        }
+        "max-growth-ratio" => "Growth of the peak of allocated or reserved memory, relative to the baseline",
         _ => limit.meanings().next().unwrap_or_default(),
     }
 }

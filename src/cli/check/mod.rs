@@ -31,8 +31,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     }
     let (config, config_path) = Config::load(args.config.as_deref())?;
     let flags = args.limits.limits();
-    let limits: Vec<Limit> =
-        config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
+    let limits: Vec<Limit> = config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
     if limits.is_empty() {
         bail!(
             "no limit to check: give one (such as --max-ooms 0) or write {CONFIG} \
@@ -42,9 +41,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
     if let Some(path) = &args.output {
         inputs::refuse_output_over_inputs(&mut inputs, path)?;
-        config_path
-            .as_ref()
-            .map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
+        config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
     let baseline = load_baseline(args, &config, config_path.as_deref(), &limits)?;
     let output = Output::open(args.output.as_deref())?;
@@ -108,11 +105,9 @@ fn require_devices(
         }
         return Ok((judged.into_iter().map(|(_, judged)| judged).collect(), unreadable));
     }
-    let (kept, empty): (Vec<_>, Vec<_>) =
-        judged.into_iter().partition(|(_, judged)| !judged.devices.is_empty());
-    unreadable.extend(empty.into_iter().map(|(path, _)| Unreadable {
-        path,
-        message: "no memory and no trace to check".to_owned(),
-    }));
+    let (kept, empty): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, judged)| !judged.devices.is_empty());
+    unreadable.extend(
+        empty.into_iter().map(|(path, _)| Unreadable { path, message: "no memory and no trace to check".to_owned() }),
+    );
     Ok((kept.into_iter().map(|(_, judged)| judged).collect(), unreadable))
 }

@@ -8,9 +8,7 @@ use crate::cli::inputs::with_slashes;
 pub(super) fn repository_root() -> PathBuf {
     // A deleted working directory has no files to annotate.
     let here = std::env::current_dir().unwrap_or_default();
-    here.ancestors()
-        .find(|dir| dir.join(".git").exists())
-        .map_or_else(|| here.clone(), Path::to_owned)
+    here.ancestors().find(|dir| dir.join(".git").exists()).map_or_else(|| here.clone(), Path::to_owned)
 }
 
 /// `PATH_MAX` of Linux: longer paths cannot be opened.
@@ -23,8 +21,7 @@ pub(super) fn find_source(root: &Path, file: &str) -> Option<String> {
     let file = file.replace('\\', "/");
     let path = Path::new(&file);
     let path = path.strip_prefix(root).unwrap_or(path);
-    let parts: Vec<_> =
-        path.components().skip_while(|part| !matches!(part, Component::Normal(_))).collect();
+    let parts: Vec<_> = path.components().skip_while(|part| !matches!(part, Component::Normal(_))).collect();
     if parts.iter().any(|part| !matches!(part, Component::Normal(_))) {
         return None;
     }

@@ -11,9 +11,7 @@ use super::single_rank::SingleRank;
 use super::{fit_sizes, stub};
 use crate::allocator::device::GpuModel;
 use crate::cli::args::parse_capacity;
-use crate::cli::run::{
-    RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, parse_count, parse_seconds,
-};
+use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, parse_count, parse_seconds};
 
 /// Run a command without a GPU, to test whether it would fit on one
 #[derive(Debug, Args)]
@@ -80,20 +78,14 @@ pub(in crate::cli) struct DryRun {
     stacks: StackKind,
 
     /// Command and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 }
 
 impl DryRun {
     fn single_rank(&self) -> anyhow::Result<Option<SingleRank>> {
         let devices = self.devices.unwrap_or(SingleRank::DEFAULT_DEVICES);
-        let rank =
-            self.world_size.map(|world_size| SingleRank::new(self.rank, world_size, devices));
+        let rank = self.world_size.map(|world_size| SingleRank::new(self.rank, world_size, devices));
         rank.transpose()
     }
 
@@ -102,10 +94,7 @@ impl DryRun {
             gpu: self.capability.unwrap_or(self.gpu),
             memory: self.memory,
             is_named: self.capability.is_none(),
-            devices: self
-                .devices
-                .or(self.world_size.map(|size| size.min(SingleRank::DEFAULT_DEVICES)))
-                .unwrap_or(1),
+            devices: self.devices.or(self.world_size.map(|size| size.min(SingleRank::DEFAULT_DEVICES))).unwrap_or(1),
         }
     }
 
@@ -119,8 +108,7 @@ impl DryRun {
             wait: 10.0,
         };
         let rank = self.single_rank()?;
-        let config =
-            serde_json::to_string(&self.assumed_gpu().config(self.patience, rank.is_some()))?;
+        let config = serde_json::to_string(&self.assumed_gpu().config(self.patience, rank.is_some()))?;
         let mut files = stub::FILES.to_vec();
         files.push(("dry-run.json", &config));
         let environment = rank.map(SingleRank::environment).unwrap_or_default();

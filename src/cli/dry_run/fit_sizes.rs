@@ -12,8 +12,7 @@ pub(super) struct FitSizes {
 pub(super) fn parse_fit_sizes(text: &str) -> Result<FitSizes, String> {
     let error = || format!("give a name and two or more sizes, such as BATCH=4,8, not {text}");
     let (name, sizes) = text.split_once('=').ok_or_else(error)?;
-    let sizes: Option<Vec<u64>> =
-        sizes.split(',').map(|size| size.parse().ok().filter(|size| *size > 0)).collect();
+    let sizes: Option<Vec<u64>> = sizes.split(',').map(|size| size.parse().ok().filter(|size| *size > 0)).collect();
     let mut sizes = sizes.ok_or_else(error)?;
     sizes.sort_unstable();
     sizes.dedup();
@@ -32,8 +31,7 @@ mod tests {
     fn a_name_and_two_sizes_are_read() {
         let fit = parse_fit_sizes("BATCH=8,4").unwrap();
         assert_eq!((fit.name.as_str(), fit.sizes.as_slice()), ("BATCH", [4, 8].as_slice()));
-        for wrong in ["BATCH", "=4,8", "BATCH=4", "BATCH=4,4", "BATCH=0,4", "BATCH=4,x", "B C=1,2"]
-        {
+        for wrong in ["BATCH", "=4,8", "BATCH=4", "BATCH=4,4", "BATCH=0,4", "BATCH=4,x", "B C=1,2"] {
             assert!(parse_fit_sizes(wrong).is_err(), "{wrong}");
         }
     }

@@ -44,11 +44,7 @@ mod tests {
     fn a_rank_gets_the_environment_of_torchrun() {
         let ranks = |rank, world_size, devices| {
             let environment = SingleRank::new(rank, world_size, devices).unwrap().environment();
-            environment
-                .iter()
-                .take(5)
-                .map(|(_, value)| value.parse().unwrap())
-                .collect::<Vec<u64>>()
+            environment.iter().take(5).map(|(_, value)| value.parse().unwrap()).collect::<Vec<u64>>()
         };
         assert_eq!(ranks(11, 64, 8), [11, 64, 3, 8, 1]);
         assert_eq!(ranks(1, 2, 8), [1, 2, 1, 2, 0]);

@@ -41,11 +41,7 @@ impl SizeRun {
         let failed = self.report.devices.iter().find_map(|device| device.ooms.last());
         match failed {
             None => format!("completes with {} reserved", size(self.reserved())),
-            Some(oom) => format!(
-                "fails at {} ({} requested)",
-                oom.location.label(),
-                size(oom.requested_bytes)
-            ),
+            Some(oom) => format!("fails at {} ({} requested)", oom.location.label(), size(oom.requested_bytes)),
         }
     }
 
@@ -137,13 +133,7 @@ impl SizeSearch<'_> {
     }
 
     /// Analyzes the snapshots of a run. With several ranks, it returns the one that failed or reserved most.
-    fn read(
-        &self,
-        snapshots: &[PathBuf],
-        end: CommandEnd,
-        value: u64,
-        log: &Path,
-    ) -> anyhow::Result<SizeRun> {
+    fn read(&self, snapshots: &[PathBuf], end: CommandEnd, value: u64, log: &Path) -> anyhow::Result<SizeRun> {
         let mut worst: Option<SizeRun> = None;
         for path in snapshots {
             let snapshot = inputs::read_one(path)?;
@@ -160,10 +150,7 @@ impl SizeSearch<'_> {
             let why = if has_succeeded {
                 "no process used CUDA".to_owned()
             } else {
-                format!(
-                    "the command exited with code {}, without an out-of-memory error",
-                    end.code()
-                )
+                format!("the command exited with code {}, without an out-of-memory error", end.code())
             };
             anyhow!("{name} = {value}: {why}; see its output in {}", log.display())
         })
@@ -180,9 +167,7 @@ impl SizeSearch<'_> {
                 break;
             }
             let Some(predicted) = self.predict_largest()? else {
-                return Ok(format!(
-                    "every {name} fits on {gpu} (dry run): its memory does not grow"
-                ));
+                return Ok(format!("every {name} fits on {gpu} (dry run): its memory does not grow"));
             };
             let max = high.map_or(u64::MAX, |high| high - 1);
             // If the predicted size fits, the next one should fail.
@@ -202,11 +187,7 @@ impl SizeSearch<'_> {
         let and_high = match high {
             Some(high) if is_next => format!(", {} {}", count(high), self.done[&high].describe()),
             Some(high) => {
-                format!(
-                    "; {} {}; sizes in between were not tried",
-                    count(high),
-                    self.done[&high].describe()
-                )
+                format!("; {} {}; sizes in between were not tried", count(high), self.done[&high].describe())
             }
             None => String::new(),
         };
@@ -218,9 +199,9 @@ impl SizeSearch<'_> {
             Some(at) if count(at) != low => {
                 format!("{name} = {} fits on {gpu} (dry run) {with}; {without}", count(at))
             }
-            Some(_) if is_next => format!(
-                "the largest {name} that fits on {gpu} is {low} (dry run): it {fits}{and_high}{note}"
-            ),
+            Some(_) if is_next => {
+                format!("the largest {name} that fits on {gpu} is {low} (dry run): it {fits}{and_high}{note}")
+            }
             Some(_) => {
                 let more = if high.is_none() { ", and more may" } else { "" };
                 format!("{name} = {low} fits on {gpu} (dry run){more}: it {fits}{and_high}{note}")
@@ -259,17 +240,15 @@ impl SizeSearch<'_> {
         let fitting = self.done.iter().filter(|(_, ran)| !ran.failed());
         let read: Vec<_> = fitting
             .map(|(at, ran)| {
-                let snapshot = inputs::read_one(&ran.snapshot)
-                    .with_context(|| ran.snapshot.display().to_string())?;
+                let snapshot = inputs::read_one(&ran.snapshot).with_context(|| ran.snapshot.display().to_string())?;
                 Ok((*at, ran.report.path.as_str(), snapshot))
             })
             .collect::<anyhow::Result<_>>()?;
         let studies: Vec<Study<'_>> =
             read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
         let sized = read.iter().zip(&studies);
-        let sized: Vec<FitInput<'_, '_>> = sized
-            .map(|((at, path, _), study)| FitInput { size: (*at).into(), path, study })
-            .collect();
+        let sized: Vec<FitInput<'_, '_>> =
+            sized.map(|((at, path, _), study)| FitInput { size: (*at).into(), path, study }).collect();
         let usable = self.args.assumed_gpu().usable_bytes();
         let options = FitOptions {
             device: None,

@@ -104,9 +104,7 @@ pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Exit> {
 fn calibrate_gpu(args: &Live, file: &Path) -> anyhow::Result<Exit> {
     let output = Output::open(args.output.output.as_deref())?;
     let costs_output = Output::open(Some(file))?;
-    if let Some(page) =
-        args.output.output.as_deref().filter(|page| inputs::are_same_file(page, file))
-    {
+    if let Some(page) = args.output.output.as_deref().filter(|page| inputs::are_same_file(page, file)) {
         bail!("{}: cannot hold both the result and the costs; name two files", page.display());
     }
     let stop = stop_flag()?;
@@ -132,12 +130,8 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Exit> {
         .map_err(|error| anyhow!("--set {error}"))?;
     let stop = stop_flag()?;
     let mut gpu = CudaDevice::open(args.gpu, args.reserve, args.touch)?;
-    let options = LiveOptions {
-        settings,
-        runs: args.repeat,
-        recorded_pace: args.pace == PaceArg::Recorded,
-        stop: &stop,
-    };
+    let options =
+        LiveOptions { settings, runs: args.repeat, recorded_pace: args.pace == PaceArg::Recorded, stop: &stop };
     let report = replay_on_gpu(&study, &path, &mut gpu, &options).with_context(|| path.clone())?;
     drop(gpu);
     output.write_answer(args.output.format, &report, report::live)?;

@@ -43,11 +43,7 @@ impl CommandEnd {
 }
 
 /// Runs `command` to its end, with its output in `log` if there is one.
-pub(super) fn run(
-    command: &[OsString],
-    directory: &RunDirectory,
-    log: Option<&File>,
-) -> anyhow::Result<CommandEnd> {
+pub(super) fn run(command: &[OsString], directory: &RunDirectory, log: Option<&File>) -> anyhow::Result<CommandEnd> {
     let Some((program, args)) = command.split_first() else {
         return Err(anyhow!("no command"));
     };
@@ -109,8 +105,7 @@ mod signals {
         pub(super) fn new() -> io::Result<Self> {
             let ignored = ignored_signals();
             // Signals that the parent process ignores (nohup) stay ignored, also for the command.
-            Signals::new(FORWARDED.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))
-                .map(Self)
+            Signals::new(FORWARDED.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0)).map(Self)
         }
 
         /// Forwards signals to `child` until the result is dropped.

@@ -84,8 +84,7 @@ impl RunDirectory {
         let (path, is_created) = match output {
             Some(path) => {
                 let is_new = !path.exists();
-                fs::create_dir_all(path)
-                    .with_context(|| format!("{}: cannot be created", path.display()))?;
+                fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()))?;
                 (path.to_owned(), is_new)
             }
             None => (create_numbered(kind.name)?, true),
@@ -100,16 +99,11 @@ impl RunDirectory {
             );
         }
         let environment = kind.environment.to_vec();
-        let directory = Self {
-            path: std::path::absolute(&path)?,
-            name: path,
-            is_created,
-            earlier_snapshots,
-            environment,
-        };
-        directory.write_recorder(options, kind.files).with_context(|| {
-            format!("{}: the recorder cannot be written there", directory.name.display())
-        })?;
+        let directory =
+            Self { path: std::path::absolute(&path)?, name: path, is_created, earlier_snapshots, environment };
+        directory
+            .write_recorder(options, kind.files)
+            .with_context(|| format!("{}: the recorder cannot be written there", directory.name.display()))?;
         Ok(directory)
     }
 
@@ -171,9 +165,8 @@ pub(in crate::cli) fn create_numbered(name: &str) -> anyhow::Result<PathBuf> {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(error).with_context(|| {
-                    format!("{}: cannot be created; name a directory with -o DIR", path.display())
-                });
+                return Err(error)
+                    .with_context(|| format!("{}: cannot be created; name a directory with -o DIR", path.display()));
             }
         }
     }
@@ -202,8 +195,7 @@ impl RecordedProcess {
     pub(in crate::cli) fn find_all(directory: &Path) -> Vec<Self> {
         let control = directory.join(CONTROL_DIR);
         let entries = fs::read_dir(&control).into_iter().flatten().flatten();
-        let names: Vec<String> =
-            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         let mut answers = BTreeMap::new();
         for name in names.iter().filter_map(|name| name.strip_prefix("recorded-")) {
             // `.part` files are not complete yet.
@@ -220,8 +212,7 @@ impl RecordedProcess {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
         let request = format!("by hand {} {now}", std::process::id());
-        AtomicFile::open(&directory.join(CONTROL_DIR).join("dump"))?
-            .write_with(|out| out.write_all(request.as_bytes()))
+        AtomicFile::open(&directory.join(CONTROL_DIR).join("dump"))?.write_with(|out| out.write_all(request.as_bytes()))
     }
 
     /// True if the process has not finished a dump since `before`.

@@ -14,8 +14,8 @@ use clap::Args;
 
 pub(super) use self::child::CommandEnd;
 pub(super) use self::directory::{
-    RecordedProcess, RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind,
-    create_numbered, snapshots_in,
+    RecordedProcess, RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered,
+    snapshots_in,
 };
 pub(super) use self::page::print_result;
 use super::exit::Exit;
@@ -137,8 +137,7 @@ pub(super) fn record_to_log(
     directory: RunDirectory,
     log: &Path,
 ) -> anyhow::Result<(CommandEnd, Vec<PathBuf>)> {
-    let file =
-        File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
+    let file = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
     let end = child::run(command, &directory, Some(&file));
     let (_, snapshots) = directory.finish();
     Ok((end?, snapshots))

@@ -17,12 +17,7 @@ use crate::output::document::terminal;
 use crate::output::report;
 
 /// Prints a page on the snapshots, or else a line that says why there are none.
-pub(in crate::cli) fn print_result(
-    command: &[OsString],
-    end: CommandEnd,
-    status: &RunStatus,
-    snapshots: &[PathBuf],
-) {
+pub(in crate::cli) fn print_result(command: &[OsString], end: CommandEnd, status: &RunStatus, snapshots: &[PathBuf]) {
     if matches!(end, CommandEnd::NotRun(_)) {
         return;
     }
@@ -45,8 +40,7 @@ fn write_in_child(snapshots: &[PathBuf]) -> bool {
 pub(super) fn write(snapshots: &[PathBuf]) -> anyhow::Result<()> {
     let inputs = inputs::expand_paths(snapshots)?;
     let options = Options { top: 3, ..Options::default() };
-    let (read, unreadable) =
-        inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
+    let (read, unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     // Unreadable files have been reported.
     let Some((report, _)) = combine_snapshots(read, unreadable, options)? else { return Ok(()) };
     let directory = snapshots.first().and_then(|path| path.parent()).unwrap_or(Path::new("."));

@@ -90,16 +90,9 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     });
     let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));
     let memories = memories.map(Option::unwrap_or_default);
-    let stacks = memories
-        .each_ref()
-        .map(|it| it.stacks.iter().map(LiveStack::candidate).collect::<Vec<_>>());
+    let stacks = memories.each_ref().map(|it| it.stacks.iter().map(LiveStack::candidate).collect::<Vec<_>>());
     let pairs = pair_stacks(&stacks[0], &stacks[1], both.words);
-    let holders = DeviceHolders {
-        readers: both.readers,
-        words: both.words,
-        sides: memories.each_ref(),
-        pairs: &pairs,
-    };
+    let holders = DeviceHolders { readers: both.readers, words: both.words, sides: memories.each_ref(), pairs: &pairs };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
     let moment = moment(at, recorded.steps);
     let summary = summarize(&moment, &figures, &lines);
@@ -156,18 +149,13 @@ fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange])
 }
 
 fn only_on_side(moment: &str, side: &str, figures: &Figures) -> String {
-    format!(
-        "only in the snapshot {side}, with {} allocated {moment}",
-        size(figures.number(Figure::Allocated))
-    )
+    format!("only in the snapshot {side}, with {} allocated {moment}", size(figures.number(Figure::Allocated)))
 }
 
 impl DeviceDiff {
     /// The growth of allocated memory at the compared position.
     pub fn growth(&self) -> Growth<'_> {
-        let allocated = |figures: Option<Figures>| {
-            figures.map_or(0, |figures| figures.number(Figure::Allocated))
-        };
+        let allocated = |figures: Option<Figures>| figures.map_or(0, |figures| figures.number(Figure::Allocated));
         Growth {
             name: None,
             device: self.device,

@@ -132,10 +132,8 @@ impl Serialize for NestedFigures<'_> {
         let head = |path: &'static str| path.split_once('.').map_or(path, |(head, _)| head);
         let mut map = serializer.serialize_map(None)?;
         for rows in self.0.chunk_by(|a, b| head(a.0) == head(b.0)) {
-            let inner: Vec<_> = rows
-                .iter()
-                .filter_map(|(path, amount)| Some((path.split_once('.')?.1, *amount)))
-                .collect();
+            let inner: Vec<_> =
+                rows.iter().filter_map(|(path, amount)| Some((path.split_once('.')?.1, *amount))).collect();
             match rows {
                 [(path, amount)] if inner.is_empty() => map.serialize_entry(path, amount)?,
                 [(path, _), ..] => map.serialize_entry(head(path), &NestedFigures(&inner))?,

@@ -57,8 +57,7 @@ impl LiveChange {
 
     /// `None` if nothing changed.
     fn status(&self) -> Option<Status> {
-        let (before, after) =
-            ((self.before_bytes, self.before_blocks), (self.after_bytes, self.after_blocks));
+        let (before, after) = ((self.before_bytes, self.before_blocks), (self.after_bytes, self.after_blocks));
         match (self.before_blocks, self.after_blocks) {
             _ if before == after => None,
             (0, _) => Some(Status::New),
@@ -138,14 +137,9 @@ pub(super) struct DeviceHolders<'a> {
 }
 
 /// Splits off the `top` rows with the largest changes, and sums up the rest.
-pub(super) fn split_listed<T>(
-    mut rows: Vec<(LiveChange, T)>,
-    top: usize,
-) -> (Vec<(Status, LiveChange, T)>, OtherRows) {
+pub(super) fn split_listed<T>(mut rows: Vec<(LiveChange, T)>, top: usize) -> (Vec<(Status, LiveChange, T)>, OtherRows) {
     // A stable sort, so that ties stay in the order of the files.
-    rows.sort_by_key(|(held, _)| {
-        Reverse((held.delta_bytes.unsigned_abs(), held.before_bytes.max(held.after_bytes)))
-    });
+    rows.sort_by_key(|(held, _)| Reverse((held.delta_bytes.unsigned_abs(), held.before_bytes.max(held.after_bytes))));
     let (mut shown, mut others) = (Vec::new(), OtherRows::default());
     for (held, row) in rows {
         match held.status() {

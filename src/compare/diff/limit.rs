@@ -140,10 +140,7 @@ impl FailOn {
                     g.device,
                     g.moment,
                     growth(g.before_bytes, g.after_bytes),
-                    limit
-                        .allowed(g.before_bytes)
-                        .map(|b| format!(" ({})", size(b)))
-                        .unwrap_or_default()
+                    limit.allowed(g.before_bytes).map(|b| format!(" ({})", size(b))).unwrap_or_default()
                 ),
             })
             .collect();
@@ -175,18 +172,9 @@ mod tests {
         assert_eq!("growth=512MiB".parse(), Ok(GrowthLimit::Bytes(512 << 20)));
         assert_eq!("growth=1.5GiB".parse(), Ok(GrowthLimit::Bytes(3 << 29)));
         assert_eq!("growth=0".parse(), Ok(GrowthLimit::Bytes(0)));
-        for bad in [
-            "",
-            "5%",
-            "growth",
-            "growth=",
-            "growth=%",
-            "growth=-1%",
-            "growth=nan%",
-            "peak=5%",
-            "growth=5x",
-            "growth=5",
-        ] {
+        for bad in
+            ["", "5%", "growth", "growth=", "growth=%", "growth=-1%", "growth=nan%", "peak=5%", "growth=5x", "growth=5"]
+        {
             assert!(bad.parse::<GrowthLimit>().is_err(), "{bad}");
         }
     }
@@ -199,9 +187,6 @@ mod tests {
         assert!(GrowthLimit::Bytes(5).is_exceeded(100, 106));
         assert!(!GrowthLimit::Ratio(0.0).is_exceeded(100, 100));
         assert!(!GrowthLimit::Bytes(0).is_exceeded(100, 1));
-        assert!(
-            GrowthLimit::Ratio(0.5).is_exceeded(0, 1),
-            "anything is more than a share of nothing"
-        );
+        assert!(GrowthLimit::Ratio(0.5).is_exceeded(0, 1), "anything is more than a share of nothing");
     }
 }

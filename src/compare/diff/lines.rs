@@ -110,9 +110,7 @@ impl<'a> DeviceHolders<'a> {
         let mut rows: Vec<LineTotals<'a>> = Vec::new();
         for pair in self.pairs {
             let stacks = self.stacks(pair);
-            let Some((side, stack)) =
-                [1, 0].into_iter().find_map(|side| Some((side, stacks[side]?)))
-            else {
+            let Some((side, stack)) = [1, 0].into_iter().find_map(|side| Some((side, stacks[side]?))) else {
                 continue;
             };
             let set = *sets.entry(links.set(self.line(side, stack))).or_insert_with(|| {
@@ -131,8 +129,7 @@ impl<'a> DeviceHolders<'a> {
                 row.changed.push((by, side, stack));
             }
         }
-        let (shown, others) =
-            split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
+        let (shown, others) = split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
         let rows = shown.into_iter().map(|(status, held, row)| {
             let location_on = |side: usize| {
                 let (stack, reader) = (row.largest[side]?, self.readers[side]);
@@ -140,17 +137,15 @@ impl<'a> DeviceHolders<'a> {
             };
             let location = match (location_on(0), location_on(1)) {
                 (Some(before), Some(after)) => {
-                    let moved_from =
-                        before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
+                    let moved_from = before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
                     CodeLocation { moved_from, ..after }
                 }
                 (before, after) => after.or(before).unwrap_or_default(),
             };
             let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
             let operations = row.changed.iter();
-            let main = largest_operation(
-                operations.map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by)),
-            );
+            let main =
+                largest_operation(operations.map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by)));
             LineChange {
                 status,
                 held,
@@ -177,9 +172,8 @@ impl<'a> DeviceHolders<'a> {
             }
         }
         // Functions are matched by their names in both snapshots.
-        let class = |place: Option<FrameKey>| {
-            place.map(|p| FrameKey { function: self.words.function_class(p.function), ..p })
-        };
+        let class =
+            |place: Option<FrameKey>| place.map(|p| FrameKey { function: self.words.function_class(p.function), ..p });
         let key = |(_, line): &SidedLine| LineKeys {
             code: class(line.code),
             caller: class(line.caller),

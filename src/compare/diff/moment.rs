@@ -33,12 +33,7 @@ pub(super) struct ComparedMemory {
 }
 
 /// The compared position among the entries before `until`, which have the peaks `peak`.
-fn moment_of(
-    device: DeviceStudy<'_, '_>,
-    at: ComparedMoment,
-    until: Option<u64>,
-    peak: &Peak,
-) -> TracePosition {
+fn moment_of(device: DeviceStudy<'_, '_>, at: ComparedMoment, until: Option<u64>, peak: &Peak) -> TracePosition {
     match (at, until) {
         (ComparedMoment::Peak, None) if ends_at_its_peak(device) => TracePosition::Snapshot,
         (ComparedMoment::Peak, _) => TracePosition::after(peak.allocated_event),

@@ -71,8 +71,7 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
     let scope = Scope { device: options.device, minor: options.minor, ..Scope::default() };
     let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
     let words = FrameTable::new([before.snapshot, after.snapshot]);
-    let numbers: BTreeSet<u64> =
-        studies.iter().flat_map(Study::devices).map(DeviceStudy::id).collect();
+    let numbers: BTreeSet<u64> = studies.iter().flat_map(Study::devices).map(DeviceStudy::id).collect();
     let devices: Vec<DeviceDiff> = numbers
         .into_iter()
         .map(|number| {
@@ -136,32 +135,24 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
         let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
         format!("{place}: {held} after ({by})")
     });
-    let [ooms_before, ooms_after] =
-        [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+    let [ooms_before, ooms_after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
     let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
     let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
     let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
     let (action, copy) = match place {
-        _ if ooms_after > ooms_before => {
-            (Some("see why requests fail now".to_owned()), command_line("analyze", after))
-        }
+        _ if ooms_after > ooms_before => (Some("see why requests fail now".to_owned()), command_line("analyze", after)),
         Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
         None => (None, None),
     };
     Summary { answer, who, action, copy }
 }
 
-fn warnings(
-    studies: &[Study<'_>; 2],
-    at: ComparedMoment,
-    devices: &[DeviceDiff],
-) -> Vec<SideWarning> {
+fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]) -> Vec<SideWarning> {
     let [before, after] = studies.each_ref().map(warnings_of);
-    let is_late = studies.each_ref().map(|study| {
-        study.devices().filter_map(DeviceStudy::history).any(MemoryHistory::is_truncated)
-    });
-    let one_is_late = is_late[0] != is_late[1]
-        && studies.iter().all(|study| !study.snapshot().entries.is_empty());
+    let is_late = studies
+        .each_ref()
+        .map(|study| study.devices().filter_map(DeviceStudy::history).any(MemoryHistory::is_truncated));
+    let one_is_late = is_late[0] != is_late[1] && studies.iter().all(|study| !study.snapshot().entries.is_empty());
     let late = one_is_late.then(|| SideWarning {
         side: if is_late[0] { "before" } else { "after" },
         warning: Warning {

@@ -37,10 +37,8 @@ pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChang
         ("found_settings", found(before), found(after)),
     ];
     let named = named.into_iter().map(|(key, b, a)| (key.to_owned(), b, a));
-    let effective =
-        |study: &Study<'_>| study.snapshot().settings.as_ref().map(|raw| raw.effective.clone());
-    let (before, after) =
-        (effective(before).unwrap_or_default(), effective(after).unwrap_or_default());
+    let effective = |study: &Study<'_>| study.snapshot().settings.as_ref().map(|raw| raw.effective.clone());
+    let (before, after) = (effective(before).unwrap_or_default(), effective(after).unwrap_or_default());
     let recorded = before.into_iter().filter_map(|(key, value)| {
         let other = after.get(&key)?.clone();
         Some((key, value, other))

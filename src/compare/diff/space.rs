@@ -95,8 +95,8 @@ pub(super) fn pools(sides: [&MemoryReport; 2]) -> Vec<PoolChange> {
 /// only are matched in the order of their reserved bytes.
 pub(super) fn streams(sides: [&MemoryReport; 2]) -> Vec<StreamChange> {
     let [before, after] = sides.map(|memory| memory.streams.as_slice());
-    let by_handle = [before, after]
-        .map(|side| side.iter().map(|s| (s.stream, s)).collect::<BTreeMap<u64, &StreamReport>>());
+    let by_handle =
+        [before, after].map(|side| side.iter().map(|s| (s.stream, s)).collect::<BTreeMap<u64, &StreamReport>>());
     let only = |own: &[StreamReport], other: &BTreeMap<u64, &StreamReport>| -> Vec<StreamReport> {
         let missing = |s: &&StreamReport| !other.contains_key(&s.stream);
         let mut only: Vec<StreamReport> = own.iter().filter(missing).cloned().collect();
@@ -113,8 +113,7 @@ pub(super) fn streams(sides: [&MemoryReport; 2]) -> Vec<StreamChange> {
         pairs.push([gone.get(row).cloned(), new.get(row).cloned()]);
     }
     let change = |[before, after]: [Option<StreamReport>; 2]| {
-        let space =
-            |stream: &Option<StreamReport>| stream.as_ref().map(stream_use).unwrap_or_default();
+        let space = |stream: &Option<StreamReport>| stream.as_ref().map(stream_use).unwrap_or_default();
         StreamChange {
             before_stream: before.as_ref().map(|s| s.stream),
             after_stream: after.as_ref().map(|s| s.stream),

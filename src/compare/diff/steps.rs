@@ -78,8 +78,7 @@ impl CommonSteps {
     pub(super) fn common(devices: [DeviceStudy<'_, '_>; 2], at: ComparedMoment) -> Option<Self> {
         let [before, after] = devices;
         let completed = devices.map(|device| device.phases().completed_steps());
-        let is_late =
-            |device: DeviceStudy<'_, '_>| device.history().is_some_and(MemoryHistory::is_truncated);
+        let is_late = |device: DeviceStudy<'_, '_>| device.history().is_some_and(MemoryHistory::is_truncated);
         if completed.contains(&0) || is_late(before) != is_late(after) {
             return None;
         }
@@ -91,9 +90,7 @@ impl CommonSteps {
                 (common, started.map(|started| started > common))
             }
             // Both recordings end at the same place, so their snapshots can be compared.
-            ComparedMoment::Snapshot
-                if completed == [completed[0]; 2] && started == [started[0]; 2] =>
-            {
+            ComparedMoment::Snapshot if completed == [completed[0]; 2] && started == [started[0]; 2] => {
                 (started[0], [false; 2])
             }
             ComparedMoment::Snapshot => (completed[0].min(completed[1]), [true; 2]),
@@ -217,8 +214,7 @@ fn by_phase(sides: [&PeaksByPhaseAndStep; 2]) -> Vec<PhaseChange> {
 fn by_step(sides: [&PeaksByPhaseAndStep; 2], steps: Option<CommonSteps>) -> Vec<StepChange> {
     let Some(steps) = steps else { return Vec::new() };
     let change_of = |step| {
-        let [before, after] =
-            sides.map(|maxima| maxima.by_step.get(&step).copied().unwrap_or_default());
+        let [before, after] = sides.map(|maxima| maxima.by_step.get(&step).copied().unwrap_or_default());
         StepChange {
             step,
             before_peak_allocated_bytes: before,

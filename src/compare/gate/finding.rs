@@ -71,9 +71,7 @@ pub(super) fn missing_code(why: &UnknownReason) -> warning::Code {
         UnknownReason::HistoryLost { .. } => warning::Code::HistoryLost,
         UnknownReason::Contradictory { .. } => warning::Code::TraceInconsistent,
         UnknownReason::Diverges { .. } => warning::Code::ModelParted,
-        UnknownReason::NotInBaseline { .. } | UnknownReason::BaselineIsZero => {
-            warning::Code::NotInBaseline
-        }
+        UnknownReason::NotInBaseline { .. } | UnknownReason::BaselineIsZero => warning::Code::NotInBaseline,
         UnknownReason::MissingSnapshot { .. } => warning::Code::NotChecked,
     }
 }
@@ -99,9 +97,7 @@ const MAX_DECIMALS: usize = 14;
 /// See [`Finding::format_figures`].
 pub(super) fn format_distinguishably(limit: Amount, actual: Option<Amount>) -> (String, String) {
     let Some(actual) = actual else { return (limit.to_string(), "unknown".to_owned()) };
-    if limit.to_string() == actual.to_string()
-        && limit.partial_cmp(&actual).is_none_or(Ordering::is_ne)
-    {
+    if limit.to_string() == actual.to_string() && limit.partial_cmp(&actual).is_none_or(Ordering::is_ne) {
         let format = |decimals| (limit.format_exactly(decimals), actual.format_exactly(decimals));
         return (2..MAX_DECIMALS)
             .map(format)

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::allow_missing::AllowMissing;
 use super::baseline::{Baseline, BaselinePeaks, peaks};
-use super::finding::{
-    CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code,
-};
+use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code};
 use super::limits::{Limit, Limits};
 use super::measured::GatedDevice;
 use super::rules::LimitRules;
@@ -71,11 +69,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let figures: Vec<Figure> =
             limits.iter().flat_map(Limits::iter).flat_map(|(limit, _)| limit.figures()).collect();
         compares |= figures.iter().any(|figure| figure.needs_baseline());
-        let failures = if figures.contains(&Figure::Ooms) {
-            failures(device, &mut warnings)
-        } else {
-            Vec::new()
-        };
+        let failures = if figures.contains(&Figure::Ooms) { failures(device, &mut warnings) } else { Vec::new() };
         warn_about_trace(device, &mut warnings);
         let baseline = gate.baseline.and_then(|b| b.peaks_for(name, gate.is_only, device.id()));
         let measured = GatedDevice { device, name, baseline, failures };
@@ -122,20 +116,13 @@ impl Gate<'_> {
         [fail, warn]
     }
 
-    fn findings(
-        &self,
-        device: &GatedDevice<'_, '_>,
-        path: &str,
-        limits: &[Limits; 2],
-    ) -> Vec<Finding> {
+    fn findings(&self, device: &GatedDevice<'_, '_>, path: &str, limits: &[Limits; 2]) -> Vec<Finding> {
         let mut findings = Vec::new();
         for limit in Limit::all() {
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(limits) {
                 let Some(most) = limits.get(limit) else { continue };
                 let figures = limit.figures();
-                findings.extend(
-                    figures.map(|figure| self.finding(device, path, figure, severity, most)),
-                );
+                findings.extend(figures.map(|figure| self.finding(device, path, figure, severity, most)));
             }
         }
         findings
@@ -152,19 +139,13 @@ impl Gate<'_> {
         let (actual, why) = match figure.read(device) {
             Ok(actual) => (Some(actual), None),
             // An incomplete figure may violate the limit already.
-            Err(why) => (
-                why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))),
-                Some(why),
-            ),
+            Err(why) => (why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))), Some(why)),
         };
         let missing = why.as_ref().map(missing_code);
-        let is_allowed =
-            actual.is_none() && missing.is_some_and(|why| self.allow_missing.allows(figure, why));
+        let is_allowed = actual.is_none() && missing.is_some_and(|why| self.allow_missing.allows(figure, why));
         let passed = is_allowed || holds(limit, actual);
         let (limit_text, actual_text) = format_distinguishably(limit, actual);
-        let known = actual.map(|_| {
-            format!("{}; the limit is {limit_text}", device.sentence(figure, &actual_text))
-        });
+        let known = actual.map(|_| format!("{}; the limit is {limit_text}", device.sentence(figure, &actual_text)));
         let message = match (known, why) {
             (Some(known), None) => known,
             (Some(known), Some(why)) => format!("{known}; and that is only a lower bound: {why}"),
@@ -187,11 +168,7 @@ impl Gate<'_> {
 
     /// A finding for each growth limit on each device of the baseline that `judged` lacks, because a rank that died
     /// leaves no file. Snapshots in `unreadable` are reported elsewhere.
-    pub fn missing_findings(
-        &self,
-        judged: &[JudgedSnapshot],
-        unreadable: &BTreeSet<String>,
-    ) -> Vec<Finding> {
+    pub fn missing_findings(&self, judged: &[JudgedSnapshot], unreadable: &BTreeSet<String>) -> Vec<Finding> {
         let Some(baseline) = self.baseline else { return Vec::new() };
         let is_any = self.is_only && baseline.has_single_snapshot();
         let rows_of: BTreeMap<&str, &[u64]> =
@@ -204,10 +181,7 @@ impl Gate<'_> {
         let is_wanted = |row: &&BaselinePeaks| self.device.is_none_or(|only| only == row.device);
         let mut findings = Vec::new();
         for row in baseline.rows().filter(is_wanted).filter(|row| !is_there(row)) {
-            let why = UnknownReason::MissingSnapshot {
-                device: row.device,
-                snapshot: row.snapshot.clone(),
-            };
+            let why = UnknownReason::MissingSnapshot { device: row.device, snapshot: row.snapshot.clone() };
             let limits = self.limits(&row.snapshot, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {

@@ -14,8 +14,7 @@ pub struct Limit {
 impl Limit {
     /// All limits, in the order of their findings.
     pub fn all() -> impl Iterator<Item = Self> {
-        let limits =
-            Figure::ALL.iter().filter_map(|f| Some(Self { first: *f, key: f.limit()?.key }));
+        let limits = Figure::ALL.iter().filter_map(|f| Some(Self { first: *f, key: f.limit()?.key }));
         limits.filter(|limit| limit.figures().next() == Some(limit.first))
     }
 

@@ -33,9 +33,7 @@ impl<'s> GatedDevice<'s, '_> {
         let Some(over_time) = self.device.history() else { return Err(UnknownReason::NoHistory) };
         match self.device.lost_history() {
             Some(lost) => Err(UnknownReason::HistoryLost { why: lost.to_string(), at_least }),
-            None if over_time.outcome.is_inconsistent() => {
-                Err(UnknownReason::Contradictory { at_least })
-            }
+            None if over_time.outcome.is_inconsistent() => Err(UnknownReason::Contradictory { at_least }),
             None => Ok(()),
         }
     }
@@ -46,16 +44,11 @@ impl<'s> GatedDevice<'s, '_> {
     }
 
     /// A peak in a replay from an empty pool: in the baseline, and now.
-    fn replayed(
-        &self,
-        before: fn(&BaselinePeaks) -> u64,
-        now: fn(&PeaksFromEmpty) -> u64,
-    ) -> Replayed {
+    fn replayed(&self, before: fn(&BaselinePeaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
         let from_empty = self.device.peaks_from_empty().ok_or(UnknownReason::NoHistory)?;
-        let baseline = self.baseline.ok_or_else(|| UnknownReason::NotInBaseline {
-            device: self.device.id(),
-            snapshot: self.name.to_owned(),
-        })?;
+        let baseline = self
+            .baseline
+            .ok_or_else(|| UnknownReason::NotInBaseline { device: self.device.id(), snapshot: self.name.to_owned() })?;
         self.check_complete(None)?;
         Ok([before(baseline), now(from_empty)])
     }
@@ -122,10 +115,9 @@ impl GatedDevice<'_, '_> {
                 size(memory.blocks.inactive.bytes),
                 size(free.largest_free_block_bytes)
             ),
-            Figure::RoundingRatio => format!(
-                "{value} of the {} active is rounding beyond the requested bytes",
-                size(memory.active_bytes)
-            ),
+            Figure::RoundingRatio => {
+                format!("{value} of the {} active is rounding beyond the requested bytes", size(memory.active_bytes))
+            }
             Figure::Reserved => format!("{value} is reserved at the snapshot"),
             Figure::PeakReserved => format!("reserved memory peaks at {value}"),
             Figure::PeakAllocated => format!("allocated memory peaks at {value}"),
@@ -179,20 +171,14 @@ impl GatedDevice<'_, '_> {
     pub(super) fn lines(&self, figure: Figure, top: usize) -> (Vec<LineShare>, &'static str) {
         let peak = self.device.history().map(|over_time| over_time.peak).unwrap_or_default();
         let (metric, what) = match figure {
-            Figure::GapRatio
-            | Figure::InactiveSplitRatio
-            | Figure::StrandedRatio
-            | Figure::ExternalRatio => {
+            Figure::GapRatio | Figure::InactiveSplitRatio | Figure::StrandedRatio | Figure::ExternalRatio => {
                 (LineMetric::StrandedBeside, "of free memory kept apart by its blocks")
             }
             Figure::RoundingRatio => (LineMetric::Rounding, "of rounding in its blocks"),
             Figure::Reserved => (LineMetric::Allocated, "held at the snapshot"),
-            Figure::PeakAllocated
-            | Figure::GrowthPeakAllocated
-            | Figure::GrowthRatioPeakAllocated => (
-                LineMetric::AllocatedAfter(peak.allocated_event),
-                "held when allocated memory peaked",
-            ),
+            Figure::PeakAllocated | Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
+                (LineMetric::AllocatedAfter(peak.allocated_event), "held when allocated memory peaked")
+            }
             Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
                 let entry = self.device.peak().reserved_event;
                 (LineMetric::ActiveAfter(entry), "held when reserved memory peaked")

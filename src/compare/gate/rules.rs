@@ -52,10 +52,7 @@ impl LimitRules {
 
     /// Every limit that some rule sets.
     pub fn set_limits(&self) -> impl Iterator<Item = Limit> + '_ {
-        self.0
-            .iter()
-            .flat_map(|rule| rule.fail.iter().chain(rule.warn.iter()))
-            .map(|(limit, _)| limit)
+        self.0.iter().flat_map(|rule| rule.fail.iter().chain(rule.warn.iter())).map(|(limit, _)| limit)
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::finding::{CodeLine, Finding, Severity};
 use super::judge::JudgedSnapshot;
-use super::verdict::{
-    CheckReport, RankCount, failed_findings, not_checked, violations, worst_device,
-};
+use super::verdict::{CheckReport, RankCount, failed_findings, not_checked, violations, worst_device};
 use crate::analysis::Unreadable;
 use crate::base::summary::Summary;
 use crate::base::units::{count, counted, size};
@@ -55,22 +53,14 @@ fn summarize(findings: &[Finding], answer: String) -> Summary {
         format!("{file}:{}", line.frame.line)
     };
     let first = worst.lines.first();
-    let who = first.map(|line| {
-        format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what)
-    });
-    let lacks_history =
-        worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost));
+    let who = first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));
+    let lacks_history = worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost));
     let record = lacks_history.then(|| RECORD_HISTORY_CALL.to_owned());
     Summary { answer, who, action: Some(action), copy: first.map(place).or(record) }
 }
 
 /// The verdict in one sentence.
-fn verdict(
-    findings: &[Finding],
-    unreadable: &[Unreadable],
-    ranks: Option<RankCount>,
-    passed: bool,
-) -> String {
+fn verdict(findings: &[Finding], unreadable: &[Unreadable], ranks: Option<RankCount>, passed: bool) -> String {
     let all = findings.len() as u64;
     let failed = violations(findings, Severity::Fail) as u64;
     let warned = violations(findings, Severity::Warn) as u64;
@@ -85,11 +75,7 @@ fn verdict(
     };
     if warned > 0 {
         let only = if failed > 0 { "more only" } else { "only" };
-        result = format!(
-            "{result}, {} {only} {}",
-            count(warned),
-            if warned == 1 { "warns" } else { "warn" }
-        );
+        result = format!("{result}, {} {only} {}", count(warned), if warned == 1 { "warns" } else { "warn" });
     }
     let mut parts = vec![result];
     if !unreadable.is_empty() {

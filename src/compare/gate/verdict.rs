@@ -86,10 +86,7 @@ pub(super) fn failed_findings(findings: &[Finding]) -> Vec<&Finding> {
     failed
 }
 
-pub(super) fn not_checked(
-    unreadable: &[Unreadable],
-    ranks: Option<RankCount>,
-) -> Vec<(String, String)> {
+pub(super) fn not_checked(unreadable: &[Unreadable], ranks: Option<RankCount>) -> Vec<(String, String)> {
     let unreadable = unreadable.iter().map(|file| (file.path.clone(), file.message.clone()));
     let wrong_count = ranks.filter(|ranks| ranks.expected != ranks.checked).map(|ranks| {
         let checked = counted(ranks.checked as u64, "snapshot");

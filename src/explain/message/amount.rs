@@ -35,16 +35,9 @@ impl PrintedAmount {
         if !(0.0..MAX_BYTES).contains(&value) {
             return None;
         }
-        let error = if scale > 1.0 {
-            0.5 * scale / 10f64.powi(i32::try_from(decimals.min(9)).unwrap_or(9))
-        } else {
-            0.0
-        };
-        Some(Self {
-            bytes: to_bytes(value),
-            error_bytes: to_bytes(error),
-            text: format!("{number} {unit}"),
-        })
+        let error =
+            if scale > 1.0 { 0.5 * scale / 10f64.powi(i32::try_from(decimals.min(9)).unwrap_or(9)) } else { 0.0 };
+        Some(Self { bytes: to_bytes(value), error_bytes: to_bytes(error), text: format!("{number} {unit}") })
     }
 
     /// Like [`Self::at_start`], for other systems: a number without unit is in bytes, and in a pair (`19.77/22.05 GiB`)

@@ -83,11 +83,7 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn new() -> Self {
-        Self {
-            words: PATTERNS.map(Finder::new),
-            python_file: Finder::new(".py"),
-            in_function: Finder::new(" in "),
-        }
+        Self { words: PATTERNS.map(Finder::new), python_file: Finder::new(".py"), in_function: Finder::new(" in ") }
     }
 
     pub(super) fn is_match(&self, raw: &[u8]) -> bool {
@@ -108,9 +104,7 @@ mod tests {
             let line = system.words.join(" ");
             assert!(filter.is_match(line.as_bytes()), "{line}");
         }
-        for usual in
-            ["step 1200 loss 2.31 lr 3.0e-4 12.1 it/s", "eta: 1:02:03, memory: 5312, loss: 0.2"]
-        {
+        for usual in ["step 1200 loss 2.31 lr 3.0e-4 12.1 it/s", "eta: 1:02:03, memory: 5312, loss: 0.2"] {
             assert!(!filter.is_match(usual.as_bytes()), "{usual}");
         }
     }

@@ -170,9 +170,7 @@ fn is_time(word: &str) -> bool {
     }
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let marks = word.bytes().filter(|b| matches!(b, b':' | b'-' | b'/')).count();
-    digits >= 6
-        && marks >= 2
-        && word.bytes().all(|b| b.is_ascii_digit() || b":-/.,TZ+".contains(&b))
+    digits >= 6 && marks >= 2 && word.bytes().all(|b| b.is_ascii_digit() || b":-/.,TZ+".contains(&b))
 }
 
 fn is_level(word: &str) -> bool {
@@ -201,19 +199,13 @@ mod tests {
         assert_eq!(parts("3: x y"), rank(3, "x y"));
         assert_eq!(parts("[1,5]<stderr>:x y"), rank(5, "x y"));
         assert_eq!(parts("rank7: x y"), rank(7, "x y"));
-        assert_eq!(
-            parts("[2026-11-21 10:00:00,123] [ERROR] [launch.py:3:main] [Rank 2] x y"),
-            rank(2, "x y")
-        );
+        assert_eq!(parts("[2026-11-21 10:00:00,123] [ERROR] [launch.py:3:main] [Rank 2] x y"), rank(2, "x y"));
         assert_eq!(parts("[2025-03-29 18:18:34 DP0 TP2] x y"), rank(2, "x y"));
         assert_eq!(
             parts("(EngineCore pid=3) ERROR 10-25 13:08:43 [core.py:708]   File"),
             label("EngineCore pid=3", "  File")
         );
-        assert_eq!(
-            parts("(Worker pid=12, ip=10.0.0.1) x y"),
-            label("Worker pid=12, ip=10.0.0.1", "x y")
-        );
+        assert_eq!(parts("(Worker pid=12, ip=10.0.0.1) x y"), label("Worker pid=12, ip=10.0.0.1", "x y"));
         assert_eq!(parts("node-1: [rank0]: x"), (Some(0), Some("node-1".into()), "x".into()));
         assert_eq!(parts("2026-11-21T10:00:00.5Z ERROR x y"), none("x y"));
         assert_eq!(parts("torch.OutOfMemoryError: x"), none("torch.OutOfMemoryError: x"));
@@ -233,8 +225,7 @@ mod tests {
         assert_eq!(lines, ["error", "a", "b"]);
         let lines = embedded_lines(r#"E Traceback:\n  File \"a.py\", line 1\nX: b"#).unwrap();
         assert_eq!(lines, ["E Traceback:", "  File \"a.py\", line 1", "X: b"]);
-        let lines = embedded_lines(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#)
-            .unwrap();
+        let lines = embedded_lines(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#).unwrap();
         assert_eq!(lines, ["E Traceback:", r#"  File "C:\new\a.py", line 1, in f"#, "X: b"]);
         assert_eq!(embedded_lines(r"C:\new\file"), None);
         assert_eq!(embedded_lines("{'a': 1}"), None);

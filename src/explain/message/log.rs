@@ -103,9 +103,7 @@ impl LogBuilder {
         text: &str,
     ) {
         let started = self.log.messages.iter_mut().next_back().filter(|message| {
-            message.line + 1 == line
-                && message.source == *source
-                && message.text.contains(&system.continues)
+            message.line + 1 == line && message.source == *source && message.text.contains(&system.continues)
         });
         if let Some(started) = started {
             started.text = format!("{} {text}", started.text);
@@ -120,12 +118,10 @@ impl LogBuilder {
             MessageKind::OtherSystem(system) => Some(*system),
             MessageKind::Allocation(_) => None,
         };
-        let with_message =
-            messages.iter().filter_map(system_of).filter(|system| !system.is_side_note);
+        let with_message = messages.iter().filter_map(system_of).filter(|system| !system.is_side_note);
         seen.extend(with_message.map(|system| system.name.as_str()));
         messages.retain(|message| {
-            system_of(message)
-                .is_none_or(|system| !system.is_side_note || seen.insert(&system.name))
+            system_of(message).is_none_or(|system| !system.is_side_note || seen.insert(&system.name))
         });
     }
 

@@ -146,11 +146,7 @@ impl Scanner {
         if let Some(mut partial) = state.message.take() {
             let is_blank = body.trim().is_empty();
             let is_ended = partial.has_gap && !is_blank && !is_continuation(body);
-            if start.is_some()
-                || is_ended
-                || ends_message(body)
-                || partial.pieces.len() >= MAX_WRAPPED_LINES
-            {
+            if start.is_some() || is_ended || ends_message(body) || partial.pieces.len() >= MAX_WRAPPED_LINES {
                 self.finish_message(&source, partial);
             } else if is_blank {
                 partial.has_gap = true;
@@ -179,8 +175,7 @@ impl Scanner {
         if traceback::is_start(body) {
             state.frames.clear();
         } else if let Some(frame) = traceback::parse_frame(body).filter(|_| !is_code) {
-            state.frame_indentation =
-                body.trim_start().starts_with("File \"").then(|| traceback::indentation(body));
+            state.frame_indentation = body.trim_start().starts_with("File \"").then(|| traceback::indentation(body));
             if state.frames.len() < MAX_FRAMES {
                 state.frames.push(frame);
             }
@@ -192,12 +187,7 @@ impl Scanner {
             frame.code = traceback::parse_code(code);
         }
         if let Some((start, at)) = start {
-            self.start_message(
-                &source,
-                &mut state,
-                start,
-                body.split_at_checked(at).unwrap_or(("", body)),
-            );
+            self.start_message(&source, &mut state, start, body.split_at_checked(at).unwrap_or(("", body)));
         }
         self.waiting += usize::from(state.is_waiting());
         self.sources.insert(source, state);
@@ -205,12 +195,7 @@ impl Scanner {
 
     fn add_stats(&mut self, state: &mut SourceState, text: &str, source: &LineSource) {
         let mut done = Vec::new();
-        statistics::parse_stats(
-            &mut state.stats,
-            &mut done,
-            text,
-            (self.builder.log.lines, source),
-        );
+        statistics::parse_stats(&mut state.stats, &mut done, text, (self.builder.log.lines, source));
         self.builder.add_statistics(done);
     }
 
@@ -290,8 +275,7 @@ impl Scanner {
         let key = format!("{:?} {:?} {numbers}", allocation.backend, allocation.device);
         let kind = MessageKind::Allocation(Box::new(allocation));
         let text = truncate(&text);
-        self.builder
-            .add(key, Message { line, times: 1, source: source.clone(), frames, text, kind });
+        self.builder.add(key, Message { line, times: 1, source: source.clone(), frames, text, kind });
     }
 
     fn finish_all(&mut self) {
@@ -324,17 +308,9 @@ fn ends_message(body: &str) -> bool {
     let body = body.trim();
     traceback::is_start(body)
         || traceback::parse_frame(body).is_some()
-        || [
-            "frame #",
-            "Exception raised",
-            "The above exc",
-            "During handling",
-            "srun:",
-            "====",
-            "----",
-        ]
-        .iter()
-        .any(|start| body.starts_with(start))
+        || ["frame #", "Exception raised", "The above exc", "During handling", "srun:", "====", "----"]
+            .iter()
+            .any(|start| body.starts_with(start))
 }
 
 fn innermost_first(mut frames: Vec<TracebackFrame>) -> Vec<TracebackFrame> {
@@ -369,10 +345,7 @@ mod tests {
     fn a_message_wrapped_over_lines_is_one() {
         let (_, expected) = only(WHOLE);
         let soft = WHOLE.replace(". ", ".\n  ").replace(", and", ",\nand");
-        assert_eq!(
-            only(&format!("Exception: capture failed: {soft}\n\nafter 1.00 GiB is free")).1,
-            expected
-        );
+        assert_eq!(only(&format!("Exception: capture failed: {soft}\n\nafter 1.00 GiB is free")).1, expected);
         let (mut hard, mut column) = (String::new(), 0);
         for c in WHOLE.chars() {
             hard.push(c);
@@ -398,11 +371,8 @@ mod tests {
 
     #[test]
     fn repeats_of_a_message_are_counted() {
-        let found = log(&format!(
-            "{WHOLE}\nx\nRuntimeError: {WHOLE}\n[rank2]: {WHOLE}\n[rank3]: {WHOLE}\n"
-        ));
-        let ranks: Vec<_> =
-            found.messages.iter().map(|m| (m.source.rank, m.times, m.line)).collect();
+        let found = log(&format!("{WHOLE}\nx\nRuntimeError: {WHOLE}\n[rank2]: {WHOLE}\n[rank3]: {WHOLE}\n"));
+        let ranks: Vec<_> = found.messages.iter().map(|m| (m.source.rank, m.times, m.line)).collect();
         assert_eq!(ranks, [(Some(2), 3, 1), (Some(3), 1, 5)]);
         assert_eq!((found.message_count, found.lines), (4, 5));
     }
@@ -425,9 +395,7 @@ mod tests {
         });
         let (message, found) = only(&text.to_string());
         assert_eq!((message.frames.len(), found.device), (1, Some(1)));
-        let docker = "{\"log\":\"torch.OutOfMemoryError: ".to_owned()
-            + WHOLE
-            + "\\n\",\"stream\":\"stderr\"}";
+        let docker = "{\"log\":\"torch.OutOfMemoryError: ".to_owned() + WHOLE + "\\n\",\"stream\":\"stderr\"}";
         assert_eq!(only(&docker).1.device, Some(1));
     }
 

@@ -44,23 +44,17 @@ fn find_allocation(text: &str) -> Option<usize> {
             // In a source line of a traceback, code follows instead of a number.
             Some(rest) => {
                 let rest = rest.trim_start();
-                rest.is_empty()
-                    || rest.starts_with("more than 1EB")
-                    || rest.starts_with(|c: char| c.is_ascii_digit())
+                rest.is_empty() || rest.starts_with("more than 1EB") || rest.starts_with(|c: char| c.is_ascii_digit())
             }
             // The rest may be on the next line.
-            None => {
-                (is_exception(name) || name.trim_end().ends_with(':'))
-                    && matches!(behind.trim_end(), "" | ".")
-            }
+            None => (is_exception(name) || name.trim_end().ends_with(':')) && matches!(behind.trim_end(), "" | "."),
         };
         (is_message && name.len() < before.len()).then_some(name.len())
     });
     named.or_else(|| {
         let at = text.find(ASYNC)?;
         let (before, behind) = (text.get(..at)?, text.get(at + ASYNC.len()..)?);
-        let behind =
-            behind.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_control() || c == ' ');
+        let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_control() || c == ' ');
         let is_message = behind.is_empty() || behind.starts_with("would exceed");
         (is_message && is_exception(before)).then_some(at)
     })
@@ -107,39 +101,22 @@ mod tests {
 
     #[test]
     fn messages_are_distinguished_from_other_text() {
-        let at = |text: &str| {
-            find_start(text).map(|(mark, at)| (mark, text.get(at..at + 4).unwrap().to_owned()))
-        };
+        let at = |text: &str| find_start(text).map(|(mark, at)| (mark, text.get(at..at + 4).unwrap().to_owned()));
         let allocator = |start: &str| Some((MessageStart::Allocation, start.to_owned()));
         let other_system = |text: &str| match find_start(text) {
             Some((MessageStart::OtherSystem(system), at)) => (system.name.as_str(), at),
             other => panic!("{text}: {other:?}"),
         };
-        assert_eq!(
-            at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
-            allocator("CUDA")
-        );
-        assert_eq!(
-            at("(RuntimeError('HIP out of memory. Tried to allocate 2.00 MiB. GPU"),
-            allocator("HIP ")
-        );
+        assert_eq!(at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."), allocator("CUDA"));
+        assert_eq!(at("(RuntimeError('HIP out of memory. Tried to allocate 2.00 MiB. GPU"), allocator("HIP "));
         assert_eq!(at("CUDA out of memory. Tried to allocate"), allocator("CUDA"));
         assert_eq!(at("RuntimeError: CUDA out of memory."), allocator("CUDA"));
-        assert_eq!(
-            at("CUDA out of memory. Tried to allocate more than 1EB memory."),
-            allocator("CUDA")
-        );
+        assert_eq!(at("CUDA out of memory. Tried to allocate more than 1EB memory."), allocator("CUDA"));
         assert_eq!(at("E: MPS backend out of memory (MPS allocated: 1.00 GB"), allocator("MPS "));
         assert_eq!(at("torch.OutOfMemoryError: Allocation on device "), allocator("Allo"));
-        assert_eq!(
-            at("Allocation on device 0 would exceed allowed memory. (out of memory)"),
-            allocator("Allo")
-        );
+        assert_eq!(at("Allocation on device 0 would exceed allowed memory. (out of memory)"), allocator("Allo"));
         assert_eq!(other_system("RuntimeError: CUDA error: out of memory"), ("CUDA", 14));
-        assert_eq!(
-            other_system("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"),
-            ("cuBLAS", 12)
-        );
+        assert_eq!(other_system("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), ("cuBLAS", 12));
         assert_eq!(other_system("NCCL WARN Cuda failure 2 'out of memory'"), ("NCCL", 10));
         for other in [
             "",

@@ -191,8 +191,7 @@ mod tests {
     #[test]
     fn a_table_is_read_row_by_row() {
         let mut lines = TABLE.lines().skip(1);
-        let mut table =
-            parse_table_header(lines.next().unwrap(), 2, &LineSource::default()).unwrap();
+        let mut table = parse_table_header(lines.next().unwrap(), 2, &LineSource::default()).unwrap();
         for line in lines {
             assert!(parse_table_row(&mut table, line), "{line}");
         }
@@ -217,16 +216,9 @@ mod tests {
     #[test]
     fn statistics_are_read_in_every_format() {
         let forms: [&[&str]; 4] = [
-            &[
-                r#"{"allocated_bytes.all.current": 5, "reserved_bytes.all.current": 7, "num_ooms": 1}"#,
-            ],
-            &[
-                "OrderedDict([('allocated_bytes.all.current', 5), ('reserved_bytes.all.current', 7), ('num_ooms', 1)])",
-            ],
-            &[
-                "{'allocated_bytes.all.current': 5,",
-                " 'reserved_bytes.all.current': 7, 'num_ooms': 1}",
-            ],
+            &[r#"{"allocated_bytes.all.current": 5, "reserved_bytes.all.current": 7, "num_ooms": 1}"#],
+            &["OrderedDict([('allocated_bytes.all.current', 5), ('reserved_bytes.all.current', 7), ('num_ooms', 1)])"],
+            &["{'allocated_bytes.all.current': 5,", " 'reserved_bytes.all.current': 7, 'num_ooms': 1}"],
             &["allocated_bytes.all.current  5", "reserved_bytes.all.current = 7", "num_ooms: 1"],
         ];
         for form in forms {

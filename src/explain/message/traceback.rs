@@ -24,12 +24,7 @@ pub(super) fn parse_frame(text: &str) -> Option<TracebackFrame> {
         let (cell, line) = cell.split_once(", line ")?;
         let name = line.split_once(", in ").map_or("<module>", |(_, name)| name);
         let line = leading_number(line)?;
-        return Some(TracebackFrame {
-            file: format!("Cell {cell}"),
-            line,
-            name: function_name(name),
-            code: None,
-        });
+        return Some(TracebackFrame { file: format!("Cell {cell}"), line, name: function_name(name), code: None });
     }
     let text = text.strip_prefix("File ").unwrap_or(text);
     // `train.py:88, in step(x)`, `train.py:88 in step`, `train.py in step(x)`
@@ -124,19 +119,14 @@ mod tests {
             ("Cell In[3], line 5, in f(x)", "Cell In[3]", 5, "f"),
             ("<ipython-input-3-ab> in <module>", "<ipython-input-3-ab>", 0, "<module>"),
         ] {
-            let expected =
-                TracebackFrame { file: file.into(), line, name: name.into(), code: None };
+            let expected = TracebackFrame { file: file.into(), line, name: name.into(), code: None };
             assert_eq!(parse_frame(text), Some(expected), "{text}");
         }
-        for none in ["", "for x in y", "File \"a.py\"", "see a.py in the tree of b", "a b.py in c"]
-        {
+        for none in ["", "for x in y", "File \"a.py\"", "see a.py in the tree of b", "a b.py in c"] {
             assert_eq!(parse_frame(none), None, "{none}");
         }
         assert_eq!(parse_pointed_line("---> 88     y = f(x)"), Some((88, "y = f(x)")));
-        assert_eq!(
-            parse_pointed_line("│ ❱ 864 │   train(args)      │"),
-            Some((864, "train(args)"))
-        );
+        assert_eq!(parse_pointed_line("│ ❱ 864 │   train(args)      │"), Some((864, "train(args)")));
         assert_eq!(parse_pointed_line("-- 88"), None);
     }
 }

@@ -98,8 +98,7 @@ pub(super) const ALLOCATION: &str = " out of memory";
 pub(super) const TRIED: &str = "Tried to allocate";
 pub(super) const ASYNC: &str = "Allocation on device";
 /// From Intel's extension for PyTorch: `.. 4GB! Tried to allocate 6.85 GiB (GPU 0; ..`
-pub(super) const BLOCK_LIMIT: &str =
-    "Current platform can NOT allocate memory block with size larger than ";
+pub(super) const BLOCK_LIMIT: &str = "Current platform can NOT allocate memory block with size larger than ";
 
 /// Parses the message `text`; `before` is the text before it on the line, with the exception's class.
 pub(super) fn parse_allocation(before: &str, text: &str) -> FailedAllocation {
@@ -117,10 +116,7 @@ pub(super) fn parse_allocation(before: &str, text: &str) -> FailedAllocation {
         Wording::Mps => "MPS",
         Wording::Async => "CUDA",
         _ if text.starts_with(BLOCK_LIMIT) => "XPU",
-        _ => text
-            .split_once(ALLOCATION)
-            .and_then(|(name, _)| name.split_whitespace().next_back())
-            .unwrap_or("CUDA"),
+        _ => text.split_once(ALLOCATION).and_then(|(name, _)| name.split_whitespace().next_back()).unwrap_or("CUDA"),
     };
     let mut found = FailedAllocation {
         wording,
@@ -129,9 +125,7 @@ pub(super) fn parse_allocation(before: &str, text: &str) -> FailedAllocation {
         requested: after(TRIED).or_else(|| after("Requested :")),
         capacity,
         free: ahead(" is free").or_else(|| ahead(" free;")).or_else(|| after("to CUDA):")),
-        allowed: ahead(" allowed;")
-            .or_else(|| after("memory fraction) :"))
-            .or_else(|| after("max allowed:")),
+        allowed: ahead(" allowed;").or_else(|| after("memory fraction) :")).or_else(|| after("max allowed:")),
         allocated: ahead(" is allocated by PyTorch")
             .or_else(|| ahead(" already allocated"))
             .or_else(|| after("Currently allocated :"))
@@ -147,8 +141,7 @@ pub(super) fn parse_allocation(before: &str, text: &str) -> FailedAllocation {
         refused_by_pool: text.contains("allocator backing this MemPool returned nullptr"),
         block_limit: after(BLOCK_LIMIT),
         // Other vendors copied the wording of some release and kept it.
-        releases: detect_releases(before, text, wording)
-            .filter(|_| vendor(backend).is_cuda_allocator),
+        releases: detect_releases(before, text, wording).filter(|_| vendor(backend).is_cuda_allocator),
     };
     if found.exceeds_reserve {
         found.expandable = Some(true);
@@ -173,13 +166,7 @@ impl FailedAllocation {
         ];
         let processes = self.processes.iter().map(|process| process.in_use.text.as_str());
         let wording = Some("worded").filter(|_| self.wording != Wording::Bare);
-        amounts
-            .into_iter()
-            .flatten()
-            .map(|amount| amount.text.as_str())
-            .chain(processes)
-            .chain(wording)
-            .collect()
+        amounts.into_iter().flatten().map(|amount| amount.text.as_str()).chain(processes).chain(wording).collect()
     }
 }
 
@@ -261,9 +248,7 @@ fn detect_releases(before: &str, text: &str, wording: Wording) -> Option<Release
         Wording::Unallocated => {
             let is_2_3 = text.ends_with(" GPU")
                 || text.contains(" GPU has a ")
-                || text
-                    .split_once(" GPU ")
-                    .is_some_and(|(_, rest)| rest.starts_with(char::is_control));
+                || text.split_once(" GPU ").is_some_and(|(_, rest)| rest.starts_with(char::is_control));
             if text.contains("capacty") {
                 between((2, 1), Some((2, 1)))
             } else if is_2_3 {

@@ -104,10 +104,7 @@ const FILES: [&str; 4] = [
     include_str!("host.toml"),
 ];
 
-#[expect(
-    clippy::expect_used,
-    reason = "the files are part of the program, and every test reads them"
-)]
+#[expect(clippy::expect_used, reason = "the files are part of the program, and every test reads them")]
 static MESSAGES: LazyLock<Vec<KnownMessage>> = LazyLock::new(|| {
     let read = |file| Tables::parse(file).expect("a valid table of messages");
     FILES.into_iter().flat_map(read).collect()

@@ -14,18 +14,12 @@ pub struct Vendor {
     pub refusals: &'static [&'static str],
 }
 
-const LIMITS: &str =
-    "Look for a limit outside PyTorch: of a container, a MIG slice, a virtual GPU, the driver.";
-const WINDOWS: &str = "Under Windows and WSL2, memory of the GPU also needs room in Windows' own: free RAM, enlarge the paging file.";
+const LIMITS: &str = "Look for a limit outside PyTorch: of a container, a MIG slice, a virtual GPU, the driver.";
+const WINDOWS: &str =
+    "Under Windows and WSL2, memory of the GPU also needs room in Windows' own: free RAM, enlarge the paging file.";
 
 const VENDORS: [Vendor; 6] = [
-    Vendor {
-        backend: "CUDA",
-        terms: &[],
-        is_cuda_allocator: true,
-        expandable: None,
-        refusals: &[LIMITS, WINDOWS],
-    },
+    Vendor { backend: "CUDA", terms: &[], is_cuda_allocator: true, expandable: None, refusals: &[LIMITS, WINDOWS] },
     Vendor {
         backend: "HIP",
         terms: &[
@@ -110,8 +104,7 @@ const VENDORS: [Vendor; 6] = [
 ];
 
 /// Evidence that settles a doubt, for allocators that record a history.
-pub const SNAPSHOT: &str =
-    "a snapshot recorded at the failure, with the size, stream and pool of every block";
+pub const SNAPSHOT: &str = "a snapshot recorded at the failure, with the size, stream and pool of every block";
 
 /// The vendor of `backend`; an unknown one gets the last row.
 pub fn vendor(backend: &str) -> &'static Vendor {
@@ -132,9 +125,8 @@ mod tests {
 
     #[test]
     fn terms_of_cuda_are_replaced_for_each_vendor() {
-        let translated = |backend| {
-            vendor(backend).translate("nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda".to_owned())
-        };
+        let translated =
+            |backend| vendor(backend).translate("nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda".to_owned());
         assert_eq!(translated("CUDA"), "nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda");
         assert_eq!(translated("HIP"), "rocm-smi; PYTORCH_HIP_ALLOC_CONF; torch.cuda");
         assert_eq!(translated("XPU"), "xpu-smi; PYTORCH_ALLOC_CONF; torch.xpu");

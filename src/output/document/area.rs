@@ -31,8 +31,7 @@ impl AreaChart<'_> {
                 _ if row == HEIGHT / 2 => size(top / 2),
                 _ => String::new(),
             };
-            let cells: Vec<AreaCell> =
-                (0..self.front.len()).map(|column| self.cell(column, row, top)).collect();
+            let cells: Vec<AreaCell> = (0..self.front.len()).map(|column| self.cell(column, row, top)).collect();
             let painted = cells.chunk_by(|a, b| a == b).map(|run| render_run(run, pens));
             format!("{label:>LABEL_COLUMNS$} {}{}", pens.axis, painted.collect::<String>())
         };
@@ -45,9 +44,7 @@ impl AreaChart<'_> {
         let mut lines: Vec<String> = Vec::new();
         for entry in self.legend_entries(pens) {
             match lines.last_mut() {
-                Some(line)
-                    if display_width(line) + 2 + display_width(&entry) <= self.front.len() =>
-                {
+                Some(line) if display_width(line) + 2 + display_width(&entry) <= self.front.len() => {
                     line.push_str("  ");
                     line.push_str(&entry);
                 }
@@ -64,11 +61,9 @@ impl AreaChart<'_> {
             return vec![format!("{} {front}", pens.front), behind];
         };
         let layers = self.layers.iter().enumerate();
-        let layers = layers.map(|(layer, (name, _))| {
-            format!("{} {}", paint(layer, &pens.front.to_string()), escape_text(name))
-        });
-        let has_rest =
-            (0..self.front.len()).any(|column| self.layered_bytes(column) < self.front[column]);
+        let layers =
+            layers.map(|(layer, (name, _))| format!("{} {}", paint(layer, &pens.front.to_string()), escape_text(name)));
+        let has_rest = (0..self.front.len()).any(|column| self.layered_bytes(column) < self.front[column]);
         let rest = has_rest.then(|| format!("{} {UNLAYERED}", pens.front));
         layers.chain(rest).chain([behind]).collect()
     }
@@ -142,11 +137,8 @@ mod tests {
         let plain = area.draw(UNICODE);
         assert_eq!([&plain[0], &plain[1]].map(|line| line.trim()), ["█ allocated", "░ reserved"]);
         let columns = |lines: &[String]| -> Vec<String> {
-            let cells: Vec<Vec<char>> =
-                lines[lines.len() - 8..].iter().map(|line| line.chars().collect()).collect();
-            (LABEL_COLUMNS + 2..LABEL_COLUMNS + 4)
-                .map(|at| cells.iter().map(|line| line[at]).collect())
-                .collect()
+            let cells: Vec<Vec<char>> = lines[lines.len() - 8..].iter().map(|line| line.chars().collect()).collect();
+            (LABEL_COLUMNS + 2..LABEL_COLUMNS + 4).map(|at| cells.iter().map(|line| line[at]).collect()).collect()
         };
         assert_eq!(columns(&plain), ["░░░░████", "████████"]);
         let painted = area.draw(Glyphs { paint: Some(lettered), ..UNICODE });

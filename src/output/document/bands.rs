@@ -87,20 +87,14 @@ mod tests {
     use super::*;
 
     fn bands(spans: &[(u64, u64, &str)]) -> Vec<Band> {
-        let band = |(first, next, name): &(u64, u64, &str)| Band {
-            range: [*first, *next],
-            name: (*name).to_owned(),
-        };
+        let band = |(first, next, name): &(u64, u64, &str)| Band { range: [*first, *next], name: (*name).to_owned() };
         spans.iter().map(band).collect()
     }
 
     #[test]
     fn names_are_cut_to_their_columns() {
         let phases = bands(&[(10, 40, "init"), (40, 60, "forward"), (60, 100, "backward")]);
-        assert_eq!(
-            draw_bands(&phases, false, 100, 20, '|').as_deref(),
-            Some("  |init |for|backwar")
-        );
+        assert_eq!(draw_bands(&phases, false, 100, 20, '|').as_deref(), Some("  |init |for|backwar"));
         assert_eq!(draw_bands(&phases, false, 100, 6, '|'), None);
         let few = bands(&[(0, 1, "init"), (1, 2, "data")]);
         assert_eq!(draw_bands(&few, false, 2, 12, '|').as_deref(), Some("|init |data "));
@@ -122,9 +116,6 @@ mod tests {
             Some("|0  |10 |20 |30 |40 |50 |60 |70 |80 |90 ")
         );
         let uneven = bands(&[(0, 95, "10"), (95, 98, "11"), (98, 100, "12")]);
-        assert_eq!(
-            draw_bands(&uneven, true, 100, 20, '|').as_deref(),
-            Some("|10                |")
-        );
+        assert_eq!(draw_bands(&uneven, true, 100, 20, '|').as_deref(), Some("|10                |"));
     }
 }

@@ -90,11 +90,7 @@ impl Document {
     }
 
     /// Appends a field; consecutive fields share a block. Does nothing if `texts` is empty.
-    pub fn fields<T: Into<Text>>(
-        &mut self,
-        name: impl Into<String>,
-        texts: impl IntoIterator<Item = T>,
-    ) {
+    pub fn fields<T: Into<Text>>(&mut self, name: impl Into<String>, texts: impl IntoIterator<Item = T>) {
         let texts: Vec<Text> = texts.into_iter().map(Into::into).collect();
         if texts.is_empty() {
             return;

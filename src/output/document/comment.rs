@@ -74,9 +74,7 @@ fn limit_block_rows(block: &Block, rows: usize) -> Block {
                 Table { rows, note: Some(note), ..table.clone() }
             }
         }),
-        Block::List(items) => {
-            Block::List(keep_first(items, rows, |out| Item::from(omission_note(&out))))
-        }
+        Block::List(items) => Block::List(keep_first(items, rows, |out| Item::from(omission_note(&out)))),
         Block::Fields(fields) => {
             let field = |field: &Field| {
                 let texts = keep_first(&field.texts, rows, |out| omission_note(&out));
@@ -91,15 +89,9 @@ fn limit_block_rows(block: &Block, rows: usize) -> Block {
             stack.folded_frames += out;
             Block::Stack(stack)
         }
-        Block::Code(lines) => {
-            Block::Code(keep_first(lines, rows, |out| format!("... {out} left out")))
-        }
-        Block::Details(heading, inside) => {
-            Block::Details(heading.clone(), limit_rows(inside, rows))
-        }
-        Block::Heading(..) | Block::Paragraph(_) | Block::Chart(_) | Block::Warning(..) => {
-            block.clone()
-        }
+        Block::Code(lines) => Block::Code(keep_first(lines, rows, |out| format!("... {out} left out"))),
+        Block::Details(heading, inside) => Block::Details(heading.clone(), limit_rows(inside, rows)),
+        Block::Heading(..) | Block::Paragraph(_) | Block::Chart(_) | Block::Warning(..) => block.clone(),
     }
 }
 
@@ -131,10 +123,7 @@ mod tests {
         let complete = markdown(&document);
         assert_eq!(markdown_within(&document, complete.len()), complete);
         let text = markdown_within(&document, 10_000);
-        assert!(
-            text.len() <= 10_000 && text.contains("| 127 |") && !text.contains("| 128 |"),
-            "{text}"
-        );
+        assert!(text.len() <= 10_000 && text.contains("| 127 |") && !text.contains("| 128 |"), "{text}");
         assert!(text.contains("372 rows left out") && text.contains("372 more left out"), "{text}");
     }
 

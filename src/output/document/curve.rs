@@ -85,13 +85,8 @@ pub fn curve(curve: &Curve) -> String {
     let first = points().map(|point| point.x).min().unwrap_or(0);
     let last = points().map(|point| point.x).max().unwrap_or(0).max(first.saturating_add(1));
     let top = MARK_ROW_HEIGHT * (curve.marks.len() as f64 + 0.5);
-    let mut drawing = CurveSvg {
-        out: String::new(),
-        top,
-        first,
-        x_range: last - first,
-        max_bytes: max_bytes as f64 * 1.04,
-    };
+    let mut drawing =
+        CurveSvg { out: String::new(), top, first, x_range: last - first, max_bytes: max_bytes as f64 * 1.04 };
     drawing.draw_axes(max_bytes, last, &curve.x_label);
     if let Some((bytes, what)) = &curve.limit {
         drawing.draw_limit(*bytes, what);
@@ -176,8 +171,7 @@ impl CurveSvg {
         let bottom = self.top + HEIGHT;
         let step = round_up(self.x_range.div_ceil(MAX_TICKS));
         let numbers = (0..).map_while(|n| {
-            let at =
-                self.first.checked_next_multiple_of(step)?.checked_add(step.checked_mul(n)?)?;
+            let at = self.first.checked_next_multiple_of(step)?.checked_add(step.checked_mul(n)?)?;
             (at <= last).then_some(at)
         });
         for at in numbers.collect::<Vec<u64>>() {
@@ -203,8 +197,7 @@ impl CurveSvg {
         }
         self.path(class, &path);
         for point in &line.points {
-            let (x, y, tooltip) =
-                (self.x(point.x), self.y(point.bytes), escape_html(&point.tooltip));
+            let (x, y, tooltip) = (self.x(point.x), self.y(point.bytes), escape_html(&point.tooltip));
             let (kind, radius) = if point.is_measured { ("measured", 4.5) } else { ("point", 2.5) };
             _ = writeln!(
                 self.out,
@@ -219,16 +212,9 @@ impl CurveSvg {
         let (x, class) = (self.x(mark.x), mark.role.class());
         let y = point.map_or(self.top + HEIGHT, |point| self.y(point.bytes));
         let above = MARK_ROW_HEIGHT * (row as f64 + 0.8);
-        self.path(
-            &format!("mark {class}"),
-            &format!("M{x:.1} {above:.1}V{:.1}", self.top + HEIGHT),
-        );
-        let (away, anchor) =
-            if x > f64::midpoint(LEFT, WIDTH) { (-6.0, "end") } else { (6.0, "start") };
+        self.path(&format!("mark {class}"), &format!("M{x:.1} {above:.1}V{:.1}", self.top + HEIGHT));
+        let (away, anchor) = if x > f64::midpoint(LEFT, WIDTH) { (-6.0, "end") } else { (6.0, "start") };
         self.text([x + away, above], anchor, class, &mark.label);
-        _ = writeln!(
-            self.out,
-            "<circle class=\"mark {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>"
-        );
+        _ = writeln!(self.out, "<circle class=\"mark {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>");
     }
 }

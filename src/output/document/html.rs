@@ -34,11 +34,7 @@ fn block(block: &Block) -> String {
             details(if is_picture { " open" } else { "" }, &inline(heading), &html(inside))
         }
         Block::Warning(code, text) => {
-            format!(
-                "<p class=\"warning\"><strong>{}</strong>: {}</p>\n",
-                escape_html(code),
-                inline(text)
-            )
+            format!("<p class=\"warning\"><strong>{}</strong>: {}</p>\n", escape_html(code), inline(text))
         }
     }
 }
@@ -60,23 +56,16 @@ fn table(table: &Table) -> String {
     let class = |column: usize| {
         if table.text_columns.contains(&column) { "" } else { " class=\"number\"" }
     };
-    let caption =
-        table.caption.as_ref().map(|text| format!("<caption>{}</caption>\n", inline(text)));
+    let caption = table.caption.as_ref().map(|text| format!("<caption>{}</caption>\n", inline(text)));
     let head = |(column, name): (usize, &Cow<'_, str>)| {
         format!("<th scope=\"col\"{}>{}</th>", class(column), escape_html(name))
     };
     let header: String = table.header.iter().enumerate().map(head).collect();
     let row = |cells: &Vec<Cell>| {
-        let cell = |(column, cell): (usize, &Cell)| {
-            format!("<td{}>{}</td>", class(column), self::cell(cell))
-        };
+        let cell = |(column, cell): (usize, &Cell)| format!("<td{}>{}</td>", class(column), self::cell(cell));
         format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
     };
-    let header = if table.header.is_empty() {
-        String::new()
-    } else {
-        format!("<thead><tr>{header}</tr></thead>\n")
-    };
+    let header = if table.header.is_empty() { String::new() } else { format!("<thead><tr>{header}</tr></thead>\n") };
     let note = table.note.as_ref().map(|text| format!("<p class=\"note\">{}</p>\n", inline(text)));
     format!(
         "<div class=\"table\"><table>\n{}{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
@@ -110,8 +99,7 @@ fn cell(cell: &Cell) -> String {
 
 fn stack(stack: &Stack) -> String {
     let shown = stack.frames.len();
-    let summary =
-        escape_html(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded_frames));
+    let summary = escape_html(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded_frames));
     details(" class=\"stack\"", &summary, &format!("<pre>{}</pre>\n", escape_lines(&stack.frames)))
 }
 
@@ -152,11 +140,7 @@ mod tests {
         document.list(["<li>"]);
         document.table(Table::new(&["t"], &[0], [vec!["<td onclick=\"x\">"]]).caption("<b>"));
         document.code(["</code></pre><img src=x onerror=alert(1)>"]);
-        document.stack(Stack {
-            name: "stack",
-            frames: vec!["</details>".to_owned()],
-            folded_frames: 1,
-        });
+        document.stack(Stack { name: "stack", frames: vec!["</details>".to_owned()], folded_frames: 1 });
         document.details("<summary>", Document::default());
         document.warning("<w>", "</p>");
         let page = html(&document);
@@ -164,10 +148,6 @@ mod tests {
             assert!(!page.contains(forbidden), "{forbidden} in {page}");
         }
         assert!(page.contains("<h1><code>&lt;/h1&gt;&lt;script&gt;alert(1)"), "{page}");
-        assert!(
-            page.contains(
-                "<dt>a&quot;b</dt><dd><strong class=\"alarm\">&#39;x&#39; &amp; \\u{202e}y"
-            )
-        );
+        assert!(page.contains("<dt>a&quot;b</dt><dd><strong class=\"alarm\">&#39;x&#39; &amp; \\u{202e}y"));
     }
 }

@@ -36,9 +36,7 @@ fn block(block: &Block) -> String {
         Block::Chart(chart) => self::chart(chart),
         Block::Stack(stack) => self::stack(stack),
         Block::Code(lines) => code_fence(lines),
-        Block::Details(heading, inside) => {
-            details(&inline(heading, Context::Html), &blocks(inside))
-        }
+        Block::Details(heading, inside) => details(&inline(heading, Context::Html), &blocks(inside)),
         Block::Warning(code, text) => {
             format!("> **{}**: {}", plain_text(code, Context::Text), inline(text, Context::Text))
         }
@@ -191,9 +189,7 @@ fn plain_text(text: &str, context: Context) -> String {
 
 /// Whether GitHub turns `word` into a mention or a link by itself: `@name`, a mail address or a URL.
 fn is_autolinked(word: &str) -> bool {
-    let before = |mark: &str, accepts: fn(char) -> bool| {
-        word.split(mark).skip(1).any(|rest| rest.starts_with(accepts))
-    };
+    let before = |mark: &str, accepts: fn(char) -> bool| word.split(mark).skip(1).any(|rest| rest.starts_with(accepts));
     let lower = word.to_ascii_lowercase();
     before("@", char::is_alphanumeric)
         || lower.contains("://")
@@ -209,10 +205,7 @@ fn escape_markdown(text: &str, context: Context) -> String {
             ('&', _) => out.push_str("&amp;"),
             ('<', _) => out.push_str("&lt;"),
             ('>', _) => out.push_str("&gt;"),
-            (
-                '\\' | '`' | '*' | '_' | '|' | '[' | ']' | '#' | '~' | '$',
-                Context::Text | Context::Cell,
-            ) => {
+            ('\\' | '`' | '*' | '_' | '|' | '[' | ']' | '#' | '~' | '$', Context::Text | Context::Cell) => {
                 out.push('\\');
                 out.push(c);
             }
@@ -268,14 +261,8 @@ mod tests {
 
     #[test]
     fn nothing_is_mentioned_or_linked() {
-        assert_eq!(
-            paragraph("by @torvalds (@x) at a_b@c.d"),
-            "by `@torvalds` `(@x)` at `a_b@c.d`\n"
-        );
-        assert_eq!(
-            paragraph("see https://x.y/z_1 and WWW.x.y"),
-            "see `https://x.y/z_1` and `WWW.x.y`\n"
-        );
+        assert_eq!(paragraph("by @torvalds (@x) at a_b@c.d"), "by `@torvalds` `(@x)` at `a_b@c.d`\n");
+        assert_eq!(paragraph("see https://x.y/z_1 and WWW.x.y"), "see `https://x.y/z_1` and `WWW.x.y`\n");
         assert_eq!(paragraph("3 @ 4 MiB"), "3 @ 4 MiB\n");
         assert_eq!(paragraph("::error::x"), ":\\u{3a}error::x\n");
         assert_eq!(paragraph(Text::from("a@b").and(text::code("c"))), "`a@b`<!-- -->`c`\n");
@@ -284,10 +271,7 @@ mod tests {
         assert!(markdown(&document).contains("<summary>by <code>@me</code></summary>"));
         let mut document = Document::default();
         document.code(["  ::set-output name=a::b", "##[group]x"]);
-        assert_eq!(
-            markdown(&document),
-            "```\n  :\\u{3a}set-output name=a::b\n#\\u{23}[group]x\n```\n"
-        );
+        assert_eq!(markdown(&document), "```\n  :\\u{3a}set-output name=a::b\n#\\u{23}[group]x\n```\n");
     }
 
     #[test]
@@ -302,11 +286,8 @@ mod tests {
     #[test]
     fn cells_are_not_ended_by_a_bar() {
         let mut document = Document::default();
-        let cells = vec![
-            Cell::from("a|b"),
-            text::code("c|d\ne").into(),
-            Cell::WithDetails("f".into(), vec!["g".into()]),
-        ];
+        let cells =
+            vec![Cell::from("a|b"), text::code("c|d\ne").into(), Cell::WithDetails("f".into(), vec!["g".into()])];
         document.table(Table::new(&["", "", "x|y"], &[0], [cells]));
         let expected = "|  |  | x\\|y |\n| --- | ---: | ---: |\n| a\\|b | `c\\|d\\ne` | f<br>g |\n";
         assert_eq!(markdown(&document), expected);

@@ -25,10 +25,7 @@ impl Document {
             },
             None => has_relative |= place.contains(".py:"),
         });
-        let cut: Vec<String> = [program, installed]
-            .into_iter()
-            .filter_map(SharedDirectory::common_directory)
-            .collect();
+        let cut: Vec<String> = [program, installed].into_iter().filter_map(SharedDirectory::common_directory).collect();
         if cut.is_empty() || has_relative {
             return;
         }
@@ -43,10 +40,9 @@ impl Document {
             Some(_) => cut.trim_end_matches('/').rsplit('/').next().map(|name| format!("{name}/")),
             None => Some(cut.clone()),
         });
-        let sentence =
-            shown.flatten().enumerate().fold(Text::from("paths below "), |sentence, (n, dir)| {
-                sentence.and(if n > 0 { " and " } else { "" }).and(code(dir))
-            });
+        let sentence = shown.flatten().enumerate().fold(Text::from("paths below "), |sentence, (n, dir)| {
+            sentence.and(if n > 0 { " and " } else { "" }).and(code(dir))
+        });
         self.blocks.insert(section, Block::Paragraph(sentence));
     }
 
@@ -58,10 +54,7 @@ impl Document {
                     visit_text(text, visit);
                 }
                 Block::Fields(fields) => {
-                    fields
-                        .iter_mut()
-                        .flat_map(|field| &mut field.texts)
-                        .for_each(|t| visit_text(t, visit));
+                    fields.iter_mut().flat_map(|field| &mut field.texts).for_each(|t| visit_text(t, visit));
                 }
                 Block::List(items) => {
                     for item in items {
@@ -70,11 +63,7 @@ impl Document {
                     }
                 }
                 Block::Table(table) => {
-                    table
-                        .caption
-                        .iter_mut()
-                        .chain(&mut table.note)
-                        .for_each(|t| visit_text(t, visit));
+                    table.caption.iter_mut().chain(&mut table.note).for_each(|t| visit_text(t, visit));
                     table.rows.iter_mut().flatten().for_each(|cell| visit_cell(cell, visit));
                 }
                 Block::Stack(stack) => stack.frames.iter_mut().for_each(&mut *visit),
@@ -194,8 +183,7 @@ mod tests {
                 "transformers/trainer.py:7 in train",
             ]
         );
-        let sentence =
-            Text::from("paths below ").and("").and(code("/home/user/project/")).and(" and ");
+        let sentence = Text::from("paths below ").and("").and(code("/home/user/project/")).and(" and ");
         let sentence = sentence.and(code("site-packages/"));
         assert_eq!(document.blocks[1], Block::Paragraph(sentence));
         assert_eq!(document.blocks[0], Block::Heading(1, code("/home/user/project/a.pickle")));

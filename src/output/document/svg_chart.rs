@@ -94,19 +94,11 @@ impl SvgChart<'_> {
             }
             Shape::Amounts { values, max: highest } => {
                 let top = (*highest).max(1) as f64;
-                self.draw_steps(
-                    "amount",
-                    SERIES_HEIGHT,
-                    values.iter().map(|value| *value as f64 / top),
-                );
+                self.draw_steps("amount", SERIES_HEIGHT, values.iter().map(|value| *value as f64 / top));
                 SERIES_HEIGHT
             }
             Shape::Shares(values) => {
-                self.draw_steps(
-                    "share",
-                    SERIES_HEIGHT,
-                    values.iter().map(|value| *value as f64 / MILLION),
-                );
+                self.draw_steps("share", SERIES_HEIGHT, values.iter().map(|value| *value as f64 / MILLION));
                 SERIES_HEIGHT
             }
             Shape::Marks(spans) => self.draw_spans("mark", spans),
@@ -139,10 +131,7 @@ impl SvgChart<'_> {
     fn draw_text(&mut self, x: f64, below: f64, anchor: &str, text: &str) {
         if !text.is_empty() {
             let (y, text) = (self.y + below, escape_html(text));
-            _ = writeln!(
-                self.out,
-                "<text x=\"{x:.0}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
-            );
+            _ = writeln!(self.out, "<text x=\"{x:.0}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>");
         }
     }
 
@@ -197,9 +186,7 @@ impl SvgChart<'_> {
 
     /// Draws the labels of entries, in several lines where they would overlap.
     fn draw_labels(&mut self, labels: &[(u64, String)]) -> f64 {
-        let columns = labels
-            .iter()
-            .map(|(place, text)| (column_at(self.chart, COLUMNS, *place), text.clone()));
+        let columns = labels.iter().map(|(place, text)| (column_at(self.chart, COLUMNS, *place), text.clone()));
         let lines = lay_out_labels(columns.collect::<Vec<_>>(), COLUMNS, LABEL_LINES);
         for (line, text) in lines.iter().enumerate() {
             let below = 10.0 + line as f64 * BAND_HEIGHT;
@@ -216,8 +203,7 @@ impl SvgChart<'_> {
     }
 
     fn draw_bands(&mut self, bands: &[Band], is_numbered: bool) -> f64 {
-        if let Some(line) = draw_bands(bands, is_numbered, self.chart.entries, COLUMNS, BAND_BORDER)
-        {
+        if let Some(line) = draw_bands(bands, is_numbered, self.chart.entries, COLUMNS, BAND_BORDER) {
             let mut at = 0;
             for (n, run) in line.split(BAND_BORDER).enumerate() {
                 let width = run.chars().count() + usize::from(n > 0);

@@ -81,12 +81,5 @@ pub fn code(text: impl Into<String>) -> Text {
 
 /// A source location: `file:line in function`.
 pub fn source_location(text: impl Into<String>) -> Text {
-    Text {
-        spans: vec![Span {
-            text: text.into(),
-            is_code: true,
-            is_location: true,
-            ..Span::default()
-        }],
-    }
+    Text { spans: vec![Span { text: text.into(), is_code: true, is_location: true, ..Span::default() }] }
 }

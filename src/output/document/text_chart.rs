@@ -46,23 +46,20 @@ impl TextChart<'_> {
             }
             Shape::Axis => return self.axis(),
             Shape::Labels(labels) => {
-                let labels =
-                    labels.iter().rev().map(|(at, label)| (self.column(*at), escape_text(label)));
+                let labels = labels.iter().rev().map(|(at, label)| (self.column(*at), escape_text(label)));
                 let lines = lay_out_labels(labels, self.columns, LABEL_LINES);
                 let indent = " ".repeat(LABEL_COLUMNS + 2);
                 return lines.into_iter().map(|line| format!("{indent}{line}")).collect();
             }
             Shape::Bands { bands, is_numbered } => {
                 let (entries, columns) = (self.chart.entries, self.columns);
-                let drawn =
-                    bands::draw_bands(bands, *is_numbered, entries, columns, self.pens.axis);
+                let drawn = bands::draw_bands(bands, *is_numbered, entries, columns, self.pens.axis);
                 let Some(drawn) = drawn else { return Vec::new() };
                 escape_text(&drawn)
             }
             Shape::Empty => String::new(),
             Shape::Amounts { values, max: highest } => {
-                let level =
-                    |value| if value == 0 { ' ' } else { self.level_glyph(value, *highest) };
+                let level = |value| if value == 0 { ' ' } else { self.level_glyph(value, *highest) };
                 self.max_per_column(values).into_iter().map(level).collect()
             }
             Shape::Shares(values) => {
@@ -75,9 +72,7 @@ impl TextChart<'_> {
         let mut line = format!("{:>LABEL_COLUMNS$}  {drawn}", escape_text(&row.name));
         let (beside, below) = match (&row.note, &row.shape) {
             (RowNote::Text(text), _) => (Some(escape_text(text)), None),
-            (RowNote::MinMax, Shape::Shares(values)) => {
-                (Some(self.min_max_labels(values).join("-")), None)
-            }
+            (RowNote::MinMax, Shape::Shares(values)) => (Some(self.min_max_labels(values).join("-")), None),
             (RowNote::MinMaxSentence(what), Shape::Shares(values)) => {
                 let sentence = format!("{what}: {}", self.min_max_labels(values).join(" to "));
                 let indent = " ".repeat(LABEL_COLUMNS + 2);
@@ -107,10 +102,7 @@ impl TextChart<'_> {
         let line: String = line.into_iter().collect();
         let row = |name: &str, labels: Vec<(usize, String)>| {
             let labels = lay_out_labels(labels, self.columns, 1);
-            labels
-                .into_iter()
-                .map(|drawn| format!("{name:>LABEL_COLUMNS$}  {drawn}"))
-                .collect::<Vec<_>>()
+            labels.into_iter().map(|drawn| format!("{name:>LABEL_COLUMNS$}  {drawn}")).collect::<Vec<_>>()
         };
         let entries = ticks.iter().map(|tick| (tick.column, tick.entry.clone())).collect();
         let times = ticks.iter().filter_map(|tick| Some((tick.column, tick.time.clone()?)));

@@ -66,9 +66,8 @@ pub(super) fn lay_out_labels(
         };
         let end = begin + label.len();
         let with_margins = begin.saturating_sub(1)..end + 1;
-        let is_free = |line: &Vec<char>| {
-            with_margins.clone().all(|column| line.get(column).is_none_or(|here| *here == ' '))
-        };
+        let is_free =
+            |line: &Vec<char>| with_margins.clone().all(|column| line.get(column).is_none_or(|here| *here == ' '));
         let at = drawn.iter().position(is_free).unwrap_or(drawn.len());
         if at == drawn.len() {
             if at == lines {
@@ -111,9 +110,7 @@ mod tests {
         for columns in [10, 25, 65, 160] {
             let ticks = ticks(&chart, columns);
             assert!(!ticks.is_empty());
-            let ends = |tick: &Tick| {
-                tick.column + tick.entry.len().max(tick.time.as_ref().map_or(0, String::len))
-            };
+            let ends = |tick: &Tick| tick.column + tick.entry.len().max(tick.time.as_ref().map_or(0, String::len));
             assert!(ticks.windows(2).all(|pair| ends(&pair[0]) < pair[1].column), "{columns}");
         }
         let at = |entry: &str| {

@@ -14,8 +14,7 @@ pub fn timeline_csv(report: &TimelineReport) -> String {
     for (i, device) in report.devices.iter().enumerate() {
         let columns = columns(device);
         for row in usize::from(i > 0)..=device.buckets.first_event.len() {
-            let cells: Vec<&str> =
-                columns.iter().filter_map(|column| column.get(row)).map(String::as_str).collect();
+            let cells: Vec<&str> = columns.iter().filter_map(|column| column.get(row)).map(String::as_str).collect();
             out.push_str(&cells.join(","));
             out.push('\n');
         }
@@ -29,10 +28,7 @@ fn columns(device: &DeviceTimeline) -> Vec<CsvColumn> {
         column("device", buckets.first_event.iter().map(|_| device.device)),
         column("first_event", &buckets.first_event),
         column("last_event", &buckets.last_event),
-        column(
-            "time_us",
-            buckets.time_us.iter().map(|time| time.map_or(String::new(), |t| t.to_string())),
-        ),
+        column("time_us", buckets.time_us.iter().map(|time| time.map_or(String::new(), |t| t.to_string()))),
     ];
     columns.extend(series.sizes().flat_map(|(figure, series)| extremes(figure, series)));
     columns.extend(series.ratios().flat_map(|(figure, series)| extremes(figure, series)));

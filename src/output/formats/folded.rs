@@ -59,9 +59,8 @@ mod tests {
 
     #[test]
     fn labels_have_no_separators() {
-        let frame = |file: &str, line, name: &str| {
-            label(&FrameReport { file: file.to_owned(), line, name: name.to_owned() })
-        };
+        let frame =
+            |file: &str, line, name: &str| label(&FrameReport { file: file.to_owned(), line, name: name.to_owned() });
         assert_eq!(frame("/app/model.py", 88, "forward"), "model.py:88:forward");
         assert_eq!(frame("??", 0, "at::bmm(at::Tensor const&)"), "at::bmm(at::Tensor_const&)");
         assert_eq!(frame("/app/my file;1.py", 3, "<module>"), "my_file:1.py:3:<module>");

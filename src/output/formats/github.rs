@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 
 use crate::base::units::escape_text;
 use crate::compare::gate::{CheckReport, Finding, Severity};
-use crate::output::report::gate::phrases::{
-    bytes_label, device_label, location_label, warnings_by_code,
-};
+use crate::output::report::gate::phrases::{bytes_label, device_label, location_label, warnings_by_code};
 
 /// An annotation for each exceeded limit, then the verdict.
 pub fn github(report: &CheckReport) -> String {
@@ -36,11 +34,8 @@ pub fn github(report: &CheckReport) -> String {
 
 /// `file=..,line=..,` of the first code line that is in the repository.
 fn file_and_line(finding: &Finding) -> String {
-    let known =
-        finding.lines.iter().find_map(|line| Some((line.source.as_ref()?, line.frame.line)));
-    known.map_or_else(String::new, |(file, line)| {
-        format!("file={},line={line},", escape_property(file))
-    })
+    let known = finding.lines.iter().find_map(|line| Some((line.source.as_ref()?, line.frame.line)));
+    known.map_or_else(String::new, |(file, line)| format!("file={},line={line},", escape_property(file)))
 }
 
 fn finding_message(finding: &Finding) -> String {

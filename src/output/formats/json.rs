@@ -24,10 +24,7 @@ pub fn json_line(report: &impl Serialize) -> serde_json::Result<String> {
     serialize_with(report, EscapingFormatter(CompactFormatter))
 }
 
-fn serialize_with(
-    report: &impl Serialize,
-    formatter: impl Formatter,
-) -> serde_json::Result<String> {
+fn serialize_with(report: &impl Serialize, formatter: impl Formatter) -> serde_json::Result<String> {
     let mut text = Vec::new();
     report.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
     text.push(b'\n');
@@ -38,11 +35,7 @@ fn serialize_with(
 struct EscapingFormatter<F>(F);
 
 impl<F: Formatter> Formatter for EscapingFormatter<F> {
-    fn write_string_fragment<W: ?Sized + Write>(
-        &mut self,
-        out: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
         if fragment.bytes().all(|byte| matches!(byte, b' '..=b'"' | b'$'..=b'~')) {
             return out.write_all(fragment.as_bytes());
         }
@@ -60,11 +53,7 @@ impl<F: Formatter> Formatter for EscapingFormatter<F> {
         out.write_all(fragment.get(done..).unwrap_or_default().as_bytes())
     }
 
-    fn write_char_escape<W: ?Sized + Write>(
-        &mut self,
-        out: &mut W,
-        escape: CharEscape,
-    ) -> io::Result<()> {
+    fn write_char_escape<W: ?Sized + Write>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
         self.0.write_char_escape(out, escape)
     }
 
@@ -76,11 +65,7 @@ impl<F: Formatter> Formatter for EscapingFormatter<F> {
         self.0.end_array(out)
     }
 
-    fn begin_array_value<W: ?Sized + Write>(
-        &mut self,
-        out: &mut W,
-        is_first: bool,
-    ) -> io::Result<()> {
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
         self.0.begin_array_value(out, is_first)
     }
 
@@ -96,11 +81,7 @@ impl<F: Formatter> Formatter for EscapingFormatter<F> {
         self.0.end_object(out)
     }
 
-    fn begin_object_key<W: ?Sized + Write>(
-        &mut self,
-        out: &mut W,
-        is_first: bool,
-    ) -> io::Result<()> {
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
         self.0.begin_object_key(out, is_first)
     }
 

@@ -8,8 +8,7 @@ use crate::output::report::gate::phrases::{bytes_label, location_label};
 
 /// One test per limit and device, and one per file that could not be read.
 pub fn junit(report: &CheckReport) -> String {
-    let same =
-        |a: &Finding, b: &Finding| (&a.path, a.device, a.code) == (&b.path, b.device, b.code);
+    let same = |a: &Finding, b: &Finding| (&a.path, a.device, a.code) == (&b.path, b.device, b.code);
     let cases: Vec<&[Finding]> = report.findings.chunk_by(same).collect();
     let fails = |f: &Finding| !f.passed && f.severity == Severity::Fail;
     let failures = cases.iter().filter(|case| case.iter().any(fails)).count();
@@ -39,22 +38,16 @@ fn case(out: &mut String, findings: &[Finding]) {
     let class = escape_xml(&format!("{}, device {}", first.path, first.device));
     let failing: Vec<&Finding> = findings.iter().filter(|f| !f.passed).collect();
     let end = if failing.is_empty() { "/>" } else { ">" };
-    let _ =
-        writeln!(out, "    <testcase classname=\"{class}\" name=\"{}\"{end}", first.code.word());
+    let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{}\"{end}", first.code.word());
     for finding in &failing {
         let message = escape_xml(&finding.message);
-        let lines: Vec<String> = finding
-            .lines
-            .iter()
-            .map(|line| format!("{}: {}", location_label(line), bytes_label(line)))
-            .collect();
+        let lines: Vec<String> =
+            finding.lines.iter().map(|line| format!("{}: {}", location_label(line), bytes_label(line))).collect();
         let lines = escape_xml(&lines.join("\n"));
         let _ = match finding.severity {
-            Severity::Fail => writeln!(
-                out,
-                "      <failure type=\"{}\" message=\"{message}\">{lines}</failure>",
-                finding.code.word()
-            ),
+            Severity::Fail => {
+                writeln!(out, "      <failure type=\"{}\" message=\"{message}\">{lines}</failure>", finding.code.word())
+            }
             Severity::Warn => {
                 let lines = if lines.is_empty() { lines } else { format!("\n{lines}") };
                 writeln!(out, "      <system-out>warning: {message}{lines}</system-out>")
@@ -94,15 +87,9 @@ mod tests {
     #[test]
     fn any_text_is_well_formed() {
         let text = escape_xml("<a b=\"c\">&amp;]]> \u{1b}[2J\u{0}\u{ffff} \u{1f600}\n'");
-        assert!(
-            text.starts_with(
-                "&lt;a b=&quot;c&quot;&gt;&amp;amp;]]&gt; \u{fffd}[2J\u{fffd}\u{fffd}"
-            )
-        );
+        assert!(text.starts_with("&lt;a b=&quot;c&quot;&gt;&amp;amp;]]&gt; \u{fffd}[2J\u{fffd}\u{fffd}"));
         let all: String = (0..=0x1_0000u32).filter_map(char::from_u32).collect();
-        for document in
-            [format!("<a>{}</a>", escape_xml(&all)), format!("<a b=\"{}\"/>", escape_xml(&all))]
-        {
+        for document in [format!("<a>{}</a>", escape_xml(&all)), format!("<a b=\"{}\"/>", escape_xml(&all))] {
             roxmltree::Document::parse(&document).unwrap();
         }
     }

@@ -8,8 +8,7 @@ use crate::compare::gate::{CheckReport, CodeLine, Finding, Severity};
 use crate::output::report::gate::phrases::{bytes_label, location_label};
 use crate::study::figures::{Figure, FigureLimit};
 
-const SCHEMA: &str =
-    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 /// The URI base that code hosts resolve to the repository's root.
 const ROOT: &str = "%SRCROOT%";
 
@@ -62,18 +61,14 @@ fn result(finding: &Finding) -> Value {
     // Without a code line in the repository, the result points at the snapshot.
     let (main, related) = match lines.split_first() {
         Some((first, rest)) => (first.clone(), rest.to_vec()),
-        None => (
-            json!({ "physicalLocation": { "artifactLocation": { "uri": path_to_uri(&finding.path) } } }),
-            Vec::new(),
-        ),
+        None => {
+            (json!({ "physicalLocation": { "artifactLocation": { "uri": path_to_uri(&finding.path) } } }), Vec::new())
+        }
     };
     let fingerprint = format!("{}/{}/{}", finding.code.word(), finding.path, finding.device);
     let mut result = Map::new();
     result.insert("ruleId".to_owned(), json!(finding.code.word()));
-    result.insert(
-        "ruleIndex".to_owned(),
-        json!(rules().position(|(figure, _)| figure == finding.code)),
-    );
+    result.insert("ruleIndex".to_owned(), json!(rules().position(|(figure, _)| figure == finding.code)));
     result.insert("level".to_owned(), json!(level));
     result.insert("message".to_owned(), json!({ "text": text }));
     result.insert("locations".to_owned(), json!([main]));

@@ -22,8 +22,7 @@ impl AddressMap {
         let bits = allocations.iter().fold(UNIT, |bits, one| bits | one.address | one.bytes);
         let bits = segments.iter().fold(bits, |bits, one| bits | one.address | one.bytes);
         let unit = 1 << bits.trailing_zeros();
-        let mut ranges: Vec<(u64, u64)> =
-            segments.iter().map(|one| (one.address, one.end_address())).collect();
+        let mut ranges: Vec<(u64, u64)> = segments.iter().map(|one| (one.address, one.end_address())).collect();
         ranges.sort_unstable();
         let mut regions: Vec<(u64, u64, u64)> = Vec::new();
         for (from, to) in ranges {

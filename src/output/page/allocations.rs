@@ -123,14 +123,7 @@ impl PageLifetimes {
             let Segment { pool, stream, is_small, is_expandable, .. } = *segment;
             let place = self.place(PoolStream { pool, stream, is_small });
             let (address, bytes) = (segment.address, segment.total_size);
-            self.add_segment(SegmentRange {
-                start: 0,
-                end: None,
-                address,
-                bytes,
-                place,
-                is_expandable,
-            });
+            self.add_segment(SegmentRange { start: 0, end: None, address, bytes, place, is_expandable });
             for block in blocks.get(segment.blocks.clone()).unwrap_or_default() {
                 if block.state != BlockState::Inactive {
                     let is_pending = block.state == BlockState::ActivePendingFree;
@@ -240,13 +233,9 @@ impl PageLifetimes {
     fn remove_segment(&mut self, address: u64, bytes: u64, now: EntryCount) {
         let end = address.saturating_add(bytes);
         let touched = self.held.range(..end).rev();
-        let ends_after = |at: &u32| {
-            self.segments.get(*at as usize).is_some_and(|one| one.end_address() > address)
-        };
-        let gone: Vec<(u64, u32)> = touched
-            .take_while(|(_, at)| ends_after(at))
-            .map(|(address, at)| (*address, *at))
-            .collect();
+        let ends_after = |at: &u32| self.segments.get(*at as usize).is_some_and(|one| one.end_address() > address);
+        let gone: Vec<(u64, u32)> =
+            touched.take_while(|(_, at)| ends_after(at)).map(|(address, at)| (*address, *at)).collect();
         for (key, at) in gone {
             self.held.remove(&key);
             let Some(segment) = self.segments.get_mut(at as usize) else { continue };

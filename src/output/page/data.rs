@@ -39,11 +39,7 @@ struct Kind {
 }
 
 /// Packs `device`, whose analysis is `report`, into about `budget` bytes at most.
-pub(super) fn pack(
-    device: DeviceStudy<'_, '_>,
-    report: &DeviceReport,
-    budget: usize,
-) -> io::Result<Vec<u8>> {
+pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: usize) -> io::Result<Vec<u8>> {
     let window = device.window();
     let shown = ShownEntries { first: to_u32(window.start), entries: to_u32(window.len()) };
     let mut lives = PageLifetimes::from_device(device);
@@ -74,20 +70,13 @@ struct Packing<'p, 's, 'a> {
 
 impl Packing<'_, '_, '_> {
     /// The data, and the bytes of it that belong to allocations.
-    fn pack(
-        &self,
-        lives: &PageLifetimes,
-        left_out: Option<Omitted>,
-    ) -> io::Result<(Vec<u8>, usize)> {
+    fn pack(&self, lives: &PageLifetimes, left_out: Option<Omitted>) -> io::Result<(Vec<u8>, usize)> {
         let Self { device, report, shown, space } = self;
         let (device, shown) = (*device, *shown);
         let mut stacks = StackTable::new(device.stacks());
         let mut names = NameTable::default();
-        let places: Vec<(usize, usize)> = lives
-            .places
-            .iter()
-            .map(|place| (names.stream(place.stream), names.pool(device, place.pool)))
-            .collect();
+        let places: Vec<(usize, usize)> =
+            lives.places.iter().map(|place| (names.stream(place.stream), names.pool(device, place.pool))).collect();
         let (mut columns, kinds) = allocations(lives, space, &mut stacks, &places);
         columns.extend(segments(lives, space, &places));
         columns.extend(times(device).map(|times| ("time", times)));
@@ -214,19 +203,14 @@ fn kind(one: &PageAllocation, node: u32, line: u32) -> Kind {
     }
 }
 
-fn segments(
-    lives: &PageLifetimes,
-    space: &AddressMap,
-    places: &[(usize, usize)],
-) -> Vec<(&'static str, Vec<u8>)> {
+fn segments(lives: &PageLifetimes, space: &AddressMap, places: &[(usize, usize)]) -> Vec<(&'static str, Vec<u8>)> {
     const SMALL: u64 = 1;
     const EXPANDABLE: u64 = 2;
     let all = &lives.segments;
     let of = |read: &dyn Fn(&SegmentRange) -> u64| all.iter().map(read).collect::<Column>().bytes;
     let place = |one: &SegmentRange| places.get(one.place as usize).copied().unwrap_or_default();
-    let is_small = |one: &SegmentRange| {
-        lives.places.get(one.place as usize).is_some_and(|place: &PoolStream| place.is_small)
-    };
+    let is_small =
+        |one: &SegmentRange| lives.places.get(one.place as usize).is_some_and(|place: &PoolStream| place.is_small);
     let mut addr = Column::default();
     for one in all {
         addr.push_change(space.offset_of(one.address));
@@ -238,9 +222,6 @@ fn segments(
         ("ssize", of(&|one| one.bytes / space.unit)),
         ("sstream", of(&|one| place(one).0 as u64)),
         ("spool", of(&|one| place(one).1 as u64)),
-        (
-            "sflags",
-            of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE),
-        ),
+        ("sflags", of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE)),
     ]
 }

@@ -55,10 +55,11 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Pag
         let kind = if given.is_for_request { "reclaim" } else { "empty-cache" };
         Some(PageMark { moment: after(shown, given.entry_index as u64)?, kind, bytes: given.bytes })
     });
-    let taken =
-        device.device().indexes_with_action(Action::Snapshot).filter(is_in).filter_map(|event| {
-            Some(PageMark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 })
-        });
+    let taken = device
+        .device()
+        .indexes_with_action(Action::Snapshot)
+        .filter(is_in)
+        .filter_map(|event| Some(PageMark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 }));
     let mut marks: Vec<PageMark> = given.chain(taken).collect();
     if marks.len() > MARKS {
         marks.sort_by_key(|mark| (Reverse(mark.bytes), mark.moment));

@@ -31,23 +31,13 @@ struct PageEntry<'a> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(
-    report: &AnalyzeReport,
-    data: &[SnapshotData],
-    version: &str,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: &mut dyn Write) -> io::Result<()> {
     let script = web::script();
     write_head(&report.summary.answer, Some(&script), version, out)?;
     let mut document = report::analyze(report);
     let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
     let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();
-    write!(
-        out,
-        "<main id=\"first\">\n{}<div id=\"app\"></div>\n{}",
-        html(&document),
-        html(&below)
-    )?;
+    write!(out, "<main id=\"first\">\n{}<div id=\"app\"></div>\n{}", html(&document), html(&below))?;
     for report in &tried {
         write!(out, "<section class=\"whatif\">\n{}</section>\n", html(&report::whatif(report)))?;
     }
@@ -66,12 +56,7 @@ pub fn write(
 }
 
 /// Writes the head of a page; its security policy allows `script` and no other script.
-pub(super) fn write_head(
-    title: &str,
-    script: Option<&str>,
-    version: &str,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(super) fn write_head(title: &str, script: Option<&str>, version: &str, out: &mut dyn Write) -> io::Result<()> {
     let scripts = match script {
         Some(script) => format!("script-src '{}'; ", csp_hash(script)?),
         None => String::new(),
@@ -115,10 +100,7 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 }
 
 /// All devices, worst first: index of the snapshot, rank, data.
-fn worst_first<'a>(
-    report: &AnalyzeReport,
-    data: &'a [SnapshotData],
-) -> Vec<(usize, usize, &'a PageData)> {
+fn worst_first<'a>(report: &AnalyzeReport, data: &'a [SnapshotData]) -> Vec<(usize, usize, &'a PageData)> {
     let ranks = report.ranks.as_ref().map(|ranks| ranks.rows.as_slice()).unwrap_or_default();
     let rank: std::collections::HashMap<(&str, u64), usize> =
         ranks.iter().enumerate().map(|(at, row)| ((&*row.path, row.device), at)).collect();

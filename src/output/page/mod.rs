@@ -73,11 +73,7 @@ impl PageData {
     ///
     /// # Errors
     /// Never: the data is written to memory.
-    pub fn from_device(
-        device: DeviceStudy<'_, '_>,
-        report: &DeviceReport,
-        budget: usize,
-    ) -> io::Result<Self> {
+    pub fn from_device(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: usize) -> io::Result<Self> {
         let window = device.window();
         Ok(Self {
             device: device.id(),
@@ -108,10 +104,6 @@ impl Sparkline {
             let part = |value: u64| u128::from(value) * 1000 / u128::from(scale);
             values.into_iter().map(|value| u64::try_from(part(value)).unwrap_or(1000)).collect()
         };
-        Self {
-            scale_bytes: scale,
-            reserved: thousandths(reserved),
-            allocated: thousandths(allocated),
-        }
+        Self { scale_bytes: scale, reserved: thousandths(reserved), allocated: thousandths(allocated) }
     }
 }

@@ -23,8 +23,7 @@ impl PageLifetimes {
     /// Removes lifetimes outside the entries shown and shifts the others.
     pub(super) fn retain_shown(&mut self, shown: ShownEntries) {
         let is_seen = |start: EntryCount, end: Option<EntryCount>| {
-            start <= shown.first.saturating_add(shown.entries)
-                && end.is_none_or(|end| end > shown.first)
+            start <= shown.first.saturating_add(shown.entries) && end.is_none_or(|end| end > shown.first)
         };
         self.allocations.retain(|one| is_seen(one.start, one.reusable_at));
         self.segments.retain(|one| is_seen(one.start, one.end));

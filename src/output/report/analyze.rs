@@ -36,8 +36,7 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
         }
         snapshot(&mut document, shown, report);
     }
-    let unreadable =
-        report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
+    let unreadable = report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
     document.list_under("Not read", unreadable);
     document
 }
@@ -62,11 +61,7 @@ pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
 fn comes_first(warning: &Warning) -> bool {
     matches!(
         warning.code,
-        Code::DryRun
-            | Code::ForeignBackend
-            | Code::NotAllocated
-            | Code::UnknownMemory
-            | Code::ValuesRead
+        Code::DryRun | Code::ForeignBackend | Code::NotAllocated | Code::UnknownMemory | Code::ValuesRead
     )
 }
 
@@ -81,8 +76,7 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
     }
     // Worst first, as in the table.
     let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);
-    let order: Vec<u64> =
-        rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
+    let order: Vec<u64> = rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
     let mut devices: Vec<&DeviceReport> = snapshot.devices.iter().collect();
     devices.sort_by_key(|device| order.iter().position(|id| *id == device.device));
     for device in devices {
@@ -98,11 +92,7 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
     if let Some(host) = &snapshot.host {
         document.heading("Pinned host memory");
         let segments = host.segments;
-        document.paragraph(format!(
-            "{} in {}",
-            size(segments.bytes),
-            counted(segments.count, "segment")
-        ));
+        document.paragraph(format!("{} in {}", size(segments.bytes), counted(segments.count, "segment")));
     }
     let notes = snapshot.warnings.iter().filter(|warning| !comes_first(warning));
     document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));
@@ -122,34 +112,28 @@ const LAYERS: usize = 5;
 
 /// The largest layers, in the order of the categories.
 fn layers(device: &DeviceReport) -> Vec<Layer> {
-    let sum = |layer: &attribution::CategoryLayer| {
-        layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>()
-    };
+    let sum = |layer: &attribution::CategoryLayer| layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
     let mut largest: Vec<&attribution::CategoryLayer> = device.layers.iter().collect();
     largest.sort_by_key(|layer| std::cmp::Reverse(sum(layer)));
     largest.truncate(LAYERS);
     largest.sort_by_key(|layer| layer.category);
-    let named = largest.into_iter().map(|layer| Layer {
-        name: layer.category.word().replace('-', " "),
-        values: layer.bytes.clone(),
-    });
+    let named = largest
+        .into_iter()
+        .map(|layer| Layer { name: layer.category.word().replace('-', " "), values: layer.bytes.clone() });
     named.collect()
 }
 
 fn chart(timeline: &MemoryHistory, device: &DeviceReport) -> Chart {
     let buckets = timeline.samples.buckets();
     let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
-    let mut rows = vec![
-        area(most(SERIES_RESERVED), most(SERIES_ALLOCATED), layers(device)),
-        row("", Shape::Axis, RowNote::None),
-    ];
+    let mut rows =
+        vec![area(most(SERIES_RESERVED), most(SERIES_ALLOCATED), layers(device)), row("", Shape::Axis, RowNote::None)];
     rows.extend(activity_rows(&device.course));
     let place = |entry: u64| [entry - timeline.first_entry; 2];
     if !device.ooms.is_empty() {
         let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
         rows.push(row("failed", Shape::Marks(failed), RowNote::None));
-        let label =
-            |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
+        let label = |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
         let label = device.ooms.iter().map(|oom| (oom.event - timeline.first_entry, label(oom)));
         rows.push(row("", Shape::Labels(label.collect()), RowNote::None));
     }

@@ -38,10 +38,7 @@ pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
         document.heading(match device.moment {
             None => "Who holds the allocated memory, by line".to_owned(),
             Some(at) => {
-                format!(
-                    "Who held the allocated memory {}, by line",
-                    phrases::describe_position_on(device, at)
-                )
+                format!("Who held the allocated memory {}, by line", phrases::describe_position_on(device, at))
             }
         });
         document.table(by_line(&device.top_lines, all.bytes, all.count));
@@ -107,17 +104,13 @@ fn age(age: Age) -> &'static str {
 /// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if it has
 /// neither lines nor categories.
 fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> {
-    let requested = device
-        .at_moment
-        .as_ref()
-        .zip(device.moment.map(|at| phrases::describe_position_on(device, at)));
+    let requested = device.at_moment.as_ref().zip(device.moment.map(|at| phrases::describe_position_on(device, at)));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let failure = || failure.map(|held| (held, "at the failure".to_owned()));
     let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
     let found = requested.or_else(failure).or_else(peak)?;
     let lines = largest_lines(found.0, device);
-    let is_informative = lines.iter().any(|line| line.location.frame.is_some())
-        || !breakdown_rows(found.0).is_empty();
+    let is_informative = lines.iter().any(|line| line.location.frame.is_some()) || !breakdown_rows(found.0).is_empty();
     is_informative.then_some(found)
 }
 
@@ -161,8 +154,7 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
     let phases = held.by_phase.iter().map(|of| (phase(of.phase), of.share, ""));
     let ages = held.by_age.iter().map(|of| (age(of.age), of.share, ""));
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
-    let has_phases =
-        held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
+    let has_phases = held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
     let rules = held.by_rule.iter();
     let rules = rules.map(|of| (of.name.as_deref().unwrap_or("no rule"), of.share, ""));
     let groups: [(&str, bool, Vec<_>); 4] = [
@@ -208,11 +200,9 @@ pub(super) fn growth(leaks: &Leaks, with_total: bool, with_end: bool) -> Option<
     let first = leaks.suspects.first()?;
     let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
     let by = match first.every_steps {
-        0 | 1 => format!(
-            "by {} a step in each of {}",
-            size(first.bytes_per_step),
-            counted(u64::from(first.steps), "step")
-        ),
+        0 | 1 => {
+            format!("by {} a step in each of {}", size(first.bytes_per_step), counted(u64::from(first.steps), "step"))
+        }
         every => format!(
             "by {} every {every} steps, {} so far",
             size(first.bytes_per_step.saturating_mul(u64::from(every))),

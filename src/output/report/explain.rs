@@ -5,9 +5,7 @@ use super::phrases::{caller_label, frame_label, stack_block};
 use super::summary::summary;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
-use crate::explain::{
-    ExplainReport, ExplainedFailure, Recording, RefusedMapping, StatisticsReport,
-};
+use crate::explain::{ExplainReport, ExplainedFailure, Recording, RefusedMapping, StatisticsReport};
 use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 
 /// Maximum number of rows of messages and of statistics.
@@ -68,9 +66,7 @@ fn describe_input(report: &ExplainReport) -> String {
         }
         parts.push(part);
     }
-    for (kind, noun) in
-        [("memory_summary", "memory_summary table"), ("memory_stats", "memory_stats")]
-    {
+    for (kind, noun) in [("memory_summary", "memory_summary table"), ("memory_stats", "memory_stats")] {
         let n = report.statistics.iter().filter(|s| s.kind == kind).count() as u64;
         match (n, kind) {
             (0, _) => {}
@@ -130,9 +126,7 @@ fn describe_certainty(failure: &ExplainedFailure) -> String {
     let mut sure = match (failure.confidence, failure.verdict) {
         (Certainty::Certain, Verdict::Unknown) => "certain".to_owned(),
         (Certainty::Certain, _) => "certain: the numbers of the message decide it".to_owned(),
-        (_, Verdict::Unknown) if failure.system.is_none() => {
-            "possible: the message has too few numbers".to_owned()
-        }
+        (_, Verdict::Unknown) if failure.system.is_none() => "possible: the message has too few numbers".to_owned(),
         _ => "possible".to_owned(),
     };
     if failure.within_rounding {
@@ -151,12 +145,10 @@ fn figures(document: &mut Document, failure: &ExplainedFailure, with_meaning: bo
         return;
     }
     if with_meaning {
-        let row =
-            figures.iter().map(|f| vec![f.label.to_owned(), f.printed.clone(), f.meaning.clone()]);
+        let row = figures.iter().map(|f| vec![f.label.to_owned(), f.printed.clone(), f.meaning.clone()]);
         document.table(Table::new(&["number", "", "meaning"], &[0, 2], row));
     } else {
-        let figures: Vec<String> =
-            figures.iter().map(|f| format!("{} {}", f.label, f.printed)).collect();
+        let figures: Vec<String> = figures.iter().map(|f| format!("{} {}", f.label, f.printed)).collect();
         document.field("numbers", figures.join(", "));
     }
 }
@@ -230,20 +222,9 @@ fn all_statistics(document: &mut Document, all: &[StatisticsReport]) {
             s.state.to_owned(),
         ]
     };
-    let header = [
-        "line",
-        "by",
-        "device",
-        "peak reserved",
-        "peak allocated",
-        "waste",
-        "retries",
-        "OOMs",
-        "state",
-    ];
+    let header = ["line", "by", "device", "peak reserved", "peak allocated", "waste", "retries", "OOMs", "state"];
     let left_out = all.len().saturating_sub(MAX_ROWS);
-    let note =
-        (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
+    let note = (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
     let rows = all.iter().skip(left_out).map(row);
     document.table(Table::new(&header, &[1, 8], rows).note(note));
 }
@@ -270,26 +251,11 @@ fn rows(s: &StatisticsReport) -> Vec<Vec<Cell>> {
         vec![name, size(now).into(), most.into(), meaning.into()]
     };
     let mut rows = vec![
-        row(
-            "reserved",
-            s.reserved_bytes,
-            Some(s.peak_reserved_bytes),
-            "device memory held by PyTorch's allocator",
-        ),
-        row(
-            "allocated",
-            s.allocated_bytes,
-            Some(s.peak_allocated_bytes),
-            "blocks that tensors hold",
-        ),
+        row("reserved", s.reserved_bytes, Some(s.peak_reserved_bytes), "device memory held by PyTorch's allocator"),
+        row("allocated", s.allocated_bytes, Some(s.peak_allocated_bytes), "blocks that tensors hold"),
     ];
     if s.pending_bytes > 0 {
-        rows.push(row(
-            "pending",
-            s.pending_bytes,
-            None,
-            "freed by the program, still in use on another stream",
-        ));
+        rows.push(row("pending", s.pending_bytes, None, "freed by the program, still in use on another stream"));
     }
     rows.push(row("free", s.free_bytes, None, "cached for reuse"));
     rows.push(row(

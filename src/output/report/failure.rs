@@ -2,9 +2,8 @@
 
 use super::breakdown::growth;
 use super::phrases::{
-    describe_memory, describe_oom_position, describe_position_on, describe_remedies,
-    describe_shortage, entries_after, operation_label, remedies_note, stack_block, stack_label,
-    stack_label_in_line,
+    describe_memory, describe_oom_position, describe_position_on, describe_remedies, describe_shortage, entries_after,
+    operation_label, remedies_note, stack_block, stack_label, stack_label_in_line,
 };
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
@@ -39,10 +38,7 @@ pub(super) fn failed_requests(document: &mut Document, device: &DeviceReport) {
             .collect();
         let more = if earlier > MAX_EARLIER as u64 { ", ..." } else { "" };
         let requests = counted(earlier, "failed request");
-        document.field(
-            "earlier",
-            format!("{requests} before that: {}{more}", requests_before.join(", ")),
-        );
+        document.field("earlier", format!("{requests} before that: {}{more}", requests_before.join(", ")));
     }
 }
 
@@ -63,11 +59,8 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     // Growth that explains the failure comes before the verdict.
     let explains = device.explaining_growth(oom).is_some();
     let of_steps = oom.growth.map(|growth| Text::from(describe_growth(growth)));
-    let grows = of_steps
-        .into_iter()
-        .chain(growth(&device.leaks, oom.growth.is_none(), false))
-        .map(strong)
-        .collect::<Vec<_>>();
+    let grows =
+        of_steps.into_iter().chain(growth(&device.leaks, oom.growth.is_none(), false)).map(strong).collect::<Vec<_>>();
     let verdict = strong(&*oom.verdict_reason);
     if explains {
         document.fields("grows", grows);
@@ -77,17 +70,11 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
         document.fields("grows", grows);
     }
     let remedies = describe_remedies(oom).into_iter().map(Text::from);
-    document.fields(
-        "remedies",
-        remedies.chain(remedies_note(oom, entries_after(oom, device) == 0).map(faint)),
-    );
+    document.fields("remedies", remedies.chain(remedies_note(oom, entries_after(oom, device) == 0).map(faint)));
     document.fields("what to do", device.advice.iter().map(|advice| Text::from(&**advice)));
     document.fields("in the program", device.changes.iter().map(describe_change));
     if device.are_changes_skipped {
-        document.field(
-            "in the program",
-            "not replayed, because the trace is long: run oomscope whatif --program",
-        );
+        document.field("in the program", "not replayed, because the trace is long: run oomscope whatif --program");
     }
     circumstances(document, oom);
     document.stack(stack_block("stack", &oom.frames));
@@ -138,11 +125,8 @@ fn circumstances(document: &mut Document, oom: &OomReport) {
 /// A hypothetical request, and whether it would be served.
 pub(super) fn hypothetical_request(document: &mut Document, device: &DeviceReport) {
     let Some(request) = &device.request else { return };
-    let when = device
-        .moment
-        .map_or_else(String::new, |at| format!(" {}", describe_position_on(device, at)));
-    let request_label =
-        format!("{} more on device {}{when}", size(request.asked_bytes), device.device);
+    let when = device.moment.map_or_else(String::new, |at| format!(" {}", describe_position_on(device, at)));
+    let request_label = format!("{} more on device {}{when}", size(request.asked_bytes), device.device);
     match &request.outcome {
         RequestOutcome::Served(served) => {
             document.heading(format!("{request_label} would be served"));
@@ -154,8 +138,7 @@ pub(super) fn hypothetical_request(document: &mut Document, device: &DeviceRepor
             circumstances(document, oom);
             if request.given_back_bytes > 0 {
                 let released = size(request.given_back_bytes);
-                document
-                    .field("", format!("after {released} of the cache was released to the device"));
+                document.field("", format!("after {released} of the cache was released to the device"));
             }
         }
     }
@@ -166,10 +149,8 @@ pub(super) fn hypothetical_request(document: &mut Document, device: &DeviceRepor
 fn describe_pending(line: &LiveByLine) -> Text {
     let blocks = counted(line.blocks, "block");
     let held = format!("{} in {blocks}, allocated at ", size(line.bytes));
-    Text::from(held).and(allocation_site(
-        &line.location,
-        operation_label(line.operation.as_deref(), line.operation_share_ratio),
-    ))
+    Text::from(held)
+        .and(allocation_site(&line.location, operation_label(line.operation.as_deref(), line.operation_share_ratio)))
 }
 
 /// Blocks that separate free memory.

@@ -16,9 +16,7 @@ pub(super) fn group_failures(failures: &[ExplainedFailure]) -> Vec<FailureGroup<
     let mut groups: Vec<FailureGroup> = Vec::new();
     for failure in failures {
         // Groups are sorted by the line of their first failure.
-        let known = failure
-            .same_as
-            .and_then(|line| groups.binary_search_by_key(&line, |group| group.first.line).ok());
+        let known = failure.same_as.and_then(|line| groups.binary_search_by_key(&line, |group| group.first.line).ok());
         match known.and_then(|at| groups.get_mut(at)) {
             Some(group) => group.others.push(failure),
             None => groups.push(FailureGroup { first: failure, others: Vec::new() }),

@@ -8,8 +8,7 @@ use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::whatif::fit::{
-    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, Size,
-    SizeReport,
+    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, Size, SizeReport,
 };
 
 /// Lays out `report`.
@@ -76,17 +75,11 @@ fn device(document: &mut Document, device: &FitDevice) {
     );
     if device.checked.is_empty() {
         let more = if device.growth_at_second.is_none() { "third" } else { "further" };
-        document.field(
-            "checked",
-            format!("no {more} recording; add one at another size to test the prediction"),
-        );
+        document.field("checked", format!("no {more} recording; add one at another size to test the prediction"));
     }
     document.fields(
         "unpaired",
-        device
-            .unpaired
-            .iter()
-            .map(|line| format!("{} by {}", size(line.bytes), line.location.label())),
+        device.unpaired.iter().map(|line| format!("{} by {}", size(line.bytes), line.location.label())),
     );
 }
 
@@ -116,12 +109,8 @@ fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
         format!("x{}", of.second.unwrap_or(1)).into(),
         fits.map_or("unknown".to_owned(), size_of).into(),
         fits.and_then(|fits| fits.unreserved_bytes).map_or(String::new(), size).into(),
-        next.map_or(String::new(), |(at, failed)| format!("{at} {}", describe_failure(failed)))
-            .into(),
-        of.best
-            .as_ref()
-            .map_or(String::new(), |best| format!("{} with {}", size_of(best), best.settings))
-            .into(),
+        next.map_or(String::new(), |(at, failed)| format!("{at} {}", describe_failure(failed))).into(),
+        of.best.as_ref().map_or(String::new(), |best| format!("{} with {}", size_of(best), best.settings)).into(),
     ]
 }
 
@@ -182,8 +171,7 @@ fn size_row(of: &SizeReport, full_bar: u64) -> Vec<Cell> {
 
 fn describe_failure(failed: &PredictedFailure) -> String {
     let location = &failed.location;
-    let line =
-        location.frame.as_ref().map_or_else(String::new, |_| format!(" at {}", location.label()));
+    let line = location.frame.as_ref().map_or_else(String::new, |_| format!(" at {}", location.label()));
     let why = if failed.verdict == Verdict::Fragmentation { " (fragmentation)" } else { "" };
     format!("fails: {} requested{line}{why}", size(failed.requested_bytes))
 }
@@ -201,15 +189,13 @@ fn rest_row(device: &FitDevice) -> Vec<Cell> {
 
 fn growth_row(line: &GrowingLine) -> Vec<Cell> {
     let [more, grows] = match (line.second_bytes_per_unit, line.second_law) {
-        (Some(second), Some(law)) => {
-            [(line.bytes_per_unit, line.law), (second, law)].map(|(bytes, law)| {
-                if bytes == 0 {
-                    describe_law(LawKind::Constant).to_owned()
-                } else {
-                    format!("{}, {}", signed_size(bytes), describe_law(law))
-                }
-            })
-        }
+        (Some(second), Some(law)) => [(line.bytes_per_unit, line.law), (second, law)].map(|(bytes, law)| {
+            if bytes == 0 {
+                describe_law(LawKind::Constant).to_owned()
+            } else {
+                format!("{}, {}", signed_size(bytes), describe_law(law))
+            }
+        }),
         _ => [signed_size(line.bytes_per_unit), describe_law(line.law).to_owned()],
     };
     vec![

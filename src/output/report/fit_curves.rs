@@ -9,8 +9,7 @@ use crate::whatif::fit::{FitCurve, FitDevice, FitReport, Largest, SizeReport};
 /// One curve with its title per device and second number, the largest second number first.
 pub fn fit_curves(report: &FitReport) -> Vec<(String, Curve)> {
     let of_device = |device: &FitDevice| {
-        let seconds: BTreeSet<Option<u64>> =
-            device.curves.iter().map(|curve| curve.second).collect();
+        let seconds: BTreeSet<Option<u64>> = device.curves.iter().map(|curve| curve.second).collect();
         let one = |second: Option<u64>| {
             let of = match report.devices.len() {
                 1 => String::new(),
@@ -32,29 +31,19 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
     };
     let of_second = || device.curves.iter().filter(|curve| curve.second == second);
     let as_recorded = of_second().next();
-    let with_best =
-        best.and_then(|best| of_second().skip(1).find(|curve| curve.settings == best.settings));
+    let with_best = best.and_then(|best| of_second().skip(1).find(|curve| curve.settings == best.settings));
     // Sizes far beyond the capacity would only flatten the chart.
-    let most =
-        device.capacity_bytes.map_or(u64::MAX, |capacity| capacity.saturating_add(capacity / 3));
+    let most = device.capacity_bytes.map_or(u64::MAX, |capacity| capacity.saturating_add(capacity / 3));
     let mut lines = Vec::new();
     if let Some(curve) = with_best {
         let name = format!("reserved with {}", curve.settings);
         lines.push(line(name, LineRole::Alternative, curve, most, |of| of.peak_reserved_bytes));
     }
     if let Some(curve) = as_recorded {
-        let with = if curve.settings.is_empty() {
-            String::new()
-        } else {
-            format!(" with {}", curve.settings)
-        };
+        let with = if curve.settings.is_empty() { String::new() } else { format!(" with {}", curve.settings) };
         let named = |what: &str| format!("{what}{with}");
-        lines.push(line(named("allocated"), LineRole::Secondary, curve, most, |of| {
-            of.peak_allocated_bytes
-        }));
-        lines.push(line(named("reserved"), LineRole::Main, curve, most, |of| {
-            of.peak_reserved_bytes
-        }));
+        lines.push(line(named("allocated"), LineRole::Secondary, curve, most, |of| of.peak_allocated_bytes));
+        lines.push(line(named("reserved"), LineRole::Main, curve, most, |of| of.peak_reserved_bytes));
     }
     let mark = |largest: Option<&Largest>, look: LineRole, with: &str| {
         let at = largest?.to_size().filter(|at| at.first > 0)?;

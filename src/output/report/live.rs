@@ -28,12 +28,8 @@ pub fn costs(costs: &Costs) -> Document {
     let mut document = Document::default();
     document.title(format!("Device calls on {}", costs.measured_on()));
     let calls = &costs.calls;
-    let kinds = [
-        ("cudaMalloc", &calls.malloc),
-        ("cudaFree", &calls.free),
-        ("map", &calls.map),
-        ("unmap", &calls.unmap),
-    ];
+    let kinds =
+        [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
     let row = |name: &str, cost: &Cost| {
         let median = match cost.median_ns {
             0..1_000_000 => format!("{:.1} us", cost.median_ns as f64 / 1e3),
@@ -91,10 +87,10 @@ fn live_device(document: &mut Document, device: &LiveDevice) {
     }
     if device.start == "reconstructed" {
         document.field(
-                "start",
-                "not recorded; reconstructed by undoing the trace from the final segments, and allocated \
+            "start",
+            "not recorded; reconstructed by undoing the trace from the final segments, and allocated \
                  on the GPU first",
-            );
+        );
     }
     let peak = format!(
         "{} reserved by the allocator's count, {} by the driver's",
@@ -120,11 +116,9 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
     let at = count(difference.event as u64);
     let text = match (&difference.predicted, &difference.live) {
         (None, None) => format!("every decision but one, at entry {at}"),
-        (predicted, live) => format!(
-            "matches up to entry {at}: predicted {}, on the GPU {}",
-            did(predicted),
-            did(live)
-        ),
+        (predicted, live) => {
+            format!("matches up to entry {at}: predicted {}, on the GPU {}", did(predicted), did(live))
+        }
     };
     document.field("prediction", text);
     if let (Some(refused), Some(free)) = (difference.refused_bytes, difference.driver_free_bytes) {
@@ -141,22 +135,11 @@ fn calls(document: &mut Document, device: &LiveDevice) {
     let calls = &device.calls;
     let time = |us| if us == 0 { "<1 us".to_owned() } else { duration(us) };
     let row = |(name, times): (&str, &CallTimes)| {
-        vec![
-            name.to_owned(),
-            count(times.count),
-            time(times.total_us),
-            time(times.median_us),
-            time(times.p99_us),
-        ]
+        vec![name.to_owned(), count(times.count), time(times.total_us), time(times.median_us), time(times.p99_us)]
     };
-    let kinds = [
-        ("cudaMalloc", &calls.malloc),
-        ("cudaFree", &calls.free),
-        ("map", &calls.map),
-        ("unmap", &calls.unmap),
-    ];
-    let rows: Vec<Vec<String>> =
-        kinds.into_iter().filter(|(_, times)| times.count > 0).map(row).collect();
+    let kinds =
+        [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
+    let rows: Vec<Vec<String>> = kinds.into_iter().filter(|(_, times)| times.count > 0).map(row).collect();
     if rows.is_empty() {
         document.field("device calls", "none");
         return;

@@ -30,9 +30,7 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let peak = &device.peak;
     let at = |event: Option<u64>| match event {
         Some(event) => format!("at entry {}", count(event)),
-        None if timeline.entries < timeline.trace_entries => {
-            "before this part of the trace".to_owned()
-        }
+        None if timeline.entries < timeline.trace_entries => "before this part of the trace".to_owned(),
         None => "before the first entry".to_owned(),
     };
     let bound = if peak.is_lower_bound { "at least " } else { "" };
@@ -54,8 +52,7 @@ fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
         let share = percent(ratio(bytes, memory.reserved_bytes));
         vec![Cell::Indented(depth, name.into()), size(bytes).into(), share.into(), note.into()]
     };
-    let held =
-        format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
+    let held = format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
     let mut rows = vec![
         row(0, "reserved", memory.reserved_bytes, counted(memory.segments.count, "segment")),
         row(0, "allocated", memory.allocated_bytes, held),
@@ -95,8 +92,7 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     let mut inside = Document::default();
     let s = &memory.segments;
     let kinds = [("small", s.small), ("large", s.large)].into_iter().filter(|(_, k)| k.count > 0);
-    let kinds: Vec<String> =
-        kinds.map(|(name, k)| format!("{} {name} ({})", count(k.count), size(k.bytes))).collect();
+    let kinds: Vec<String> = kinds.map(|(name, k)| format!("{} {name} ({})", count(k.count), size(k.bytes))).collect();
     let expandable = match s.expandable.count {
         0 => String::new(),
         n => format!("; {} of them expandable ({})", count(n), size(s.expandable.bytes)),
@@ -142,14 +138,11 @@ fn free_segments(device: &DeviceReport) -> Table {
             ]
         })
         .collect();
-    let full: Vec<_> =
-        device.segments.top_segments.iter().filter(|s| s.inactive_bytes == 0).collect();
+    let full: Vec<_> = device.segments.top_segments.iter().filter(|s| s.inactive_bytes == 0).collect();
     let other = &device.segments.other_segments;
     let others = other.count + full.len() as u64;
     if others > 0 {
-        let add = |of: u64, each: fn(&SegmentReport) -> u64| {
-            full.iter().map(|s| each(s)).fold(of, u64::saturating_add)
-        };
+        let add = |of: u64, each: fn(&SegmentReport) -> u64| full.iter().map(|s| each(s)).fold(of, u64::saturating_add);
         rows.push(vec![
             format!("{} others", count(others)),
             String::new(),
@@ -193,12 +186,7 @@ fn cells(name: String, sizes: [u64; 4], last: String) -> Vec<String> {
 }
 
 /// A table of pools or streams, without the pending bytes if there are none.
-fn spaces(
-    first: &'static str,
-    last: &'static str,
-    rows: impl Iterator<Item = Vec<String>>,
-    is_pending: bool,
-) -> Table {
+fn spaces(first: &'static str, last: &'static str, rows: impl Iterator<Item = Vec<String>>, is_pending: bool) -> Table {
     const PENDING: usize = 3;
     let table = Table::new(&[first, "reserved", "allocated", "pending", "free", last], &[0], rows);
     if is_pending { table } else { table.without_column(PENDING) }

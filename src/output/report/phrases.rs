@@ -21,20 +21,16 @@ pub(super) fn stack_label(code_location: &CodeLocation) -> (Text, Vec<Text>) {
     let frame = code_location.frame.as_ref();
     let caller = code_location.called_from.as_ref().map(caller_label);
     let (name, line) = match (code_location.backward.as_deref(), frame) {
-        (Some(UNKNOWN_NODE), Some(frame)) => {
-            (source_location(frame_label(frame)), Some("in its backward pass".into()))
-        }
+        (Some(UNKNOWN_NODE), Some(frame)) => (source_location(frame_label(frame)), Some("in its backward pass".into())),
         (Some(node), _) => (code(format!("backward: {node}")), frame.map(caller_label)),
         (None, Some(frame)) => (source_location(frame_label(frame)), None),
         (None, None) if code_location.has_stack => ("no line of user code".into(), None),
         (None, None) => ("no stack recorded".into(), None),
     };
     let words = Text::from("for the forward line ");
-    let forward =
-        code_location.forward.as_ref().map(|frame| words.and(source_location(frame_label(frame))));
+    let forward = code_location.forward.as_ref().map(|frame| words.and(source_location(frame_label(frame))));
     let region = code_location.compile_context.as_deref();
-    let region =
-        region.map(|region| region.strip_prefix("Torch-Compiled Region: ").unwrap_or(region));
+    let region = region.map(|region| region.strip_prefix("Torch-Compiled Region: ").unwrap_or(region));
     let compiled = region.map(|region| Text::from("in compiled region ").and(code(region)));
     (name, [line, forward, caller, compiled].into_iter().flatten().collect())
 }
@@ -64,10 +60,8 @@ pub(super) fn operation_label(operation: Option<&str>, share: Option<f64>) -> Op
 
 /// The Python frames outside the interpreter's internals, innermost first, and the number of other frames.
 pub(super) fn python_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usize) {
-    let python: Vec<&FrameReport> = frames
-        .iter()
-        .filter(|f| matches!(f.origin(), Origin::User | Origin::Package | Origin::Torch))
-        .collect();
+    let python: Vec<&FrameReport> =
+        frames.iter().filter(|f| matches!(f.origin(), Origin::User | Origin::Package | Origin::Torch)).collect();
     let folded = frames.len() - python.len();
     (python, folded)
 }
@@ -98,10 +92,7 @@ pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
     }
     parts.push(match snapshot.settings_string.as_deref() {
         None if snapshot.found_settings.is_empty() => "allocator settings not recorded".to_owned(),
-        None => format!(
-            "allocator settings not recorded; inferred by replay: {}",
-            snapshot.found_settings.join(",")
-        ),
+        None => format!("allocator settings not recorded; inferred by replay: {}", snapshot.found_settings.join(",")),
         Some("") => "default allocator settings".to_owned(),
         Some(settings) => format!("settings {settings}"),
     });
@@ -139,9 +130,7 @@ pub(super) fn add_warnings(document: &mut Document, warnings: &[Warning]) {
 /// Appends the requests that failed in a replay.
 pub(super) fn add_failed_requests(document: &mut Document, ooms: &[FailedRequest]) {
     const SHOWN: usize = 5;
-    let request = |oom: &FailedRequest| {
-        format!("{} at entry {}", size(oom.requested_bytes), count(oom.event as u64))
-    };
+    let request = |oom: &FailedRequest| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event as u64));
     let more = ooms.len().checked_sub(SHOWN).filter(|more| *more > 0);
     let more = more.map(|more| format!("and {} more", count(more as u64)));
     document.fields("failed", ooms.iter().take(SHOWN).map(request).chain(more));
@@ -179,11 +168,7 @@ pub(super) fn entries_after(oom: &OomReport, device: &DeviceReport) -> u64 {
 pub(super) fn describe_oom_position(oom: &OomReport, device: &DeviceReport) -> String {
     match entries_after(oom, device) {
         0 => format!("entry {}, the last of the trace", count(oom.event)),
-        after => format!(
-            "entry {}, {} before the end of the trace",
-            count(oom.event),
-            counted(after, "entry")
-        ),
+        after => format!("entry {}, {} before the end of the trace", count(oom.event), counted(after, "entry")),
     }
 }
 
@@ -313,9 +298,7 @@ pub(super) fn remedies_note(oom: &OomReport, is_last: bool) -> Option<String> {
         ""
     };
     let after = if is_last { "not recorded" } else { "not part of these replays" };
-    Some(format!(
-        "(settings of PYTORCH_CUDA_ALLOC_CONF; the requests after this one are {after}{pool}{start})"
-    ))
+    Some(format!("(settings of PYTORCH_CUDA_ALLOC_CONF; the requests after this one are {after}{pool}{start})"))
 }
 
 fn describe_remedy(remedy: &Remedy, own: &RecordedReplay, next: Option<NextStep>) -> String {
@@ -326,11 +309,7 @@ fn describe_remedy(remedy: &Remedy, own: &RecordedReplay, next: Option<NextStep>
     };
     let calls = remedy.device_allocs.saturating_add(remedy.device_frees);
     let before = own.device_allocs.saturating_add(own.device_frees);
-    let slow = if calls > FEW_DEVICE_CALLS && calls / SLOW_FACTOR >= before {
-        ", which are slow"
-    } else {
-        ""
-    };
+    let slow = if calls > FEW_DEVICE_CALLS && calls / SLOW_FACTOR >= before { ", which are slow" } else { "" };
     let succeeds = format!(
         "{settings} the request succeeds in a replay: peak reserved {}, {}{slow} \
          ({} recorded)",
@@ -366,22 +345,13 @@ fn describe_headroom(remedy: &Remedy, next: Option<NextStep>) -> String {
 
 /// The entries of a timeline.
 pub(super) fn timeline_range(timeline: &MemoryHistory) -> String {
-    entry_range(
-        timeline.first_entry,
-        timeline.entries,
-        timeline.trace_entries,
-        timeline.duration_us,
-    )
+    entry_range(timeline.first_entry, timeline.entries, timeline.trace_entries, timeline.duration_us)
 }
 
 /// Describes a range of `events` entries from `first` on, of `all` entries.
 pub(super) fn entry_range(first: u64, events: u64, all: u64, duration_us: Option<u64>) -> String {
     let time = duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
-    let part = if events < all {
-        format!("{} to {} of ", count(first), count(first + events))
-    } else {
-        String::new()
-    };
+    let part = if events < all { format!("{} to {} of ", count(first), count(first + events)) } else { String::new() };
     format!("{part}{}{time}", counted(all, "entry"))
 }
 

@@ -40,10 +40,8 @@ fn device(document: &mut Document, device: &ProgramDevice) {
     if device.goes_on {
         document.field("continued", "after the failure, by one step like the one before it");
     } else if device.ends_in_failure {
-        document.field(
-            "continued",
-            "unknown: the recording ends with the failure and has no earlier step like this one",
-        );
+        document
+            .field("continued", "unknown: the recording ends with the failure and has no earlier step like this one");
     }
     let is_bounded = device.capacity_bytes.is_some();
     let header: &[&str] = if is_bounded {

@@ -45,10 +45,7 @@ fn verified(document: &mut Document, device: &ReplayedDevice) {
     } else {
         alarm(format!("Device {name}: the model diverges from the recording"))
     });
-    document.field(
-        "entries",
-        format!("{} of {} reproduced", count(matched as u64), count(recorded as u64)),
-    );
+    document.field("entries", format!("{} of {} reproduced", count(matched as u64), count(recorded as u64)));
     if let Some(divergence) = &device.first_divergence {
         let at = count(divergence.event as u64);
         document.field("diverges", format!("at entry {at}: {}", divergence.why));
@@ -84,8 +81,7 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
     if device.events.recorded == 0 {
         return document.heading(format!("Device {name}: no trace to replay"));
     }
-    let title =
-        format!("Device {name}: {}", describe_outcome(recorded.ooms.len(), device.ooms.len()));
+    let title = format!("Device {name}: {}", describe_outcome(recorded.ooms.len(), device.ooms.len()));
     document.heading(if device.ooms.is_empty() { title.into() } else { alarm(title) });
     start(document, device);
     assumed(document, device);

@@ -18,11 +18,8 @@ const FREE_MEMORY: [(&str, Figure); 5] = [
     ("largest", Figure::LargestFreeBlock),
 ];
 /// Rows of the chart of fragmentation.
-const RATIOS: [(&str, Figure); 3] = [
-    ("gap", Figure::GapRatio),
-    ("stranded", Figure::StrandedRatio),
-    ("external", Figure::ExternalRatio),
-];
+const RATIOS: [(&str, Figure); 3] =
+    [("gap", Figure::GapRatio), ("stranded", Figure::StrandedRatio), ("external", Figure::ExternalRatio)];
 /// Figures whose peak is listed.
 const PEAKS: [(&str, Figure); 5] = [
     ("reserved", Figure::Reserved),
@@ -106,8 +103,7 @@ struct TimelinePage<'a> {
 impl TimelinePage<'_> {
     fn add_all(&mut self) {
         let device = self.device;
-        let shown_range =
-            entry_range(device.first_event, device.events, device.trace_events, device.duration_us);
+        let shown_range = entry_range(device.first_event, device.events, device.trace_events, device.duration_us);
         self.document.heading(format!("Device {} over time: {shown_range}", device.device));
         self.memory();
         self.kinds();
@@ -142,13 +138,9 @@ impl TimelinePage<'_> {
 
     fn memory(&mut self) {
         let device = self.device;
-        let [reserved, allocated] = [Figure::Reserved, Figure::Allocated].map(|figure| {
-            device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone())
-        });
-        let mut rows = vec![
-            area(reserved, allocated, Vec::new()),
-            row("", Shape::Axis, RowNote::Text(String::new())),
-        ];
+        let [reserved, allocated] = [Figure::Reserved, Figure::Allocated]
+            .map(|figure| device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone()));
+        let mut rows = vec![area(reserved, allocated, Vec::new()), row("", Shape::Axis, RowNote::Text(String::new()))];
         rows.extend(activity_rows(&device.activity));
         let private = device.series.size(Figure::PrivateReserved);
         if let Some(private) = private.filter(|series| series.highest > 0) {
@@ -188,8 +180,7 @@ impl TimelinePage<'_> {
         let names = self.device.ranges.names.iter().take(RANGES).zip('a'..);
         let end = self.device.buckets.first_event.len() as u64;
         let drawn = names.map(|(range, letter)| {
-            let buckets =
-                range.in_buckets.iter().flat_map(|[first, last]| *first..=*last.min(&end));
+            let buckets = range.in_buckets.iter().flat_map(|[first, last]| *first..=*last.min(&end));
             let spans = buckets.map(|n| self.bucket(n)).collect();
             let note = RowNote::Text(counted(range.count, "time"));
             row(format!("range {letter}"), Shape::Ranges(spans), note)
@@ -216,9 +207,9 @@ impl TimelinePage<'_> {
     fn ratios(&mut self) {
         self.document.heading("Fragmentation, 0% to 100%, minimum of each column");
         let series = &self.device.series;
-        let rows = RATIOS.iter().filter_map(|(name, figure)| {
-            Some(row(*name, shares(series.ratio(*figure)?), RowNote::MinMax))
-        });
+        let rows = RATIOS
+            .iter()
+            .filter_map(|(name, figure)| Some(row(*name, shares(series.ratio(*figure)?), RowNote::MinMax)));
         self.chart(rows.collect());
         self.document.field("", RATIOS.map(|(name, figure)| legend_entry(name, figure)).join("; "));
     }
@@ -233,8 +224,7 @@ impl TimelinePage<'_> {
     }
 
     fn when(&self, event: u64, time_us: Option<u64>) -> String {
-        let after =
-            time_us.zip(self.device.start_us).map(|(time, start)| time.saturating_sub(start));
+        let after = time_us.zip(self.device.start_us).map(|(time, start)| time.saturating_sub(start));
         let after = after.map(|us| format!(", after {}", duration(us))).unwrap_or_default();
         format!("at entry {}{after}", count(event))
     }
@@ -269,16 +259,11 @@ impl TimelinePage<'_> {
                 largest.sort_by_key(|mark| std::cmp::Reverse(mark.bytes));
                 largest.truncate(MAX_LISTED);
                 largest.sort_by_key(|mark| mark.event);
-                let entries_listed = largest.iter().map(|mark| {
-                    format!("{} {}", size(mark.bytes), self.when(mark.event, mark.time_us))
-                });
+                let entries_listed =
+                    largest.iter().map(|mark| format!("{} {}", size(mark.bytes), self.when(mark.event, mark.time_us)));
                 let entries_listed: Vec<String> = entries_listed.collect();
                 let more = if kind.count > MAX_LISTED as u64 { "; the largest: " } else { ": " };
-                let text = format!(
-                    "{} {what}{more}{}",
-                    counted(kind.count, noun),
-                    entries_listed.join("; ")
-                );
+                let text = format!("{} {what}{more}{}", counted(kind.count, noun), entries_listed.join("; "));
                 self.document.field(name, text);
             }
         }

@@ -14,8 +14,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     add_warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
-        document
-            .paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
+        document.paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
     }
     let mut rows = report.rows.iter().peekable();
     for device in &report.devices {

@@ -47,11 +47,7 @@ pub fn inferred_limit<'s>(
 
 /// Calls `visit` with every entry that changes reserved memory and every failure: its index, the entry, and the bytes
 /// reserved after it.
-fn for_each_memory_entry(
-    device: Device<'_>,
-    reserved_before: u64,
-    mut visit: impl FnMut(usize, &TraceEntry, u64),
-) {
+fn for_each_memory_entry(device: Device<'_>, reserved_before: u64, mut visit: impl FnMut(usize, &TraceEntry, u64)) {
     let mut reserved = reserved_before;
     let is_visited = |action: Action| action.changes_reserved() || action == Action::Oom;
     for (index, entry) in device.entries_where(is_visited) {

@@ -19,10 +19,8 @@ pub(crate) fn lacks_completions(device: Device<'_>) -> bool {
 /// Whether the block that entry `index` frees is completed by the next entry, with the same stack. A pending free is
 /// completed by a later operation, under the stack of that operation.
 pub fn is_completed_at_once(device: Device<'_>, index: usize) -> bool {
-    device.action(index) == Some(Action::FreeRequested)
-        && device.action(index + 1) == Some(Action::FreeCompleted)
-        && {
-            let (free, next) = (device.entry(index), device.entry(index + 1));
-            free.addr == next.addr && free.stack == next.stack
-        }
+    device.action(index) == Some(Action::FreeRequested) && device.action(index + 1) == Some(Action::FreeCompleted) && {
+        let (free, next) = (device.entry(index), device.entry(index + 1));
+        free.addr == next.addr && free.stack == next.stack
+    }
 }

@@ -12,11 +12,8 @@ const FOREIGN_PACKAGES: [&str; 3] = ["torch_npu", "torch_mlu", "torch_musa"];
 pub(crate) fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
     let backend = |message: &str| Some(Warning::new(Code::ForeignBackend, message));
     let raw = snapshot.settings.as_ref();
-    if raw.and_then(|raw| find_option(&raw.string, "backend")).is_some_and(|name| name != "native")
-    {
-        return backend(
-            "the backend is not PyTorch's native allocator, which these figures assume",
-        );
+    if raw.and_then(|raw| find_option(&raw.string, "backend")).is_some_and(|name| name != "native") {
+        return backend("the backend is not PyTorch's native allocator, which these figures assume");
     }
     if let Some(package) = find_foreign_package(snapshot) {
         return backend(&format!(
@@ -62,8 +59,7 @@ fn looks_like_npu(snapshot: &Snapshot) -> bool {
             && block.size < MIB
             && rounded(block.requested_size) != rounded(block.requested_size.saturating_add(32))
     });
-    let is_larger =
-        |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(32));
+    let is_larger = |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(32));
     conclusive.next().is_some_and(is_larger) && conclusive.all(is_larger)
 }
 

@@ -78,8 +78,7 @@ impl InitialState {
         if !device.is_empty() && reserved_before(device, &segment_entries) == 0 {
             return Self::default();
         }
-        let mut state =
-            Self { ranges: initial_ranges(device, &segment_entries, pools), blocks: Vec::new() };
+        let mut state = Self { ranges: initial_ranges(device, &segment_entries, pools), blocks: Vec::new() };
         state.find_initial_blocks(device);
         state.infer_block_sizes(device, settings);
         state
@@ -88,8 +87,7 @@ impl InitialState {
     /// The memory of `device` at the end of the trace.
     pub(crate) fn from_snapshot(device: Device<'_>) -> Self {
         let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
-        let mut blocks: Vec<ReconstructedBlock> =
-            used.map(ReconstructedBlock::from_snapshot).collect();
+        let mut blocks: Vec<ReconstructedBlock> = used.map(ReconstructedBlock::from_snapshot).collect();
         blocks.sort_by_key(|b| b.addr);
         blocks.dedup_by_key(|b| b.addr);
         Self { ranges: initial_ranges(device, &[], &PoolIndex::from_device(device)), blocks }
@@ -131,10 +129,7 @@ impl InitialState {
     }
 
     /// The state in the form that the allocator model starts from.
-    pub(crate) fn to_model_state(
-        &self,
-        reservations: &Reservations,
-    ) -> (Vec<InitialSegment>, Vec<InitialBlock>) {
+    pub(crate) fn to_model_state(&self, reservations: &Reservations) -> (Vec<InitialSegment>, Vec<InitialBlock>) {
         let mut lowest_addrs = SeededMap::default();
         for range in self.ranges.iter().filter(|range| range.is_expandable) {
             lowest_addrs.entry((range.stream, range.is_small, range.pool)).or_insert(range.addr);
@@ -206,9 +201,7 @@ impl InitialState {
                 }
                 Action::FreeCompleted => {
                     let freed = pending.remove(&entry.addr);
-                    if let Some(block) =
-                        freed.flatten().and_then(|index| self.blocks.get_mut(index))
-                    {
+                    if let Some(block) = freed.flatten().and_then(|index| self.blocks.get_mut(index)) {
                         block.freed_at = index; // it took up its memory until now
                     }
                     if freed.is_some() || live.remove(&entry.addr) {
@@ -279,8 +272,7 @@ impl InitialState {
         let mut next: Option<&DeviceRange> = None;
         for range in self.ranges.iter().rev() {
             let end = range.addr.saturating_add(range.size);
-            let is_continued =
-                next.is_some_and(|n| n.is_expandable && range.is_expandable && n.addr == end);
+            let is_continued = next.is_some_and(|n| n.is_expandable && range.is_expandable && n.addr == end);
             ends.push(if is_continued { ends.last().copied().unwrap_or(end) } else { end });
             next = Some(range);
         }
@@ -310,11 +302,7 @@ impl InitialState {
 }
 
 /// The final ranges with the segment entries of the trace undone, in address order.
-fn initial_ranges(
-    device: Device<'_>,
-    segment_entries: &[TraceEntry],
-    pools: &PoolIndex,
-) -> Vec<DeviceRange> {
+fn initial_ranges(device: Device<'_>, segment_entries: &[TraceEntry], pools: &PoolIndex) -> Vec<DeviceRange> {
     let mut ranges: BTreeMap<u64, DeviceRange> = BTreeMap::new();
     for segment in device.segments().filter(|s| s.total_size > 0) {
         ranges.insert(segment.address, DeviceRange::from(segment));

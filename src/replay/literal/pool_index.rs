@@ -20,14 +20,12 @@ pub(crate) struct PoolIndex {
 
 impl PoolIndex {
     pub(crate) fn from_device(device: Device<'_>) -> Self {
-        let mut segments: Vec<_> =
-            device.segments().map(|s| (s.address, s.total_size, s.pool)).collect();
+        let mut segments: Vec<_> = device.segments().map(|s| (s.address, s.total_size, s.pool)).collect();
         segments.sort_unstable();
         let mut survivors = FxHashSet::default();
         if segments.iter().any(|(.., pool)| *pool != PoolId::default()) {
             let mut seen = FxHashSet::default();
-            let is_whole_segment =
-                |action| matches!(action, Action::SegmentAlloc | Action::SegmentFree);
+            let is_whole_segment = |action| matches!(action, Action::SegmentAlloc | Action::SegmentFree);
             for (index, entry) in device.entries_where(is_whole_segment).rev() {
                 if entry.action == Action::SegmentFree {
                     seen.insert(entry.addr);

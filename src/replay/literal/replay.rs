@@ -65,11 +65,7 @@ impl LiteralOutcome {
 impl LiteralReplay<'_> {
     /// Applies the trace. `observe` sees the state before the first entry and after every entry, with what the
     /// [`Tiling`] keeps for `tracking`.
-    pub fn run(
-        &self,
-        tracking: Tracking,
-        mut observe: impl FnMut(&ReplayStep<'_>),
-    ) -> LiteralOutcome {
+    pub fn run(&self, tracking: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> LiteralOutcome {
         let mut tiling = Tiling::new(self.settings.clone(), tracking);
         tiling.set_no_split_pools(no_split_pools(self.device, self.settings));
         let pools = PoolIndex::from_device(self.device);
@@ -83,8 +79,7 @@ impl LiteralReplay<'_> {
         observe(&ReplayStep { entry: None, tiling: &tiling, lacks_completions });
         let mut settings_changes = self.settings_changes.iter().peekable();
         for (index, mut entry) in self.device.entries().enumerate() {
-            while let Some(change) = settings_changes.next_if(|change| change.first_entry <= index)
-            {
+            while let Some(change) = settings_changes.next_if(|change| change.first_entry <= index) {
                 tiling.set_settings(&change.settings);
             }
             let mut applied = entry;
@@ -100,20 +95,10 @@ impl LiteralReplay<'_> {
                 let pools = failure_pools.get_or_insert_with(|| SegmentPools::new(self.device));
                 entry.pool = Some(pools.pool_of(&entry)).filter(|pool| *pool != Pools::DEFAULT);
             }
-            observe(&ReplayStep {
-                entry: Some((index, entry)),
-                tiling: &tiling,
-                lacks_completions,
-            });
+            observe(&ReplayStep { entry: Some((index, entry)), tiling: &tiling, lacks_completions });
         }
         let end_differences = self.count_end_differences(&tiling);
-        LiteralOutcome {
-            initial_totals,
-            contradictions,
-            first_contradiction,
-            end_differences,
-            lacks_completions,
-        }
+        LiteralOutcome { initial_totals, contradictions, first_contradiction, end_differences, lacks_completions }
     }
 
     fn count_end_differences(&self, tiling: &Tiling) -> u64 {
@@ -133,9 +118,7 @@ fn apply_entry(index: usize, entry: &TraceEntry, tiling: &mut Tiling, pools: &Po
         Action::Alloc => tiling.alloc(entry.addr, entry.size, entry.extended_stack, entry.stream),
         Action::FreeRequested => tiling.free_requested(entry.addr),
         Action::FreeCompleted => tiling.free_completed(entry.addr),
-        Action::SegmentAlloc | Action::SegmentMap => {
-            tiling.add_range(pools.added_range(index, entry))
-        }
+        Action::SegmentAlloc | Action::SegmentMap => tiling.add_range(pools.added_range(index, entry)),
         Action::SegmentFree => tiling.free_segment(entry.addr),
         Action::SegmentUnmap => tiling.unmap(entry.addr, entry.size),
         Action::Snapshot | Action::Oom | Action::Other => Ok(()),

@@ -32,12 +32,8 @@ pub(crate) const DEFAULT_STREAM: u64 = 0;
 impl SegmentPools {
     pub(crate) fn new(device: Device<'_>) -> Self {
         let is_trivial = device.segments().all(|s| s.pool == PoolId::default());
-        let mut pools = Self {
-            is_trivial,
-            added: FxHashMap::default(),
-            live: BTreeMap::new(),
-            by_stream: SeededMap::default(),
-        };
+        let mut pools =
+            Self { is_trivial, added: FxHashMap::default(), live: BTreeMap::new(), by_stream: SeededMap::default() };
         if is_trivial {
             return pools;
         }
@@ -95,8 +91,7 @@ impl SegmentPools {
         if entry.action == Action::SegmentAlloc {
             // The memory that was there before was returned to the device.
             let before = self.live.range(..end).rev();
-            let gone: Vec<u64> =
-                before.take_while(|(_, (to, _))| *to > entry.addr).map(|(from, _)| *from).collect();
+            let gone: Vec<u64> = before.take_while(|(_, (to, _))| *to > entry.addr).map(|(from, _)| *from).collect();
             for from in gone {
                 self.live.remove(&from);
             }

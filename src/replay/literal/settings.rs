@@ -37,9 +37,7 @@ pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
     if let Some(expandable) = raw.flag("expandable_segments") {
         settings.expandable_segments = expandable;
     }
-    if let Some(threshold) =
-        raw.effective.get("garbage_collection_threshold").and_then(serde_json::Value::as_f64)
-    {
+    if let Some(threshold) = raw.effective.get("garbage_collection_threshold").and_then(serde_json::Value::as_f64) {
         settings.garbage_collection_threshold = threshold;
     }
     if let Some(divisions) = raw.effective.get("roundup_power2_divisions") {

@@ -39,11 +39,7 @@ pub(super) struct ReplayCursor<'a> {
 }
 
 impl<'a> ReplayCursor<'a> {
-    pub(super) fn new(
-        device: Device<'a>,
-        hypothesis: &Hypothesis,
-        reservations: &'a Reservations,
-    ) -> Self {
+    pub(super) fn new(device: Device<'a>, hypothesis: &Hypothesis, reservations: &'a Reservations) -> Self {
         let verifier = Verifier::new(device, hypothesis, reservations);
         let ops = TraceOps::new(device, verifier.reserved_before);
         Self { device, verifier, ops }

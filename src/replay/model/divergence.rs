@@ -41,24 +41,18 @@ impl Divergence {
     pub fn describe(&self) -> String {
         match self.fault {
             Fault::Decision(service) => self.describe_decision(service),
-            Fault::UnknownFree => {
-                "the trace frees an address where nothing is allocated: entries are \
+            Fault::UnknownFree => "the trace frees an address where nothing is allocated: entries are \
                 missing or contradict each other"
-                    .to_owned()
-            }
-            Fault::UnknownCompletion => {
-                "the trace completes a free that was never requested: entries \
+                .to_owned(),
+            Fault::UnknownCompletion => "the trace completes a free that was never requested: entries \
                 are missing or contradict each other"
-                    .to_owned()
-            }
+                .to_owned(),
             Fault::OverlappingSegment => {
                 "the trace takes device memory that has no size, exceeds the address space or \
                  overlaps memory already taken"
                     .to_owned()
             }
-            Fault::ImpossibleSize => {
-                "the trace has a request of a size that never reaches the allocator".to_owned()
-            }
+            Fault::ImpossibleSize => "the trace has a request of a size that never reaches the allocator".to_owned(),
             Fault::Undefined(why) => why.to_owned(),
         }
     }
@@ -68,14 +62,10 @@ impl Divergence {
             return "the recording ends, but the model continues".to_owned();
         };
         let Some(predicted) = &self.predicted else {
-            return format!(
-                "PyTorch recorded {} where the model had nothing left to do",
-                recorded.action.name()
-            );
+            return format!("PyTorch recorded {} where the model had nothing left to do", recorded.action.name());
         };
-        let describe_entry = |action: Action, addr: u64, bytes| {
-            format!("{} of {} at {addr:#x}", action.name(), size(bytes))
-        };
+        let describe_entry =
+            |action: Action, addr: u64, bytes| format!("{} of {} at {addr:#x}", action.name(), size(bytes));
         let model = describe_entry(predicted.action, predicted.addr, predicted.size);
         let torch = describe_entry(recorded.action, recorded.addr, recorded.size);
         let rule = match (predicted.action, recorded.action) {
@@ -94,15 +84,12 @@ impl Divergence {
             (a, Action::Alloc) if a != Action::Alloc => {
                 "whether a free block fits: its pool and stream, max_split_size and the rounding of sizes"
             }
-            (Action::SegmentFree | Action::SegmentUnmap, _)
-            | (_, Action::SegmentFree | Action::SegmentUnmap) => {
+            (Action::SegmentFree | Action::SegmentUnmap, _) | (_, Action::SegmentFree | Action::SegmentUnmap) => {
                 "which memory is released and when: garbage collection, process limits, pools still in \
                  use"
             }
             (Action::Oom, _) | (_, Action::Oom) => "whether the device had memory left",
-            (Action::SegmentAlloc | Action::SegmentMap, _) => {
-                "the size of a segment and where it is mapped"
-            }
+            (Action::SegmentAlloc | Action::SegmentMap, _) => "the size of a segment and where it is mapped",
             _ => "the order of entries",
         };
         let doubt = if self.names_pools {

@@ -100,9 +100,7 @@ impl Emitter<'_> {
 
     fn write_segments(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
         let total = devices.iter().map(|device| device.segments.len()).sum();
-        let segments = devices
-            .iter()
-            .flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
+        let segments = devices.iter().flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
         self.pickle.write_interned("segments")?;
         self.write_list(total, segments, |this, (device, segment)| {
             this.write_segment(device.device, segment, &device.blocks[segment.blocks.clone()])
@@ -110,12 +108,7 @@ impl Emitter<'_> {
         .map(drop)
     }
 
-    fn write_segment(
-        &mut self,
-        device: u64,
-        segment: &SegmentView,
-        blocks: &[BlockView],
-    ) -> io::Result<()> {
+    fn write_segment(&mut self, device: u64, segment: &SegmentView, blocks: &[BlockView]) -> io::Result<()> {
         let (mut allocated, mut active, mut requested) = (0u64, 0u64, 0u64);
         for block in blocks.iter().filter(|block| block.state != BlockState::Inactive) {
             active = active.saturating_add(block.size);
@@ -192,8 +185,7 @@ impl Emitter<'_> {
             let device = devices.binary_search_by_key(&(number as u64), |device| device.device);
             let device = device.ok().and_then(|index| devices.get(index));
             let entries = device.map(|device| device.entries).unwrap_or_default();
-            let named_entries =
-                || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
+            let named_entries = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
             this.write_list(named_entries().count(), named_entries(), Self::write_entry).map(drop)
         })
         .map(drop)
@@ -219,8 +211,7 @@ impl Emitter<'_> {
         if pools {
             self.write_pool("pool_id", entry.pool)?;
         }
-        let has_stack =
-            !entry.action.is_shrink() || has_rule(self.minor, Rule::StacksOfSegmentFrees);
+        let has_stack = !entry.action.is_shrink() || has_rule(self.minor, Rule::StacksOfSegmentFrees);
         self.write_frames(if has_stack { entry.context } else { StackId::default() })?;
         self.pickle.end_small_dict();
         Ok(())
@@ -253,12 +244,7 @@ impl Emitter<'_> {
     }
 
     /// Writes pairs from index `first` on of an open dict with `total` pairs.
-    fn write_pairs(
-        &mut self,
-        pairs: &Map<String, Value>,
-        first: usize,
-        total: usize,
-    ) -> io::Result<()> {
+    fn write_pairs(&mut self, pairs: &Map<String, Value>, first: usize, total: usize) -> io::Result<()> {
         for (index, (key, value)) in (first..).zip(pairs) {
             self.pickle.begin_item(index, total);
             self.pickle.write_interned(key)?;
@@ -373,8 +359,7 @@ impl Emitter<'_> {
 /// Settings in the form of `allocator_settings`.
 fn effective_settings(settings: &Settings) -> Map<String, Value> {
     let divisions = settings.roundup_power2_divisions.iter().enumerate();
-    let divisions: Map<String, Value> =
-        divisions.map(|(bucket, d)| ((1u64 << bucket).to_string(), json!(d))).collect();
+    let divisions: Map<String, Value> = divisions.map(|(bucket, d)| ((1u64 << bucket).to_string(), json!(d))).collect();
     let pairs = [
         ("expandable_segments", json!(settings.expandable_segments)),
         ("garbage_collection_threshold", json!(settings.garbage_collection_threshold)),

@@ -31,8 +31,7 @@ impl Hypothesis {
 
     /// The settings of an operation whose last entry is `entry_index`.
     pub fn settings_at(&self, entry_index: usize) -> &Settings {
-        let after =
-            self.settings_changes.partition_point(|change| change.first_entry <= entry_index);
+        let after = self.settings_changes.partition_point(|change| change.first_entry <= entry_index);
         let last = after.checked_sub(1).and_then(|at| self.settings_changes.get(at));
         last.map_or(&self.settings, |change| &change.settings)
     }
@@ -53,11 +52,7 @@ impl Hypothesis {
     pub fn limit_from_settings(&self) -> Option<u64> {
         let fraction = self.settings.per_process_memory_fraction;
         let capacity = self.capacity.filter(|_| fraction < 1.0)?;
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "saturating is intended"
-        )]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating is intended")]
         let limit = (capacity as f64 * fraction).round() as u64;
         Some(limit)
     }

@@ -53,13 +53,8 @@ pub struct InferredDevice<'a> {
 }
 
 /// Finds the hypotheses with which the model reproduces most entries of the traces of `devices`.
-pub fn infer<'a>(
-    snapshot: &'a Snapshot,
-    devices: &[Device<'a>],
-    known: KnownSetup,
-) -> Inference<'a> {
-    let possible =
-        known.minor.map_or_else(|| candidate_releases(&snapshot.torch), |minor| minor..=minor);
+pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: KnownSetup) -> Inference<'a> {
+    let possible = known.minor.map_or_else(|| candidate_releases(&snapshot.torch), |minor| minor..=minor);
     let best = best_release(snapshot, devices, known.capacity, possible.clone());
     let by_keys = candidate_releases(&snapshot.torch_by_keys);
     // The stacks may come from another build: the allocator's decisions are better evidence.
@@ -123,18 +118,11 @@ fn best_release<'a>(
 pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
     let traced: Vec<Device<'_>> = snapshot.devices().filter(|device| !device.is_empty()).collect();
     if snapshot.settings.is_some() || traced.is_empty() {
-        return minor.map_or_else(
-            || recorded_settings(snapshot),
-            |minor| settings_for_release(snapshot, minor),
-        );
+        return minor.map_or_else(|| recorded_settings(snapshot), |minor| settings_for_release(snapshot, minor));
     }
     let inference = infer(snapshot, &traced, KnownSetup { minor, capacity: None });
-    let furthest =
-        inference.devices.into_iter().max_by_key(|inferred| inferred.verification.matched);
-    furthest.map_or_else(
-        || recorded_settings(snapshot),
-        |inferred| inferred.hypothesis.last_settings().clone(),
-    )
+    let furthest = inference.devices.into_iter().max_by_key(|inferred| inferred.verification.matched);
+    furthest.map_or_else(|| recorded_settings(snapshot), |inferred| inferred.hypothesis.last_settings().clone())
 }
 
 impl<'a> Inference<'a> {
@@ -149,10 +137,7 @@ impl<'a> Inference<'a> {
 }
 
 /// The releases of `possible`, newest first, grouped by equal rules; each group with its newest release.
-fn group_by_behaviour(
-    snapshot: &Snapshot,
-    possible: RangeInclusive<u32>,
-) -> Vec<(RangeInclusive<u32>, u32)> {
+fn group_by_behaviour(snapshot: &Snapshot, possible: RangeInclusive<u32>) -> Vec<(RangeInclusive<u32>, u32)> {
     let behaviour = |minor| (Behaviour::for_release(minor), settings_for_release(snapshot, minor));
     let mut groups: Vec<(RangeInclusive<u32>, u32)> = Vec::new();
     for minor in possible.rev() {
@@ -194,8 +179,7 @@ fn refine(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
             .collect();
         outcomes.extend(find_limit(&best));
         // `max_by_key` returns the last of equals; reversed, that is the simplest.
-        let better =
-            outcomes.into_iter().rev().max_by_key(|inferred| inferred.verification.matched);
+        let better = outcomes.into_iter().rev().max_by_key(|inferred| inferred.verification.matched);
         match better {
             Some(better) if better.verification.matched > best.verification.matched => {
                 best = better;
@@ -207,16 +191,9 @@ fn refine(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
 }
 
 /// Hypotheses that could explain a divergence.
-fn alternatives(
-    device: Device<'_>,
-    hypothesis: &Hypothesis,
-    divergence: &Divergence,
-) -> Vec<Hypothesis> {
+fn alternatives(device: Device<'_>, hypothesis: &Hypothesis, divergence: &Divergence) -> Vec<Hypothesis> {
     let mut hypotheses = Vec::new();
-    let pools = [
-        divergence.predicted.map(|entry| entry.pool),
-        divergence.recorded.and_then(|entry| entry.pool),
-    ];
+    let pools = [divergence.predicted.map(|entry| entry.pool), divergence.recorded.and_then(|entry| entry.pool)];
     for pool in pools.into_iter().flatten() {
         if pool != PoolId::default() && !hypothesis.no_split.contains(&pool) {
             let no_split = [hypothesis.no_split.as_slice(), &[pool]].concat();
@@ -231,26 +208,14 @@ fn alternatives(
             let distances = reservation_sizes(device, &entry);
             sizes.extend(distances.into_iter().map(|size| size / 9 * 8));
         }
-        hypotheses.extend(
-            sizes.into_iter().map(|size| Hypothesis { capacity: Some(size), ..hypothesis.clone() }),
-        );
+        hypotheses.extend(sizes.into_iter().map(|size| Hypothesis { capacity: Some(size), ..hypothesis.clone() }));
     }
-    let actions = [
-        divergence.predicted.map(|entry| entry.action),
-        divergence.recorded.map(|entry| entry.action),
-    ];
-    let touches_device = actions
-        .into_iter()
-        .flatten()
-        .any(|action| action.changes_reserved() || action == Action::Oom);
-    if touches_device
-        && let (None, Some(capacity)) = (hypothesis.limit, inferred_capacity(device, 0))
-    {
-        let limits = MEMORY_FRACTION_PERCENTS
-            .map(|percent| u128::from(capacity) * u128::from(percent) / 100);
+    let actions = [divergence.predicted.map(|entry| entry.action), divergence.recorded.map(|entry| entry.action)];
+    let touches_device = actions.into_iter().flatten().any(|action| action.changes_reserved() || action == Action::Oom);
+    if touches_device && let (None, Some(capacity)) = (hypothesis.limit, inferred_capacity(device, 0)) {
+        let limits = MEMORY_FRACTION_PERCENTS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
         let limits = limits.into_iter().filter_map(|limit| u64::try_from(limit).ok());
-        hypotheses
-            .extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
+        hypotheses.extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
     }
     if device.snapshot().settings.is_none() {
         let settings = unrecorded_settings(&hypothesis.settings, divergence);
@@ -281,13 +246,9 @@ fn reservation_sizes(device: Device<'_>, entry: &TraceEntry) -> Vec<u64> {
 }
 
 /// Settings to try for releases that do not record them.
-fn unrecorded_settings<'a>(
-    settings: &'a Settings,
-    divergence: &Divergence,
-) -> impl Iterator<Item = Settings> + 'a {
-    let everywhere = ROUNDUP_DIVISIONS
-        .into_iter()
-        .map(|d| Settings { roundup_power2_divisions: [d; 16], ..settings.clone() });
+fn unrecorded_settings<'a>(settings: &'a Settings, divergence: &Divergence) -> impl Iterator<Item = Settings> + 'a {
+    let everywhere =
+        ROUNDUP_DIVISIONS.into_iter().map(|d| Settings { roundup_power2_divisions: [d; 16], ..settings.clone() });
     let in_one_bucket = (0..16).flat_map(move |bucket| {
         ROUNDUP_DIVISIONS.into_iter().map(move |d| {
             let mut settings = settings.clone();
@@ -297,8 +258,7 @@ fn unrecorded_settings<'a>(
             settings
         })
     });
-    let sizes =
-        [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
+    let sizes = [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
     let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
     let limits: Vec<u64> = std::iter::once(u64::MAX / MIB)
         .chain(SPLIT_LIMITS_MIB)
@@ -322,15 +282,13 @@ fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
     let mut hypothesis = from.hypothesis.clone();
     if hypothesis.settings.garbage_collection_threshold == 0.0 {
         let recorded = from.verification.divergence.as_ref().and_then(|d| d.recorded);
-        if from.device.snapshot().settings.is_some()
-            || recorded.is_none_or(|entry| entry.action != Action::SegmentFree)
+        if from.device.snapshot().settings.is_some() || recorded.is_none_or(|entry| entry.action != Action::SegmentFree)
         {
             return None;
         }
         hypothesis.settings.garbage_collection_threshold = SMALL_THRESHOLD;
     }
-    let scale =
-        if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
+    let scale = if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
     let (mut low, mut high) = (0, NO_LIMIT);
     let mut best: Option<InferredDevice<'a>> = None;
     while high - low > 1 {
@@ -372,6 +330,5 @@ fn limit_is_too_low(divergence: &Divergence, action_before: Option<Action>) -> O
     }
     // The model refused growth without asking the device, unless PyTorch had just collected a segment that the model
     // releases on refusal.
-    (recorded.is_growth() && !predicted.is_growth())
-        .then_some(action_before != Some(Action::SegmentFree))
+    (recorded.is_growth() && !predicted.is_growth()).then_some(action_before != Some(Action::SegmentFree))
 }

@@ -52,8 +52,7 @@ pub(super) fn interpretations(
         // Completions before the first change of reserved memory were polled at the start of the request, or waited
         // for. Those that would have served the request were not polled.
         let request = request_from_entry(entry, pool);
-        let early_completions =
-            prelude.completed.get(..prelude.completed_before_moves).unwrap_or_default();
+        let early_completions = prelude.completed.get(..prelude.completed_before_moves).unwrap_or_default();
         if !early_completions.is_empty() {
             let mut allocator = allocator.clone();
             let mut unserved = Vec::new();
@@ -79,18 +78,15 @@ pub(super) fn interpretations(
         // Nothing was waited for or released, although something could have been: PyTorch skips that in a capture only.
         // The id of a capture's own pool ends in 0.
         let is_private = pool != PoolId::default();
-        let is_capture_pool =
-            is_private && (id[1] == 0 || allocator.behaviour().private_pools_as_captures);
-        let known: Vec<PendingFreeId> =
-            prelude.completed.iter().map(|(_, pending_free)| *pending_free).collect();
+        let is_capture_pool = is_private && (id[1] == 0 || allocator.behaviour().private_pools_as_captures);
+        let known: Vec<PendingFreeId> = prelude.completed.iter().map(|(_, pending_free)| *pending_free).collect();
         plain.is_capturing = is_capture_pool
             || allocator.has_pending_other_than(&known)
             || (plain.polled_count == known.len() && allocator.has_releasable_memory(freeable));
         return vec![plain];
     }
     if let Some(Boundary { first_entry, is_likely }) = boundary {
-        let after_release =
-            Interpretation { first_entry, polled_count: prelude.completed.len(), ..plain };
+        let after_release = Interpretation { first_entry, polled_count: prelude.completed.len(), ..plain };
         interpretations.insert(if is_likely { 0 } else { interpretations.len() }, after_release);
     }
     interpretations

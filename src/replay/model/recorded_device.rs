@@ -62,12 +62,7 @@ impl<'a> RecordedDevice<'a> {
 
     /// Adds a move of the operation.
     pub(super) fn expect_move(&mut self, entry_index: usize, entry: &TraceEntry) {
-        self.moves.push(Move {
-            entry_index,
-            action: entry.action,
-            addr: entry.addr,
-            size: entry.size,
-        });
+        self.moves.push(Move { entry_index, action: entry.action, addr: entry.addr, size: entry.size });
     }
 
     /// The addresses of the whole segments that the operation released, in order.

@@ -31,22 +31,16 @@ const MIN_EPOCH_LEN: usize = 64;
 const BEAM_WIDTH: usize = 4;
 
 /// `hypothesis` with settings changes, if they explain the whole trace of `device`.
-pub(super) fn find_settings_changes(
-    device: Device<'_>,
-    hypothesis: &Hypothesis,
-) -> Option<(Hypothesis, Verification)> {
+pub(super) fn find_settings_changes(device: Device<'_>, hypothesis: &Hypothesis) -> Option<(Hypothesis, Verification)> {
     let reservations = Reservations::new(device);
     let mut search = SettingsSearch::new(device, hypothesis.clone(), &reservations);
     let epochs = search.run()?;
     // Short epochs are replaced by the next one, or else by the one before.
-    let candidates = [true, false]
-        .into_iter()
-        .filter_map(|is_later| search.without_short_epochs(&epochs, is_later));
-    let mut verified =
-        candidates.filter(|candidate| !candidate.settings_changes.is_empty()).map(|candidate| {
-            let verification = verify(device, &candidate);
-            (candidate, verification)
-        });
+    let candidates = [true, false].into_iter().filter_map(|is_later| search.without_short_epochs(&epochs, is_later));
+    let mut verified = candidates.filter(|candidate| !candidate.settings_changes.is_empty()).map(|candidate| {
+        let verification = verify(device, &candidate);
+        (candidate, verification)
+    });
     verified.find(|(_, verification)| verification.is_exact())
 }
 
@@ -84,8 +78,7 @@ impl<'a> SettingsSearch<'a> {
 
     /// Finds settings for each epoch of the trace; the first one starts at entry 0.
     fn run(&mut self) -> Option<Vec<SettingsChange>> {
-        let mut epochs =
-            vec![SettingsChange { first_entry: 0, settings: self.hypothesis.settings.clone() }];
+        let mut epochs = vec![SettingsChange { first_entry: 0, settings: self.hypothesis.settings.clone() }];
         let mut base = ReplayCursor::new(self.device, &self.hypothesis, self.reservations);
         loop {
             let mut ahead = base.clone();
@@ -120,24 +113,15 @@ impl<'a> SettingsSearch<'a> {
         }
         // The recorded settings came into effect at some time, if only after the last request.
         let recorded = &self.hypothesis.settings;
-        if self.has_recorded_settings
-            && epochs.last().is_some_and(|last| last.settings != *recorded)
-        {
-            epochs.push(SettingsChange {
-                first_entry: self.device.len(),
-                settings: recorded.clone(),
-            });
+        if self.has_recorded_settings && epochs.last().is_some_and(|last| last.settings != *recorded) {
+            epochs.push(SettingsChange { first_entry: self.device.len(), settings: recorded.clone() });
         }
         Some(epochs)
     }
 
     /// The hypothesis with each short epoch of uncertain settings merged into the next epoch (`is_later`) or the one
     /// before. The caller verifies the result.
-    fn without_short_epochs(
-        &self,
-        epochs: &[SettingsChange],
-        is_later: bool,
-    ) -> Option<Hypothesis> {
+    fn without_short_epochs(&self, epochs: &[SettingsChange], is_later: bool) -> Option<Hypothesis> {
         let certain = self.known.get(..2)?;
         let ends = epochs.iter().skip(1).map(|next| next.first_entry).chain([self.device.len()]);
         let mut kept: Vec<SettingsChange> = Vec::with_capacity(epochs.len());
@@ -172,15 +156,13 @@ impl<'a> SettingsSearch<'a> {
     ) -> Option<SettingsChange> {
         let starts = self.candidate_entries(op_starts);
         let is_other = |settings: &Settings| settings != current;
-        let known: Vec<Settings> =
-            self.known.iter().filter(|settings| is_other(settings)).cloned().collect();
+        let known: Vec<Settings> = self.known.iter().filter(|settings| is_other(settings)).cloned().collect();
         let mut trials = self.run_trials(base, &starts, &known, divergence.entry_index)?;
         let goal = divergence.entry_index.saturating_add(HORIZON).min(self.device.len());
         if trials.iter().all(|trial| trial.cursor.reached_entry() < goal) {
             let mut variants = Vec::new();
             for base_settings in std::iter::once(current).chain(&self.known) {
-                for settings in single_option_variants(base_settings, &self.hypothesis, divergence)
-                {
+                for settings in single_option_variants(base_settings, &self.hypothesis, divergence) {
                     let is_new = !self.known.contains(&settings) && !variants.contains(&settings);
                     if is_new && is_other(&settings) {
                         variants.push(settings);
@@ -249,11 +231,7 @@ impl<'a> SettingsSearch<'a> {
     }
 
     /// Follows the best trials to the end of the trace; the one that gets furthest.
-    fn pick_furthest(
-        &mut self,
-        mut trials: Vec<Trial<'a>>,
-        diverged_at: usize,
-    ) -> Option<Trial<'a>> {
+    fn pick_furthest(&mut self, mut trials: Vec<Trial<'a>>, diverged_at: usize) -> Option<Trial<'a>> {
         let start = trials.iter().map(|trial| trial.first_entry).min()?;
         let mut horizon = HORIZON;
         while diverged_at.saturating_add(horizon) < self.device.len() {
@@ -274,21 +252,12 @@ impl<'a> SettingsSearch<'a> {
 fn sort_trials(trials: &mut [Trial<'_>], start: usize) {
     trials.sort_by_key(|trial| {
         use std::cmp::Reverse;
-        (
-            Reverse(trial.cursor.reached_entry()),
-            trial.first_entry != start,
-            trial.rank,
-            Reverse(trial.first_entry),
-        )
+        (Reverse(trial.cursor.reached_entry()), trial.first_entry != start, trial.rank, Reverse(trial.first_entry))
     });
 }
 
 /// `settings` with one option changed.
-fn single_option_variants(
-    settings: &Settings,
-    hypothesis: &Hypothesis,
-    divergence: &Divergence,
-) -> Vec<Settings> {
+fn single_option_variants(settings: &Settings, hypothesis: &Hypothesis, divergence: &Divergence) -> Vec<Settings> {
     let with = |change: &dyn Fn(&mut Settings)| {
         let mut other = settings.clone();
         change(&mut other);
@@ -296,8 +265,7 @@ fn single_option_variants(
     };
     let mut all = vec![with(&|s| s.expandable_segments = !s.expandable_segments)];
     all.extend(ROUNDUP_DIVISIONS.map(|d| with(&|s| s.roundup_power2_divisions = [d; 16])));
-    let sizes =
-        [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
+    let sizes = [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
     let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
     let near = near.filter(|mib| (21..u64::MAX / MIB).contains(mib));
     // If entries do not name their pool, a block may have been skipped because of its pool, not because of its size.
@@ -305,13 +273,9 @@ fn single_option_variants(
         return all;
     }
     all.push(with(&|s| s.max_split_size = u64::MAX));
-    all.extend(
-        SPLIT_LIMITS_MIB.into_iter().chain(near).map(|mib| with(&|s| s.max_split_size = mib * MIB)),
-    );
+    all.extend(SPLIT_LIMITS_MIB.into_iter().chain(near).map(|mib| with(&|s| s.max_split_size = mib * MIB)));
     if settings.max_split_size != u64::MAX {
-        all.extend(
-            LARGE_SEGMENT_SIZES_MIB.map(|mib| with(&|s| s.max_non_split_rounding = mib * MIB)),
-        );
+        all.extend(LARGE_SEGMENT_SIZES_MIB.map(|mib| with(&|s| s.max_non_split_rounding = mib * MIB)));
     }
     if hypothesis.limit.is_some() {
         let tenths = (0..=9u32).map(|tenths| f64::from(tenths) / 10.0);

@@ -10,12 +10,10 @@ use std::collections::BTreeMap;
 use super::hypothesis::Hypothesis;
 use super::verification::EntrySink;
 use crate::allocator::conf::Settings;
-use crate::allocator::device::{
-    DeviceMemory as _, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED,
-};
+use crate::allocator::device::{DeviceMemory as _, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, SMALL_SEGMENT,
-    granule_size, round_size, segment_size,
+    Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, SMALL_SEGMENT, granule_size,
+    round_size, segment_size,
 };
 use crate::base::ids::{PoolId, StackId};
 use crate::replay::literal::SettingsChange;
@@ -62,11 +60,7 @@ pub struct ModelFigures {
 }
 
 /// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
-pub fn simulate(
-    program: &Program<'_>,
-    hypothesis: &Hypothesis,
-    sink: Option<&mut EntrySink<'_>>,
-) -> Simulation {
+pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mut EntrySink<'_>>) -> Simulation {
     let device = simulated_device(program, hypothesis);
     simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
@@ -161,14 +155,12 @@ struct Simulator<'a, D> {
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
     fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
         let behaviour = Behaviour::for_release(hypothesis.minor);
-        let mut allocator =
-            CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
+        let mut allocator = CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
         give_initial_memory(&mut device, &program.initial_segments, &hypothesis.settings);
-        let adopted =
-            allocator.add_initial_memory(&program.initial_segments, &program.initial_blocks);
+        let adopted = allocator.add_initial_memory(&program.initial_segments, &program.initial_blocks);
         let mut blocks = vec![SlotContent::Empty; program.slot_count];
         let live = adopted.live.into_iter().map(|(addr, id)| (addr, SlotContent::Live(id)));
         let pending = adopted.pending.into_iter().map(|(addr, t)| (addr, SlotContent::Pending(t)));
@@ -240,8 +232,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 self.record_request(operation.entry_index as usize, served, slot, (size, context));
             }
             OperationKind::Free { slot, is_pending, context } => {
-                if let SlotContent::Live(id) =
-                    std::mem::replace(&mut self.slots[slot as usize], SlotContent::Empty)
+                if let SlotContent::Live(id) = std::mem::replace(&mut self.slots[slot as usize], SlotContent::Empty)
                     && let Some(pending_free) = self.allocator.free(id, is_pending, context)
                 {
                     self.slots[slot as usize] = SlotContent::Pending(pending_free);
@@ -267,8 +258,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 
     /// Allocates and frees a workspace; false if the request fails.
     fn try_workspace(&mut self, size: u64, stream: u64) -> bool {
-        let request =
-            Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
+        let request = Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
         let block = self.allocator.malloc(&request, &mut self.device);
         if let Some(id) = block {
             self.allocator.free(id, false, StackId::default());
@@ -334,21 +324,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     }
 
     fn release(&mut self, scope: ReleaseScope, context: StackId) {
-        let (completed, freeable, device) =
-            (&self.completed_frees, &self.freeable, &mut self.device);
+        let (completed, freeable, device) = (&self.completed_frees, &self.freeable, &mut self.device);
         match scope {
             ReleaseScope::All => {
                 self.allocator.release_cached_blocks(None, completed, freeable, context, device);
             }
             ReleaseScope::Pools(pools) => {
                 for pool in pools.slice(&self.program.released_pools) {
-                    self.allocator.release_cached_blocks(
-                        Some(*pool),
-                        completed,
-                        freeable,
-                        context,
-                        device,
-                    );
+                    self.allocator.release_cached_blocks(Some(*pool), completed, freeable, context, device);
                 }
                 for pending_free in completed {
                     self.allocator.complete_free(*pending_free, context);
@@ -360,9 +343,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 }
                 // The release waited for them if that leaves nothing. Otherwise a request that left no entry polled
                 // them.
-                if !self.allocator.has_pending_other_than(&[])
-                    && !self.allocator.has_releasable_memory(freeable)
-                {
+                if !self.allocator.has_pending_other_than(&[]) && !self.allocator.has_releasable_memory(freeable) {
                     self.allocator.release_cached_blocks(None, &[], freeable, context, device);
                 }
             }
@@ -378,8 +359,7 @@ pub(super) fn give_initial_memory(
 ) {
     for segment in segments {
         let granule = granule_size(segment.is_small, settings);
-        let reservation =
-            segment.reservation.map(|(base, size)| Reservation { base, size, granule });
+        let reservation = segment.reservation.map(|(base, size)| Reservation { base, size, granule });
         device.add_initial_memory(segment.addr, segment.size, reservation);
     }
 }

@@ -31,15 +31,11 @@ pub fn try_request(
     (size, stream): (u64, u64),
 ) -> RequestResult {
     let settings = &hypothesis.settings;
-    let mut allocator = CachingAllocator::new(
-        Behaviour::for_release(hypothesis.minor),
-        settings.clone(),
-        hypothesis.limit,
-    );
+    let mut allocator =
+        CachingAllocator::new(Behaviour::for_release(hypothesis.minor), settings.clone(), hypothesis.limit);
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     let mut simulated = SimulatedDevice::new(device.id(), capacity);
-    let initial_state =
-        layout.map_or_else(|| InitialState::from_snapshot(device), InitialState::from_layout);
+    let initial_state = layout.map_or_else(|| InitialState::from_snapshot(device), InitialState::from_layout);
     let (segments, blocks) = initial_state.to_model_state(&Reservations::new(device));
     give_initial_memory(&mut simulated, &segments, settings);
     allocator.add_initial_memory(&segments, &blocks);

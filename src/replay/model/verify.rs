@@ -14,8 +14,7 @@ use super::recorded_device::RecordedDevice;
 use super::verification::Verification;
 use crate::allocator::conf::Settings;
 use crate::allocator::{
-    AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, is_small_request,
-    round_size,
+    AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, is_small_request, round_size,
 };
 use crate::base::ids::{PoolId, StackId};
 use crate::base::intern::SeededMap;
@@ -56,29 +55,21 @@ pub(super) struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    pub(super) fn new(
-        trace: Device<'a>,
-        hypothesis: &Hypothesis,
-        reservations: &'a Reservations,
-    ) -> Self {
+    pub(super) fn new(trace: Device<'a>, hypothesis: &Hypothesis, reservations: &'a Reservations) -> Self {
         let behaviour = Behaviour::for_release(hypothesis.minor);
         let settings = without_oom_throw(&hypothesis.settings);
         let mut allocator = CachingAllocator::new(behaviour, settings, hypothesis.limit);
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
-        let initial_state =
-            InitialState::from_trace(trace, &hypothesis.settings, &PoolIndex::from_device(trace));
+        let initial_state = InitialState::from_trace(trace, &hypothesis.settings, &PoolIndex::from_device(trace));
         let starts_empty = initial_state.is_empty();
         let mut address_ranges = AddressRanges::default();
         let (segments, blocks) = initial_state.to_model_state(reservations);
         let mut recorded_device = RecordedDevice::new(hypothesis.capacity, reservations);
         for segment in &segments {
             address_ranges.insert(segment.addr, segment.size);
-            segment
-                .reservation
-                .into_iter()
-                .for_each(|range| recorded_device.add_reservation(range));
+            segment.reservation.into_iter().for_each(|range| recorded_device.add_reservation(range));
         }
         let adopted = allocator.add_initial_memory(&segments, &blocks);
         allocator.clear_entries();
@@ -138,9 +129,7 @@ impl<'a> Verifier<'a> {
             TraceOp::Alloc { entries, pool, .. } if self.is_plain_alloc(entries) => {
                 self.replay_plain_alloc(entries.start, *pool)
             }
-            TraceOp::Alloc { entries, pool, boundary } => {
-                self.replay_alloc(entries.clone(), *pool, *boundary, ops)
-            }
+            TraceOp::Alloc { entries, pool, boundary } => self.replay_alloc(entries.clone(), *pool, *boundary, ops),
             TraceOp::Release { entries, pools, is_all_pools, stack } => {
                 self.replay_release(entries.clone(), pools, (*is_all_pools, *stack))
             }
@@ -200,14 +189,8 @@ impl<'a> Verifier<'a> {
             self.device.set_free_bytes(entry.addr);
         }
         let pool_and_id = (pool, self.trace.snapshot().pools.get(pool));
-        let interpretations = interpretations(
-            &mut self.allocator,
-            &self.freeable,
-            &entry,
-            pool_and_id,
-            boundary,
-            &prelude,
-        );
+        let interpretations =
+            interpretations(&mut self.allocator, &self.freeable, &entry, pool_and_id, boundary, &prelude);
         if let [interpretation] = interpretations.as_slice() {
             return self.apply_interpretation(interpretation, &prelude, last, pool);
         }
@@ -218,10 +201,7 @@ impl<'a> Verifier<'a> {
             let result = self.apply_interpretation(interpretation, &prelude, last, pool);
             let written = self.allocator.entries();
             let is_reproduced = written.len() == entries.len()
-                && written
-                    .iter()
-                    .zip(entries.clone())
-                    .all(|(entry, index)| is_equal_entry(entry, &self.entry(index)));
+                && written.iter().zip(entries.clone()).all(|(entry, index)| is_equal_entry(entry, &self.entry(index)));
             if result.is_err() || is_reproduced {
                 return result;
             }
@@ -235,12 +215,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Reads the entries of a request before the last, and prepares the device for them.
-    fn read_prelude(
-        &mut self,
-        entries: Range<usize>,
-        pool: PoolId,
-        ops: &TraceOps<'_>,
-    ) -> Result<Prelude, OpFault> {
+    fn read_prelude(&mut self, entries: Range<usize>, pool: PoolId, ops: &TraceOps<'_>) -> Result<Prelude, OpFault> {
         self.device.clear_moves();
         let mut prelude = Prelude { first_entry: entries.start, ..Prelude::default() };
         let mut released_pools = Vec::new();
@@ -249,8 +224,7 @@ impl<'a> Verifier<'a> {
             let entry = self.entry(index);
             has_grown |= entry.action == Action::SegmentAlloc;
             if entry.action == Action::FreeCompleted {
-                let pending_free =
-                    self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
+                let pending_free = self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
                 prelude.completed.push((index, pending_free));
                 prelude.completed_before_moves += usize::from(prelude.first_move.is_none());
             } else if entry.action.changes_reserved() {
@@ -259,10 +233,7 @@ impl<'a> Verifier<'a> {
                 if entry.action.is_shrink() {
                     prelude.has_released = true;
                     let released = ops.pools.pool_of(&entry);
-                    if released != PoolId::default()
-                        && released != pool
-                        && !released_pools.contains(&released)
-                    {
+                    if released != PoolId::default() && released != pool && !released_pools.contains(&released) {
                         released_pools.push(released);
                     }
                 }
@@ -370,8 +341,7 @@ impl<'a> Verifier<'a> {
         for index in entries {
             let entry = self.entry(index);
             if entry.action == Action::FreeCompleted {
-                let pending_free =
-                    self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
+                let pending_free = self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
                 completed.push(pending_free);
             } else {
                 self.expect_move(index, &entry)?;
@@ -385,17 +355,13 @@ impl<'a> Verifier<'a> {
             for pending_free in completed.drain(..) {
                 self.allocator.complete_free(pending_free, context);
             }
-            if self.allocator.has_pending_other_than(&[])
-                || self.allocator.has_releasable_memory(&self.freeable)
-            {
+            if self.allocator.has_pending_other_than(&[]) || self.allocator.has_releasable_memory(&self.freeable) {
                 return Ok(());
             }
         }
-        let other_pools: Vec<PoolId> =
-            self.freeable.iter().copied().filter(|pool| !pools.contains(pool)).collect();
+        let other_pools: Vec<PoolId> = self.freeable.iter().copied().filter(|pool| !pools.contains(pool)).collect();
         if !is_all_pools
-            && (self.allocator.has_pending_other_than(&completed)
-                || self.allocator.has_releasable_memory(&other_pools))
+            && (self.allocator.has_pending_other_than(&completed) || self.allocator.has_releasable_memory(&other_pools))
         {
             // The operation left memory that it could have released: a MemPool was dropped.
             for pool in pools {
@@ -407,12 +373,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn release_cached_blocks(
-        &mut self,
-        pool: Option<PoolId>,
-        completed: &[PendingFreeId],
-        context: StackId,
-    ) {
+    fn release_cached_blocks(&mut self, pool: Option<PoolId>, completed: &[PendingFreeId], context: StackId) {
         let (freeable, device) = (&self.freeable, &mut self.device);
         self.allocator.release_cached_blocks(pool, completed, freeable, context, device);
     }

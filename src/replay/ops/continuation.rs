@@ -45,11 +45,7 @@ struct StepRequests {
 }
 
 impl StepRequests {
-    fn from_program(
-        program: &Program<'_>,
-        op_count: usize,
-        step_of: &dyn Fn(usize) -> Option<u32>,
-    ) -> Self {
+    fn from_program(program: &Program<'_>, op_count: usize, step_of: &dyn Fn(usize) -> Option<u32>) -> Self {
         let mut requests = Self {
             key_of_op: vec![None; op_count],
             op_of_key: FxHashMap::default(),
@@ -59,12 +55,11 @@ impl StepRequests {
         };
         let mut alloc_of_slot = vec![NONE; program.slot_count];
         let mut counts: FxHashMap<(u32, StackId), u32> = FxHashMap::default();
-        let complete =
-            |completions: ListRange, completed: &mut [usize], alloc_of_slot: &[usize]| {
-                for index in completions.range() {
-                    completed[index] = alloc_of_slot[program.completed[index] as usize];
-                }
-            };
+        let complete = |completions: ListRange, completed: &mut [usize], alloc_of_slot: &[usize]| {
+            for index in completions.range() {
+                completed[index] = alloc_of_slot[program.completed[index] as usize];
+            }
+        };
         for (index, operation) in program.operations.iter().take(op_count).enumerate() {
             match operation.kind {
                 OperationKind::Alloc { context, slot, completions, .. } => {
@@ -88,9 +83,7 @@ impl StepRequests {
                 OperationKind::Release { completions, .. } => {
                     complete(completions, &mut requests.completed_alloc, &alloc_of_slot);
                 }
-                OperationKind::Freeable(_)
-                | OperationKind::Snapshot(_)
-                | OperationKind::Workspace { .. } => {}
+                OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => {}
             }
         }
         requests
@@ -107,22 +100,16 @@ impl StepRequests {
 impl<'a> Program<'a> {
     /// Continues after the request of entry `failed`, given the training step of each entry. `None` if another request
     /// follows, or if the step before has no such request.
-    pub fn continue_past(
-        &self,
-        failed: usize,
-        step_of: &dyn Fn(usize) -> Option<u32>,
-    ) -> Option<Continuation<'a>> {
+    pub fn continue_past(&self, failed: usize, step_of: &dyn Fn(usize) -> Option<u32>) -> Option<Continuation<'a>> {
         let is_failed = |operation: &Operation| operation.entry_index as usize == failed;
         let last = self.operations.iter().rposition(is_failed)?;
-        let is_request =
-            |operation: &Operation| matches!(operation.kind, OperationKind::Alloc { .. });
+        let is_request = |operation: &Operation| matches!(operation.kind, OperationKind::Alloc { .. });
         if self.operations.get(last + 1..)?.iter().any(is_request) {
             return None;
         }
         let step_requests = StepRequests::from_program(self, last + 1, step_of);
         let previous = step_requests.in_adjacent_step(last, false)?;
-        let mut program =
-            Self { operations: self.operations.get(..=last)?.to_vec(), ..self.clone() };
+        let mut program = Self { operations: self.operations.get(..=last)?.to_vec(), ..self.clone() };
         let mut writer = ContinuationWriter {
             step_requests: &step_requests,
             first_op: previous,
@@ -142,10 +129,7 @@ impl<'a> Program<'a> {
         let earlier = |index: &usize| step_requests.in_adjacent_step(*index, false);
         let mut same_request: Vec<usize> = std::iter::successors(Some(last), earlier).collect();
         same_request.reverse();
-        let mut entries = same_request
-            .iter()
-            .map(|index| program.operations[*index].entry_index as usize)
-            .peekable();
+        let mut entries = same_request.iter().map(|index| program.operations[*index].entry_index as usize).peekable();
         let (mut live_by_step, mut peak_after, mut live_next_step) = (Vec::new(), 0, 0);
         program.for_each_request(&Settings::default(), |entry_index, live_bytes| {
             if entries.next_if_eq(&entry_index).is_some() {
@@ -155,14 +139,7 @@ impl<'a> Program<'a> {
                 (peak_after, live_next_step) = (live_bytes.max(peak_after), live_bytes);
             }
         });
-        Some(Continuation {
-            program,
-            sources,
-            live_by_step,
-            peak_after,
-            live_next_step,
-            added_requests,
-        })
+        Some(Continuation { program, sources, live_by_step, peak_after, live_next_step, added_requests })
     }
 }
 
@@ -212,9 +189,7 @@ impl ContinuationWriter<'_, '_> {
             OperationKind::Alloc { slot: Some(_), .. } => self.repeat_request(index, index),
             OperationKind::Free { is_pending, context, .. } => {
                 let alloc = self.step_requests.freed_alloc[index];
-                if let Some(slot) =
-                    self.find_slot(alloc).filter(|_| self.freed_allocs.insert(alloc))
-                {
+                if let Some(slot) = self.find_slot(alloc).filter(|_| self.freed_allocs.insert(alloc)) {
                     self.push(index, OperationKind::Free { slot, is_pending, context });
                 }
             }

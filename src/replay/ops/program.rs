@@ -56,14 +56,7 @@ impl ListRange {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OperationKind {
     /// A request. It has no slot if it failed when it was recorded.
-    Alloc {
-        size: u64,
-        stream: u64,
-        pool: PoolId,
-        context: StackId,
-        slot: Option<u32>,
-        completions: ListRange,
-    },
+    Alloc { size: u64, stream: u64, pool: PoolId, context: StackId, slot: Option<u32>, completions: ListRange },
     /// A free. It is pending if another stream still uses the block.
     Free { slot: u32, is_pending: bool, context: StackId },
     /// Cached memory released on request.
@@ -113,15 +106,13 @@ impl Program<'_> {
         order.sort_by_key(|(end, requested, index)| (Reverse(*end), Reverse(*requested), *index));
         let mut operations = Vec::with_capacity(order.len() + self.operations.len());
         for (.., index) in order {
-            let InitialBlock { addr, requested: size, state, context, .. } =
-                self.initial_blocks[index];
+            let InitialBlock { addr, requested: size, state, context, .. } = self.initial_blocks[index];
             if size == 0 {
                 continue;
             }
             let after = self.initial_segments.partition_point(|segment| segment.addr <= addr);
             // A block below every segment contradicts the file; the allocator model does not place it either.
-            let Some(segment) = after.checked_sub(1).and_then(|i| self.initial_segments.get(i))
-            else {
+            let Some(segment) = after.checked_sub(1).and_then(|i| self.initial_segments.get(i)) else {
                 continue;
             };
             let InitialSegment { stream, pool, .. } = *segment;
@@ -146,9 +137,7 @@ impl Program<'_> {
     /// Every request in order: entry index, stack and bytes.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (usize, StackId, u64)> + '_ {
         self.operations.iter().filter_map(|operation| match operation.kind {
-            OperationKind::Alloc { size, context, .. } => {
-                Some((operation.entry_index as usize, context, size))
-            }
+            OperationKind::Alloc { size, context, .. } => Some((operation.entry_index as usize, context, size)),
             _ => None,
         })
     }
@@ -167,9 +156,7 @@ impl Program<'_> {
                     requests += 1;
                 }
                 OperationKind::Free { slot, .. } => {
-                    frees.extend(
-                        request_of_slot[slot as usize].take().map(|request| (request, requests)),
-                    );
+                    frees.extend(request_of_slot[slot as usize].take().map(|request| (request, requests)));
                 }
                 _ => {}
             }
@@ -211,16 +198,10 @@ impl Program<'_> {
         for (index, operation) in self.operations.iter().enumerate() {
             match operation.kind {
                 OperationKind::Free { slot, .. } => set_end(slot, index),
-                OperationKind::Alloc { completions, .. }
-                | OperationKind::Release { completions, .. } => {
-                    completions
-                        .slice(&self.completed)
-                        .iter()
-                        .for_each(|slot| set_end(*slot, index));
+                OperationKind::Alloc { completions, .. } | OperationKind::Release { completions, .. } => {
+                    completions.slice(&self.completed).iter().for_each(|slot| set_end(*slot, index));
                 }
-                OperationKind::Freeable(_)
-                | OperationKind::Snapshot(_)
-                | OperationKind::Workspace { .. } => {}
+                OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => {}
             }
         }
         ends
@@ -242,9 +223,7 @@ impl Program<'_> {
     pub fn has_unknown_captures(&self, minor: u32) -> bool {
         Behaviour::for_release(minor).private_pools_as_captures
             && self.operations.iter().any(|operation| match operation.kind {
-                OperationKind::Alloc { pool, stream, .. } => {
-                    self.is_in_capture(pool, stream).is_none()
-                }
+                OperationKind::Alloc { pool, stream, .. } => self.is_in_capture(pool, stream).is_none(),
                 _ => false,
             })
     }
@@ -328,16 +307,10 @@ impl Program<'_> {
 
     /// The requests right before the one of entry `failed` (the last) that were made in a row by stacks that
     /// `is_similar` accepts: their number, and the bytes of those still live.
-    pub fn similar_requests_before(
-        &self,
-        failed: usize,
-        is_similar: impl Fn(StackId) -> bool,
-    ) -> (usize, u64) {
+    pub fn similar_requests_before(&self, failed: usize, is_similar: impl Fn(StackId) -> bool) -> (usize, u64) {
         let (mut requests, mut bytes) = (0, 0u64);
         let mut freed = FxHashSet::default();
-        for operation in
-            self.operations.iter().rev().skip_while(|o| o.entry_index as usize >= failed)
-        {
+        for operation in self.operations.iter().rev().skip_while(|o| o.entry_index as usize >= failed) {
             match operation.kind {
                 OperationKind::Alloc { size, context, slot: Some(slot), .. } => {
                     if !is_similar(context) {

@@ -16,8 +16,7 @@ impl<'a> Program<'a> {
     pub fn from_trace(device: Device<'a>, settings: &Settings) -> Self {
         let pools = PoolIndex::from_device(device);
         let initial_state = InitialState::from_trace(device, settings, &pools);
-        let (initial_segments, initial_blocks) =
-            initial_state.to_model_state(&Reservations::new(device));
+        let (initial_segments, initial_blocks) = initial_state.to_model_state(&Reservations::new(device));
         let mut reader = ProgramReader {
             program: Self {
                 device,
@@ -127,13 +126,7 @@ impl ProgramReader<'_> {
         ListRange { start: to_u32(start), len: to_u32(self.program.completed.len() - start) }
     }
 
-    fn read_alloc(
-        &mut self,
-        entry_index: u32,
-        entries: Range<usize>,
-        pool: PoolId,
-        ops: &TraceOps<'_>,
-    ) {
+    fn read_alloc(&mut self, entry_index: u32, entries: Range<usize>, pool: PoolId, ops: &TraceOps<'_>) {
         let last = entries.end - 1;
         let completions = self.read_completions(entries.start..last);
         for index in entries.start..last {

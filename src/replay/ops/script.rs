@@ -157,9 +157,7 @@ impl BlocksByOp {
                 complete(completions, &in_slot);
                 NONE
             }
-            OperationKind::Freeable(_)
-            | OperationKind::Snapshot(_)
-            | OperationKind::Workspace { .. } => NONE,
+            OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => NONE,
         });
         let by_op = by_op.collect();
         Self { by_op, completed }
@@ -189,15 +187,11 @@ struct ProgramWriter<'s, 'p, 'a> {
 
 impl<'s, 'p, 'a> ProgramWriter<'s, 'p, 'a> {
     fn new(script: &'s Script, program: &'p Program<'a>) -> Self {
-        let statuses = script.blocks.iter().enumerate().map(|(index, block)| {
-            match program.initial_blocks.get(index) {
-                Some(_) if block.bytes == 0 => BlockStatus::Absent,
-                Some(initial) if initial.state == BlockState::ActivePendingFree => {
-                    BlockStatus::Pending(to_u32(index))
-                }
-                Some(_) => BlockStatus::Live(to_u32(index)),
-                None => BlockStatus::Absent,
-            }
+        let statuses = script.blocks.iter().enumerate().map(|(index, block)| match program.initial_blocks.get(index) {
+            Some(_) if block.bytes == 0 => BlockStatus::Absent,
+            Some(initial) if initial.state == BlockState::ActivePendingFree => BlockStatus::Pending(to_u32(index)),
+            Some(_) => BlockStatus::Live(to_u32(index)),
+            None => BlockStatus::Absent,
         });
         Self {
             statuses: statuses.collect(),
@@ -225,8 +219,8 @@ impl<'s, 'p, 'a> ProgramWriter<'s, 'p, 'a> {
         while self.next_source <= source {
             let operation = &self.program.operations[self.next_source];
             self.entry_index = operation.entry_index.max(self.entry_index);
-            if let OperationKind::Alloc { completions, .. }
-            | OperationKind::Release { completions, .. } = operation.kind
+            if let OperationKind::Alloc { completions, .. } | OperationKind::Release { completions, .. } =
+                operation.kind
             {
                 self.completed_blocks.extend(completions.slice(&blocks_by_op.completed));
             }
@@ -281,9 +275,7 @@ impl<'s, 'p, 'a> ProgramWriter<'s, 'p, 'a> {
                 // The request was removed, or comes later now.
                 let BlockStatus::Live(slot) = self.statuses[block as usize] else { return };
                 let (is_pending, context) = match source {
-                    OperationKind::Free { is_pending, context, .. } => {
-                        (is_pending && !is_moved, context)
-                    }
+                    OperationKind::Free { is_pending, context, .. } => (is_pending && !is_moved, context),
                     _ => (false, StackId::default()),
                 };
                 if is_pending {
@@ -298,10 +290,7 @@ impl<'s, 'p, 'a> ProgramWriter<'s, 'p, 'a> {
                 let completions = self.write_completions();
                 self.push(OperationKind::Release { scope, context, completions });
             }
-            (
-                ScriptOpKind::Other,
-                kind @ (OperationKind::Freeable(_) | OperationKind::Snapshot(_)),
-            ) => {
+            (ScriptOpKind::Other, kind @ (OperationKind::Freeable(_) | OperationKind::Snapshot(_))) => {
                 self.push(kind);
             }
             (ScriptOpKind::Other | ScriptOpKind::Alloc(_), _) => {}

@@ -33,9 +33,7 @@ fn is_valid(program: &Program<'_>) -> bool {
         *is_live = block.state != BlockState::ActivePendingFree;
     }
     program.operations.iter().all(|operation| match operation.kind {
-        OperationKind::Alloc { slot: Some(slot), .. } => {
-            !std::mem::replace(&mut is_live[slot as usize], true)
-        }
+        OperationKind::Alloc { slot: Some(slot), .. } => !std::mem::replace(&mut is_live[slot as usize], true),
         OperationKind::Free { slot, .. } => std::mem::take(&mut is_live[slot as usize]),
         _ => true,
     })
@@ -44,12 +42,9 @@ fn is_valid(program: &Program<'_>) -> bool {
 /// Each operation without its slot: (entry index, size or a number for the kind, flag, completions).
 fn without_slots(program: &Program<'_>) -> Vec<(u32, u64, bool, usize)> {
     let describe = |operation: &Operation| match operation.kind {
-        OperationKind::Alloc { size, slot, completions, .. } => (
-            operation.entry_index,
-            size,
-            slot.is_some(),
-            completions.slice(&program.completed).len(),
-        ),
+        OperationKind::Alloc { size, slot, completions, .. } => {
+            (operation.entry_index, size, slot.is_some(), completions.slice(&program.completed).len())
+        }
         OperationKind::Free { is_pending, .. } => (operation.entry_index, 0, is_pending, 0),
         OperationKind::Release { completions, .. } => {
             (operation.entry_index, 1, false, completions.slice(&program.completed).len())

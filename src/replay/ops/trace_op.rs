@@ -31,9 +31,7 @@ pub(crate) struct Boundary {
 impl TraceOp {
     pub(crate) fn entries(&self) -> Range<usize> {
         match self {
-            Self::Alloc { entries, .. }
-            | Self::Free { entries, .. }
-            | Self::Release { entries, .. } => entries.clone(),
+            Self::Alloc { entries, .. } | Self::Free { entries, .. } | Self::Release { entries, .. } => entries.clone(),
             Self::Marker { entry_index } => *entry_index..*entry_index + 1,
         }
     }

@@ -84,11 +84,9 @@ impl<'a> TraceOps<'a> {
         if self.is_empty_cache_stack(stack_of(foreign)) {
             // Up to PyTorch 2.2, segments that `empty_cache` releases have no stack.
             let is_released = |index: &usize| {
-                self.action(*index).is_some_and(Action::is_shrink)
-                    && stack_of(*index) == StackId::default()
+                self.action(*index).is_some_and(Action::is_shrink) && stack_of(*index) == StackId::default()
             };
-            request_entries.start =
-                request_entries.find(|index| !is_released(index)).unwrap_or(last);
+            request_entries.start = request_entries.find(|index| !is_released(index)).unwrap_or(last);
         }
         request_entries.start
     }
@@ -106,8 +104,7 @@ impl<'a> TraceOps<'a> {
     /// Whether the innermost Python function of `stack` is `empty_cache`.
     fn is_empty_cache_stack(&self, stack: StackId) -> bool {
         let snapshot = self.device.snapshot();
-        let mut frames =
-            snapshot.stacks.frames(stack).iter().map(|frame| snapshot.stacks.frame(*frame));
+        let mut frames = snapshot.stacks.frames(stack).iter().map(|frame| snapshot.stacks.frame(*frame));
         let python = frames.find(|frame| snapshot.text(frame.file).strip_suffix(".py").is_some());
         python.is_some_and(|frame| snapshot.text(frame.name) == "empty_cache")
     }

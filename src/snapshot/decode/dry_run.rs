@@ -28,8 +28,7 @@ impl Decoder {
         };
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let workspace = |row: Value| {
-            let row: Vec<u64> =
-                self.items(row).into_iter().take(5).filter_map(|it| self.integer(it)).collect();
+            let row: Vec<u64> = self.items(row).into_iter().take(5).filter_map(|it| self.integer(it)).collect();
             let [time_us, device, stream, bytes, needed] = *row.as_slice() else { return None };
             Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0 })
         };
@@ -52,10 +51,7 @@ impl Decoder {
                 timings: number(unsized_by, "timings"),
             },
             workspaces: workspaces.filter_map(workspace).collect(),
-            missing: missing
-                .filter_map(|it| self.as_text(it).map(str::to_owned))
-                .filter(is_short)
-                .collect(),
+            missing: missing.filter_map(|it| self.as_text(it).map(str::to_owned)).filter(is_short).collect(),
             unfilled_bytes: number(value, "unfilled_bytes"),
             is_stopped: is_true("stopped"),
             is_alone: is_true("alone"),

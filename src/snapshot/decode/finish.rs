@@ -2,9 +2,7 @@
 
 use super::super::{Annotation, RawSettings, RecorderInfo, Snapshot, SnapshotError, TorchRange};
 use super::super::{extended_stacks, keys};
-use super::{
-    DICT, Decoder, ENTRY, LIST, List, MAX_WARNINGS, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar,
-};
+use super::{DICT, Decoder, ENTRY, LIST, List, MAX_WARNINGS, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar};
 use crate::base::units::counted;
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{Kind, Value, printable};
@@ -29,8 +27,7 @@ fn not_snapshot<T>(what: String) -> Result<T, SnapshotError> {
 impl Decoder {
     /// Reads the top level and returns the snapshot.
     pub(in crate::snapshot) fn finish(mut self, root: Value) -> Result<Snapshot, SnapshotError> {
-        let root =
-            self.freeze(root).map_err(|kind| SnapshotError::NotSnapshot(kind.to_string()))?;
+        let root = self.freeze(root).map_err(|kind| SnapshotError::NotSnapshot(kind.to_string()))?;
         match root.kind() {
             Kind::EmptyDict | Kind::Node(DICT, _) => self.read_top_level(root)?,
             // `torch.cuda.memory_snapshot()` returns only the segments.
@@ -101,9 +98,7 @@ impl Decoder {
             return not_snapshot(format!("'device_traces' is {}", self.type_name(value)));
         }
         if self.record_rows(value).is_some() {
-            return not_snapshot(
-                "'device_traces' holds records instead of one list for each device".to_owned(),
-            );
+            return not_snapshot("'device_traces' holds records instead of one list for each device".to_owned());
         }
         let mut end = 0;
         for (device, trace) in self.items(value).into_iter().enumerate() {
@@ -130,9 +125,7 @@ impl Decoder {
                     self.snapshot.traces.push(run.start as usize..run.end as usize);
                 }
                 _ => {
-                    return not_snapshot(format!(
-                        "the trace of device {device} shares entries with another list"
-                    ));
+                    return not_snapshot(format!("the trace of device {device} shares entries with another list"));
                 }
             }
         }
@@ -161,8 +154,7 @@ impl Decoder {
             self.seen.settings.push(name);
         }
         if left == 0 {
-            let message =
-                "the allocator settings are larger than any that PyTorch writes and were truncated";
+            let message = "the allocator settings are larger than any that PyTorch writes and were truncated";
             self.snapshot.warnings.add(Code::SettingsSize, message);
         }
         self.snapshot.settings = Some(settings);
@@ -183,9 +175,7 @@ impl Decoder {
             Kind::EmptyDict => serde_json::Map::new().into(),
             Kind::Node(SCALAR, index) => match self.scalars.get(index as usize) {
                 Some(Scalar::Float(x)) => (*x).into(),
-                Some(Scalar::Int(n)) => {
-                    u64::try_from(*n).map_or(serde_json::Value::Null, Into::into)
-                }
+                Some(Scalar::Int(n)) => u64::try_from(*n).map_or(serde_json::Value::Null, Into::into),
                 _ => serde_json::Value::Null,
             },
             Kind::Node(DICT, _) if depth > 0 => {
@@ -256,8 +246,7 @@ impl Decoder {
         for (place, symbol) in unknown {
             let word = printable(snapshot.symbols.get(symbol));
             if place == "action" {
-                let message =
-                    format!("trace entries with the unknown action '{word}' were ignored");
+                let message = format!("trace entries with the unknown action '{word}' were ignored");
                 snapshot.warnings.add(Code::UnknownAction, message);
             } else {
                 let verb = if place.starts_with("the") { "has" } else { "have" };
@@ -270,8 +259,7 @@ impl Decoder {
             snapshot.warnings.add(Code::UnknownKey, message);
         }
         if bad_sums > MAX_WARNINGS as u64 {
-            let message =
-                format!("the blocks of {} in all do not add up", counted(bad_sums, "segment"));
+            let message = format!("the blocks of {} in all do not add up", counted(bad_sums, "segment"));
             snapshot.warnings.add(Code::SegmentSum, message);
         }
         // PyTorch writes them in this order. `Device::segments` relies on it.

@@ -49,20 +49,16 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
             // An offset in `bytes` always fits.
             let end = usize::try_from(pickle.end).unwrap_or(usize::MAX);
             // `_memory_viz.py` pads pickles to a multiple of three bytes.
-            let is_padding =
-                |rest: &[u8]| rest.len() <= MAX_PADDING && rest.iter().all(|byte| *byte == 0);
+            let is_padding = |rest: &[u8]| rest.len() <= MAX_PADDING && rest.iter().all(|byte| *byte == 0);
             if end < bytes.len() && !bytes.get(end..).is_some_and(is_padding) {
-                let message = format!(
-                    "{} bytes after the end of the pickle at byte {end} were ignored",
-                    bytes.len() - end
-                );
+                let message =
+                    format!("{} bytes after the end of the pickle at byte {end} were ignored", bytes.len() - end);
                 decoder.snapshot.warnings.add(Code::TrailingBytes, message);
             }
             decoder.finish(pickle.root)
         }
         Err(PickleError { offset: 0, kind, .. })
-            if !matches!(kind, ErrorKind::Refused(_) | ErrorKind::UnknownOpcode)
-                && is_prose(bytes) =>
+            if !matches!(kind, ErrorKind::Refused(_) | ErrorKind::UnknownOpcode) && is_prose(bytes) =>
         {
             let what = "it is text, not a pickle or JSON (byte 0); `oomscope explain` reads logs";
             Err(SnapshotError::NotSnapshot(what.to_owned()))
@@ -333,9 +329,7 @@ impl Decoder {
             Kind::Node(STACK, id) => {
                 let stacks = &self.snapshot.stacks;
                 let item = |id: &FrameId| match stacks.frame(*id) {
-                    Frame { file, name, line: 0 } if self.snapshot.text(file).is_empty() => {
-                        Value::text(name)
-                    }
+                    Frame { file, name, line: 0 } if self.snapshot.text(file).is_empty() => Value::text(name),
                     _ => Value::node(FRAME, id.0),
                 };
                 Some(stacks.frames(StackId(id)).iter().map(item).collect())

@@ -14,8 +14,7 @@ impl Decoder {
     pub(super) fn read_recorder_info(&mut self, value: Value) {
         let mut recorded = RecorderInfo::default();
         for (key, value) in self.pairs(value) {
-            let text =
-                || self.as_text(value).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned);
+            let text = || self.as_text(value).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned);
             match self.snapshot.symbols.get(key) {
                 "reason" => recorded.reason = text(),
                 "rank" => recorded.rank = text(),
@@ -27,8 +26,7 @@ impl Decoder {
                 "max_entries" => recorded.max_entries = self.integer(value),
                 "devices" => recorded.devices = self.read_recorder_devices(value),
                 "oom" => {
-                    recorded.oom_device =
-                        self.find(value, "device").and_then(|it| self.integer(it));
+                    recorded.oom_device = self.find(value, "device").and_then(|it| self.integer(it));
                 }
                 "dry_run" => recorded.dry_run = self.read_dry_run(value),
                 "threads" => recorded.threads = self.read_recorder_threads(value),
@@ -46,10 +44,7 @@ impl Decoder {
                 .filter(|name| name.len() <= MAX_TEXT)
                 .unwrap_or_default()
                 .to_owned(),
-            total_bytes: self
-                .find(item, "total_bytes")
-                .and_then(|it| self.integer(it))
-                .unwrap_or(0),
+            total_bytes: self.find(item, "total_bytes").and_then(|it| self.integer(it)).unwrap_or(0),
         };
         self.items(value).into_iter().take(MAX_ITEMS).map(device).collect()
     }

@@ -25,18 +25,10 @@ impl Decoder {
             Kind::Int(n) => Some(n.cast_unsigned()),
             Kind::Bool(b) => Some(u64::from(b)),
             Kind::Node(SCALAR, index) => match *self.scalars.get(index as usize)? {
-                Scalar::Int(n) => {
-                    u64::try_from(n).ok().or_else(|| i64::try_from(n).ok().map(i64::cast_unsigned))
-                }
+                Scalar::Int(n) => u64::try_from(n).ok().or_else(|| i64::try_from(n).ok().map(i64::cast_unsigned)),
                 // JSON written by JavaScript.
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "checked"
-                )]
-                Scalar::Float(x) if (0.0..9.0e15).contains(&x) && x.fract() == 0.0 => {
-                    Some(x as u64)
-                }
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+                Scalar::Float(x) if (0.0..9.0e15).contains(&x) && x.fract() == 0.0 => Some(x as u64),
                 _ => None,
             },
             _ => None,
@@ -74,13 +66,7 @@ impl Decoder {
     }
 
     #[cold]
-    fn wrong_type<T>(
-        &self,
-        record: &str,
-        key: SymbolId,
-        value: Value,
-        wanted: &str,
-    ) -> Result<T, ErrorKind> {
+    fn wrong_type<T>(&self, record: &str, key: SymbolId, value: Value, wanted: &str) -> Result<T, ErrorKind> {
         let nth = match record {
             "trace entry" => format!(" {}", self.snapshot.entries.len()),
             _ => String::new(),
@@ -90,12 +76,7 @@ impl Decoder {
     }
 
     #[inline]
-    fn require_stack(
-        &mut self,
-        record: &str,
-        key: SymbolId,
-        value: Value,
-    ) -> Result<StackId, ErrorKind> {
+    fn require_stack(&mut self, record: &str, key: SymbolId, value: Value) -> Result<StackId, ErrorKind> {
         if let Some(id) = value.as_node(STACK) {
             return Ok(StackId(id));
         }
@@ -108,12 +89,7 @@ impl Decoder {
         }
     }
 
-    fn require_pool(
-        &mut self,
-        record: &str,
-        key: SymbolId,
-        value: Value,
-    ) -> Result<PoolId, ErrorKind> {
+    fn require_pool(&mut self, record: &str, key: SymbolId, value: Value) -> Result<PoolId, ErrorKind> {
         if let Some(id) = value.as_node(PAIR) {
             return Ok(PoolId(id));
         }

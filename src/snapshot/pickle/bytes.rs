@@ -4,11 +4,7 @@ use super::error::ErrorKind;
 
 /// The `n` bytes at `pos`; advances `pos`.
 #[inline]
-pub(super) fn take_bytes<'a>(
-    bytes: &'a [u8],
-    pos: &mut usize,
-    n: usize,
-) -> Result<&'a [u8], ErrorKind> {
+pub(super) fn take_bytes<'a>(bytes: &'a [u8], pos: &mut usize, n: usize) -> Result<&'a [u8], ErrorKind> {
     let end = pos.checked_add(n).ok_or(ErrorKind::InvalidLength)?;
     let taken = bytes.get(*pos..end).ok_or(ErrorKind::Truncated)?;
     *pos = end;
@@ -17,10 +13,7 @@ pub(super) fn take_bytes<'a>(
 
 /// The `N` bytes at `pos`; advances `pos`.
 #[inline]
-pub(super) fn take_array<const N: usize>(
-    bytes: &[u8],
-    pos: &mut usize,
-) -> Result<[u8; N], ErrorKind> {
+pub(super) fn take_array<const N: usize>(bytes: &[u8], pos: &mut usize) -> Result<[u8; N], ErrorKind> {
     let found = bytes.get(*pos..).and_then(|rest| rest.first_chunk::<N>());
     let array = *found.ok_or(ErrorKind::Truncated)?;
     *pos += N;

@@ -67,9 +67,7 @@ pub enum ErrorKind {
     #[error("it is written in pickle protocol {0}; only protocols 0 to 5 are supported")]
     Protocol(u8),
     /// The pickle imports or calls code.
-    #[error(
-        "it asks Python to load '{0}', which no memory snapshot does: refused, nothing was executed"
-    )]
+    #[error("it asks Python to load '{0}', which no memory snapshot does: refused, nothing was executed")]
     Refused(String),
     /// A container contains itself, or changes after another container used it.
     #[error("a container contains itself or is changed after use, which no memory snapshot does")]

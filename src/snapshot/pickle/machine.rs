@@ -32,11 +32,7 @@ pub fn looks_like_pickle(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// If the bytes are not a pickle, end early, import or call code, or contain something that `builder` rejects.
-pub fn read<B: Builder>(
-    bytes: &[u8],
-    builder: &mut B,
-    progress: &dyn Fn(u64),
-) -> Result<Pickle, PickleError> {
+pub fn read<B: Builder>(bytes: &[u8], builder: &mut B, progress: &dyn Fn(u64)) -> Result<Pickle, PickleError> {
     let last_text = (Vec::new(), builder.text(""));
     let mut machine = Machine {
         bytes,
@@ -121,8 +117,7 @@ impl<B: Builder> Machine<'_, B> {
                         progress(start as u64);
                         report_at = start + PROGRESS_INTERVAL;
                     }
-                    let in_list =
-                        self.stack.last().is_some_and(|top| top.kind() == Kind::EmptyList);
+                    let in_list = self.stack.last().is_some_and(|top| top.kind() == Kind::EmptyList);
                     if in_list
                         && let Some((end, value)) = self.runs.predict(bytes, pos)
                         && !may_grow(bytes, end + 1)
@@ -353,12 +348,7 @@ impl<B: Builder> Machine<'_, B> {
 
     /// Adds the values above `from` to the container just below.
     #[inline]
-    pub(super) fn fill(
-        &mut self,
-        from: usize,
-        is_dict: bool,
-        may_grow: bool,
-    ) -> Result<(), ErrorKind> {
+    pub(super) fn fill(&mut self, from: usize, is_dict: bool, may_grow: bool) -> Result<(), ErrorKind> {
         let below = from.checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
         self.check_above_mark(below)?;
         let (Some(&target), Some(items)) = (self.stack.get(below), self.stack.get(from..)) else {
@@ -380,8 +370,7 @@ impl<B: Builder> Machine<'_, B> {
     fn replace(&mut self, below: usize, target: Value, value: Value) -> Result<(), ErrorKind> {
         if target.is_unfilled() {
             if let Some(home) = target.memo_slot() {
-                if !self.referenced_unfilled.is_empty() && self.referenced_unfilled.contains(&home)
-                {
+                if !self.referenced_unfilled.is_empty() && self.referenced_unfilled.contains(&home) {
                     return Err(ErrorKind::Recursive);
                 }
                 self.memo.put(to_length(home)?, value);

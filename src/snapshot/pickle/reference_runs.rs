@@ -46,10 +46,7 @@ fn prefix_slot(rest: &[u8]) -> Option<usize> {
         sum = sum.wrapping_add(u64::from_le_bytes(*word).wrapping_mul(factor));
         factor = factor.wrapping_mul(0xD134_2543_DE82_EF95);
     }
-    usize::try_from(
-        (sum ^ sum >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PREFIX_SLOT_BITS),
-    )
-    .ok()
+    usize::try_from((sum ^ sum >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PREFIX_SLOT_BITS)).ok()
 }
 
 /// Earlier runs, and the list of each.
@@ -129,18 +126,11 @@ impl ReferenceRuns {
 
     /// The list of an earlier run with the same bytes.
     #[inline]
-    pub(super) fn find(
-        &mut self,
-        file: &[u8],
-        start: usize,
-        run: &[u8],
-        hash: u64,
-    ) -> Option<Value> {
+    pub(super) fn find(&mut self, file: &[u8], start: usize, run: &[u8], hash: u64) -> Option<Value> {
         self.lookups += 1;
         let found = self.table.find(hash, |index| {
             self.runs.get(*index as usize).is_some_and(|r| {
-                r.hash == hash
-                    && r.bytes(file).and_then(|b| b.split_last()).is_some_and(|(_, b)| b == run)
+                r.hash == hash && r.bytes(file).and_then(|b| b.split_last()).is_some_and(|(_, b)| b == run)
             })
         });
         if let Some(&found) = found {
@@ -159,14 +149,7 @@ impl ReferenceRuns {
     }
 
     /// Adds `run`, at `start` of the file, with its list `value`.
-    pub(super) fn insert(
-        &mut self,
-        file: &[u8],
-        start: usize,
-        run: &[u8],
-        hash: u64,
-        value: Value,
-    ) {
+    pub(super) fn insert(&mut self, file: &[u8], start: usize, run: &[u8], hash: u64, value: Value) {
         if let (false, Ok(len)) = (self.is_disabled, u32::try_from(run.len())) {
             let index = to_u32(self.runs.len());
             self.runs.push(ReferenceRun { hash, start: start as u64, len, next: index, value });
@@ -179,8 +162,7 @@ impl ReferenceRuns {
 
     /// Makes run `index` the guess for the prefix at `start`.
     fn set_prefix(&mut self, file: &[u8], start: usize, index: u32) {
-        let slot =
-            file.get(start..).and_then(prefix_slot).and_then(|slot| self.by_prefix.get_mut(slot));
+        let slot = file.get(start..).and_then(prefix_slot).and_then(|slot| self.by_prefix.get_mut(slot));
         if let Some(slot) = slot {
             *slot = index;
         }

@@ -60,17 +60,13 @@ pub(super) fn parse_integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
         [b'-', magnitude @ ..] => (true, magnitude),
         magnitude => (false, magnitude.strip_prefix(b"+").unwrap_or(magnitude)),
     };
-    if magnitude.is_empty()
-        || magnitude.len() > MAX_DIGITS
-        || !magnitude.iter().all(u8::is_ascii_digit)
-    {
+    if magnitude.is_empty() || magnitude.len() > MAX_DIGITS || !magnitude.iter().all(u8::is_ascii_digit) {
         return Err(bad());
     }
     let mut limbs: Vec<u32> = Vec::new();
     for group in magnitude.chunks(9) {
-        let (scale, mut carry) = group.iter().fold((1, 0), |(scale, value), digit| {
-            (scale * 10, value * 10 + u64::from(digit - b'0'))
-        });
+        let (scale, mut carry) =
+            group.iter().fold((1, 0), |(scale, value), digit| (scale * 10, value * 10 + u64::from(digit - b'0')));
         for limb in &mut limbs {
             let product = u64::from(*limb) * scale + carry;
             (*limb, carry) = (product as u32, product >> 32);

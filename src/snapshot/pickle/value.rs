@@ -86,10 +86,7 @@ impl Value {
     }
 
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "payloads are as narrow as they were put in"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "payloads are as narrow as they were put in")]
     pub fn kind(self) -> Kind {
         let payload = self.0 >> TAG_BITS;
         match self.0 & TAG_MASK {

@@ -222,8 +222,7 @@ impl<'a> PickleWriter<'a> {
         self.frame.push(op::MEMOIZE);
         let memo = self.next_memo;
         let next = memo.checked_add(1);
-        self.next_memo =
-            next.ok_or_else(|| io::Error::other("a pickle remembers no more than 2^32 objects"))?;
+        self.next_memo = next.ok_or_else(|| io::Error::other("a pickle remembers no more than 2^32 objects"))?;
         Ok(memo)
     }
 

@@ -109,8 +109,7 @@ pub(super) fn autograd_node(name: &str) -> Option<&str> {
     let inside = inside.strip_prefix("generated::").unwrap_or(inside);
     let (class, method) = inside.split_once("::")?;
     // Autograd functions that are C++ templates: `CppNode<MyFunction>`.
-    let class =
-        class.strip_prefix("CppNode<").and_then(|name| name.strip_suffix('>')).unwrap_or(class);
+    let class = class.strip_prefix("CppNode<").and_then(|name| name.strip_suffix('>')).unwrap_or(class);
     let is_name = class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let is_node = method.starts_with("apply(") && !matches!(class, "PyNode" | "Node");
     (is_name && (is_node || matches!(class, "InputBuffer" | "Engine"))).then_some(class)
@@ -136,9 +135,7 @@ pub(super) fn find_code_and_caller<'t, F: PartialEq>(
     let Some((code, inner)) = frames.next() else { return (None, None) }; // only PyTorch, or no stack
     let mut package = None;
     for (index, outer) in frames {
-        if (&inner.file, inner.line) == (&outer.file, outer.line)
-            || COMPREHENSION_NAMES.contains(&outer.name)
-        {
+        if (&inner.file, inner.line) == (&outer.file, outer.line) || COMPREHENSION_NAMES.contains(&outer.name) {
             continue;
         }
         if outer.origin == Origin::User {
@@ -171,10 +168,7 @@ mod tests {
     #[test]
     fn extracts_the_node_name() {
         for (name, wanted) in [
-            (
-                "torch::autograd::generated::BmmBackward0::apply(std::vector<>&&)",
-                Some("BmmBackward0"),
-            ),
+            ("torch::autograd::generated::BmmBackward0::apply(std::vector<>&&)", Some("BmmBackward0")),
             ("torch::autograd::AccumulateGrad::apply(std::vector<>&&)", Some("AccumulateGrad")),
             ("torch::autograd::CopySlices::apply(std::vector<>&&)", Some("CopySlices")),
             ("torch::autograd::CppNode<RoiAlign>::apply(std::vector<>&&)", Some("RoiAlign")),

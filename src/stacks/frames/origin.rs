@@ -36,8 +36,7 @@ const TORCH_SOURCES: [&str; 12] = [
 ];
 
 /// Prefixes of the file names of code typed into a notebook or prompt: `IPython`, Databricks, Python.
-const INTERACTIVE_FILES: [&str; 5] =
-    ["<ipython-input", "Cell In[", "<command-", "<stdin>", "<console>"];
+const INTERACTIVE_FILES: [&str; 5] = ["<ipython-input", "Cell In[", "<command-", "<stdin>", "<console>"];
 
 const PACKAGE_DIRS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 

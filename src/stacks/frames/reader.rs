@@ -5,9 +5,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::frame::{FrameList, FrameReport};
-use super::location::{
-    CodeLocation, FrameRef, LineId, UNKNOWN_NODE, autograd_node, find_code_and_caller,
-};
+use super::location::{CodeLocation, FrameRef, LineId, UNKNOWN_NODE, autograd_node, find_code_and_caller};
 use super::origin::{Origin, forward_slashes};
 use super::strip_paths::strip_directories;
 use crate::base::ids::{FrameId, StackId};
@@ -17,12 +15,10 @@ use crate::snapshot::{ExtendedStack, Snapshot, Stacks};
 /// The operator that a C++ frame runs: `aten::bmm` for `at::_ops::bmm::call(...)`, `BmmBackward0` for
 /// `torch::autograd::generated::BmmBackward0::apply(...)`.
 fn operator_name(name: &str) -> Option<String> {
-    [("at::_ops::", "aten::"), ("torch::autograd::generated::", "")].iter().find_map(
-        |(prefix, shown)| {
-            let (op, _) = name.strip_prefix(prefix)?.split_once("::")?;
-            Some(escape_name(&format!("{shown}{op}")))
-        },
-    )
+    [("at::_ops::", "aten::"), ("torch::autograd::generated::", "")].iter().find_map(|(prefix, shown)| {
+        let (op, _) = name.strip_prefix(prefix)?.split_once("::")?;
+        Some(escape_name(&format!("{shown}{op}")))
+    })
 }
 
 /// Reads the stacks of one snapshot; classifies each frame once.
@@ -73,11 +69,8 @@ impl<'a> StackReader<'a> {
     pub(crate) fn frame_report(&self, id: FrameId) -> FrameReport {
         let frame = self.snapshot.stacks.frame(id);
         let file = self.snapshot.text(frame.file);
-        let file = if self.strips_paths {
-            escape_name(&strip_directories(file, self.origin(id)))
-        } else {
-            escape_name(file)
-        };
+        let file =
+            if self.strips_paths { escape_name(&strip_directories(file, self.origin(id))) } else { escape_name(file) };
         FrameReport { file, line: frame.line, name: escape_name(self.snapshot.text(frame.name)) }
     }
 
@@ -203,15 +196,9 @@ mod tests {
 
     #[test]
     fn extracts_the_operator_name() {
+        assert_eq!(operator_name("at::_ops::bmm::redispatch(c10::DispatchKeySet)").unwrap(), "aten::bmm");
         assert_eq!(
-            operator_name("at::_ops::bmm::redispatch(c10::DispatchKeySet)").unwrap(),
-            "aten::bmm"
-        );
-        assert_eq!(
-            operator_name(
-                "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)"
-            )
-            .unwrap(),
+            operator_name("torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)").unwrap(),
             "BmmBackward0"
         );
         assert_eq!(operator_name("c10::Dispatcher::call"), None);

@@ -57,11 +57,7 @@ mod tests {
             "/usr/lib/python3.11/contextlib.py",
         ] {
             let origin = Origin::classify(file, 7, "f");
-            assert_eq!(
-                Origin::classify(&strip_directories(file, origin), 7, "f"),
-                origin,
-                "{file}"
-            );
+            assert_eq!(Origin::classify(&strip_directories(file, origin), 7, "f"), origin, "{file}");
         }
     }
 }

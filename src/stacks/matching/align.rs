@@ -32,18 +32,14 @@ fn pairing_cost(a: &StackLines, b: &StackLines) -> PairingCost {
 }
 
 /// Pairs of rows, before and after. A stack without a pair is new or gone.
-pub(super) fn align_stacks(
-    mut before: Vec<StackLines>,
-    mut after: Vec<StackLines>,
-) -> Vec<(usize, usize)> {
+pub(super) fn align_stacks(mut before: Vec<StackLines>, mut after: Vec<StackLines>) -> Vec<(usize, usize)> {
     before.sort_unstable();
     after.sort_unstable();
     let (mut pairs, unmatched) = pair_same_lines(&before, &after);
     if unmatched.iter().any(|left| !left.is_empty()) {
         let [unmatched_before, unmatched_after] = &unmatched;
         pairs.extend(align_in_order(unmatched_before, unmatched_after));
-        let all_moved =
-            align_in_order(&before.iter().collect::<Vec<_>>(), &after.iter().collect::<Vec<_>>());
+        let all_moved = align_in_order(&before.iter().collect::<Vec<_>>(), &after.iter().collect::<Vec<_>>());
         if changed_weight(&all_moved, &before, &after) < changed_weight(&pairs, &before, &after) {
             pairs = all_moved;
         }
@@ -54,10 +50,7 @@ pub(super) fn align_stacks(
 type Pairs<'a> = Vec<(&'a StackLines, &'a StackLines)>;
 
 /// Pairs stacks with equal lines; also returns the unmatched stacks of both sides.
-fn pair_same_lines<'a>(
-    before: &'a [StackLines],
-    after: &'a [StackLines],
-) -> (Pairs<'a>, [Vec<&'a StackLines>; 2]) {
+fn pair_same_lines<'a>(before: &'a [StackLines], after: &'a [StackLines]) -> (Pairs<'a>, [Vec<&'a StackLines>; 2]) {
     let (mut pairs, mut unmatched) = (Vec::new(), [Vec::new(), Vec::new()]);
     let (mut b, mut a) = (before.iter().peekable(), after.iter().peekable());
     while let (Some(x), Some(y)) = (b.peek().copied(), a.peek().copied()) {
@@ -100,9 +93,7 @@ fn align_in_order<'a>(before: &[&'a StackLines], after: &[&'a StackLines]) -> Pa
     let at = |costs: &[PairingCost], i: usize, j: usize| costs[i * columns + j];
     let choices = |costs: &[PairingCost], i: usize, j: usize| {
         let (x, y) = (before.get(i), after.get(j));
-        let paired = x
-            .zip(y)
-            .map_or(IMPOSSIBLE, |(x, y)| add_costs(pairing_cost(x, y), at(costs, i + 1, j + 1)));
+        let paired = x.zip(y).map_or(IMPOSSIBLE, |(x, y)| add_costs(pairing_cost(x, y), at(costs, i + 1, j + 1)));
         let gone = x.map_or(IMPOSSIBLE, |x| add_costs((x.weight, 1, 0), at(costs, i + 1, j)));
         let new = y.map_or(IMPOSSIBLE, |y| add_costs((y.weight, 1, 0), at(costs, i, j + 1)));
         [paired, gone, new]
@@ -176,8 +167,7 @@ mod tests {
 
     #[test]
     fn an_inserted_stack_stays_new() {
-        let (before, after) =
-            ([(10, 5), (20, 6), (30, 7)], [(110, 5), (115, 8), (120, 6), (130, 7)]);
+        let (before, after) = ([(10, 5), (20, 6), (30, 7)], [(110, 5), (115, 8), (120, 6), (130, 7)]);
         assert_eq!(pairs(&before, &after), [(10, 110), (20, 120), (30, 130)]);
         // Equal weights: the nearest lines.
         assert_eq!(pairs(&[(10, 5), (20, 5)], &[(11, 5), (15, 5), (21, 5)]), [(10, 11), (20, 21)]);

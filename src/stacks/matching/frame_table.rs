@@ -21,11 +21,7 @@ const INDUCTOR_DIR: &str = "torchinductor";
 /// `file`, or [`INDUCTOR_DIR`] for generated code.
 fn stable_file(file: &str) -> &str {
     let mut directories = file.split(['/', '\\']);
-    if directories.any(|directory| directory.starts_with(INDUCTOR_DIR)) {
-        INDUCTOR_DIR
-    } else {
-        file
-    }
+    if directories.any(|directory| directory.starts_with(INDUCTOR_DIR)) { INDUCTOR_DIR } else { file }
 }
 
 /// The frames of two snapshots, before (0) and after (1), with common ids.
@@ -64,12 +60,7 @@ impl FrameTable {
     }
 
     /// The frames of `stack`, innermost first, then those of its caller and its forward line.
-    pub(crate) fn stack_keys(
-        &self,
-        side: usize,
-        snapshot: &Snapshot,
-        stack: StackId,
-    ) -> Vec<FrameKey> {
+    pub(crate) fn stack_keys(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<FrameKey> {
         let maker = snapshot.stacks.extended(stack);
         let stacks = [stack, maker.caller, maker.forward];
         let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack));
@@ -88,8 +79,7 @@ mod tests {
 
     #[test]
     fn generated_code_counts_as_one_file() {
-        for file in ["/tmp/torchinductor_me/2i/c2iym3.py", "C:\\t\\torchinductor_me\\mg\\cmgqo7.py"]
-        {
+        for file in ["/tmp/torchinductor_me/2i/c2iym3.py", "C:\\t\\torchinductor_me\\mg\\cmgqo7.py"] {
             assert_eq!(stable_file(file), INDUCTOR_DIR);
         }
         for file in ["/app/train.py", "/app/my_torchinductor/x.py", "<string>"] {

@@ -48,9 +48,8 @@ pub(super) fn function_classes(functions: &[Function], symbols: &Symbols) -> Vec
 fn one_sided_functions(functions: &[Function], symbols: &Symbols) -> [Vec<FunctionId>; 2] {
     [[true, false], [false, true]].map(|side| {
         let function = |id: &FunctionId| &functions[*id as usize];
-        let mut ids: Vec<FunctionId> = (0..crate::base::ids::to_u32(functions.len()))
-            .filter(|id| function(id).is_in == side)
-            .collect();
+        let mut ids: Vec<FunctionId> =
+            (0..crate::base::ids::to_u32(functions.len())).filter(|id| function(id).is_in == side).collect();
         ids.sort_by_key(|id| (symbols.get(function(id).file), symbols.get(function(id).name)));
         ids
     })
@@ -93,10 +92,7 @@ impl MoveFinder<'_> {
                 groups.entry((suffix, function.name)).or_default()[side].push(*id);
             }
         }
-        let pairs: Vec<_> = groups
-            .into_values()
-            .flat_map(|[before, after]| before.into_iter().zip(after))
-            .collect();
+        let pairs: Vec<_> = groups.into_values().flat_map(|[before, after]| before.into_iter().zip(after)).collect();
         self.join(&pairs);
     }
 
@@ -113,8 +109,7 @@ impl MoveFinder<'_> {
             let is_in = files.entry(function.file).or_default();
             *is_in = [is_in[0] || function.is_in[0], is_in[1] || function.is_in[1]];
         }
-        let mut shared: FxHashMap<(SymbolId, SymbolId), Vec<(FunctionId, FunctionId)>> =
-            FxHashMap::default();
+        let mut shared: FxHashMap<(SymbolId, SymbolId), Vec<(FunctionId, FunctionId)>> = FxHashMap::default();
         for [before, after] in names.into_values() {
             if before.len().max(after.len()) > MAX_NAMESAKES {
                 continue;

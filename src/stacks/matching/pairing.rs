@@ -38,11 +38,7 @@ pub(crate) struct Pair {
 
 /// Pairs stacks with the same functions in the same files, then those whose files moved. Each stack occurs once, the
 /// unmatched ones alone.
-pub(crate) fn pair_stacks(
-    before: &[Candidate<'_>],
-    after: &[Candidate<'_>],
-    table: &FrameTable,
-) -> Vec<Pair> {
+pub(crate) fn pair_stacks(before: &[Candidate<'_>], after: &[Candidate<'_>], table: &FrameTable) -> Vec<Pair> {
     let sides = [before, after];
     let mut unmatched = sides.map(|stacks| (0..stacks.len()).collect::<Vec<_>>());
     let mut pairs = Vec::new();
@@ -72,8 +68,7 @@ pub(crate) fn pair_stacks(
 fn match_kind(before: &[FrameKey], after: &[FrameKey]) -> MatchedBy {
     if before == after {
         MatchedBy::Content
-    } else if before.iter().map(|frame| frame.function).eq(after.iter().map(|frame| frame.function))
-    {
+    } else if before.iter().map(|frame| frame.function).eq(after.iter().map(|frame| frame.function)) {
         MatchedBy::LinesMoved
     } else {
         MatchedBy::FileMoved
@@ -95,7 +90,6 @@ fn pair_by_functions(
             group[side].push(StackLines { lines, weight: stack.weight, row: *row });
         }
     }
-    let both =
-        groups.into_values().filter(|[before, after]| !before.is_empty() && !after.is_empty());
+    let both = groups.into_values().filter(|[before, after]| !before.is_empty() && !after.is_empty());
     both.flat_map(|[before, after]| align_stacks(before, after)).collect()
 }

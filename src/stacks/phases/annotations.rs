@@ -107,8 +107,7 @@ impl AnnotatedRanges {
                     ranges.zero_grad_ends.push(index);
                 }
             }
-            let (name, phase) =
-                open.innermost().map_or((None, None), |(n, phase)| (Some(n), phase));
+            let (name, phase) = open.innermost().map_or((None, None), |(n, phase)| (Some(n), phase));
             match ranges.changes.last_mut() {
                 Some(last) if last.0 == index => (last.1, last.2) = (name, phase),
                 _ => ranges.changes.push((index, name, phase)),

@@ -87,10 +87,9 @@ impl FrameRole {
             Self::Indexing | Self::Data => Phase::Data,
             Self::Forward => Phase::Forward,
             Self::Backward | Self::KeepsGradient => Phase::Backward,
-            Self::Optimizer
-            | Self::StepCreatingState
-            | Self::StepWithReadyState
-            | Self::StateInStep => Phase::Optimizer,
+            Self::Optimizer | Self::StepCreatingState | Self::StepWithReadyState | Self::StateInStep => {
+                Phase::Optimizer
+            }
         })
     }
 
@@ -178,17 +177,12 @@ fn sharding_role(inside: &str, name: &str) -> Option<FrameRole> {
         ("_fsdp_param.py", "init_all_gather_outputs" | "alloc_all_gather_outputs")
         | ("_flat_param.py", "_alloc_padded_unsharded_flat_param") => FrameRole::GathersParameters,
         ("_fsdp_collectives.py", "foreach_all_gather" | "foreach_all_gather_copy_out")
-        | ("_flat_param.py", "init_flat_param_attributes" | "_use_low_precision_shard") => {
-            FrameRole::CollectiveBuffers
-        }
-        ("_fsdp_collectives.py", "foreach_reduce")
-        | ("_runtime_utils.py", "_reduce_grad" | "_post_backward_hook") => {
+        | ("_flat_param.py", "init_flat_param_attributes" | "_use_low_precision_shard") => FrameRole::CollectiveBuffers,
+        ("_fsdp_collectives.py", "foreach_reduce") | ("_runtime_utils.py", "_reduce_grad" | "_post_backward_hook") => {
             FrameRole::ReducesGradients
         }
         ("distributed/distributed_c10d.py", _)
-        | ("distributed/utils.py", "_sync_module_states" | "_sync_params_and_buffers") => {
-            FrameRole::CollectiveWrapper
-        }
+        | ("distributed/utils.py", "_sync_module_states" | "_sync_params_and_buffers") => FrameRole::CollectiveWrapper,
         _ => return None,
     })
 }
@@ -252,20 +246,14 @@ mod tests {
             (of("nn/parallel/distributed.py", "_ddp_init_helper"), FrameRole::GradientBuckets),
             (of("nn/parallel/distributed.py", "forward"), FrameRole::Forward),
             (of("nn/parallel/distributed.py", "_pre_forward"), FrameRole::GradientBuckets),
-            (
-                of("distributed/distributed_c10d.py", "all_gather_object"),
-                FrameRole::CollectiveWrapper,
-            ),
+            (of("distributed/distributed_c10d.py", "all_gather_object"), FrameRole::CollectiveWrapper),
             (of("distributed/utils.py", "to_map"), FrameRole::Nothing),
             (of("distributed/fsdp/_flat_param.py", "_get_shard"), FrameRole::MovesParameters),
             (
                 of("distributed/_composable/fsdp/_fsdp_param.py", "alloc_all_gather_outputs"),
                 FrameRole::GathersParameters,
             ),
-            (
-                of("distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce"),
-                FrameRole::ReducesGradients,
-            ),
+            (of("distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce"), FrameRole::ReducesGradients),
             (of("_tensor.py", "backward"), FrameRole::Backward),
             (of("autograd/__init__.py", "_make_grads"), FrameRole::Backward),
             (of("autograd/function.py", "apply"), FrameRole::Nothing),
@@ -289,18 +277,9 @@ mod tests {
             (role("/app/model.py", "__init__"), FrameRole::Constructor),
             (role("/app/table.py", "__getitem__"), FrameRole::Indexing),
             (of("serialization.py", "load"), FrameRole::Constructor),
-            (
-                role(r"C:\venv\Lib\site-packages\torch\optim\adam.py", "_init_group"),
-                FrameRole::StateInStep,
-            ),
-            (
-                role("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
-                FrameRole::Backward,
-            ),
-            (
-                role("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"),
-                FrameRole::Workspace,
-            ),
+            (role(r"C:\venv\Lib\site-packages\torch\optim\adam.py", "_init_group"), FrameRole::StateInStep),
+            (role("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"), FrameRole::Backward),
+            (role("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"), FrameRole::Workspace),
         ] {
             assert_eq!(found, wanted);
         }

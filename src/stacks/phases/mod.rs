@@ -45,8 +45,7 @@ impl Phases {
         let annotations = AnnotatedRanges::from_annotations(device);
         let reader = TraitReader::new(snapshot, stacks);
         let mut traits: Vec<Option<StackTraits>> = vec![None; snapshot.stacks.len()];
-        let mut read =
-            |stack: StackId| *traits[stack.index()].get_or_insert_with(|| reader.read(stack));
+        let mut read = |stack: StackId| *traits[stack.index()].get_or_insert_with(|| reader.read(stack));
         let hints = phase_hints(device, &annotations, &mut read);
         // Entries without a stack.
         read(Stacks::EMPTY);
@@ -101,8 +100,7 @@ impl Phases {
 
     /// Whether the trace shows an optimizer step.
     pub(crate) fn has_optimizer(&self) -> bool {
-        self.annotations.has_optimizer()
-            || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
+        self.annotations.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
     }
 
     /// Whether the program has a `step` of its own that PyTorch's optimizer code calls.
@@ -180,8 +178,7 @@ fn phase_hints(
                 add_hint(start, Hint::Known(Phase::Optimizer));
             }
         }
-        let can_be =
-            |phase: &Phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
+        let can_be = |phase: &Phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
         add_hint(
             index,
             match traits.phase.or_else(|| annotations.phase_at(index).filter(can_be)) {
@@ -265,8 +262,7 @@ mod tests {
             (15, Hint::UserCode),
             (18, Hint::Known(Backward)),
         ];
-        let starts: Vec<(u32, Phase)> =
-            resolve_hints(&hints).iter().map(|run| (run.start, run.phase)).collect();
+        let starts: Vec<(u32, Phase)> = resolve_hints(&hints).iter().map(|run| (run.start, run.phase)).collect();
         assert_eq!(starts, [(0, Forward), (9, Backward), (15, Other), (18, Backward)]);
     }
 }

@@ -68,11 +68,9 @@ impl<'a> TraitReader<'a> {
             let (file, name) = (snapshot.text(frame.file), snapshot.text(frame.name));
             (FrameRole::classify(file, name, origin), origin)
         };
-        let roles: Vec<(FrameRole, Origin)> =
-            (0..snapshot.stacks.frame_count()).map(role).collect();
+        let roles: Vec<(FrameRole, Origin)> = (0..snapshot.stacks.frame_count()).map(role).collect();
         let torch_only_is_backward = roles.iter().any(|(role, origin)| {
-            *origin != Origin::Native
-                && matches!(role.phase(), Some(Phase::Backward | Phase::Optimizer))
+            *origin != Origin::Native && matches!(role.phase(), Some(Phase::Backward | Phase::Optimizer))
         });
         let is_named = |names: &[&str]| {
             let name = |id| snapshot.text(snapshot.stacks.frame(FrameId::from_index(id)).name);
@@ -85,15 +83,12 @@ impl<'a> TraitReader<'a> {
 
     pub(super) fn read(&self, stack: StackId) -> StackTraits {
         let mut traits = StackTraits::default();
-        let (mut strong_phase, mut weak_phase, mut is_backward, mut is_torch_only) =
-            (None, None, false, true);
-        let (mut has_outer_code, mut is_optimizer_closure, mut starts_at_thread_entry) =
-            (false, false, false);
+        let (mut strong_phase, mut weak_phase, mut is_backward, mut is_torch_only) = (None, None, false, true);
+        let (mut has_outer_code, mut is_optimizer_closure, mut starts_at_thread_entry) = (false, false, false);
         let (mut is_direct, mut is_custom_step) = (true, false);
         for id in self.snapshot.stacks.frames(stack) {
             let (role, origin) = &self.roles[id.index()];
-            let is_step_of_torch =
-                matches!(role, FrameRole::StepCreatingState | FrameRole::StepWithReadyState);
+            let is_step_of_torch = matches!(role, FrameRole::StepCreatingState | FrameRole::StepWithReadyState);
             is_optimizer_closure |= is_step_of_torch && has_outer_code;
             if matches!(origin, Origin::User | Origin::Package) {
                 (has_outer_code, is_custom_step) = (true, self.is_named_step[id.index()]);
@@ -102,16 +97,12 @@ impl<'a> TraitReader<'a> {
                 FrameRole::Constructor if *origin == Origin::Torch => Some(Routine::FileLoader),
                 FrameRole::Constructor => Some(Routine::Constructor),
                 FrameRole::OptimizerConstructor => Some(Routine::OptimizerConstructor),
-                FrameRole::Optimizer if is_custom_step && *origin == Origin::Torch => {
-                    Some(Routine::OptimizerStep)
-                }
+                FrameRole::Optimizer if is_custom_step && *origin == Origin::Torch => Some(Routine::OptimizerStep),
                 _ => None,
             };
             traits.routine = traits.routine.max(routine);
             match role {
-                FrameRole::Optimizer
-                | FrameRole::StepCreatingState
-                | FrameRole::StepWithReadyState
+                FrameRole::Optimizer | FrameRole::StepCreatingState | FrameRole::StepWithReadyState
                     if is_optimizer_closure => {}
                 FrameRole::Constructor | FrameRole::OptimizerConstructor | FrameRole::Indexing => {
                     weak_phase = weak_phase.or(role.phase());
@@ -129,9 +120,7 @@ impl<'a> TraitReader<'a> {
             let purpose = match role {
                 FrameRole::CollectiveWrapper if is_direct => Some(KnownPurpose::Communication),
                 FrameRole::GradientBuckets if is_direct => Some(KnownPurpose::GradientBuckets),
-                FrameRole::StepWithReadyState if !has_outer_code => {
-                    Some(KnownPurpose::OptimizerStep)
-                }
+                FrameRole::StepWithReadyState if !has_outer_code => Some(KnownPurpose::OptimizerStep),
                 _ => role.purpose(),
             };
             traits.purpose = traits.purpose.or(purpose);
@@ -140,9 +129,7 @@ impl<'a> TraitReader<'a> {
         }
         traits.phase = match strong_phase.or(weak_phase) {
             // Recomputation, and hooks that run during a backward pass.
-            Some(Phase::Forward | Phase::Init | Phase::Data) if is_backward => {
-                Some(Phase::Backward)
-            }
+            Some(Phase::Forward | Phase::Init | Phase::Data) if is_backward => Some(Phase::Backward),
             None if is_torch_only && self.torch_only_is_backward => Some(Phase::Backward),
             phase => phase,
         };

@@ -122,9 +122,7 @@ mod tests {
     #[test]
     fn optimizer_runs_end_steps() {
         use Phase::{Backward, Forward, Init, Optimizer};
-        let runs = runs(&[
-            Init, Forward, Backward, Optimizer, Forward, Backward, Optimizer, Forward, Backward,
-        ]);
+        let runs = runs(&[Init, Forward, Backward, Optimizer, Forward, Backward, Optimizer, Forward, Backward]);
         let steps = Steps::from_runs(&runs, &AnnotatedRanges::default(), 90);
         assert_eq!(steps.marker(), Some(StepMarker::OptimizerFrames));
         let of = |entry| steps.step_at(entry);
@@ -150,8 +148,7 @@ mod tests {
     #[test]
     fn consecutive_optimizers_end_one_step() {
         let runs = runs(&[Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Forward]);
-        let annotations =
-            AnnotatedRanges { step_ends: vec![22, 27, 40], ..AnnotatedRanges::default() };
+        let annotations = AnnotatedRanges { step_ends: vec![22, 27, 40], ..AnnotatedRanges::default() };
         let steps = Steps::from_runs(&runs, &annotations, 90);
         assert_eq!(steps.marker(), Some(StepMarker::OptimizerStep));
         assert_eq!(steps.ends(), [27, 40]);
@@ -164,18 +161,13 @@ mod tests {
         let runs = runs(&[&one[..], &one, &[Forward]].concat());
         let steps = Steps::from_runs(&runs, &AnnotatedRanges::default(), 110);
         assert_eq!(steps.ends(), [50, 100]);
-        let annotations =
-            AnnotatedRanges { step_ends: vec![26, 48, 77, 99], ..AnnotatedRanges::default() };
+        let annotations = AnnotatedRanges { step_ends: vec![26, 48, 77, 99], ..AnnotatedRanges::default() };
         assert_eq!(Steps::from_runs(&runs, &annotations, 110).ends(), [48, 99]);
     }
 
     #[test]
     fn a_program_without_steps_has_none() {
-        let steps = Steps::from_runs(
-            &runs(&[Phase::Data, Phase::Forward]),
-            &AnnotatedRanges::default(),
-            90,
-        );
+        let steps = Steps::from_runs(&runs(&[Phase::Data, Phase::Forward]), &AnnotatedRanges::default(), 90);
         assert_eq!((steps.marker(), steps.step_at(3), steps.entries(0)), (None, None, None));
     }
 }

@@ -48,9 +48,7 @@ pub(crate) fn classify_allocations(
         classified: vec![None; allocations.len()],
     };
     let entries = device.device().len();
-    let peak = device
-        .history()
-        .map(|history| history.peak.allocated_event.or(history.first_entry.checked_sub(1)));
+    let peak = device.history().map(|history| history.peak.allocated_event.or(history.first_entry.checked_sub(1)));
     let peak = peak.map(|entry| entry.and_then(|entry| usize::try_from(entry).ok()));
     for entry in device.failed_requests().next_back().map(Some).into_iter().chain(peak) {
         let rows = classifier.live_after(entry);
@@ -66,9 +64,7 @@ pub(crate) fn classify_allocations(
     let mut start = 0;
     for end in cuts {
         // The blocks that are live at the start of the range, and those allocated within it.
-        live.retain(|row: &usize| {
-            allocations[*row].freed_after.is_none_or(|freed| freed as usize > start)
-        });
+        live.retain(|row: &usize| allocations[*row].freed_after.is_none_or(|freed| freed as usize > start));
         while let Some(allocation) = allocations.get(next)
             && allocation.allocated_at.is_none_or(|entry| (entry as usize) < end)
         {
@@ -138,26 +134,20 @@ impl AllocationClassifier<'_, '_> {
                 requested_bytes: allocation.requested_bytes,
                 stack: self.device.stacks().recorded_stack(allocation.extended_stack),
                 extended_stack: allocation.extended_stack,
-                allocated_at: allocation
-                    .allocated_at
-                    .map(|entry| self.lifetimes.point(entry as usize)),
+                allocated_at: allocation.allocated_at.map(|entry| self.lifetimes.point(entry as usize)),
                 freed_at: freed.map(|entry| self.lifetimes.point(entry as usize)),
-                freed_by: freed_by
-                    .map_or_else(StackTraits::default, |by| self.phases.stack_traits(by)),
+                freed_by: freed_by.map_or_else(StackTraits::default, |by| self.phases.stack_traits(by)),
             }
         };
         let mut rows = rows.to_vec();
         rows.sort_by_key(|row| self.allocations[*row].address);
         let live_set = LiveSet {
             entry,
-            point: entry
-                .map_or(TracePoint { entry: 0, run: 0 }, |entry| self.lifetimes.point(entry)),
+            point: entry.map_or(TracePoint { entry: 0, run: 0 }, |entry| self.lifetimes.point(entry)),
             observed_until: Some(self.lifetimes.point(end)),
             blocks: rows.iter().map(|row| block(*row)).collect(),
         };
-        for (row, classification) in
-            rows.iter().zip(classify(&live_set, self.lifetimes, self.phases))
-        {
+        for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes, self.phases)) {
             self.classified[*row].get_or_insert(classification);
         }
     }

@@ -15,8 +15,7 @@ use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::memory;
 use crate::study::memory::{
-    BlockSum, BlockSums, LiveByLine, LiveByStack, Share, TopRows, sorted_by_bytes, sum_by_key,
-    top_rows,
+    BlockSum, BlockSums, LiveByLine, LiveByStack, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows,
 };
 
 /// The live memory at one position. The rows of each table add up to `allocated_bytes`.
@@ -165,15 +164,12 @@ pub(super) struct BreakdownBuilder<'a, 'f> {
 }
 
 impl<'a, 'f> BreakdownBuilder<'a, 'f> {
-    pub(super) fn new(
-        device: DeviceStudy<'a, 'f>,
-        lifetimes: &'a Lifetimes<'a>,
-        live_set: &'a LiveSet,
-    ) -> Self {
+    pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a Lifetimes<'a>, live_set: &'a LiveSet) -> Self {
         let phases = device.phases();
-        let all = live_set.blocks.iter().fold(BlockSum::default(), |all, block| {
-            all.plus(BlockSum { bytes: block.bytes, blocks: 1 })
-        });
+        let all = live_set
+            .blocks
+            .iter()
+            .fold(BlockSum::default(), |all, block| all.plus(BlockSum { bytes: block.bytes, blocks: 1 }));
         let step = live_set.entry.and_then(|entry| phases.step_at(entry));
         let phase = lifetimes.phase(live_set.point);
         Self { device, phases, lifetimes, live_set, step, phase, all }
@@ -182,8 +178,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     pub(super) fn build(&self, rules: &[CategoryRule], top: usize) -> MemoryBreakdown {
         let stacks = self.device.stacks();
         let by_stack = self.sums(|block| Some(block.extended_stack));
-        let kept =
-            self.sums(|block| self.is_kept_since_start(block).then_some(block.extended_stack));
+        let kept = self.sums(|block| self.is_kept_since_start(block).then_some(block.extended_stack));
         let all_kept = kept.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
@@ -204,10 +199,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     }
 
     /// Sums up the blocks by `key`; skips those without one.
-    fn sums<K: Eq + std::hash::Hash>(
-        &self,
-        mut key: impl FnMut(&LiveBlock) -> Option<K>,
-    ) -> BlockSums<K> {
+    fn sums<K: Eq + std::hash::Hash>(&self, mut key: impl FnMut(&LiveBlock) -> Option<K>) -> BlockSums<K> {
         sum_by_key(self.live_set.blocks.iter().filter_map(|block| Some((key(block)?, block.bytes))))
     }
 
@@ -228,13 +220,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             } else {
                 Confidence::Low
             };
-            ByCategory {
-                category,
-                share: sum.share_of(self.all),
-                confidence,
-                high_bytes,
-                medium_bytes,
-            }
+            ByCategory { category, share: sum.share_of(self.all), confidence, high_bytes, medium_bytes }
         };
         sorted_by_bytes(sums).into_iter().map(row).collect()
     }
@@ -254,9 +240,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     }
 
     fn by_phase(&self) -> Vec<ByPhase> {
-        let sums = self.sums(|block| {
-            Some(block.allocated_at.map(|allocated_at| self.lifetimes.phase(allocated_at)))
-        });
+        let sums = self.sums(|block| Some(block.allocated_at.map(|allocated_at| self.lifetimes.phase(allocated_at))));
         let row = |(phase, sum): (_, BlockSum)| ByPhase { phase, share: sum.share_of(self.all) };
         sorted_by_bytes(sums).into_iter().map(row).collect()
     }
@@ -264,9 +248,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     fn age(&self, block: &LiveBlock) -> Age {
         match block.allocated_at {
             None => Age::BeforeRecording,
-            Some(allocated_at) => {
-                Age::from_steps(self.phases.step_at(allocated_at.entry as usize), self.step)
-            }
+            Some(allocated_at) => Age::from_steps(self.phases.step_at(allocated_at.entry as usize), self.step),
         }
     }
 
@@ -278,8 +260,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     }
 
     fn by_age(&self) -> Vec<ByAge> {
-        let mut rows: Vec<(Age, BlockSum)> =
-            self.sums(|block| Some(self.age(block))).into_iter().collect();
+        let mut rows: Vec<(Age, BlockSum)> = self.sums(|block| Some(self.age(block))).into_iter().collect();
         rows.sort_unstable_by_key(|(age, _)| *age);
         rows.into_iter().map(|(age, sum)| ByAge { age, share: sum.share_of(self.all) }).collect()
     }
@@ -302,11 +283,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             Some(file)
         };
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
-        let sums = self.sums(|block| {
-            Some(
-                *files.entry(block.extended_stack).or_insert_with(|| file_of(block.extended_stack)),
-            )
-        });
+        let sums = self
+            .sums(|block| Some(*files.entry(block.extended_stack).or_insert_with(|| file_of(block.extended_stack))));
         top_rows(sums, self.all, top, |file, sum| ByFile {
             file: file.and_then(|file| names.get(&file).cloned()),
             share: sum.share_of(self.all),

@@ -13,11 +13,7 @@ use crate::base::intern::{SeededMap, SeededSet};
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, StackTraits};
 
 /// The category of each block of `live_set`, in order.
-pub(super) fn classify(
-    live_set: &LiveSet,
-    lifetimes: &Lifetimes<'_>,
-    phases: &Phases,
-) -> Vec<Classification> {
+pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Vec<Classification> {
     let mut classifier = Classifier {
         lifetimes,
         observed_until: live_set.observed_until.unwrap_or(live_set.point),
@@ -42,9 +38,7 @@ pub(super) fn classify(
     for ((block, traits), classification) in blocks.zip(&mut classified) {
         match block.allocated_at {
             // Gradients and copies are recognized by the sizes of parameters, which are known now.
-            Some(allocated_at)
-                if matches!(lifetimes.phase(allocated_at), Phase::Backward | Phase::Data) =>
-            {
+            Some(allocated_at) if matches!(lifetimes.phase(allocated_at), Phase::Backward | Phase::Data) => {
                 *classification = classifier.classify(block, traits);
             }
             None if classification.0 == Category::Other => {
@@ -61,10 +55,7 @@ pub(super) fn classify(
 
 /// Number of parameters by size, inferred from optimizer state that is older than the recording: the number of tensors
 /// of that size from one stack.
-fn parameter_counts_from_state(
-    live_set: &LiveSet,
-    classified: &[Classification],
-) -> SeededMap<u64, u32> {
+fn parameter_counts_from_state(live_set: &LiveSet, classified: &[Classification]) -> SeededMap<u64, u32> {
     let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
     for (block, (category, _)) in live_set.blocks.iter().zip(classified) {
         if *category == Category::OptimizerState && block.allocated_at.is_none() {
@@ -187,16 +178,11 @@ impl Classifier<'_> {
     /// Classifies blocks that are older than the trace and have no stack by their sizes. Each gradient that backward
     /// passes left has a parameter of its size, which has up to two tensors of optimizer state. Optimizer state with
     /// stacks (`state`) gives the sizes too. In a program that only runs forward passes, older blocks are the model.
-    fn classify_by_size(
-        &self,
-        unknown: Vec<(u64, &mut Classification)>,
-        state: &SeededMap<u64, u32>,
-    ) {
+    fn classify_by_size(&self, unknown: Vec<(u64, &mut Classification)>, state: &SeededMap<u64, u32>) {
         use Category::{Gradients, OptimizerState, Parameters};
         let gradients = &self.lifetimes.gradient_sizes;
         let is_trained = self.lifetimes.has_backward() || self.phases.has_optimizer();
-        let only_runs =
-            !is_trained && state.is_empty() && self.phases.forwards_begun(usize::MAX) > 0;
+        let only_runs = !is_trained && state.is_empty() && self.phases.forwards_begun(usize::MAX) > 0;
         let mut seen: SeededMap<u64, u32> = SeededMap::default();
         for (requested, classified) in unknown {
             let parameters = gradients.get(&requested).or(state.get(&requested));
@@ -212,10 +198,7 @@ impl Classifier<'_> {
             let category = match *seen {
                 n if n <= parameters => Parameters,
                 n if !state.is_empty() && n <= parameters.saturating_mul(2) => Gradients,
-                n if state.is_empty()
-                    && self.phases.has_optimizer()
-                    && n <= parameters.saturating_mul(3) =>
-                {
+                n if state.is_empty() && self.phases.has_optimizer() && n <= parameters.saturating_mul(3) => {
                     OptimizerState
                 }
                 _ => continue,
@@ -236,9 +219,7 @@ impl Classifier<'_> {
         let counts = self.lifetimes.free_counts(block.stack);
         match lifetime {
             Lifetime::InRun => (Temporaries, High),
-            Lifetime::BeyondRun if traits.purpose == Some(KnownPurpose::Model) => {
-                (Parameters, High)
-            }
+            Lifetime::BeyondRun if traits.purpose == Some(KnownPurpose::Model) => (Parameters, High),
             // Blocks allocated anew for each pass are no model.
             _ if traits.is_phase_weak
                 && self.passes_begun(block, allocated_at) <= 1
@@ -256,8 +237,7 @@ impl Classifier<'_> {
         if self.is_freed_by_backward(block) && self.passes_begun(block, allocated_at) == 1 {
             return (Category::Activations, Confidence::Medium);
         }
-        if self.is_queued(block, allocated_at) && !self.lifetimes.leaks.grows(block.extended_stack)
-        {
+        if self.is_queued(block, allocated_at) && !self.lifetimes.leaks.grows(block.extended_stack) {
             return (Category::Inputs, Confidence::Low);
         }
         (Category::Other, Confidence::Low)
@@ -271,11 +251,7 @@ impl Classifier<'_> {
             Some(freed) if freed.run == allocated_at.run => (Temporaries, High),
             _ if self.lifetimes.leaks.grows(block.extended_stack) => (Other, Low),
             // No input serves many passes, but some wait in a queue.
-            _ if self.passes_begun(block, allocated_at) > 1
-                && !self.is_queued(block, allocated_at) =>
-            {
-                (Other, Low)
-            }
+            _ if self.passes_begun(block, allocated_at) > 1 && !self.is_queued(block, allocated_at) => (Other, Low),
             _ if self.passes_begun(block, allocated_at) > 1 => (Inputs, Low),
             // Or a copy of a parameter, allocated in every step.
             Some(_) if self.parameters.contains(&block.requested_bytes) => (Inputs, Low),
@@ -288,9 +264,7 @@ impl Classifier<'_> {
     fn is_queued(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         let counts = self.lifetimes.free_counts(block.stack);
         let passes = self.passes_begun(block, allocated_at);
-        counts.max_passes <= MAX_INPUT_PASSES
-            && passes <= counts.max_passes
-            && counts.after_backward_start > 1
+        counts.max_passes <= MAX_INPUT_PASSES && passes <= counts.max_passes && counts.after_backward_start > 1
     }
 
     /// Whether a backward pass dropped the last reference.
@@ -303,9 +277,7 @@ impl Classifier<'_> {
     fn passes_begun(&self, block: &LiveBlock, allocated_at: TracePoint) -> u32 {
         let end = block.freed_at.unwrap_or(self.observed_until);
         if self.lifetimes.has_backward() {
-            self.lifetimes
-                .backward_passes_at(end)
-                .saturating_sub(self.lifetimes.backward_passes_at(allocated_at))
+            self.lifetimes.backward_passes_at(end).saturating_sub(self.lifetimes.backward_passes_at(allocated_at))
         } else {
             self.forwards_begun(allocated_at, end)
         }
@@ -342,20 +314,12 @@ impl Classifier<'_> {
                 1 if self.lifetimes.phase(end) == Phase::Backward => (Activations, Medium),
                 // Never freed. From several passes: autograd graphs without a backward pass, or results. From one
                 // pass: a buffer, or a workspace of a library.
-                _ if self
-                    .never_freed
-                    .get(&block.stack)
-                    .is_some_and(|(first, last)| first < last) =>
-                {
-                    (Activations, Low)
-                }
+                _ if self.never_freed.get(&block.stack).is_some_and(|(first, last)| first < last) => (Activations, Low),
                 _ => (Other, Low),
             };
         };
         match passes {
-            0 if freed.run == allocated_at.run && self.forwards_begun(allocated_at, freed) == 0 => {
-                (Temporaries, High)
-            }
+            0 if freed.run == allocated_at.run && self.forwards_begun(allocated_at, freed) == 0 => (Temporaries, High),
             0 => (Temporaries, Medium),
             1 if self.is_freed_by_backward(block) => (Activations, High),
             // Live beyond the pass that it may have been saved for.
@@ -365,11 +329,7 @@ impl Classifier<'_> {
 
     /// Classifies a block of a forward pass in a recording without a backward pass: inference, or an end within the
     /// first step.
-    fn classify_without_backward(
-        &self,
-        block: &LiveBlock,
-        allocated_at: TracePoint,
-    ) -> Classification {
+    fn classify_without_backward(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
         use Category::{Activations, Other, Temporaries};
         use Confidence::{High, Low, Medium};
         let end = block.freed_at.unwrap_or(self.observed_until);
@@ -387,12 +347,7 @@ impl Classifier<'_> {
         }
     }
 
-    fn classify_backward(
-        &self,
-        block: &LiveBlock,
-        traits: StackTraits,
-        lifetime: Lifetime,
-    ) -> Classification {
+    fn classify_backward(&self, block: &LiveBlock, traits: StackTraits, lifetime: Lifetime) -> Classification {
         use Category::{Activations, Gradients, Other, Temporaries};
         use Confidence::{High, Low, Medium};
         let is_like_gradient = if self.parameters.is_empty() {
@@ -405,18 +360,14 @@ impl Classifier<'_> {
         let is_gathered = gathered == GatherEvidence::Yes;
         match lifetime {
             // Freed after its shard was reduced.
-            _ if block.freed_by.purpose == Some(KnownPurpose::ReducedGradients) => {
-                (Gradients, High)
-            }
+            _ if block.freed_by.purpose == Some(KnownPurpose::ReducedGradients) => (Gradients, High),
             Lifetime::InRun if is_gathered && !traits.has_forward_frame => (Gradients, Medium),
             // Waits for the end of the pass, which copies it into a bucket.
             Lifetime::InRun
                 if self.buckets == GradientBuckets::GradientsAtEnd
                     && is_like_gradient
                     && !traits.has_forward_frame
-                    && block
-                        .freed_at
-                        .is_some_and(|freed| self.lifetimes.is_after_last_allocation(freed)) =>
+                    && block.freed_at.is_some_and(|freed| self.lifetimes.is_after_last_allocation(freed)) =>
             {
                 (Gradients, Medium)
             }
@@ -431,8 +382,7 @@ impl Classifier<'_> {
             // A backward pass frees no gradients, so an earlier pass saved it, as for a gradient penalty. After its
             // last allocation, though, the pass may have ended.
             Lifetime::BeyondRun if self.is_freed_by_backward(block) => {
-                let may_be_over =
-                    block.freed_at.is_some_and(|at| self.lifetimes.may_have_ended(at));
+                let may_be_over = block.freed_at.is_some_and(|at| self.lifetimes.may_have_ended(at));
                 // Or gradients of a pass without communication (`no_sync`), until the next pass added its own.
                 let is_added = self.buckets != GradientBuckets::None;
                 if is_like_gradient && (may_be_over || is_added) || is_gathered {
@@ -441,9 +391,7 @@ impl Classifier<'_> {
                     (Activations, Medium)
                 }
             }
-            Lifetime::BeyondRun if is_like_gradient && self.parameters.is_empty() => {
-                (Gradients, Medium)
-            }
+            Lifetime::BeyondRun if is_like_gradient && self.parameters.is_empty() => (Gradients, Medium),
             Lifetime::BeyondRun if is_like_gradient => (Gradients, High),
             // No parameter has its size, but something freed it later.
             Lifetime::BeyondRun if block.freed_at.is_some() => (Gradients, Low),
@@ -481,16 +429,12 @@ impl Classifier<'_> {
             // The optimizer may run the model within its step, which ends the run.
             Lifetime::BeyondRun
                 if self.phases.has_marked_steps()
-                    && block
-                        .freed_at
-                        .is_some_and(|freed| step_of(freed) == step_of(allocated_at)) =>
+                    && block.freed_at.is_some_and(|freed| step_of(freed) == step_of(allocated_at)) =>
             {
                 (Temporaries, Medium)
             }
             Lifetime::BeyondRun => (OptimizerState, Medium),
-            Lifetime::Unknown
-                if counts.in_run > 0 || traits.purpose == Some(KnownPurpose::OptimizerStep) =>
-            {
+            Lifetime::Unknown if counts.in_run > 0 || traits.purpose == Some(KnownPurpose::OptimizerStep) => {
                 (Temporaries, Medium)
             }
             Lifetime::Unknown => (Temporaries, Low),

@@ -27,9 +27,10 @@ pub(super) enum GradientBuckets {
 
 impl GradientBuckets {
     pub(super) fn infer(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Self {
-        let buckets = live_set.blocks.iter().filter(|block| {
-            phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets)
-        });
+        let buckets = live_set
+            .blocks
+            .iter()
+            .filter(|block| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets));
         let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
         let (now, run) = (live_set.entry.unwrap_or(0), live_set.point.run);
         let has_started = |run: &&PhaseRun| run.start as usize <= now;
@@ -40,9 +41,7 @@ impl GradientBuckets {
             _ if lifetimes.max_left_for_optimizer() > bytes / 2 => Self::Copies,
             _ if !lifetimes.completes_backward() => Self::Unknown,
             // A pass without communication (`no_sync`): the next one adds its gradients to those of this one.
-            _ if lifetimes.phase(live_set.point) == Phase::Backward
-                && lifetimes.outlived_bytes(run) > bytes / 2 =>
-            {
+            _ if lifetimes.phase(live_set.point) == Phase::Backward && lifetimes.outlived_bytes(run) > bytes / 2 => {
                 Self::Empty
             }
             _ if lifetimes.phase(live_set.point) == Phase::Backward
@@ -68,18 +67,12 @@ impl GradientBuckets {
 
     /// Declassifies buckets that do not contain the gradients yet, because passes without communication (`no_sync`)
     /// left gradients in memory of their own.
-    pub(super) fn yield_to_gradients(
-        self,
-        live_set: &LiveSet,
-        classified: &mut [Classification],
-        phases: &Phases,
-    ) {
+    pub(super) fn yield_to_gradients(self, live_set: &LiveSet, classified: &mut [Classification], phases: &Phases) {
         if self != Self::Gradients {
             return;
         }
-        let is_bucket = |block: &LiveBlock| {
-            phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets)
-        };
+        let is_bucket =
+            |block: &LiveBlock| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets);
         let (mut separate, mut in_buckets) = (0_u64, 0_u64);
         for (block, (category, _)) in live_set.blocks.iter().zip(classified.iter()) {
             match category {

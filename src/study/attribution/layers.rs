@@ -28,9 +28,7 @@ pub(super) fn category_layers(
     let failed = device.failed_requests().next_back();
     let last = device.indexes_with_action(Action::Alloc).next_back();
     let is_before = |block: &LiveBlock| {
-        failed.is_some_and(|failed| {
-            block.allocated_at.is_none_or(|allocated_at| allocated_at.entry as usize <= failed)
-        })
+        failed.is_some_and(|failed| block.allocated_at.is_none_or(|allocated_at| allocated_at.entry as usize <= failed))
     };
     let sampled = std::mem::take(&mut lifetimes.samples.sampled);
     let (before, after): (Vec<_>, Vec<_>) = sampled.into_iter().partition(|(b, _)| is_before(b));
@@ -41,8 +39,7 @@ pub(super) fn category_layers(
         for block in &mut blocks {
             block.freed_at = block.freed_at.filter(|freed| freed.entry <= at.entry);
         }
-        let live_set =
-            LiveSet { entry: Some(at.entry as usize), point: at, observed_until: Some(at), blocks };
+        let live_set = LiveSet { entry: Some(at.entry as usize), point: at, observed_until: Some(at), blocks };
         let classified = classify(&live_set, lifetimes, phases);
         for ((block, span), (category, _)) in live_set.blocks.iter().zip(spans).zip(classified) {
             let changes = &mut bytes[category as usize];

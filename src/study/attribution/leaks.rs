@@ -62,13 +62,8 @@ pub struct Leaks {
 impl Leaks {
     /// Whether the growth covers the `missing` bytes, and the remaining memory lasts for fewer steps than it has grown.
     pub(crate) fn explain_shortfall(&self, missing: u64) -> bool {
-        let steps = |suspect: &LeakSuspect| {
-            u64::from(suspect.steps).saturating_mul(suspect.every_steps.into())
-        };
-        let grown = self
-            .suspects
-            .iter()
-            .map(|suspect| suspect.bytes_per_step.saturating_mul(steps(suspect)));
+        let steps = |suspect: &LeakSuspect| u64::from(suspect.steps).saturating_mul(suspect.every_steps.into());
+        let grown = self.suspects.iter().map(|suspect| suspect.bytes_per_step.saturating_mul(steps(suspect)));
         let longest = self.suspects.iter().map(steps).max().unwrap_or(0);
         missing > 0
             && grown.fold(0, u64::saturating_add) >= missing
@@ -144,8 +139,7 @@ impl LineGrowth {
     /// by a larger one whose size depends on the batch.
     fn grows_in_blocks(&self, ended: u32) -> bool {
         let (bytes, blocks) = (&self.by_bytes, &self.by_blocks);
-        let minimum =
-            if bytes.every == 1 { MIN_STEPS_OF_BLOCKS } else { MIN_SPARSE_STEPS_OF_BLOCKS };
+        let minimum = if bytes.every == 1 { MIN_STEPS_OF_BLOCKS } else { MIN_SPARSE_STEPS_OF_BLOCKS };
         let grew = |streak: &GrowthStreak| streak.is_ongoing(ended) && streak.steps >= minimum;
         grew(bytes) && grew(blocks) && bytes.every == blocks.every
     }
@@ -248,23 +242,15 @@ impl LeakTracker {
     }
 
     /// The `top` lines that grew up to the end of the last step, on a device of `capacity` bytes.
-    pub(super) fn report(
-        &self,
-        stacks: &StackReader<'_>,
-        top: usize,
-        capacity: Option<u64>,
-    ) -> Leaks {
+    pub(super) fn report(&self, stacks: &StackReader<'_>, top: usize, capacity: Option<u64>) -> Leaks {
         let growing = self.lines.iter().filter(|line| line.grows_in_blocks(self.steps_ended));
-        let mut suspects: Vec<LeakSuspect> =
-            growing.map(|line| leak_suspect(line, stacks)).collect();
+        let mut suspects: Vec<LeakSuspect> = growing.map(|line| leak_suspect(line, stacks)).collect();
         suspects.sort_by_key(|suspect| Reverse(suspect.bytes_per_step)); // stable: ties as they first appeared
-        let bytes_per_step =
-            suspects.iter().map(|suspect| suspect.bytes_per_step).fold(0, u64::saturating_add);
+        let bytes_per_step = suspects.iter().map(|suspect| suspect.bytes_per_step).fold(0, u64::saturating_add);
         let other_suspects = suspects.len().saturating_sub(top) as u64;
         suspects.truncate(top);
-        let remaining_bytes = capacity
-            .filter(|_| bytes_per_step > 0)
-            .map(|capacity| capacity.saturating_sub(self.allocated));
+        let remaining_bytes =
+            capacity.filter(|_| bytes_per_step > 0).map(|capacity| capacity.saturating_sub(self.allocated));
         let steps_left = remaining_bytes.and_then(|left| left.checked_div(bytes_per_step));
         Leaks { bytes_per_step, remaining_bytes, steps_left, suspects, other_suspects }
     }

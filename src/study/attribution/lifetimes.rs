@@ -80,16 +80,7 @@ impl OpenBlock {
         let Self { stack, extended_stack, bytes, requested_bytes, allocated_at, .. } = self;
         let (freed_at, freed_by) = freed.unzip();
         let freed_by = freed_by.unwrap_or_default();
-        LiveBlock {
-            address,
-            bytes,
-            requested_bytes,
-            stack,
-            extended_stack,
-            allocated_at,
-            freed_at,
-            freed_by,
-        }
+        LiveBlock { address, bytes, requested_bytes, stack, extended_stack, allocated_at, freed_at, freed_by }
     }
 }
 
@@ -160,12 +151,8 @@ impl<'a> Lifetimes<'a> {
             }
             let entry = step.entry.map(|(index, _)| index);
             if wanted.next_if_eq(&entry).is_some() {
-                let live_set = LiveSet {
-                    entry,
-                    point: at,
-                    observed_until: None,
-                    blocks: live_blocks(stacks, step.tiling, &live),
-                };
+                let live_set =
+                    LiveSet { entry, point: at, observed_until: None, blocks: live_blocks(stacks, step.tiling, &live) };
                 let set = lifetimes.live_sets.len();
                 for (row, block) in live_set.blocks.iter().enumerate() {
                     awaited.entry(block.address).or_default().push((set, row));
@@ -188,25 +175,14 @@ impl<'a> Lifetimes<'a> {
     }
 
     /// The blocks that are live before the first entry.
-    fn open_initial_blocks(
-        &mut self,
-        stacks: &StackReader<'_>,
-        tiling: &Tiling,
-    ) -> SeededMap<u64, OpenBlock> {
+    fn open_initial_blocks(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> SeededMap<u64, OpenBlock> {
         let mut live = SeededMap::default();
         for (address, bytes, requested_bytes, state, extended_stack) in tiling.active_blocks() {
             if state == BlockState::ActiveAllocated {
                 let stack = stacks.recorded_stack(extended_stack);
                 live.insert(
                     address,
-                    OpenBlock {
-                        stack,
-                        extended_stack,
-                        bytes,
-                        requested_bytes,
-                        allocated_at: None,
-                        first_sample: 0,
-                    },
+                    OpenBlock { stack, extended_stack, bytes, requested_bytes, allocated_at: None, first_sample: 0 },
                 );
             }
         }
@@ -254,14 +230,7 @@ impl<'a> Lifetimes<'a> {
                 let (stack, extended_stack) = (event.stack, event.extended_stack);
                 let requested_bytes = event.size;
                 let (allocated_at, first_sample) = (Some(at), self.samples.next_sample());
-                let new = OpenBlock {
-                    stack,
-                    extended_stack,
-                    bytes,
-                    requested_bytes,
-                    allocated_at,
-                    first_sample,
-                };
+                let new = OpenBlock { stack, extended_stack, bytes, requested_bytes, allocated_at, first_sample };
                 match self.phases.stack_traits(stack).purpose {
                     Some(KnownPurpose::Parameters) => {
                         self.parameter_sizes.insert(requested_bytes);
@@ -311,19 +280,12 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
-    fn count_free(
-        &mut self,
-        block: OpenBlock,
-        allocated_at: TracePoint,
-        freed: TracePoint,
-        by_program: bool,
-    ) {
+    fn count_free(&mut self, block: OpenBlock, allocated_at: TracePoint, freed: TracePoint, by_program: bool) {
         if self.teardown_after.is_some_and(|since| allocated_at.entry <= since) {
             return; // teardown
         }
         self.count_outliving_pass(block, allocated_at, freed, by_program);
-        let passes =
-            self.backward_passes_at(freed).saturating_sub(self.backward_passes_at(allocated_at));
+        let passes = self.backward_passes_at(freed).saturating_sub(self.backward_passes_at(allocated_at));
         let in_backward = self.phase(freed) == Phase::Backward && !by_program;
         let counts = &mut self.free_counts[block.stack.index()];
         if allocated_at.run == freed.run {
@@ -342,24 +304,14 @@ impl<'a> Lifetimes<'a> {
         }
         counts.max_passes = counts.max_passes.max(passes);
         if passes == 0 {
-            counts.max_early_lifetime =
-                counts.max_early_lifetime.max(freed.entry - allocated_at.entry);
+            counts.max_early_lifetime = counts.max_early_lifetime.max(freed.entry - allocated_at.entry);
         }
     }
 
     /// Counts `block` if a backward run allocated it, and it was live at `end`, after that run.
-    fn count_outliving_pass(
-        &mut self,
-        block: OpenBlock,
-        allocated_at: TracePoint,
-        end: TracePoint,
-        by_program: bool,
-    ) {
-        if self.phase(allocated_at) == Phase::Backward
-            && (allocated_at.run != end.run || by_program)
-        {
-            *self.outlived_by_size.entry((allocated_at.run, block.requested_bytes)).or_default() +=
-                1;
+    fn count_outliving_pass(&mut self, block: OpenBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
+        if self.phase(allocated_at) == Phase::Backward && (allocated_at.run != end.run || by_program) {
+            *self.outlived_by_size.entry((allocated_at.run, block.requested_bytes)).or_default() += 1;
             let kept = self.outlived_bytes.entry(allocated_at.run).or_default();
             *kept = kept.saturating_add(block.requested_bytes);
             if by_program || self.phase(end) != Phase::Backward {
@@ -400,13 +352,10 @@ impl<'a> Lifetimes<'a> {
     /// padding.
     pub(super) fn gather_evidence(&self, bytes: u64) -> GatherEvidence {
         let max_padded = bytes.saturating_add(bytes / MAX_PADDING_FRACTION);
-        let is_parameter =
-            |bytes: Option<u64>| bytes.is_some_and(|bytes| self.parameter_sizes.contains(&bytes));
+        let is_parameter = |bytes: Option<u64>| bytes.is_some_and(|bytes| self.parameter_sizes.contains(&bytes));
         match self.gathered_sizes.range(bytes..=max_padded).next() {
             Some(size) if *size == bytes => GatherEvidence::Yes,
-            Some(_) if is_parameter(Some(bytes)) || is_parameter(bytes.checked_mul(2)) => {
-                GatherEvidence::Yes
-            }
+            Some(_) if is_parameter(Some(bytes)) || is_parameter(bytes.checked_mul(2)) => GatherEvidence::Yes,
             Some(_) => GatherEvidence::Possible,
             None => GatherEvidence::No,
         }
@@ -446,11 +395,7 @@ impl<'a> Lifetimes<'a> {
 }
 
 /// The live blocks of `tiling`, by address.
-fn live_blocks(
-    stacks: &StackReader<'_>,
-    tiling: &Tiling,
-    live: &SeededMap<u64, OpenBlock>,
-) -> Vec<LiveBlock> {
+fn live_blocks(stacks: &StackReader<'_>, tiling: &Tiling, live: &SeededMap<u64, OpenBlock>) -> Vec<LiveBlock> {
     let mut blocks: Vec<LiveBlock> = tiling
         .active_blocks()
         .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)

@@ -22,9 +22,7 @@ use serde::Serialize;
 
 pub(crate) use self::allocations::{Allocation, classify_allocations};
 use self::breakdown::BreakdownBuilder;
-pub use self::breakdown::{
-    Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, MemoryBreakdown,
-};
+pub use self::breakdown::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, MemoryBreakdown};
 pub use self::category::{Category, Confidence};
 pub use self::layers::CategoryLayer;
 use self::layers::category_layers;
@@ -110,10 +108,7 @@ pub(crate) fn attribute_memory(
         at_peak: breakdown(peak),
         at_failure: failure.and_then(|failure| breakdown(Some(failure))),
         at_position: position.and_then(breakdown),
-        steps: StepsReport {
-            completed: phases.completed_steps() as u64,
-            marker: phases.step_marker(),
-        },
+        steps: StepsReport { completed: phases.completed_steps() as u64, marker: phases.step_marker() },
         leaks: lifetimes.leaks.report(device.stacks(), top, capacity),
         layers,
     }
@@ -121,8 +116,7 @@ pub(crate) fn attribute_memory(
 
 /// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.
 pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<CategorizedBlock> {
-    let lifetimes =
-        Lifetimes::from_trace(device, vec![Some(entry)], LifetimeSamples::new(Vec::new()));
+    let lifetimes = Lifetimes::from_trace(device, vec![Some(entry)], LifetimeSamples::new(Vec::new()));
     let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
     let categories = classify::classify(live_set, &lifetimes, device.phases());
     let blocks = live_set.blocks.iter().zip(categories);

@@ -37,8 +37,7 @@ fn is_copy(set: &SizeCounts, parameters: &SizeCounts) -> bool {
             let Some(available) = parameters.get(&parameter_size) else { continue };
             // One line may make up to three copies: two moments and a master weight.
             matched = matched.saturating_add(size.saturating_mul((*blocks).min(available * 3)));
-            copied =
-                copied.saturating_add(parameter_size.saturating_mul((*blocks).min(*available)));
+            copied = copied.saturating_add(parameter_size.saturating_mul((*blocks).min(*available)));
         }
         matched >= total_bytes(set) / 20 * 19
             && (copied >= total_bytes(parameters) / 2 || blocks >= MIN_BLOCKS && set.len() > 2)
@@ -92,8 +91,7 @@ fn may_be_copy(
     makes: Option<KnownPurpose>,
     lifetimes: &Lifetimes<'_>,
 ) -> bool {
-    let is_outside_passes =
-        |point| !matches!(lifetimes.phase(point), Phase::Forward | Phase::Backward);
+    let is_outside_passes = |point| !matches!(lifetimes.phase(point), Phase::Forward | Phase::Backward);
     confidence != Confidence::High
         && makes != Some(KnownPurpose::OptimizerStep)
         && block.allocated_at.is_some_and(is_outside_passes)
@@ -115,8 +113,7 @@ impl ProgramTraits<'_> {
         let step = self.phases.step_at(point.entry as usize);
         let entries = step.and_then(|step| self.phases.step_entries(step));
         entries.is_some_and(|step| {
-            self.lifetimes.backward_passes_before(step.start)
-                < self.lifetimes.backward_passes_at(point)
+            self.lifetimes.backward_passes_before(step.start) < self.lifetimes.backward_passes_at(point)
         })
     }
 
@@ -131,23 +128,16 @@ impl ProgramTraits<'_> {
         let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;
         let counts = self.lifetimes.free_counts(block.stack);
         let is_short = match block.freed_at {
-            Some(freed)
-                if freed.run == allocated_at.run
-                    && self.lifetimes.phase(allocated_at) == Phase::Optimizer =>
-            {
+            Some(freed) if freed.run == allocated_at.run && self.lifetimes.phase(allocated_at) == Phase::Optimizer => {
                 return (Temporaries, Medium);
             }
             None if counts.in_run > 0 && self.lifetimes.phase(allocated_at) == Phase::Optimizer => {
                 return (Temporaries, Medium);
             }
             Some(freed) => {
-                self.lifetimes.backward_passes_at(freed)
-                    <= self.lifetimes.backward_passes_at(allocated_at) + 1
+                self.lifetimes.backward_passes_at(freed) <= self.lifetimes.backward_passes_at(allocated_at) + 1
             }
-            None => {
-                counts.before_any_backward() + counts.after_backward_start > 0
-                    && counts.max_passes <= 1
-            }
+            None => counts.before_any_backward() + counts.after_backward_start > 0 && counts.max_passes <= 1,
         };
         // A copy made of the gradients before the optimizer step, and freed before the next pass ends.
         if is_short && self.waits_for_optimizer(allocated_at) {
@@ -159,9 +149,7 @@ impl ProgramTraits<'_> {
         if is_loaded {
             return (if self.has_state { Other } else { OptimizerState }, Low);
         }
-        if routine == Some(Routine::OptimizerConstructor)
-            || self.lifetimes.phase(allocated_at) == Phase::Optimizer
-        {
+        if routine == Some(Routine::OptimizerConstructor) || self.lifetimes.phase(allocated_at) == Phase::Optimizer {
             (OptimizerState, Medium)
         } else if is_trained && has_optimizer {
             // The optimizer's own state is classified already: an average of the weights.
@@ -190,10 +178,7 @@ mod tests {
     fn a_copy_has_the_sizes_of_the_parameters() {
         let parameters = sizes(&[(4096, 3), (1024, 6), (64, 1)]);
         assert!(is_copy(&parameters, &parameters));
-        assert!(
-            is_copy(&sizes(&[(8192, 3), (2048, 6), (128, 1)]), &parameters),
-            "twice as precise"
-        );
+        assert!(is_copy(&sizes(&[(8192, 3), (2048, 6), (128, 1)]), &parameters), "twice as precise");
         assert!(is_copy(&sizes(&[(4096, 6), (1024, 12), (64, 2)]), &parameters), "two copies");
         assert!(is_copy(&sizes(&[(4096, 3), (1024, 2)]), &parameters), "most of one copy");
         assert!(!is_copy(&sizes(&[(1024, 2)]), &parameters), "too few");

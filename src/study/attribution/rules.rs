@@ -22,11 +22,8 @@ pub struct CategoryRule {
 }
 
 /// In a pattern with `/`, `*` does not cross directories.
-const WITHIN_DIRECTORIES: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: false,
-};
+const WITHIN_DIRECTORIES: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 impl CategoryRule {
     fn matches_frame(&self, file: &str, function: &str) -> bool {
@@ -40,15 +37,9 @@ impl CategoryRule {
             && self.function.as_ref().is_none_or(|pattern| pattern.matches(function))
     }
 
-    fn matches(
-        &self,
-        device: DeviceStudy<'_, '_>,
-        stack: StackId,
-        range: Option<SymbolId>,
-    ) -> bool {
+    fn matches(&self, device: DeviceStudy<'_, '_>, stack: StackId, range: Option<SymbolId>) -> bool {
         let snapshot = device.snapshot();
-        let matches_range =
-            |pattern: &Pattern| range.is_some_and(|range| pattern.matches(snapshot.text(range)));
+        let matches_range = |pattern: &Pattern| range.is_some_and(|range| pattern.matches(snapshot.text(range)));
         let matches_frame = |id: &FrameId| {
             let frame = snapshot.stacks.frame(*id);
             self.matches_frame(snapshot.text(frame.file), snapshot.text(frame.name))
@@ -73,12 +64,12 @@ impl<'a, 'f> RuleMatcher<'a, 'f> {
 
     /// Index of the first rule that matches `block`.
     pub(super) fn rule_of(&mut self, block: &LiveBlock) -> Option<usize> {
-        let range =
-            block.allocated_at.and_then(|at| self.device.phases().range_at(at.entry as usize));
+        let range = block.allocated_at.and_then(|at| self.device.phases().range_at(at.entry as usize));
         let (device, rules) = (self.device, self.rules);
-        *self.cache.entry((block.stack, range)).or_insert_with(|| {
-            rules.iter().position(|rule| rule.matches(device, block.stack, range))
-        })
+        *self
+            .cache
+            .entry((block.stack, range))
+            .or_insert_with(|| rules.iter().position(|rule| rule.matches(device, block.stack, range)))
     }
 }
 

@@ -62,9 +62,6 @@ mod tests {
         samples.finish();
         samples.end_lifetime(late, || "from entry 3 on");
         samples.end_lifetime(0, || "always");
-        assert_eq!(
-            samples.sampled,
-            [("from entry 1 to 3", 1..3), ("from entry 3 on", 3..4), ("always", 0..4)]
-        );
+        assert_eq!(samples.sampled, [("from entry 1 to 3", 1..3), ("from entry 3 on", 3..4), ("always", 0..4)]);
     }
 }

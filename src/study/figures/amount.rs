@@ -33,9 +33,7 @@ impl Unit {
     pub fn parse(self, text: &str) -> Result<Amount, String> {
         match self {
             Self::Ratio => parse_ratio(text).map(Amount::Ratio).map_err(|e| e.to_string()),
-            Self::Bytes => {
-                parse_size(text).map(|n| Amount::Bytes(n.into())).map_err(|e| e.to_string())
-            }
+            Self::Bytes => parse_size(text).map(|n| Amount::Bytes(n.into())).map_err(|e| e.to_string()),
             Self::Count => {
                 let number = text.parse::<u64>().map(|n| Amount::Count(n.into()));
                 number.map_err(|_| format!("'{text}' is not a count: write a number such as 0"))
@@ -97,9 +95,7 @@ impl Serialize for Amount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
             Self::Ratio(ratio) => serializer.serialize_f64(ratio),
-            Self::Bytes(n) | Self::Count(n) if n < 0 => {
-                serializer.serialize_i64(i64::try_from(n).unwrap_or(i64::MIN))
-            }
+            Self::Bytes(n) | Self::Count(n) if n < 0 => serializer.serialize_i64(i64::try_from(n).unwrap_or(i64::MIN)),
             Self::Bytes(n) | Self::Count(n) => serializer.serialize_u64(magnitude(n)),
         }
     }

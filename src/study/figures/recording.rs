@@ -12,9 +12,7 @@ pub type Reading = Result<Amount, UnknownReason>;
 #[non_exhaustive]
 pub enum UnknownReason {
     /// The snapshot has no trace.
-    #[error(
-        "no history was recorded; call torch.cuda.memory._record_memory_history() before the work"
-    )]
+    #[error("no history was recorded; call torch.cuda.memory._record_memory_history() before the work")]
     NoHistory,
     /// The model does not reproduce the trace.
     #[error("the model diverges from the recording at entry {entry}: see `oomscope replay`")]
@@ -23,9 +21,7 @@ pub enum UnknownReason {
         entry: u64,
     },
     /// The baseline has no such device.
-    #[error(
-        "the baseline has no device {device} of {snapshot}; save it again with --save-baseline"
-    )]
+    #[error("the baseline has no device {device} of {snapshot}; save it again with --save-baseline")]
     NotInBaseline {
         /// Device index.
         device: u64,

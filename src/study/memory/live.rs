@@ -79,8 +79,7 @@ pub(crate) fn top_lines(
         *total = total.plus(sum);
     }
     top_rows(lines, all, top, |line, sum| {
-        let operations =
-            members[&line].iter().map(|(stack, bytes)| (stacks.operation(*stack), *bytes));
+        let operations = members[&line].iter().map(|(stack, bytes)| (stacks.operation(*stack), *bytes));
         let largest = largest_operation(operations);
         LiveByLine {
             bytes: sum.bytes,
@@ -94,9 +93,7 @@ pub(crate) fn top_lines(
 }
 
 /// The operation with most bytes, and these bytes; the first one on a tie.
-pub(crate) fn largest_operation(
-    operations: impl Iterator<Item = (Option<String>, u64)>,
-) -> Option<(String, u64)> {
+pub(crate) fn largest_operation(operations: impl Iterator<Item = (Option<String>, u64)>) -> Option<(String, u64)> {
     let mut rows: SeededMap<String, usize> = SeededMap::default();
     let mut sums: Vec<(String, u64)> = Vec::new();
     for (operation, bytes) in operations {

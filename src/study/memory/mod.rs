@@ -229,8 +229,7 @@ pub fn report_memory<'a>(
         let id = all_pools.get(segment.pool);
         let pool = pools.entry(id).or_insert_with(|| PoolReport::new(id));
         pool.add(segment, blocks);
-        let stream =
-            streams.entry(segment.stream).or_insert_with(|| StreamReport::new(segment.stream));
+        let stream = streams.entry(segment.stream).or_insert_with(|| StreamReport::new(segment.stream));
         stream.add(segment, blocks);
     }
     memory.pools = pools.into_values().collect();
@@ -331,8 +330,7 @@ impl StreamReport {
         add(&mut self.pending_bytes, BlockState::ActivePendingFree);
         add(&mut self.inactive_bytes, BlockState::Inactive);
         let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
-        self.largest_free_block_bytes =
-            free.map(|block| block.size).fold(self.largest_free_block_bytes, u64::max);
+        self.largest_free_block_bytes = free.map(|block| block.size).fold(self.largest_free_block_bytes, u64::max);
     }
 }
 
@@ -357,8 +355,7 @@ impl MemoryReport {
                     self.blocks.inactive.add(block.size);
                     free.largest_free_block_bytes = free.largest_free_block_bytes.max(block.size);
                     if blocks.len() > 1 && !segment.is_expandable {
-                        free.inactive_split_bytes =
-                            free.inactive_split_bytes.saturating_add(block.size);
+                        free.inactive_split_bytes = free.inactive_split_bytes.saturating_add(block.size);
                     }
                     let part = releasable_bytes(segment, blocks.len(), block, settings);
                     free.releasable_bytes = free.releasable_bytes.saturating_add(part);
@@ -366,8 +363,7 @@ impl MemoryReport {
                 }
             }
             self.requested_bytes = self.requested_bytes.saturating_add(block.requested_size);
-            free.rounding_bytes =
-                free.rounding_bytes.saturating_add(block.size.saturating_sub(block.requested_size));
+            free.rounding_bytes = free.rounding_bytes.saturating_add(block.size.saturating_sub(block.requested_size));
         }
     }
 
@@ -387,8 +383,7 @@ impl MemoryReport {
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
         let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
-        let sum_private =
-            |bytes: fn(&PoolReport) -> u64| private.clone().map(bytes).fold(0, u64::saturating_add);
+        let sum_private = |bytes: fn(&PoolReport) -> u64| private.clone().map(bytes).fold(0, u64::saturating_add);
         let tally = |tally: SizedCount| [tally.count, tally.bytes];
         MemoryState {
             reserved: self.reserved_bytes,

@@ -19,17 +19,11 @@ pub struct BlockSum {
 
 impl BlockSum {
     pub(crate) fn plus(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_add(other.bytes),
-            blocks: self.blocks.saturating_add(other.blocks),
-        }
+        Self { bytes: self.bytes.saturating_add(other.bytes), blocks: self.blocks.saturating_add(other.blocks) }
     }
 
     pub(crate) fn minus(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(other.bytes),
-            blocks: self.blocks.saturating_sub(other.blocks),
-        }
+        Self { bytes: self.bytes.saturating_sub(other.bytes), blocks: self.blocks.saturating_sub(other.blocks) }
     }
 
     pub(crate) fn share_of(self, all: Self) -> Share {

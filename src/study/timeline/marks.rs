@@ -93,17 +93,9 @@ impl TimelineMarks {
         kind.add(TimelineMark { event: index as u64, time_us, bytes }, bucket);
     }
 
-    pub(super) fn add_device_free(
-        &mut self,
-        free: DeviceFree,
-        time_us: Option<u64>,
-        bucket: usize,
-    ) {
+    pub(super) fn add_device_free(&mut self, free: DeviceFree, time_us: Option<u64>, bucket: usize) {
         let kind = if free.is_for_request { &mut self.reclaim } else { &mut self.empty_cache };
-        kind.add(
-            TimelineMark { event: free.entry_index as u64, time_us, bytes: free.bytes },
-            bucket,
-        );
+        kind.add(TimelineMark { event: free.entry_index as u64, time_us, bytes: free.bytes }, bucket);
     }
 
     pub(super) fn finish(mut self, buckets: usize) -> Self {

@@ -53,11 +53,7 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
     }
 }
 
-fn follow_device(
-    study: DeviceStudy<'_, '_>,
-    buckets: usize,
-    warnings: &mut Warnings,
-) -> Option<DeviceTimeline> {
+fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warnings) -> Option<DeviceTimeline> {
     let (device, window) = (study.device(), &study.window());
     let fresh = || (SeriesRecorder::new(window.len(), buckets), TimelineMarks::new());
     let (mut recorder, mut marks) = fresh();

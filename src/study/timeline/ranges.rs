@@ -174,12 +174,7 @@ fn add_metadata_spans(device: Device<'_>, window: &Range<usize>, mut add: impl F
         }
         open.take().into_iter().for_each(&mut add);
         let entries = index..index + 1;
-        open = label.map(|name| SpanEntries {
-            name,
-            source: "user_metadata",
-            entries,
-            times: [time; 2],
-        });
+        open = label.map(|name| SpanEntries { name, source: "user_metadata", entries, times: [time; 2] });
     }
     open.into_iter().for_each(add);
 }

@@ -123,23 +123,16 @@ impl SeriesRecorder {
     }
 
     /// The series over `window`. `time` is the time of an entry.
-    pub(super) fn finish(
-        &self,
-        window: &Range<usize>,
-        time: impl Fn(usize) -> Option<u64>,
-    ) -> (Buckets, SeriesSet) {
-        let first: Vec<usize> =
-            self.bytes.buckets().iter().map(|bucket| window.start + bucket.first).collect();
+    pub(super) fn finish(&self, window: &Range<usize>, time: impl Fn(usize) -> Option<u64>) -> (Buckets, SeriesSet) {
+        let first: Vec<usize> = self.bytes.buckets().iter().map(|bucket| window.start + bucket.first).collect();
         let next = first.iter().skip(1).copied().chain([window.end]);
         let buckets = Buckets {
             first_event: first.iter().map(|entry| *entry as u64).collect(),
             last_event: next.map(|next| next.saturating_sub(1) as u64).collect(),
             time_us: first.iter().map(|entry| time(*entry)).collect(),
         };
-        let series = SeriesSet {
-            bytes: columns(&self.bytes, window, &time),
-            ratios: columns(&self.ratios, window, &time),
-        };
+        let series =
+            SeriesSet { bytes: columns(&self.bytes, window, &time), ratios: columns(&self.ratios, window, &time) };
         (buckets, series)
     }
 }

@@ -8,13 +8,9 @@ use crate::study::figures::Figure;
 
 /// Summarizes the device with most failed requests; on a tie, the one with most reserved bytes.
 pub(super) fn summarize(devices: &[DeviceTimeline], warnings: &[Warning], path: &str) -> Summary {
-    let worst =
-        devices.iter().rev().max_by_key(|device| (device.marks.oom.count, peak_reserved(device)));
+    let worst = devices.iter().rev().max_by_key(|device| (device.marks.oom.count, peak_reserved(device)));
     let is_lost = warnings.iter().any(|warning| warning.code == Code::HistoryLost);
-    worst.map_or_else(
-        || Summary::from_answer("nothing was recorded"),
-        |device| summarize_device(device, is_lost, path),
-    )
+    worst.map_or_else(|| Summary::from_answer("nothing was recorded"), |device| summarize_device(device, is_lost, path))
 }
 
 fn peak_of(device: &DeviceTimeline, figure: Figure) -> Option<(u64, Option<u64>)> {
@@ -44,8 +40,7 @@ fn summarize_device(device: &DeviceTimeline, is_lost: bool, path: &str) -> Summa
         let at = event.map(|event| format!(" at entry {}", count(event)));
         format!("{}{}", size(bytes), at.unwrap_or_else(|| " before its first entry".to_owned()))
     };
-    let (allocated, reserved) =
-        (peak_of(device, Figure::Allocated), peak_of(device, Figure::Reserved));
+    let (allocated, reserved) = (peak_of(device, Figure::Allocated), peak_of(device, Figure::Reserved));
     let at_least = if is_lost { "at least " } else { "" };
     let answer = match (allocated, reserved) {
         (Some(allocated), Some(reserved)) => format!(

@@ -20,11 +20,7 @@ pub(super) fn align(
         for unpaired in 0..=max_unpaired.cast_signed() {
             for diagonal in (-unpaired..=unpaired).step_by(2) {
                 let is_from_above = comes_from_above(&furthest, at(diagonal), diagonal, unpaired);
-                let mut left = if is_from_above {
-                    furthest[at(diagonal) + 1]
-                } else {
-                    furthest[at(diagonal) - 1] + 1
-                };
+                let mut left = if is_from_above { furthest[at(diagonal) + 1] } else { furthest[at(diagonal) - 1] + 1 };
                 let Some(mut right) = left.checked_add_signed(-diagonal) else { continue };
                 while left < left_len && right < right_len && are_paired(left, right) {
                     (left, right) = (left + 1, right + 1);
@@ -48,12 +44,7 @@ fn comes_from_above(furthest: &[usize], at: usize, diagonal: isize, unpaired: is
 }
 
 /// Walks the path back and collects its pairs.
-fn trace_back(
-    left_len: usize,
-    right_len: usize,
-    unpaired: isize,
-    history: &[Vec<usize>],
-) -> Vec<(usize, usize)> {
+fn trace_back(left_len: usize, right_len: usize, unpaired: isize, history: &[Vec<usize>]) -> Vec<(usize, usize)> {
     let (mut left, mut right) = (left_len, right_len);
     let mut pairs = Vec::new();
     for unpaired in (1..=unpaired).rev() {
@@ -66,8 +57,7 @@ fn trace_back(
         };
         let diagonal = left.cast_signed() - right.cast_signed();
         let (below, above) = (reached(diagonal - 1), reached(diagonal + 1));
-        let is_from_above = diagonal == -unpaired
-            || (diagonal != unpaired && below.unwrap_or(0) < above.unwrap_or(0));
+        let is_from_above = diagonal == -unpaired || (diagonal != unpaired && below.unwrap_or(0) < above.unwrap_or(0));
         let from = if is_from_above { diagonal + 1 } else { diagonal - 1 };
         let from_left = if is_from_above { above } else { below }.unwrap_or(0);
         let start = if is_from_above { from_left } else { from_left + 1 };

@@ -10,9 +10,7 @@ use serde::Serialize;
 use super::fitted_program::FittedProgram;
 use super::growth::{GrowingLine, PeakMemory};
 use super::input::SizedRecording;
-use super::leave_one_out::{
-    LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO,
-};
+use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use super::options::FitOptions;
 use super::prediction::{PredictedFailure, SizeReport, predict};
 use super::size::{Size, missing_sizes};
@@ -116,11 +114,8 @@ impl FitDevice {
     pub(super) fn distant_size(&self) -> Option<(Size, u128)> {
         let others = self.by_second.iter().filter_map(|of| of.largest.as_ref());
         let fits = self.largest.iter().chain(others).filter_map(Largest::to_size);
-        let predicted = self
-            .sizes
-            .iter()
-            .filter(|prediction| prediction.failed.is_none())
-            .map(|prediction| prediction.size);
+        let predicted =
+            self.sizes.iter().filter(|prediction| prediction.failed.is_none()).map(|prediction| prediction.size);
         let farthest = fits.chain(predicted).max_by_key(|size| size.product())?;
         let times = farthest.product() / self.recorded_size().product().max(1);
         (times >= FAR_FACTOR).then_some((farthest, times))
@@ -160,11 +155,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     /// Fits the recording at `index` to all others, without the one of size `left_out`.
     fn fit_recording(&self, index: usize, left_out: Option<Size>) -> FittedProgram<'_, 's, 'a> {
         let base = &self.recordings[index];
-        let is_other = |recording: &&SizedRecording<'s, 'a>| {
-            recording.size != base.size && Some(recording.size) != left_out
-        };
-        let others: Vec<&SizedRecording<'s, 'a>> =
-            self.recordings.iter().filter(is_other).collect();
+        let is_other =
+            |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;
+        let others: Vec<&SizedRecording<'s, 'a>> = self.recordings.iter().filter(is_other).collect();
         FittedProgram::from_recordings(base, &others)
     }
 
@@ -196,8 +189,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         }
         let freed_elsewhere = self.recordings.iter().map(|recording| {
             let fitted = fitted(recording.size);
-            PeakMemory::from_program(fitted, recording.size, &settings)
-                .freed_elsewhere_ratio(fitted)
+            PeakMemory::from_program(fitted, recording.size, &settings).freed_elsewhere_ratio(fitted)
         });
         let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
         // If the number of unpaired requests grows with the size, the peak at another size is unknown.
@@ -208,11 +200,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             .into_iter()
             .map(|second| {
                 let slice = SizeSlice { fitted: &fitted, second, multiple: options.multiple };
-                let found = if requests_grow {
-                    None
-                } else {
-                    slice.search(&overrides, largest_recorded.first)
-                };
+                let found = if requests_grow { None } else { slice.search(&overrides, largest_recorded.first) };
                 (slice, found)
             })
             .collect();
@@ -239,16 +227,14 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             points => self.predict_curves(&slices, &by_second, &overrides, points, base),
         };
         by_second.retain(|of| of.second.is_some());
-        let is_recorded =
-            |size: Size| self.recordings.iter().any(|recording| recording.size == size);
+        let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
             .sizes_to_predict(&slices, options)
             .into_par_iter()
             .map(|size| {
                 let is_recorded = is_recorded(size);
                 let without_capacity = Overrides { capacity: None, ..overrides.clone() };
-                let overrides =
-                    if requests_grow && !is_recorded { &without_capacity } else { &overrides };
+                let overrides = if requests_grow && !is_recorded { &without_capacity } else { &overrides };
                 predict(fitted(size), size, is_recorded, overrides)
             })
             .collect();
@@ -276,11 +262,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             growth_at_second: growth_at.second,
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
             growth,
-            requests: self
-                .recordings
-                .iter()
-                .map(|recording| recording.requests.len() as u64)
-                .collect(),
+            requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
             unpaired: at_recorded.unpaired_lines(base, options.top),
             checked: self.leave_one_out(),
             has_recording_warnings: false,
@@ -301,8 +283,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let mut curves = Vec::new();
         for ((slice, found), answer) in slices.iter().zip(answers) {
             let mut firsts: BTreeSet<u64> = recorded.iter().map(|size| size.first).collect();
-            let fits =
-                |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
+            let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
             for size in [fits(&answer.largest), fits(&answer.best)].into_iter().flatten() {
                 firsts.extend([size, size.saturating_add(1)]);
             }
@@ -318,16 +299,11 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             curves.push(slice.curve(overrides, &firsts, &recorded));
             let settings = answer.best.as_ref().and_then(|best| {
                 let hypothesis = &device.inferred().hypothesis;
-                let (settings, _) =
-                    apply_option(device.snapshot(), hypothesis, &best.settings).ok()?;
+                let (settings, _) = apply_option(device.snapshot(), hypothesis, &best.settings).ok()?;
                 Some((settings, best.settings.clone()))
             });
             if settings.is_some() {
-                curves.push(slice.curve(
-                    &Overrides { settings, ..overrides.clone() },
-                    &firsts,
-                    &[],
-                ));
+                curves.push(slice.curve(&Overrides { settings, ..overrides.clone() }, &firsts, &[]));
             }
         }
         curves
@@ -361,8 +337,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         };
         let mut sizes = options.at.to_vec();
         if sizes.is_empty() && options.at_second.is_empty() {
-            let mut firsts: BTreeSet<u64> =
-                self.recordings.iter().map(|recording| recording.size.first).collect();
+            let mut firsts: BTreeSet<u64> = self.recordings.iter().map(|recording| recording.size.first).collect();
             let largest = self.largest_recorded().first;
             for (_, found) in slices {
                 firsts.extend(around(found));
@@ -411,14 +386,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 recorded_reserved_bytes: peak.reserved_bytes,
                 predicted_allocated_bytes: prediction.peak_allocated_bytes,
                 predicted_reserved_bytes: prediction.peak_reserved_bytes,
-                allocated_error_ratio: relative_error(
-                    prediction.peak_allocated_bytes,
-                    peak.allocated_bytes,
-                ),
-                reserved_error_ratio: relative_error(
-                    prediction.peak_reserved_bytes,
-                    peak.reserved_bytes,
-                ),
+                allocated_error_ratio: relative_error(prediction.peak_allocated_bytes, peak.allocated_bytes),
+                reserved_error_ratio: relative_error(prediction.peak_reserved_bytes, peak.reserved_bytes),
             })
         };
         self.recordings.par_iter().filter_map(check).collect()

@@ -36,23 +36,16 @@ pub(super) struct FittedProgram<'r, 's, 'a> {
 
 impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Fits the requests of `base` to it and to `others`, recordings at other sizes.
-    pub(super) fn from_recordings(
-        base: &'r SizedRecording<'s, 'a>,
-        others: &[&'r SizedRecording<'s, 'a>],
-    ) -> Self {
+    pub(super) fn from_recordings(base: &'r SizedRecording<'s, 'a>, others: &[&'r SizedRecording<'s, 'a>]) -> Self {
         let others: Vec<_> = others.iter().copied().zip(pair_with_all(base, others)).collect();
         let dimensions = base.size.dimensions();
         let law = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
             let mut points: Vec<Point> = vec![(base.size.numbers(), own_bytes)];
             for (other_index, (other, _)) in others.iter().enumerate() {
-                points.extend(
-                    bytes_of(other_index, index).map(|bytes| (other.size.numbers(), bytes)),
-                );
+                points.extend(bytes_of(other_index, index).map(|bytes| (other.size.numbers(), bytes)));
             }
             points.sort_unstable();
-            let varies_in = |dimension: usize| {
-                points.iter().any(|(size, _)| size[dimension] != points[0].0[dimension])
-            };
+            let varies_in = |dimension: usize| points.iter().any(|(size, _)| size[dimension] != points[0].0[dimension]);
             // The points have to vary in every number.
             if points.len() <= dimensions || !(0..dimensions).all(varies_in) {
                 return None;
@@ -65,15 +58,12 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             other.requests.get(paired as usize).map(|request| request.bytes)
         };
         let largest_in_step = largest_in_any_step(base);
-        let largest_elsewhere: Vec<_> =
-            others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
+        let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
         let varies_by_step = |index: usize| {
-            let varies_elsewhere =
-                others.iter().zip(&largest_elsewhere).any(|((_, pairs), largest_in_step)| {
-                    let paired = pairs.requests[index]
-                        .and_then(|paired| largest_in_step.get(paired as usize));
-                    paired.is_some_and(Option::is_some)
-                });
+            let varies_elsewhere = others.iter().zip(&largest_elsewhere).any(|((_, pairs), largest_in_step)| {
+                let paired = pairs.requests[index].and_then(|paired| largest_in_step.get(paired as usize));
+                paired.is_some_and(Option::is_some)
+            });
             varies_elsewhere || largest_in_step[index].is_some()
         };
         let largest_request_bytes = |other: usize, index: usize| {
@@ -98,32 +88,20 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             if matches!(own_law, None | Some(Law::Power { .. })) || !varies_by_step(index) {
                 return (own_law, false);
             }
-            (
-                law(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes),
-                true,
-            )
+            (law(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes), true)
         });
         let (request_laws, varies_by_step): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
         let initial_blocks = base.program().initial_blocks.iter().enumerate();
-        let initial_laws =
-            initial_blocks.map(|(index, block)| law(block.requested, index, &initial_bytes));
+        let initial_laws = initial_blocks.map(|(index, block)| law(block.requested, index, &initial_bytes));
         let initial = initial_laws.collect();
         let by_bytes = most_common_laws(base, &request_laws);
-        Self {
-            base,
-            others,
-            request_laws,
-            varies_by_step,
-            initial_laws: initial,
-            law_by_bytes: by_bytes,
-        }
+        Self { base, others, request_laws, varies_by_step, initial_laws: initial, law_by_bytes: by_bytes }
     }
 
     /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
     /// size, as activations do, unless the block is never freed.
     fn assumed_law(&self, request: &SizedRequest) -> Option<Law> {
-        let in_proportion =
-            Law::Power { degrees: [1, 1], point: (self.base.size.numbers(), request.bytes) };
+        let in_proportion = Law::Power { degrees: [1, 1], point: (self.base.size.numbers(), request.bytes) };
         let most_common = self.law_by_bytes.get(&request.bytes).copied();
         most_common.or(request.requests_before_free.map(|_| in_proportion))
     }
@@ -140,16 +118,11 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         // Varying requests have a warning of their own.
         let share = |is_selected: fn(&Law) -> bool| {
             self.requested_ratio(|index| {
-                !self.varies_by_step[index]
-                    && self.request_laws[index].is_some_and(|law| is_selected(&law))
+                !self.varies_by_step[index] && self.request_laws[index].is_some_and(|law| is_selected(&law))
             })
         };
         let underdetermined = share(Law::is_underdetermined);
-        if underdetermined > share(Law::grows) * MAX_OPEN_RATIO {
-            underdetermined
-        } else {
-            share(Law::is_guess)
-        }
+        if underdetermined > share(Law::grows) * MAX_OPEN_RATIO { underdetermined } else { share(Law::is_guess) }
     }
 
     /// Of all requested bytes, the share of the selected requests.
@@ -165,18 +138,13 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
     /// them itself, from an empty pool.
     pub(super) fn program_at(&self, size: Size) -> Program<'a> {
-        let bytes_at = |law: &Option<Law>, own_bytes: u64| {
-            law.map_or(own_bytes, |law| law.bytes_at(size.numbers()))
-        };
+        let bytes_at = |law: &Option<Law>, own_bytes: u64| law.map_or(own_bytes, |law| law.bytes_at(size.numbers()));
         let requests = self.request_laws.iter().zip(&self.base.requests);
         let requests: Vec<u64> = requests
-            .map(|(law, request)| {
-                bytes_at(&law.or_else(|| self.assumed_law(request)), request.bytes)
-            })
+            .map(|(law, request)| bytes_at(&law.or_else(|| self.assumed_law(request)), request.bytes))
             .collect();
         let initial = self.initial_laws.iter().zip(&self.base.program().initial_blocks);
-        let initial: Vec<u64> =
-            initial.map(|(law, block)| bytes_at(law, block.requested)).collect();
+        let initial: Vec<u64> = initial.map(|(law, block)| bytes_at(law, block.requested)).collect();
         self.base.program().resized(&requests, &initial)
     }
 }
@@ -191,7 +159,6 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
         law_counts.entry((request.bytes, kinds)).or_insert((0, *law)).0 += 1;
     }
     let mut law_counts: Vec<_> = law_counts.into_iter().collect();
-    law_counts
-        .sort_by_key(|((bytes, kinds), (occurrences, _))| (*bytes, *occurrences, Reverse(*kinds)));
+    law_counts.sort_by_key(|((bytes, kinds), (occurrences, _))| (*bytes, *occurrences, Reverse(*kinds)));
     law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }

@@ -105,15 +105,10 @@ fn walk(
 
 impl PeakMemory {
     /// The peak of the program at `size`, with requests rounded as under `settings`.
-    pub(super) fn from_program(
-        fitted: &FittedProgram<'_, '_, '_>,
-        size: Size,
-        settings: &Settings,
-    ) -> Self {
+    pub(super) fn from_program(fitted: &FittedProgram<'_, '_, '_>, size: Size, settings: &Settings) -> Self {
         let program = fitted.program_at(size);
         // If the program starts from an empty pool, its first requests are the initial blocks.
-        let initial_requests =
-            if program.initial_blocks.is_empty() { fitted.initial_laws.len() } else { 0 };
+        let initial_requests = if program.initial_blocks.is_empty() { fitted.initial_laws.len() } else { 0 };
         let contexts = fitted.base.program().initial_blocks.iter().map(|resident| resident.context);
         let initial: Vec<PeakBlock> = contexts
             .zip(&fitted.initial_laws)
@@ -132,15 +127,12 @@ impl PeakMemory {
             let index = requests_made.checked_sub(initial_requests);
             let law = match index {
                 Some(index) => fitted.request_laws.get(index).copied().flatten(),
-                None => {
-                    slot.and_then(|slot| initial.get(slot as usize)).and_then(|block| block.law)
-                }
+                None => slot.and_then(|slot| initial.get(slot as usize)).and_then(|block| block.law),
             };
             PeakBlock { bytes: round_size(bytes, settings), stack, law, index }
         };
         // The first walk finds the peak, the second collects its blocks.
-        let before =
-            initial_blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.bytes));
+        let before = initial_blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.bytes));
         let (mut peak_bytes, mut ops_to_peak) = (before, 0);
         walk(&program, initial_blocks, &block_of, |operation, live_bytes, _| {
             if live_bytes > peak_bytes {
@@ -188,15 +180,12 @@ impl PeakMemory {
     pub(super) fn freed_elsewhere_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
         let freed = fitted.others.iter().map(|(other, pairs)| {
             // The same point in the other recording: after the pair of the last paired request.
-            let requests_made =
-                pairs.requests.iter().take(self.requests_made).rev().flatten().next();
+            let requests_made = pairs.requests.iter().take(self.requests_made).rev().flatten().next();
             let requests_made = requests_made.map_or(0, |last| *last as usize + 1);
             let is_freed = |block: &&PeakBlock| {
                 let paired = block.index.and_then(|index| *pairs.requests.get(index)?);
                 let paired = paired.and_then(|paired| other.requests.get(paired as usize));
-                paired
-                    .and_then(|paired| paired.requests_before_free)
-                    .is_some_and(|freed| freed < requests_made)
+                paired.and_then(|paired| paired.requests_before_free).is_some_and(|freed| freed < requests_made)
             };
             let blocks = self.blocks.iter().filter(is_freed);
             blocks.fold(0u64, |sum, block| sum.saturating_add(block.bytes))
@@ -206,8 +195,7 @@ impl PeakMemory {
 
     /// The share of the bytes whose requests change their size from step to step.
     pub(super) fn varying_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
-        let varies =
-            |block: &&PeakBlock| block.index.is_some_and(|index| fitted.varies_by_step[index]);
+        let varies = |block: &&PeakBlock| block.index.is_some_and(|index| fitted.varies_by_step[index]);
         let varying = self.blocks.iter().filter(varies);
         let bytes = varying.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
         ratio(bytes, self.total_bytes())
@@ -216,9 +204,7 @@ impl PeakMemory {
     /// The share of the bytes that would shrink at a larger size; 0 for recordings of one program.
     pub(super) fn shrinking_ratio(&self) -> f64 {
         let shrinks = |block: &&PeakBlock| {
-            let is_less = |law: Law| {
-                self.doubled().any(|n| law.bytes_at(n) < law.bytes_at(self.size.numbers()))
-            };
+            let is_less = |law: Law| self.doubled().any(|n| law.bytes_at(n) < law.bytes_at(self.size.numbers()));
             block.law.is_some_and(is_less)
         };
         let shrinking = self.blocks.iter().filter(shrinks);
@@ -236,30 +222,19 @@ impl PeakMemory {
     /// Whether the total would shrink if a number of the size doubled.
     pub(super) fn shrinks(&self) -> bool {
         let bytes_at = |n: Numbers| {
-            let bytes = self
-                .blocks
-                .iter()
-                .map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
+            let bytes = self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
             bytes.fold(0, u64::saturating_add)
         };
         self.doubled().any(|n| bytes_at(n) < bytes_at(self.size.numbers()))
     }
 
     /// The `top` lines with most unpaired bytes.
-    pub(super) fn unpaired_lines(
-        &self,
-        fitted: &FittedProgram<'_, '_, '_>,
-        top: usize,
-    ) -> Vec<GrowingLine> {
+    pub(super) fn unpaired_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
         self.lines(fitted, top, |block| block.law.is_none())
     }
 
     /// The `top` lines that grow most.
-    pub(super) fn growing_lines(
-        &self,
-        fitted: &FittedProgram<'_, '_, '_>,
-        top: usize,
-    ) -> Vec<GrowingLine> {
+    pub(super) fn growing_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
         self.lines(fitted, top, |block| block.law.is_some())
     }
 
@@ -280,8 +255,7 @@ impl PeakMemory {
         let mut line_by_stack: FxHashMap<StackId, LineId> = FxHashMap::default();
         let mut lines: FxHashMap<LineId, LineTotals> = FxHashMap::default();
         for block in self.blocks.iter().filter(|block| is_wanted(block)) {
-            let line_id =
-                *line_by_stack.entry(block.stack).or_insert_with(|| stacks.line_id(block.stack));
+            let line_id = *line_by_stack.entry(block.stack).or_insert_with(|| stacks.line_id(block.stack));
             let totals = lines.entry(line_id).or_default();
             totals.bytes = totals.bytes.saturating_add(block.bytes);
             for dimension in 0..self.size.dimensions() {
@@ -289,9 +263,9 @@ impl PeakMemory {
                 let kind = block.law.map_or(LawKind::Constant, |law| law.kind(dimension));
                 let law_index = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
                 let next_size = self.size.with_number(dimension, |n| n.saturating_add(1)).numbers();
-                let growth = block.law.map_or(0, |law| {
-                    law.bytes_at(next_size).saturating_sub(law.bytes_at(self.size.numbers()))
-                });
+                let growth = block
+                    .law
+                    .map_or(0, |law| law.bytes_at(next_size).saturating_sub(law.bytes_at(self.size.numbers())));
                 *total_growth = total_growth.saturating_add(growth);
                 *totals.growth_by_stack.entry(block.stack).or_default() += growth.max(1);
                 // A block that does not grow counts as 1 byte, so that its kind decides only if no block grows.
@@ -300,18 +274,12 @@ impl PeakMemory {
         }
         let total_bytes = self.total_bytes();
         let mut rows: Vec<(LineId, LineTotals)> = lines.into_iter().collect();
-        rows.sort_by_key(|(name, line)| {
-            (line.growth.map(|(next, _)| Reverse(next)), Reverse(line.bytes), *name)
-        });
+        rows.sort_by_key(|(name, line)| (line.growth.map(|(next, _)| Reverse(next)), Reverse(line.bytes), *name));
         rows.truncate(top);
         let reports = rows.into_iter().map(|(name, line)| {
-            let stack = line
-                .growth_by_stack
-                .iter()
-                .max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
+            let stack = line.growth_by_stack.iter().max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
             let [(growth, law), (second_growth, second_law)] = line.growth.map(|(next, by_law)| {
-                let main_law =
-                    LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
+                let main_law = LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
                 (signed_difference(0, next), main_law.map_or(LawKind::Constant, |(kind, _)| *kind))
             });
             let second = self.size.second;
@@ -322,8 +290,7 @@ impl PeakMemory {
                 law,
                 second_bytes_per_unit: second.map(|_| second_growth),
                 second_law: second.map(|_| second_law),
-                frames: stack
-                    .map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
+                frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
                 location: stacks.code_location(name),
             }
         });

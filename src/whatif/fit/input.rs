@@ -36,12 +36,8 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
     /// The recording of device `id`, if it has a trace.
     pub(super) fn from_input(input: &FitInput<'s, 'a>, id: u64) -> Option<Self> {
         let device = input.study.device(id).filter(|device| !device.device().is_empty())?;
-        let request = |(entry_index, stack, bytes)| SizedRequest {
-            entry_index,
-            stack,
-            bytes,
-            requests_before_free: None,
-        };
+        let request =
+            |(entry_index, stack, bytes)| SizedRequest { entry_index, stack, bytes, requests_before_free: None };
         let mut requests: Vec<SizedRequest> = device.program().requests().map(request).collect();
         for (index, requests_before) in device.program().frees() {
             if let Some(request) = requests.get_mut(index) {

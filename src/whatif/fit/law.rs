@@ -39,8 +39,7 @@ pub(super) enum Law {
 impl Law {
     /// The simplest law through `points`, whose sizes all differ; `None` for fewer than two.
     pub(super) fn fit(points: &[Point]) -> Option<Self> {
-        let largest =
-            *points.iter().max_by_key(|(size, _)| size.map(u128::from).iter().product::<u128>())?;
+        let largest = *points.iter().max_by_key(|(size, _)| size.map(u128::from).iter().product::<u128>())?;
         if points.len() < 2 {
             return None;
         }
@@ -49,9 +48,8 @@ impl Law {
         let mut candidates: Vec<Exponents> =
             (0..=max_degrees[0]).flat_map(|i| (0..=max_degrees[1]).map(move |j| [i, j])).collect();
         candidates.sort_by_key(|[i, j]| (i + j, *j));
-        let is_exact = |degrees: &&Exponents| {
-            points.all.iter().all(|point| is_power_through(**degrees, largest, *point))
-        };
+        let is_exact =
+            |degrees: &&Exponents| points.all.iter().all(|point| is_power_through(**degrees, largest, *point));
         if let Some(degrees) = candidates.iter().find(is_exact) {
             return Some(Self::Power { degrees: *degrees, point: largest });
         }
@@ -168,10 +166,7 @@ mod tests {
     #[test]
     fn two_points_make_a_line() {
         let law = law(&[(4, 1000), (8, 1400)]);
-        assert_eq!(
-            (law.kind(0), law.one(4), law.one(8), law.one(29)),
-            (LawKind::Line, 1000, 1400, 3500)
-        );
+        assert_eq!((law.kind(0), law.one(4), law.one(8), law.one(29)), (LawKind::Line, 1000, 1400, 3500));
         assert_eq!(law.one(1), 700);
         assert_eq!(through(&[(4, 1000)]), None);
     }
@@ -185,11 +180,7 @@ mod tests {
         ] {
             let law = law(&[(4, product(4)), (8, product(8))]);
             assert!(law.is_guess() && law.kind(0) == kind, "{law:?}");
-            assert!(
-                law.one(29).abs_diff(product(29)) * 1000 < product(29),
-                "{law:?}: {}",
-                law.one(29)
-            );
+            assert!(law.one(29).abs_diff(product(29)) * 1000 < product(29), "{law:?}: {}", law.one(29));
         }
         assert!(!law(&[(4, 3996), (8, 7996)]).is_guess());
     }

@@ -29,9 +29,8 @@ pub(super) struct RecordingPairs {
 impl RecordingPairs {
     /// The pairs in a third recording, given the pairs `next` from the second to the third.
     fn chain(&self, next: &Self) -> Self {
-        let compose = |left: &[Option<u32>], next: &[Option<u32>]| {
-            left.iter().map(|row| *next.get((*row)? as usize)?).collect()
-        };
+        let compose =
+            |left: &[Option<u32>], next: &[Option<u32>]| left.iter().map(|row| *next.get((*row)? as usize)?).collect();
         Self {
             requests: compose(&self.requests, &next.requests),
             initial_blocks: compose(&self.initial_blocks, &next.initial_blocks),
@@ -51,21 +50,16 @@ pub(super) fn pair_with_all<'s, 'a>(
     };
     let intermediate = |other: &SizedRecording<'_, '_>| {
         let [base_numbers, other_numbers] = [base.size.numbers(), other.size.numbers()];
-        let is_between = |size: Numbers| {
-            size == [base_numbers[0], other_numbers[1]]
-                || size == [other_numbers[0], base_numbers[1]]
-        };
+        let is_between =
+            |size: Numbers| size == [base_numbers[0], other_numbers[1]] || size == [other_numbers[0], base_numbers[1]];
         others.iter().position(|base| is_between(base.size.numbers()))
     };
-    let near =
-        others.iter().map(|other| (!differs_in_both(other)).then(|| pair_recordings(base, other)));
+    let near = others.iter().map(|other| (!differs_in_both(other)).then(|| pair_recordings(base, other)));
     let near: Vec<Option<RecordingPairs>> = near.collect();
     let far = others.iter().zip(&near).map(|(other, known)| {
-        known.is_none().then(|| {
-            match intermediate(other).and_then(|at| Some((others[at], near[at].as_ref()?))) {
-                Some((base, known)) => known.chain(&pair_recordings(base, other)),
-                None => pair_recordings(base, other),
-            }
+        known.is_none().then(|| match intermediate(other).and_then(|at| Some((others[at], near[at].as_ref()?))) {
+            Some((base, known)) => known.chain(&pair_recordings(base, other)),
+            None => pair_recordings(base, other),
         })
     });
     let far: Vec<Option<RecordingPairs>> = far.collect();
@@ -73,19 +67,13 @@ pub(super) fn pair_with_all<'s, 'a>(
 }
 
 /// Pairs the requests and initial blocks of `one` with those of `other`.
-fn pair_recordings<'s, 'a>(
-    base: &SizedRecording<'s, 'a>,
-    other: &SizedRecording<'s, 'a>,
-) -> RecordingPairs {
+fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording<'s, 'a>) -> RecordingPairs {
     let stack_numbers = number_stacks([base, other]);
     let [left_numbers, right_numbers] = &stack_numbers;
-    let sequence_of = |recording: &SizedRecording<'_, '_>,
-                       stack_numbers: &FxHashMap<StackId, StackNumber>| {
+    let sequence_of = |recording: &SizedRecording<'_, '_>, stack_numbers: &FxHashMap<StackId, StackNumber>| {
         let number = |stack: StackId| stack_numbers.get(&stack).copied().unwrap_or(0);
-        let paired_request = |request: &SizedRequest| PairedRequest {
-            number: number(request.stack),
-            bytes: request.bytes,
-        };
+        let paired_request =
+            |request: &SizedRequest| PairedRequest { number: number(request.stack), bytes: request.bytes };
         let requests = recording.requests.iter().map(paired_request).collect();
         RequestSequence { size: recording.size.numbers(), requests }
     };
@@ -138,9 +126,7 @@ fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, Sta
             .collect::<Vec<Candidate<'_>>>()
     });
     let mut numbers = lists.each_ref().map(|list| vec![0; list.len()]);
-    for (number, pair) in
-        pair_stacks(&candidates[0], &candidates[1], &frame_table).iter().enumerate()
-    {
+    for (number, pair) in pair_stacks(&candidates[0], &candidates[1], &frame_table).iter().enumerate() {
         for (numbers, at) in numbers.iter_mut().zip(pair.rows) {
             if let Some(number_of) = at.and_then(|at| numbers.get_mut(at)) {
                 *number_of = to_u32(number);
@@ -190,8 +176,7 @@ fn pair_in_order(
     let sure_pairs = linear
         .filter(|linear_pairs| quadratic.as_ref().is_none_or(|all| linear_pairs.len() >= all.len()))
         .or(quadratic);
-    let Some(sure_pairs) = sure_pairs.or_else(|| align(left.len(), right.len(), is_same_stack))
-    else {
+    let Some(sure_pairs) = sure_pairs.or_else(|| align(left.len(), right.len(), is_same_stack)) else {
         return Vec::new();
     };
     let mut pairs = Vec::with_capacity(left.len());
@@ -218,9 +203,7 @@ fn pair_between(
         return;
     }
     let mut groups: BTreeMap<StackNumber, [Vec<usize>; 2]> = BTreeMap::new();
-    for (side, (requests, rows)) in
-        [(left, left_range), (others, right_range)].into_iter().enumerate()
-    {
+    for (side, (requests, rows)) in [(left, left_range), (others, right_range)].into_iter().enumerate() {
         for row in rows {
             groups.entry(requests[row].number).or_default()[side].push(row);
         }

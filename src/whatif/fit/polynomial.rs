@@ -9,8 +9,7 @@ pub(super) type Point = (Numbers, u64);
 pub(super) type Exponents = [u32; 2];
 
 /// The monomials that a polynomial may have, simplest first. A set of them is a `u16` with a bit for each.
-const MONOMIALS: [Exponents; 9] =
-    [[0, 0], [1, 0], [0, 1], [1, 1], [2, 0], [0, 2], [2, 1], [1, 2], [2, 2]];
+const MONOMIALS: [Exponents; 9] = [[0, 0], [1, 0], [0, 1], [1, 1], [2, 0], [0, 2], [2, 1], [1, 2], [2, 2]];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Polynomial {
@@ -62,39 +61,29 @@ fn evaluate(powers: Exponents, size: Numbers) -> f64 {
 
 impl Polynomial {
     /// The bytes at `size`, at least 1.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "saturates, as meant"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as meant")]
     pub(super) fn bytes_at(&self, size: Numbers) -> u64 {
         (self.value_at(size).round() as u64).max(1)
     }
 
     /// The powers of a number that it has, a bit for each.
     pub(super) fn exponents(&self, dimension: usize) -> u32 {
-        monomials(self.terms)
-            .map(|(_, powers)| 1 << powers[dimension])
-            .fold(0, |all, bit| all | bit)
+        monomials(self.terms).map(|(_, powers)| 1 << powers[dimension]).fold(0, |all, bit| all | bit)
     }
 
     /// For each power of the other number, the powers of this number in its terms, a bit for each. Only different
     /// values of this number can tell these terms apart.
     fn powers_by_other(&self, dimension: usize) -> impl Iterator<Item = u32> {
-        let terms_with = move |other: u32, terms: u16| {
-            monomials(terms).filter(move |(_, powers)| powers[1 - dimension] == other)
-        };
+        let terms_with =
+            move |other: u32, terms: u16| monomials(terms).filter(move |(_, powers)| powers[1 - dimension] == other);
         let terms = self.terms;
-        (0..3).map(move |other| {
-            terms_with(other, terms).fold(0, |all, (_, powers)| all | 1 << powers[dimension])
-        })
+        (0..3).map(move |other| terms_with(other, terms).fold(0, |all, (_, powers)| all | 1 << powers[dimension]))
     }
 
     fn value_at(&self, size: Numbers) -> f64 {
         let (origin, bytes) = self.origin;
-        let increase = monomials(self.terms & !1).map(|(index, powers)| {
-            self.coefficients[index] * (evaluate(powers, size) - evaluate(powers, origin))
-        });
+        let increase = monomials(self.terms & !1)
+            .map(|(index, powers)| self.coefficients[index] * (evaluate(powers, size) - evaluate(powers, origin)));
         bytes + increase.sum::<f64>()
     }
 }
@@ -120,19 +109,17 @@ impl<'p> Points<'p> {
 
     /// The simplest polynomial with few terms that goes through all points, with at least one point more than terms.
     pub(super) fn fit_sparse(&self) -> Option<Polynomial> {
-        let varying =
-            select_terms(|powers| (0..2).all(|index| powers[index] == 0 || self.values[index] > 1));
-        let max_terms = u32::try_from(self.all.len())
-            .map_or(MAX_SPARSE_TERMS, |points| MAX_SPARSE_TERMS.min(points - 1));
+        let varying = select_terms(|powers| (0..2).all(|index| powers[index] == 0 || self.values[index] > 1));
+        let max_terms =
+            u32::try_from(self.all.len()).map_or(MAX_SPARSE_TERMS, |points| MAX_SPARSE_TERMS.min(points - 1));
         (2..=max_terms).find_map(|count| {
-            let candidates = (0..1 << MONOMIALS.len())
-                .filter(|terms: &u16| terms.count_ones() == count && terms & !varying == 0);
+            let candidates =
+                (0..1 << MONOMIALS.len()).filter(|terms: &u16| terms.count_ones() == count && terms & !varying == 0);
             let mut candidates: Vec<u16> = candidates.collect();
             let degree = |terms: u16| monomials(terms).map(|(_, [i, j])| i + j).sum::<u32>();
             candidates.sort_by_key(|terms| (degree(*terms), *terms));
             candidates.into_iter().find_map(|terms| {
-                self.fit_terms(terms)
-                    .filter(|sum| !sum.is_guess && self.max_relative_error(sum) == 0.0)
+                self.fit_terms(terms).filter(|sum| !sum.is_guess && self.max_relative_error(sum) == 0.0)
             })
         })
     }
@@ -141,9 +128,7 @@ impl<'p> Points<'p> {
     /// near.
     pub(super) fn fit_dense(&self) -> Option<Polynomial> {
         let up_to = |max_degrees: [usize; 2]| {
-            select_terms(|[i, j]| {
-                i as usize <= max_degrees[0] && j as usize <= max_degrees[1] && i + j <= 3
-            })
+            select_terms(|[i, j]| i as usize <= max_degrees[0] && j as usize <= max_degrees[1] && i + j <= 3)
         };
         let max_degrees = self.values.map(|values| values - 1);
         let linear_terms = up_to(max_degrees.map(|max_degrees| max_degrees.min(1)));
@@ -155,9 +140,9 @@ impl<'p> Points<'p> {
         if error == 0.0 {
             return Some(linear);
         }
-        let curved = self.fit_terms(up_to(max_degrees)).filter(|curved| {
-            error > PADDING_TOLERANCE && self.max_relative_error(curved) <= PADDING_TOLERANCE
-        });
+        let curved = self
+            .fit_terms(up_to(max_degrees))
+            .filter(|curved| error > PADDING_TOLERANCE && self.max_relative_error(curved) <= PADDING_TOLERANCE);
         Some(curved.unwrap_or(Polynomial { is_approximate: true, ..linear }))
     }
 
@@ -166,9 +151,8 @@ impl<'p> Points<'p> {
     /// plausible.
     fn rises_steeply(&self, dimension: usize) -> bool {
         let (size, bytes) = self.largest;
-        let is_smaller = |other: &&Point| {
-            other.0[1 - dimension] == size[1 - dimension] && other.0[dimension] < size[dimension]
-        };
+        let is_smaller =
+            |other: &&Point| other.0[1 - dimension] == size[1 - dimension] && other.0[dimension] < size[dimension];
         let other = self.all.iter().find(is_smaller).filter(|_| self.values[dimension] == 2);
         other.is_some_and(|(smaller, fewer_bytes)| {
             let times = size[dimension] as f64 / smaller[dimension] as f64;
@@ -207,8 +191,7 @@ impl<'p> Points<'p> {
             is_guess: false,
         };
         // An approximation need not go through the largest point.
-        let offset =
-            self.all.iter().map(|(size, bytes)| *bytes as f64 - polynomial.value_at(*size));
+        let offset = self.all.iter().map(|(size, bytes)| *bytes as f64 - polynomial.value_at(*size));
         let offset = offset.sum::<f64>() / self.all.len() as f64;
         if offset.abs() > 0.5 {
             polynomial.origin.1 += offset;
@@ -221,12 +204,10 @@ impl<'p> Points<'p> {
             })
         };
         let bends = |dimension| {
-            underdetermined(dimension)
-                .any(|powers| powers != LINE || self.is_negative_at_zero(&polynomial, dimension))
+            underdetermined(dimension).any(|powers| powers != LINE || self.is_negative_at_zero(&polynomial, dimension))
         };
         let is_guess = (0..2).any(bends);
-        polynomial.is_underdetermined =
-            (0..2).any(|dimension| underdetermined(dimension).next().is_some());
+        polynomial.is_underdetermined = (0..2).any(|dimension| underdetermined(dimension).next().is_some());
         polynomial.is_guess = is_guess;
         Some(polynomial)
     }
@@ -240,9 +221,7 @@ impl<'p> Points<'p> {
 
     /// The largest relative error of `sum` at a point.
     fn max_relative_error(&self, sum: &Polynomial) -> f64 {
-        let error = |(size, bytes): &Point| {
-            sum.bytes_at(*size).abs_diff(*bytes) as f64 / (*bytes).max(1) as f64
-        };
+        let error = |(size, bytes): &Point| sum.bytes_at(*size).abs_diff(*bytes) as f64 / (*bytes).max(1) as f64;
         self.all.iter().map(error).fold(0.0, f64::max)
     }
 }
@@ -267,8 +246,7 @@ fn least_squares(mut columns: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     }
     let mut solution = vec![0.0; count];
     for index in (0..count).rev() {
-        let later: f64 =
-            (index + 1..count).map(|later| projections[index][later] * solution[later]).sum();
+        let later: f64 = (index + 1..count).map(|later| projections[index][later] * solution[later]).sum();
         solution[index] = projections[index][count] - later;
     }
     Some(solution)
@@ -286,8 +264,7 @@ mod tests {
 
     /// The bytes of a request at `n`, given its monomials and their coefficients.
     fn sum(terms: &[(Exponents, u64)], size: Numbers) -> u64 {
-        let projection =
-            |([i, j], bytes): &(Exponents, u64)| bytes * size[0].pow(*i) * size[1].pow(*j);
+        let projection = |([i, j], bytes): &(Exponents, u64)| bytes * size[0].pow(*i) * size[1].pow(*j);
         terms.iter().map(projection).sum()
     }
 
@@ -308,10 +285,7 @@ mod tests {
             (&[([1, 1], 1024), ([0, 0], 700)], [LawKind::Line, LawKind::Line]),
             (&[([1, 1], 1024), ([1, 0], 700)], [LawKind::Linear, LawKind::Line]),
             (&[([1, 1], 64), ([1, 0], 30), ([0, 1], 7)], [LawKind::Line, LawKind::Line]),
-            (
-                &[([1, 1], 64), ([1, 0], 30), ([0, 1], 7), ([0, 0], 11)],
-                [LawKind::Line, LawKind::Line],
-            ),
+            (&[([1, 1], 64), ([1, 0], 30), ([0, 1], 7), ([0, 0], 11)], [LawKind::Line, LawKind::Line]),
         ] {
             let law = learned(&[2, 4], &[512, 1024], |size| sum(terms, size));
             assert_eq!([0, 1].map(|number| law.kind(number)), kinds, "{terms:?}");

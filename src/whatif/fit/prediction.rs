@@ -43,22 +43,13 @@ pub struct PredictedFailure {
 }
 
 /// Whether every request at `size` is served under `overrides`, which have a capacity.
-pub(super) fn is_served(
-    fitted: &FittedProgram<'_, '_, '_>,
-    size: Size,
-    overrides: &Overrides,
-) -> bool {
+pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> bool {
     let (program, hypothesis) = (fitted.program_at(size), hypothesis_for(fitted, overrides));
-    !initial_memory_exceeds_device(fitted, &program, &hypothesis)
-        && peak_if_served(&program, &hypothesis).is_some()
+    !initial_memory_exceeds_device(fitted, &program, &hypothesis) && peak_if_served(&program, &hypothesis).is_some()
 }
 
 /// Peak of the live bytes at `size`, a lower bound of the device memory.
-pub(super) fn peak_live_bytes(
-    fitted: &FittedProgram<'_, '_, '_>,
-    size: Size,
-    overrides: &Overrides,
-) -> u64 {
+pub(super) fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> u64 {
     fitted.program_at(size).peak_bytes(&hypothesis_for(fitted, overrides).settings)
 }
 
@@ -107,8 +98,7 @@ fn initial_memory_exceeds_device(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
 ) -> bool {
-    let reserved_before =
-        if program.initial_blocks.is_empty() { 0 } else { fitted.base.device.reserved_before() };
+    let reserved_before = if program.initial_blocks.is_empty() { 0 } else { fitted.base.device.reserved_before() };
     hypothesis.capacity.is_some_and(|capacity| reserved_before > capacity)
 }
 
@@ -122,16 +112,13 @@ fn first_failure(
     } else {
         simulate(program, hypothesis, None).ooms.first().copied()?
     };
-    let first_beyond = hypothesis
-        .capacity
-        .and_then(|capacity| program.first_request_over(capacity, &hypothesis.settings));
+    let first_beyond =
+        hypothesis.capacity.and_then(|capacity| program.first_request_over(capacity, &hypothesis.settings));
     let is_full = initial_memory_exceeds_device(fitted, program, hypothesis)
         || first_beyond.is_some_and(|(first, _)| first <= event);
     let stacks = fitted.base.device.stacks();
     let request = fitted.base.requests.iter().find(|request| request.entry_index == event);
-    let location = request.map_or_else(Default::default, |request| {
-        stacks.code_location(stacks.line_id(request.stack))
-    });
+    let location = request.map_or_else(Default::default, |request| stacks.code_location(stacks.line_id(request.stack)));
     let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
     Some(PredictedFailure { event, requested_bytes, verdict, location })
 }

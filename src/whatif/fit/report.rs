@@ -51,8 +51,7 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
     recordings.sort_by_key(|input| (input.size.product(), input.size));
     let first_input = check_inputs(&recordings, options)?;
     let is_wanted = |id: &u64| options.device.is_none_or(|only| only == *id);
-    let ids: Vec<u64> =
-        first_input.study.devices().map(DeviceStudy::id).filter(is_wanted).collect();
+    let ids: Vec<u64> = first_input.study.devices().map(DeviceStudy::id).filter(is_wanted).collect();
     let mut warnings = Warnings::default();
     let mut devices = Vec::new();
     for id in ids {
@@ -84,11 +83,9 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
             .iter()
             .map(|input| RecordingReport { size: input.size, path: input.path.to_owned() })
             .collect(),
-        torch_version: releases.map_or_else(String::new, |releases| {
-            match (*releases.start(), *releases.end()) {
-                (first, last) if first == last => format!("2.{first}"),
-                (first, last) => format!("2.{first}-2.{last}"),
-            }
+        torch_version: releases.map_or_else(String::new, |releases| match (*releases.start(), *releases.end()) {
+            (first, last) if first == last => format!("2.{first}"),
+            (first, last) => format!("2.{first}-2.{last}"),
         }),
         devices,
         warnings: warnings.to_vec(),
@@ -110,10 +107,7 @@ fn check_inputs<'r, 's, 'a>(
     let first = recordings.first().ok_or(too_few)?;
     let variables = first.size.dimensions();
     if let Some(other) = sizes.iter().find(|size| size.dimensions() != variables) {
-        return Err(format!(
-            "sizes of one and of two numbers cannot be mixed: {} and {other}",
-            first.size
-        ));
+        return Err(format!("sizes of one and of two numbers cannot be mixed: {} and {other}", first.size));
     }
     let join = |sizes: &[Size]| sizes.iter().map(Size::to_string).collect::<Vec<_>>().join(", ");
     match (variables, missing_sizes(&sizes).as_slice()) {
@@ -128,24 +122,17 @@ fn check_inputs<'r, 's, 'a>(
         }
     }
     if let Some(at) = options.at.iter().find(|size| size.dimensions() != variables) {
-        return Err(format!(
-            "--at {at}: give as many numbers as the recordings have: {}",
-            join(&sizes)
-        ));
+        return Err(format!("--at {at}: give as many numbers as the recordings have: {}", join(&sizes)));
     }
     match (variables, options.at_second) {
-        (1, [second, ..]) => {
-            Err(format!("--at x{second}: the recorded sizes have no second number"))
-        }
+        (1, [second, ..]) => Err(format!("--at x{second}: the recorded sizes have no second number")),
         _ => Ok(first),
     }
 }
 
 fn too_little_paired(device: &FitDevice) -> String {
     let line = device.unpaired.first();
-    let example = line.map_or_else(String::new, |line| {
-        format!(", and most of the rest by {}", line.location.label())
-    });
+    let example = line.map_or_else(String::new, |line| format!(", and most of the rest by {}", line.location.label()));
     format!(
         "device {}: these recordings cannot predict other sizes: only {} of the memory at the peak is requested by the \
          same stacks in both{example}; are they of different programs, or does the code take another path at another \

@@ -94,10 +94,7 @@ pub(super) fn missing_sizes(sizes: &[Size]) -> Vec<Size> {
     let (firsts, seconds) = (values(0), values(1));
     if first_size.second.is_none() {
         let sizes_to_record = firsts.into_iter().map(Size::from);
-        return sizes_to_record
-            .take(2)
-            .filter(|size| sizes.len() < 2 && !sizes.contains(size))
-            .collect();
+        return sizes_to_record.take(2).filter(|size| sizes.len() < 2 && !sizes.contains(size)).collect();
     }
     let pairs = |values: &[u64]| values.windows(2).map(|two| [two[0], two[1]]).collect::<Vec<_>>();
     let grids = pairs(&firsts).into_iter().flat_map(|firsts| {

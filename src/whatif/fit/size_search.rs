@@ -99,11 +99,7 @@ mod tests {
     fn the_last_is_found_from_anywhere() {
         for limit in [1, 2, 5, 64, 1000, 4095] {
             for first_guess in [1, 3, 64, 999, 4096] {
-                assert_eq!(
-                    find_last(first_guess, 4096, |n| n <= limit),
-                    Some(limit),
-                    "{first_guess}"
-                );
+                assert_eq!(find_last(first_guess, 4096, |n| n <= limit), Some(limit), "{first_guess}");
             }
         }
         assert_eq!(find_last(7, 4096, |_| false), None);

@@ -72,12 +72,8 @@ impl SizeSlice<'_, '_, '_, '_> {
     /// The largest size that fits under `overrides`, searched from `start_size`; `None` without a capacity.
     pub(super) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<LargestSize> {
         let search = SizeSearch {
-            peak_live_bytes: &|first| {
-                peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides)
-            },
-            is_served: &|first| {
-                is_served((self.fitted)(self.size(first)), self.size(first), overrides)
-            },
+            peak_live_bytes: &|first| peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides),
+            is_served: &|first| is_served((self.fitted)(self.size(first)), self.size(first), overrides),
             capacity: overrides.capacity?,
             multiple: self.multiple,
         };
@@ -95,20 +91,16 @@ impl SizeSlice<'_, '_, '_, '_> {
             if !is_worth_trying(&settings.0, device) {
                 return None;
             }
-            let overrides = Overrides {
-                settings: Some((settings.0, (*option).to_owned())),
-                ..overrides.clone()
-            };
+            let overrides = Overrides { settings: Some((settings.0, (*option).to_owned())), ..overrides.clone() };
             is_served(fitted, self.size(next), &overrides).then_some(overrides)
         });
         let better: Vec<Overrides> = better.collect();
-        let found =
-            better.into_par_iter().filter_map(|overrides| match self.search(&overrides, next)? {
-                // The next size fits under these settings, but a smaller one may fail, and then the search ends below
-                // it.
-                LargestSize::Size(found) if found > size => Some((found, overrides)),
-                _ => None,
-            });
+        let found = better.into_par_iter().filter_map(|overrides| match self.search(&overrides, next)? {
+            // The next size fits under these settings, but a smaller one may fail, and then the search ends below
+            // it.
+            LargestSize::Size(found) if found > size => Some((found, overrides)),
+            _ => None,
+        });
         let found: Vec<(u64, Overrides)> = found.collect();
         // The first of equals, because the grid starts with the simplest settings.
         let (size, overrides) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
@@ -117,26 +109,19 @@ impl SizeSlice<'_, '_, '_, '_> {
 
     /// Predicts the peaks under `overrides` at the first numbers `firsts`, and marks the sizes in `recorded` as
     /// recorded.
-    pub(super) fn curve(
-        &self,
-        overrides: &Overrides,
-        firsts: &BTreeSet<u64>,
-        recorded: &[Size],
-    ) -> FitCurve {
+    pub(super) fn curve(&self, overrides: &Overrides, firsts: &BTreeSet<u64>, recorded: &[Size]) -> FitCurve {
         let firsts: Vec<u64> = firsts.iter().copied().collect();
         let report_at = |first: u64| {
             let size = self.size(first);
             predict((self.fitted)(size), size, recorded.contains(&size), overrides)
         };
-        let settings =
-            overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
+        let settings = overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
         let sizes = firsts.into_par_iter().map(report_at).collect();
         FitCurve { second: self.second, settings, sizes }
     }
 
     pub(super) fn to_largest(&self, found: LargestSize, overrides: &Overrides) -> Largest {
-        let settings =
-            overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
+        let settings = overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
         let (size, unreserved_bytes) = match found {
             LargestSize::Nothing => (Some(0), None),
             LargestSize::Everything => (None, None),

@@ -17,14 +17,11 @@ pub(super) struct Steps {
 impl Steps {
     pub(super) fn from_recording(recording: &SizedRecording<'_, '_>) -> Self {
         let phases = recording.device.phases();
-        let request_at = |entry: usize| {
-            recording.requests.partition_point(|request| request.entry_index < entry)
-        };
+        let request_at = |entry: usize| recording.requests.partition_point(|request| request.entry_index < entry);
         let mut ranges = Vec::new();
         let mut start = 0;
         let completed = phases.completed_steps();
-        let first_start =
-            (completed > 0).then(|| phases.step_entries(0).map_or(0, |first| first.start));
+        let first_start = (completed > 0).then(|| phases.step_entries(0).map_or(0, |first| first.start));
         let ends = phases.step_ends().iter().map(|end| *end as usize);
         for end in first_start.into_iter().chain(ends) {
             let end = request_at(end);
@@ -73,9 +70,7 @@ pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Opt
             (request.stack, *count_by_stack)
         });
         let order: Vec<(StackId, u32)> = order.collect();
-        for ((stack, occurrence), (index, request)) in
-            order.into_iter().zip(range.clone().zip(requests))
-        {
+        for ((stack, occurrence), (index, request)) in order.into_iter().zip(range.clone().zip(requests)) {
             let key = (stack, count_by_stack.get(&stack).copied().unwrap_or(0), occurrence);
             let [minimum, maximum] = sizes_by_place.entry(key).or_insert([request.bytes; 2]);
             (*minimum, *maximum) = ((*minimum).min(request.bytes), (*maximum).max(request.bytes));
@@ -84,10 +79,8 @@ pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Opt
     }
     let mut largest = vec![None; recording.requests.len()];
     for (index, key) in keys {
-        largest[index] = sizes_by_place
-            .get(&key)
-            .filter(|[minimum, maximum]| minimum < maximum)
-            .map(|[_, maximum]| *maximum);
+        largest[index] =
+            sizes_by_place.get(&key).filter(|[minimum, maximum]| minimum < maximum).map(|[_, maximum]| *maximum);
     }
     largest
 }

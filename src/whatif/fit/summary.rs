@@ -15,11 +15,7 @@ use crate::base::units::{count, size};
 
 /// Summarizes the device on which least fits. The settings of `largest_input`, the recording of the largest size, are
 /// completed by those to set.
-pub(super) fn summarize(
-    devices: &[FitDevice],
-    largest_input: Option<&FitInput<'_, '_>>,
-    multiple: u64,
-) -> Summary {
+pub(super) fn summarize(devices: &[FitDevice], largest_input: Option<&FitInput<'_, '_>>, multiple: u64) -> Summary {
     let fitting_size = |device: &&FitDevice| {
         let size = device.largest.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
         let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
@@ -36,9 +32,8 @@ pub(super) fn summarize(
     let (action, copy) = match (&device.best, device.capacity_bytes) {
         (Some(best), _) => {
             let (size, option) = (best.to_size(), &best.settings);
-            let action = size.map(|fitting_size| {
-                format!("size {fitting_size} fits with {option}{}", describe_headroom(best))
-            });
+            let action =
+                size.map(|fitting_size| format!("size {fitting_size} fits with {option}{}", describe_headroom(best)));
             (action, Some(shell_assignment(option, settings)))
         }
         (_, None) => {
@@ -96,10 +91,7 @@ fn describe_answer(device: &FitDevice, multiple: u64) -> String {
                 .map_or_else(String::new, |(n, failed)| format!("; {n} fails{}", failed.label()));
             let distance = describe_distance(fitting_size, device.recorded_size());
             let verb = fits_or_should_fit(&distance, device);
-            format!(
-                "size {fitting_size}{distance} {verb} on {capacity}{}{fails}",
-                describe_headroom(largest)
-            )
+            format!("size {fitting_size}{distance} {verb} on {capacity}{}{fails}", describe_headroom(largest))
         }
     }
 }

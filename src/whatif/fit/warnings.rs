@@ -9,10 +9,7 @@ use crate::study::LostHistory;
 
 /// Warns about the recordings. Returns whether the warnings make every figure an estimate: a recording that starts late
 /// does not, because its figures may still be exact.
-pub(super) fn warn_about_recordings(
-    family: &DeviceRecordings<'_, '_>,
-    warnings: &mut Warnings,
-) -> bool {
+pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings: &mut Warnings) -> bool {
     let mut has_warnings = false;
     let mut warn = |code, message: String| {
         has_warnings |= code != Code::Truncated;
@@ -39,9 +36,7 @@ pub(super) fn warn_about_recordings(
             );
         }
         let reserved_before = recording.device.reserved_before();
-        if reserved_before > 0
-            || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne))
-        {
+        if reserved_before > 0 || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne)) {
             warn(
                 Code::Truncated,
                 format!(
@@ -55,11 +50,8 @@ pub(super) fn warn_about_recordings(
         recording.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes))
     };
     let equal = family.recordings.first().and_then(|first| {
-        let last = family
-            .recordings
-            .iter()
-            .skip(1)
-            .rfind(|recording| requested_bytes(recording) == requested_bytes(first))?;
+        let last =
+            family.recordings.iter().skip(1).rfind(|recording| requested_bytes(recording) == requested_bytes(first))?;
         Some((first, last))
     });
     if let Some((first, last)) = equal {
@@ -74,9 +66,7 @@ pub(super) fn warn_about_recordings(
             ),
         );
     }
-    let settings = |recording: &SizedRecording<'_, '_>| {
-        recording.device.inferred().hypothesis.settings.clone()
-    };
+    let settings = |recording: &SizedRecording<'_, '_>| recording.device.inferred().hypothesis.settings.clone();
     if let [first, rest @ ..] = family.recordings.as_slice()
         && rest.iter().any(|recording| settings(recording) != settings(first))
     {
@@ -97,8 +87,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
     let id = device.device;
     if device.paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
         let line = device.unpaired.first();
-        let example = line
-            .map_or_else(String::new, |line| format!(", most of it by {}", line.location.label()));
+        let example = line.map_or_else(String::new, |line| format!(", most of it by {}", line.location.label()));
         let caveat = match device.requests.as_slice() {
             [first, .., last] if last > first => format!(
                 ", but there are {} at the largest size and {} at the smallest, so larger sizes may need more than \
@@ -117,9 +106,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
             ),
         );
     }
-    if device.paired_ratio >= 1.0 - WARN_UNMATCHED_RATIO
-        && device.asked_paired_ratio < 1.0 - WARN_UNMATCHED_RATIO
-    {
+    if device.paired_ratio >= 1.0 - WARN_UNMATCHED_RATIO && device.asked_paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
         warnings.add(
             Code::Unpaired,
             format!(

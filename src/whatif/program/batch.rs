@@ -32,16 +32,15 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
     let mut end_of_last = 0;
     for pass in passes.iter().filter(|pass| !pass.backward.is_empty()) {
         let (start, end) = (pass.forward.start as usize, pass.backward.end as usize);
-        let recorded_ops =
-            |range: Range<usize>| recording.script.ops.get(range).unwrap_or_default();
+        let recorded_ops = |range: Range<usize>| recording.script.ops.get(range).unwrap_or_default();
         ops.extend_from_slice(recorded_ops(end_of_last..start));
         run_twice(recorded_ops(start..end), categories, &mut script, &mut ops);
         end_of_last = end;
     }
     ops.extend_from_slice(&recording.script.ops[end_of_last..]);
     script.ops = ops;
-    let inputs = (0..to_u32(recording.script.blocks.len()))
-        .filter(|block| categories[*block as usize] == Category::Inputs);
+    let inputs =
+        (0..to_u32(recording.script.blocks.len())).filter(|block| categories[*block as usize] == Category::Inputs);
     Some(ChangedProgram {
         change: ProgramChange::HalfBatch,
         certainty: ChangeCertainty::Guess,
@@ -71,8 +70,7 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
         let grows = match category {
             Category::Activations | Category::Inputs => true,
             Category::Temporaries => {
-                recording.phase_at(allocated_at) != Phase::Backward
-                    || !model_sizes.contains(&block.bytes)
+                recording.phase_at(allocated_at) != Phase::Backward || !model_sizes.contains(&block.bytes)
             }
             _ => false,
         };
@@ -83,12 +81,7 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
 
 /// Appends `pass` to `ops` twice. The first run has copies of all blocks except the gradients, to which the second run
 /// adds its own.
-fn run_twice(
-    pass: &[ScriptOp],
-    categories: &[Category],
-    script: &mut Script,
-    ops: &mut Vec<ScriptOp>,
-) {
+fn run_twice(pass: &[ScriptOp], categories: &[Category], script: &mut Script, ops: &mut Vec<ScriptOp>) {
     let mut first_pass: FxHashMap<u32, u32> = FxHashMap::default();
     let mut second_gradients: FxHashMap<u32, u32> = FxHashMap::default();
     for op in pass {

@@ -96,8 +96,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             return None;
         }
         let outcome = self.outcome_from(&program, on_device);
-        Some(self.build_row(row, &outcome, starts_from_empty))
-            .filter(|row| row.serves_failed == Some(true))
+        Some(self.build_row(row, &outcome, starts_from_empty)).filter(|row| row.serves_failed == Some(true))
     }
 
     fn replay(&self, program: &Program<'_>) -> ReplayOutcome {
@@ -110,10 +109,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         // in the pool.
         let needed = |program: &Program<'_>| {
             let overrides = Overrides { capacity: Some(UNBOUNDED), ..Overrides::default() };
-            replay_figures(
-                program,
-                &Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) },
-            )
+            replay_figures(program, &Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) })
         };
         let has_initial_memory = !program.initial_segments.is_empty();
         let needs = match () {
@@ -144,23 +140,13 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         self.build_row(row, &outcome, starts_from_empty)
     }
 
-    fn build_row(
-        &self,
-        row: ChangedProgram,
-        outcome: &ReplayOutcome,
-        starts_from_empty: bool,
-    ) -> ProgramRow {
-        let baseline = self
-            .baseline_from_empty
-            .as_ref()
-            .filter(|_| starts_from_empty)
-            .unwrap_or(&self.baseline);
+    fn build_row(&self, row: ChangedProgram, outcome: &ReplayOutcome, starts_from_empty: bool) -> ProgramRow {
+        let baseline = self.baseline_from_empty.as_ref().filter(|_| starts_from_empty).unwrap_or(&self.baseline);
         let last = self.last_failed;
         let is_requested = last.is_some_and(|entry| self.still_requests(&row, entry));
         // If the replay of the unchanged program does not fail either, the change cannot be credited.
-        let serves_failed = last
-            .filter(|entry| is_requested && baseline.fails_at(*entry))
-            .map(|entry| !outcome.fails_at(entry));
+        let serves_failed =
+            last.filter(|entry| is_requested && baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
         let failures = outcome.failed.as_ref();
         ProgramRow {
             change: row.change,
@@ -182,20 +168,18 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     /// Whether the changed program still makes the request of `entry`, which failed as recorded.
     fn still_requests(&self, row: &ChangedProgram, entry: usize) -> bool {
         row.script.blocks.iter().any(|block| {
-            let allocated_at = block
-                .allocated_at
-                .map(|op| self.recording.program.operations[op as usize].entry_index);
-            block.is_failed
-                && block.bytes > 0
-                && allocated_at.is_some_and(|at| at as usize == entry)
+            let allocated_at = block.allocated_at.map(|op| self.recording.program.operations[op as usize].entry_index);
+            block.is_failed && block.bytes > 0 && allocated_at.is_some_and(|at| at as usize == entry)
         })
     }
 
     fn failure(&self, (event, requested_bytes): (usize, u64)) -> RowFailure {
         let recording = self.recording;
-        let request = recording.program.operations.iter().position(|op| {
-            op.entry_index as usize == event && matches!(op.kind, OperationKind::Alloc { .. })
-        });
+        let request = recording
+            .program
+            .operations
+            .iter()
+            .position(|op| op.entry_index as usize == event && matches!(op.kind, OperationKind::Alloc { .. }));
         let stacks = recording.device.stacks();
         let line = request.map(|op| {
             let entry = recording.entry_index_of(crate::base::ids::to_u32(op));

@@ -25,9 +25,7 @@ pub(super) fn checkpoint_modules(recording: &RecordedProgram<'_, '_>) -> Vec<Cha
 }
 
 /// Checkpoints the repeated module that holds most at the peak.
-pub(super) fn checkpoint_largest_module(
-    recording: &RecordedProgram<'_, '_>,
-) -> Vec<ChangedProgram> {
+pub(super) fn checkpoint_largest_module(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
     checkpoint_largest(recording, 1)
 }
 
@@ -41,27 +39,19 @@ fn checkpoint_largest(recording: &RecordedProgram<'_, '_>, most: usize) -> Vec<C
     let peak_blocks: FxHashSet<u32> = recording.peak.blocks.iter().copied().collect();
     let bytes_at_peak = |module: &RepeatedModule| {
         let calls = module.passes.iter().flat_map(|(_, calls)| calls);
-        let blocks =
-            calls.flat_map(|call| &call.blocks).filter(|block| peak_blocks.contains(block));
+        let blocks = calls.flat_map(|call| &call.blocks).filter(|block| peak_blocks.contains(block));
         blocks.fold(0u64, |sum, block| sum.saturating_add(recording.rounded_bytes(*block)))
     };
-    let modules = find_repeated(recording, &passes)
-        .into_iter()
-        .map(|module| (bytes_at_peak(&module), module));
+    let modules = find_repeated(recording, &passes).into_iter().map(|module| (bytes_at_peak(&module), module));
     let mut modules: Vec<(u64, RepeatedModule)> = modules.filter(|(bytes, _)| *bytes > 0).collect();
     // The sort is stable, so of modules that hold the same the outermost comes first.
     modules.sort_by_key(|(bytes, _)| Reverse(*bytes));
     modules.truncate(most);
-    let rows =
-        modules.into_iter().map(|(_, module)| checkpoint_module(recording, &passes, &module));
+    let rows = modules.into_iter().map(|(_, module)| checkpoint_module(recording, &passes, &module));
     rows.filter(|row| row.bytes_at_peak > 0).collect()
 }
 
-fn checkpoint_module(
-    recording: &RecordedProgram<'_, '_>,
-    passes: &[Pass],
-    module: &RepeatedModule,
-) -> ChangedProgram {
+fn checkpoint_module(recording: &RecordedProgram<'_, '_>, passes: &[Pass], module: &RepeatedModule) -> ChangedProgram {
     let mut plan = CheckpointPlan::new(&recording.script, passes);
     for (pass, calls) in &module.passes {
         let pass = &passes[*pass];
@@ -71,12 +61,7 @@ fn checkpoint_module(
             if pass.backward.is_empty() {
                 plan.add_call_without_backward(call);
             } else {
-                plan.add_call(
-                    pass,
-                    previous,
-                    call,
-                    next.map(|next: &ModuleCall| next.blocks.as_slice()),
-                );
+                plan.add_call(pass, previous, call, next.map(|next: &ModuleCall| next.blocks.as_slice()));
             }
         }
     }
@@ -84,15 +69,8 @@ fn checkpoint_module(
     ChangedProgram {
         change: ProgramChange::Checkpoint,
         certainty: if plan.is_guess { ChangeCertainty::Guess } else { ChangeCertainty::About },
-        description: format!(
-            "activation checkpointing of each of {}",
-            counted(calls as u64, "call")
-        ),
-        line: module.line.map(|line| LineId {
-            frame: Some(line),
-            has_stack: true,
-            ..LineId::default()
-        }),
+        description: format!("activation checkpointing of each of {}", counted(calls as u64, "call")),
+        line: module.line.map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() }),
         bytes_at_peak: recording.bytes_at_peak(|block| plan.freed_early.contains(&block)),
         script: plan.into_script(),
     }

@@ -84,11 +84,8 @@ impl<'p> CheckpointPlan<'p> {
         let allocated_at = |block: u32| base.blocks[block as usize].allocated_at.unwrap_or(0);
         let freed_at = |block: u32| base.blocks[block as usize].freed_at.unwrap_or(u32::MAX);
         // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
-        let kept_by_others: FxHashSet<u32> = if pass.is_truncated {
-            self.kept_for_backward(call).collect()
-        } else {
-            FxHashSet::default()
-        };
+        let kept_by_others: FxHashSet<u32> =
+            if pass.is_truncated { self.kept_for_backward(call).collect() } else { FxHashSet::default() };
         if pass.is_truncated && !call.blocks.iter().any(|b| pass.backward.contains(&freed_at(*b))) {
             return self.add_call_without_backward(call);
         }
@@ -101,18 +98,12 @@ impl<'p> CheckpointPlan<'p> {
         // Recomputation starts when the backward pass reaches this call: after the last free of a block that belongs to
         // later calls. Frees after the median free of this call carry no information, because the program itself may
         // free such blocks after the whole backward pass.
-        let is_before_own_backward =
-            |block: &u32| is_kept(*block) && freed_at(*block) < *median_free;
+        let is_before_own_backward = |block: &u32| is_kept(*block) && freed_at(*block) < *median_free;
         let recompute_at = match next {
-            Some(blocks) => {
-                blocks.iter().copied().filter(is_before_own_backward).map(freed_at).max()
-            }
-            None => {
-                self.allocated_after(last, pass).filter(is_before_own_backward).map(freed_at).max()
-            }
+            Some(blocks) => blocks.iter().copied().filter(is_before_own_backward).map(freed_at).max(),
+            None => self.allocated_after(last, pass).filter(is_before_own_backward).map(freed_at).max(),
         };
-        let mut recompute_at =
-            last_adjacent_free(base, recompute_at.unwrap_or(pass.backward.start));
+        let mut recompute_at = last_adjacent_free(base, recompute_at.unwrap_or(pass.backward.start));
         // The output of the call is used by later operations, so it is freed before `recompute_at` or still in the
         // forward pass. Without such a block, recomputation starts after the first free of the call's own blocks.
         let end = last_adjacent_free(base, last) + 1;
@@ -123,19 +114,12 @@ impl<'p> CheckpointPlan<'p> {
         if !call.blocks.iter().any(is_returned) {
             recompute_at = last_adjacent_free(base, free_ops[0]);
         }
-        let to_recompute: Vec<u32> = call
-            .blocks
-            .iter()
-            .copied()
-            .filter(|b| is_kept(*b) && freed_at(*b) > recompute_at)
-            .collect();
+        let to_recompute: Vec<u32> =
+            call.blocks.iter().copied().filter(|b| is_kept(*b) && freed_at(*b) > recompute_at).collect();
         let Some(last_recomputed) = to_recompute.last().map(|block| allocated_at(*block)) else {
             return;
         };
-        self.before
-            .entry(end)
-            .or_default()
-            .extend(to_recompute.iter().map(|b| moved_free(last, *b)));
+        self.before.entry(end).or_default().extend(to_recompute.iter().map(|b| moved_free(last, *b)));
         let kept: FxHashSet<u32> = to_recompute.iter().copied().collect();
         let positions = stack_positions(base, call).filter(|(block, _)| kept.contains(block));
         self.kept_positions.extend(positions.map(|(_, position)| position));
@@ -143,13 +127,9 @@ impl<'p> CheckpointPlan<'p> {
         // Repeat the forward pass up to the last block to recompute.
         let recompute_ops = self.after.entry(recompute_at).or_default();
         let mut temporaries: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
-        for block in
-            call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last_recomputed)
-        {
+        for block in call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last_recomputed) {
             let at = allocated_at(block);
-            while let Some(Reverse((_, block))) =
-                temporaries.peek().copied().filter(|Reverse((end, _))| *end < at)
-            {
+            while let Some(Reverse((_, block))) = temporaries.peek().copied().filter(|Reverse((end, _))| *end < at) {
                 temporaries.pop();
                 recompute_ops.push(moved_free(recompute_at, block));
             }
@@ -162,20 +142,14 @@ impl<'p> CheckpointPlan<'p> {
             }
         }
         let temporaries = temporaries.into_sorted_vec().into_iter().rev();
-        recompute_ops
-            .extend(temporaries.map(|Reverse((_, block))| moved_free(recompute_at, block)));
+        recompute_ops.extend(temporaries.map(|Reverse((_, block))| moved_free(recompute_at, block)));
         // The input is kept until the last block that is recomputed from it is freed.
         let start = call.blocks.first().map(|block| allocated_at(*block)).unwrap_or_default();
-        if let (Some(before), Some(last_free)) =
-            (previous, to_recompute.iter().map(|b| freed_at(*b)).max())
-        {
+        if let (Some(before), Some(last_free)) = (previous, to_recompute.iter().map(|b| freed_at(*b)).max()) {
             for input_block in before.blocks.iter().copied() {
                 if (start..pass.backward.start).contains(&freed_at(input_block)) {
                     self.freed_late.insert(input_block);
-                    self.after
-                        .entry(last_free)
-                        .or_default()
-                        .push(moved_free(last_free, input_block));
+                    self.after.entry(last_free).or_default().push(moved_free(last_free, input_block));
                 }
             }
         }
@@ -195,8 +169,7 @@ impl<'p> CheckpointPlan<'p> {
         stack_positions(self.base, call).filter_map(|(block, position)| {
             let script_block = &self.base.blocks[block as usize];
             let never_freed = script_block.freed_at.is_none() && !script_block.is_failed;
-            (never_freed && (self.is_guess || self.kept_positions.contains(&position)))
-                .then_some(block)
+            (never_freed && (self.is_guess || self.kept_positions.contains(&position))).then_some(block)
         })
     }
 
@@ -219,10 +192,7 @@ impl<'p> CheckpointPlan<'p> {
         if self.is_guess {
             // The last block that is not a small statistic of others, such as a norm's, is the output.
             let largest = kept.iter().map(|block| block_at(*block).bytes).max().unwrap_or(0);
-            if let Some(at) = kept
-                .iter()
-                .rposition(|block| block_at(*block).bytes >= largest / RETURNED_MIN_PARTS)
-            {
+            if let Some(at) = kept.iter().rposition(|block| block_at(*block).bytes >= largest / RETURNED_MIN_PARTS) {
                 kept.remove(at);
             }
             if kept.len() < MIN_KEPT_BLOCKS {
@@ -235,10 +205,7 @@ impl<'p> CheckpointPlan<'p> {
 }
 
 /// The blocks of `call`, each with its stack and the occurrence of that stack in the call, counted from 1.
-fn stack_positions<'c>(
-    base: &'c Script,
-    call: &'c ModuleCall,
-) -> impl Iterator<Item = (u32, (StackId, u32))> + 'c {
+fn stack_positions<'c>(base: &'c Script, call: &'c ModuleCall) -> impl Iterator<Item = (u32, (StackId, u32))> + 'c {
     let mut occurrences: FxHashMap<StackId, u32> = FxHashMap::default();
     call.blocks.iter().map(move |block| {
         let stack = base.blocks[*block as usize].stack;

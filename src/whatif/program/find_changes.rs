@@ -18,18 +18,11 @@ use super::summary::summarize;
 use super::without_line::LargestLines;
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, Study};
-use crate::whatif::{
-    divergence_warning, settings_changed_warning, single_entry_warning, verify_study,
-};
+use crate::whatif::{divergence_warning, settings_changed_warning, single_entry_warning, verify_study};
 
 /// Replays the program of each device with every change that its recording suggests, and without each of the `top`
 /// lines that hold most at the peak; on a device of `capacity` bytes if given.
-pub fn find_program_changes(
-    study: &Study<'_>,
-    path: &str,
-    capacity: Option<u64>,
-    top: usize,
-) -> ProgramReport {
+pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>, top: usize) -> ProgramReport {
     let verified = verify_study(study, path);
     let mut warnings = Warnings::default();
     // Warnings that limit all figures come first.
@@ -38,8 +31,7 @@ pub fn find_program_changes(
     warnings.extend(study.devices().filter_map(settings_changed_warning));
     warnings.extend(verified.warnings);
     let traced = study.devices().filter(|device| !device.device().is_empty());
-    let devices: Vec<ProgramDevice> =
-        traced.map(|device| analyze_device(device, capacity, top)).collect();
+    let devices: Vec<ProgramDevice> = traced.map(|device| analyze_device(device, capacity, top)).collect();
     ProgramReport {
         schema: "oomscope/whatif-program/1",
         summary: summarize(&devices),
@@ -57,19 +49,15 @@ fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize
     let changes = finders(&recording).flat_map_iter(|finder| (finder.find)(&recording));
     let replayed = changes.map(|row| replayer.replay_row(row));
     let mut rows: Vec<ProgramRow> = replayed.collect();
-    rows.sort_by_key(|row| {
-        (Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes))
-    });
+    rows.sort_by_key(|row| (Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes)));
     // Checkpointing a nested module may have the same effect; the outer one is kept.
     rows.dedup_by(|inner, outer| {
-        let peaks =
-            |row: &ProgramRow| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes);
+        let peaks = |row: &ProgramRow| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes);
         peaks(inner) == peaks(outer)
     });
     let lines = LargestLines::new(&recording, top);
     let without = lines.largest.par_iter();
-    let without =
-        without.map(|line| replayer.replay_row(lines.without(&recording, *line))).collect();
+    let without = without.map(|line| replayer.replay_row(lines.without(&recording, *line))).collect();
     ProgramDevice {
         device: device.id(),
         capacity_bytes: replayer.capacity(),
@@ -96,11 +84,7 @@ pub(super) struct ChangeFinder {
 type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
 
 static FINDERS: [ChangeFinder; 8] = [
-    ChangeFinder {
-        needs_steps: false,
-        find: checkpoint_modules,
-        find_by_default: Some(checkpoint_largest_module),
-    },
+    ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: Some(checkpoint_largest_module) },
     step_finder(fuse_optimizer, true),
     step_finder(shrink_state, false),
     step_finder(offload_state, true),
@@ -111,11 +95,7 @@ static FINDERS: [ChangeFinder; 8] = [
 ];
 
 const fn step_finder(find: FindChanges, is_default: bool) -> ChangeFinder {
-    ChangeFinder {
-        needs_steps: true,
-        find,
-        find_by_default: if is_default { Some(find) } else { None },
-    }
+    ChangeFinder { needs_steps: true, find, find_by_default: if is_default { Some(find) } else { None } }
 }
 
 /// The finders that apply to `recording`.
@@ -123,8 +103,7 @@ pub(super) fn finders(
     recording: &RecordedProgram<'_, '_>,
 ) -> impl IndexedParallelIterator<Item = &'static ChangeFinder> {
     let has_steps = recording.has_steps();
-    let applicable: Vec<&ChangeFinder> =
-        FINDERS.iter().filter(|finder| has_steps || !finder.needs_steps).collect();
+    let applicable: Vec<&ChangeFinder> = FINDERS.iter().filter(|finder| has_steps || !finder.needs_steps).collect();
     applicable.into_par_iter()
 }
 

@@ -16,14 +16,12 @@ use crate::study::attribution::Category;
 /// Frees each gradient before the first forward pass of the next step.
 pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let passes = find_passes(recording);
-    let (categories, backward_requests) =
-        (recording.categories(), BackwardRequests::new(recording, &passes));
+    let (categories, backward_requests) = (recording.categories(), BackwardRequests::new(recording, &passes));
     let blocks = &recording.script.blocks;
     // Keeps a pass if its forward pass is the first of a step other than the one before.
     let starts_step = |pass_index: usize| {
         let step = |pass: &Pass| recording.step_at(pass.forward.start);
-        let (step, previous) =
-            (step(passes.get(pass_index)?), step(passes.get(pass_index.checked_sub(1)?)?));
+        let (step, previous) = (step(passes.get(pass_index)?), step(passes.get(pass_index.checked_sub(1)?)?));
         (step.is_some() && step != previous).then_some(pass_index)
     };
     let mut moved_frees: FxHashMap<u32, Vec<ScriptOp>> = FxHashMap::default();
@@ -49,11 +47,7 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
             if freed_at <= pass.backward.start {
                 break;
             }
-            gradient = backward_requests.counterpart(
-                block.bytes,
-                (first_pass, pass_index),
-                to_u32(block_index),
-            )?;
+            gradient = backward_requests.counterpart(block.bytes, (first_pass, pass_index), to_u32(block_index))?;
             freed_gradients.insert(gradient);
         }
     }
@@ -76,8 +70,7 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
         certainty: ChangeCertainty::About,
         description: "zero_grad(set_to_none=True) right after each step".to_owned(),
         line: recording.largest_line(changed_blocks.iter().copied()),
-        bytes_at_peak: recording
-            .bytes_at_peak(|block| changed_blocks.binary_search(&block).is_ok()),
+        bytes_at_peak: recording.bytes_at_peak(|block| changed_blocks.binary_search(&block).is_ok()),
         script,
     })
 }
@@ -115,12 +108,7 @@ impl BackwardRequests {
 
     /// The block that pass `later` requests in the position that `gradient` has in pass `first`; `None` if the two
     /// passes request different numbers of blocks of its size, `bytes`.
-    fn counterpart(
-        &self,
-        bytes: u64,
-        (first, later): (usize, usize),
-        gradient: u32,
-    ) -> Option<u32> {
+    fn counterpart(&self, bytes: u64, (first, later): (usize, usize), gradient: u32) -> Option<u32> {
         let (first, later) = (self.passes[first].get(&bytes)?, self.passes[later].get(&bytes)?);
         let position = *self.positions.get(&gradient)?;
         if first.len() == later.len() { later.get(position).copied() } else { None }

@@ -19,10 +19,8 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     let mut steps: FxHashMap<StackId, FxHashSet<u32>> = FxHashMap::default();
     let mut leftovers: Vec<(u32, u32)> = Vec::new();
     for (index, block) in recording.script.blocks.iter().enumerate() {
-        let can_be_leftover = matches!(
-            categories[index],
-            Category::Activations | Category::Temporaries | Category::Other
-        );
+        let can_be_leftover =
+            matches!(categories[index], Category::Activations | Category::Temporaries | Category::Other);
         let step = block.allocated_at.and_then(|op| recording.step_at(op));
         let Some(step) = step.filter(|_| can_be_leftover && !block.is_failed) else { continue };
         let freed_in = block.freed_at.map(|op| recording.step_at(op));
@@ -33,15 +31,11 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     }
     let last_step = recording.script.ops.last().and_then(|op| recording.step_at(op.source))?;
     leftovers.retain(|(block, step)| {
-        *step < last_step
-            && steps.get(&recording.allocation_stack(*block)).is_some_and(|steps| steps.len() > 1)
+        *step < last_step && steps.get(&recording.allocation_stack(*block)).is_some_and(|steps| steps.len() > 1)
     });
-    let bytes_at_peak = recording.bytes_at_peak(|block| {
-        leftovers.binary_search_by_key(&block, |leftover| leftover.0).is_ok()
-    });
-    let bytes = leftovers
-        .iter()
-        .fold(0u64, |sum, leftover| sum.saturating_add(recording.rounded_bytes(leftover.0)));
+    let bytes_at_peak =
+        recording.bytes_at_peak(|block| leftovers.binary_search_by_key(&block, |leftover| leftover.0).is_ok());
+    let bytes = leftovers.iter().fold(0u64, |sum, leftover| sum.saturating_add(recording.rounded_bytes(leftover.0)));
     if leftovers.is_empty() || bytes < recording.peak.bytes / MIN_LEFTOVER_PARTS {
         return None;
     }

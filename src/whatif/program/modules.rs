@@ -84,10 +84,7 @@ impl CallSites {
 }
 
 /// The modules that are called several times in one of the `passes`.
-pub(super) fn find_repeated(
-    recording: &RecordedProgram<'_, '_>,
-    passes: &[Pass],
-) -> Vec<RepeatedModule> {
+pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec<RepeatedModule> {
     let mut sites = CallSites::default();
     // The blocks requested by each call site in each pass.
     let mut blocks_by_site: FxHashMap<(u32, usize), Vec<u32>> = FxHashMap::default();
@@ -130,18 +127,14 @@ pub(super) fn find_repeated(
 /// If the parts between repeat with a longer period, a whole period is one call.
 fn split_into_calls(stacks: &[StackId]) -> Vec<Range<usize>> {
     let Some(first) = stacks.first() else { return Vec::new() };
-    let starts_call =
-        |index: &usize| stacks[*index] == *first && (*index == 0 || stacks[*index - 1] != *first);
+    let starts_call = |index: &usize| stacks[*index] == *first && (*index == 0 || stacks[*index - 1] != *first);
     let mut starts: Vec<usize> = (0..stacks.len()).filter(starts_call).collect();
     let part_count = starts.len();
     starts.push(stacks.len());
     let part = |index: usize| &stacks[starts[index]..starts[index + 1]];
-    let is_period =
-        |period: usize| (period..part_count).all(|index| part(index) == part(index - period));
+    let is_period = |period: usize| (period..part_count).all(|index| part(index) == part(index - period));
     // Without a longer period each part is a call.
-    let period = (1..=part_count / 2)
-        .find(|index| part_count.is_multiple_of(*index) && is_period(*index))
-        .unwrap_or(1);
+    let period = (1..=part_count / 2).find(|index| part_count.is_multiple_of(*index) && is_period(*index)).unwrap_or(1);
     let call_ends = starts.iter().copied().step_by(period).skip(1);
     starts.iter().copied().step_by(period).zip(call_ends).map(|(start, end)| start..end).collect()
 }

@@ -24,12 +24,7 @@ pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Vec<Changed
     let description = "no temporaries in the optimizer's step (fused=True)";
     let build = || {
         let sizes = ChangedSizes { state: &|it| it.bytes, temporary: &|_| 0 };
-        let changed = optimizer.change_sizes(
-            ProgramChange::OptimizerTemporaries,
-            description,
-            &|_| false,
-            sizes,
-        );
+        let changed = optimizer.change_sizes(ProgramChange::OptimizerTemporaries, description, &|_| false, sizes);
         ChangedProgram { certainty: ChangeCertainty::Exact, ..changed }
     };
     optimizer.temporaries.contains(&true).then(build).into_iter().collect()
@@ -40,8 +35,7 @@ pub(super) fn shrink_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedPr
     let optimizer = OptimizerBlocks::from_recording(recording);
     let state_in_8_bits = |block: &ScriptBlock| match block.bytes / FLOAT_BYTES {
         small if small < MIN_8_BIT_ELEMENTS => block.bytes,
-        elements => elements
-            .saturating_add(elements.div_ceil(ELEMENTS_PER_SCALE).saturating_mul(FLOAT_BYTES)),
+        elements => elements.saturating_add(elements.div_ceil(ELEMENTS_PER_SCALE).saturating_mul(FLOAT_BYTES)),
     };
     let description = "the optimizer's state in 8 bits";
     let sizes = ChangedSizes { state: &state_in_8_bits, temporary: &|_| 0 };
@@ -59,11 +53,7 @@ pub(super) fn shrink_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedPr
 pub(super) fn offload_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
     let description = "the optimizer's state on the host";
     let sizes = ChangedSizes { state: &|_| 0, temporary: &|_| 0 };
-    OptimizerBlocks::from_recording(recording).change_state(
-        ProgramChange::StateOffloaded,
-        description,
-        sizes,
-    )
+    OptimizerBlocks::from_recording(recording).change_state(ProgramChange::StateOffloaded, description, sizes)
 }
 
 /// The bytes of the optimizer's blocks in the changed program.
@@ -86,12 +76,7 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
     }
 
     /// The program with changed sizes of optimizer state, if it has such state.
-    fn change_state(
-        &self,
-        change: ProgramChange,
-        description: &str,
-        sizes: ChangedSizes<'_>,
-    ) -> Vec<ChangedProgram> {
+    fn change_state(&self, change: ProgramChange, description: &str, sizes: ChangedSizes<'_>) -> Vec<ChangedProgram> {
         let categories = self.recording.categories();
         let is_state = |block: u32| categories[block as usize] == Category::OptimizerState;
         let build = || self.change_sizes(change, description, &is_state, sizes);

@@ -21,8 +21,7 @@ pub(super) struct Pass {
 
 /// The passes of `recording`, in order. A forward pass without a backward pass counts only if it is the last one.
 pub(super) fn find_passes(recording: &RecordedProgram<'_, '_>) -> Vec<Pass> {
-    let requests =
-        recording.script.ops.iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
+    let requests = recording.script.ops.iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
     let requests = requests.map(|op| (op.source, recording.phase_at(op.source)));
     split_into_passes(requests, to_u32(recording.script.ops.len()))
 }
@@ -34,11 +33,7 @@ fn split_into_passes(requests: impl Iterator<Item = (u32, Phase)>, end: u32) -> 
     let mut data_start = None;
     let mut close = |forward: &mut Option<u32>, backward: &mut Option<u32>, end: u32| {
         if let (Some(first), Some(backward_start)) = (*forward, *backward) {
-            passes.push(Pass {
-                forward: first..backward_start,
-                backward: backward_start..end,
-                is_truncated: false,
-            });
+            passes.push(Pass { forward: first..backward_start, backward: backward_start..end, is_truncated: false });
             (*forward, *backward) = (None, None);
         }
     };
@@ -100,10 +95,7 @@ mod tests {
         // The next batch is prefetched in the middle of a pass.
         let ahead = [Forward, Data, Backward, Forward, Backward, Optimizer];
         assert_eq!(ranges(&ahead), [(0..2, 2..3, false), (3..4, 4..5, false)]);
-        assert_eq!(
-            ranges(&[Forward, Backward, Forward]),
-            [(0..1, 1..2, false), (2..3, 3..3, true)]
-        );
+        assert_eq!(ranges(&[Forward, Backward, Forward]), [(0..1, 1..2, false), (2..3, 3..3, true)]);
         assert_eq!(ranges(&[Backward, Optimizer]), []);
     }
 }

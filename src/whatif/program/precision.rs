@@ -18,12 +18,8 @@ const MIN_PARAMETER_SIZES: usize = 3;
 /// half precision.
 pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let snapshot = recording.device.snapshot();
-    let is_half = || {
-        snapshot
-            .stacks
-            .all_frames()
-            .any(|frame| HALF_PRECISION_FUNCTIONS.contains(&snapshot.text(frame.name)))
-    };
+    let is_half =
+        || snapshot.stacks.all_frames().any(|frame| HALF_PRECISION_FUNCTIONS.contains(&snapshot.text(frame.name)));
     let categories = recording.categories();
     if !categories.contains(&Category::Parameters) || is_half() || casts_parameters(recording) {
         return None;
@@ -58,15 +54,13 @@ fn casts_parameters(recording: &RecordedProgram<'_, '_>) -> bool {
     // The longest pass, because the last one may be truncated.
     let longest = passes.iter().max_by_key(|pass| pass.forward.len());
     for (block, category) in recording.script.blocks.iter().zip(categories) {
-        let is_in_forward =
-            |pass: &Pass| block.allocated_at.is_some_and(|op| pass.forward.contains(&op));
+        let is_in_forward = |pass: &Pass| block.allocated_at.is_some_and(|op| pass.forward.contains(&op));
         if *category == Category::Parameters {
             parameters.insert(block.bytes);
         } else if longest.is_some_and(is_in_forward) {
             allocated_in_forward.insert(block.bytes);
         }
     }
-    let casts =
-        parameters.iter().filter(|size| allocated_in_forward.contains(&(*size / 2))).count();
+    let casts = parameters.iter().filter(|size| allocated_in_forward.contains(&(*size / 2))).count();
     parameters.len() >= MIN_PARAMETER_SIZES && casts * 5 >= parameters.len() * 4
 }

@@ -55,8 +55,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let script = Script::from_program(&program);
         let peak = PeakBlocks::from_script(&script, &device.inferred().hypothesis.settings);
         let op_count = program.operations.len();
-        let is_recorded =
-            |op: &usize| repeats.get(*op).is_none_or(|source| *source as usize == *op);
+        let is_recorded = |op: &usize| repeats.get(*op).is_none_or(|source| *source as usize == *op);
         let recorded = (0..op_count).find(|op| !is_recorded(op)).unwrap_or(op_count);
         Self {
             device,
@@ -112,10 +111,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         for (index, block) in self.script.blocks.iter().enumerate() {
             let freed_at = block.freed_at.filter(is_recorded).map(|op| at(op).saturating_add(1));
             let bytes = self.rounded_bytes(to_u32(index));
-            let initial =
-                self.program.initial_blocks.get(index).map(|initial| (initial.addr, block.stack));
-            let allocated_at =
-                block.allocated_at.filter(is_recorded).filter(|_| !block.is_failed).map(at);
+            let initial = self.program.initial_blocks.get(index).map(|initial| (initial.addr, block.stack));
+            let allocated_at = block.allocated_at.filter(is_recorded).filter(|_| !block.is_failed).map(at);
             let requested = allocated_at.map(|entry| {
                 let entry = trace.entry(entry as usize);
                 (entry.addr, entry.extended_stack)
@@ -156,8 +153,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// Whether no operation of another phase lies between the two.
     pub(crate) fn is_same_phase_run(&self, allocated_at: u32, freed_at: u32) -> bool {
         let runs = self.device.phases().runs();
-        let run =
-            |op: u32| runs.partition_point(|run| run.start as usize <= self.entry_index_of(op));
+        let run = |op: u32| runs.partition_point(|run| run.start as usize <= self.entry_index_of(op));
         run(allocated_at) == run(freed_at)
     }
 
@@ -165,10 +161,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// of the default sizes and is freed at once.
     pub(crate) fn is_cublas_workspace(&self, block: u32) -> bool {
         let one = &self.script.blocks[block as usize];
-        let is_next = one
-            .allocated_at
-            .zip(one.freed_at)
-            .is_some_and(|(allocated_at, freed_at)| freed_at == allocated_at + 1);
+        let is_next =
+            one.allocated_at.zip(one.freed_at).is_some_and(|(allocated_at, freed_at)| freed_at == allocated_at + 1);
         is_next && CUBLASLT_WORKSPACE_SIZES.contains(&one.bytes)
     }
 
@@ -190,13 +184,11 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let mut line_by_stack: FxHashMap<StackId, LineId> = FxHashMap::default();
         for block in blocks {
             let stack = self.allocation_stack(block);
-            let line =
-                line_by_stack.entry(stack).or_insert_with(|| self.device.stacks().line_id(stack));
+            let line = line_by_stack.entry(stack).or_insert_with(|| self.device.stacks().line_id(stack));
             let bytes = lines.entry(*line).or_default();
             *bytes = bytes.saturating_add(self.rounded_bytes(block));
         }
-        let largest =
-            lines.into_iter().max_by_key(|(line, bytes)| (*bytes, std::cmp::Reverse(*line)));
+        let largest = lines.into_iter().max_by_key(|(line, bytes)| (*bytes, std::cmp::Reverse(*line)));
         largest.map(|(line, _)| line)
     }
 
@@ -219,8 +211,7 @@ impl PeakBlocks {
     fn from_script(script: &Script, settings: &Settings) -> Self {
         let rounded = |block: u32| round_size(script.blocks[block as usize].bytes, settings);
         let initial_blocks: Vec<u32> = (0..to_u32(script.initial_count)).collect();
-        let mut live_bytes =
-            initial_blocks.iter().fold(0u64, |sum, block| sum.saturating_add(rounded(*block)));
+        let mut live_bytes = initial_blocks.iter().fold(0u64, |sum, block| sum.saturating_add(rounded(*block)));
         let (mut peak_bytes, mut ops_to_peak) = (live_bytes, 0);
         for (index, op) in script.ops.iter().enumerate() {
             match op.kind {

@@ -16,9 +16,7 @@ const NOTABLE_GAIN_PARTS: u64 = 20;
 impl ProgramRow {
     /// Whether the changed program needs less memory, or serves the failed request.
     pub fn is_gain(&self) -> bool {
-        self.allocated_gain_bytes > 0
-            || self.reserved_gain_bytes > 0
-            || self.serves_failed == Some(true)
+        self.allocated_gain_bytes > 0 || self.reserved_gain_bytes > 0 || self.serves_failed == Some(true)
     }
 
     /// The change, and where.
@@ -42,8 +40,7 @@ impl ProgramDevice {
 pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
     let is_notable = |row: &ProgramRow| {
         let gain = u64::try_from(row.reserved_gain_bytes);
-        row.sure != ChangeCertainty::Guess
-            && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
+        row.sure != ChangeCertainty::Guess && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
     };
     let has_gain = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
     let mut rows: Vec<&ProgramRow> = rows.iter().filter(has_gain).collect();
@@ -102,15 +99,11 @@ pub(super) fn summarize(devices: &[ProgramDevice]) -> Summary {
         ChangeCertainty::Guess if best.change == ProgramChange::Checkpoint => {
             "try it, and record a backward pass: without one, the memory that it would recompute is a guess"
         }
-        ChangeCertainty::Exact => {
-            "change it: the replay only omits recorded requests or moves frees"
-        }
+        ChangeCertainty::Exact => "change it: the replay only omits recorded requests or moves frees",
         ChangeCertainty::About => {
             "change it, and record again: the order of the changed calls was inferred from the recording"
         }
-        ChangeCertainty::Guess => {
-            "try it, and record again: what the memory was for, and its dtype, is a guess"
-        }
+        ChangeCertainty::Guess => "try it, and record again: what the memory was for, and its dtype, is a guess",
     };
     Summary {
         answer,
@@ -127,9 +120,7 @@ fn describe_outcome(row: &ProgramRow, device: &ProgramDevice) -> &'static str {
             ", and every request is served; later requests are not recorded"
         }
         (Some(false), Some(true), _) => ", and every request is served",
-        (Some(false), _, Some(true)) => {
-            ", and the failed request is served, but not every later one"
-        }
+        (Some(false), _, Some(true)) => ", and the failed request is served, but not every later one",
         (Some(false), ..) => ", which is not enough",
         _ => "",
     }

@@ -24,8 +24,7 @@ impl LargestLines {
             let stack = recording.allocation_stack(block);
             *line_by_stack.entry(stack).or_insert_with(|| recording.device.stacks().line_id(stack))
         };
-        let of_blocks: Vec<LineId> =
-            (0..to_u32(recording.script.blocks.len())).map(line_of).collect();
+        let of_blocks: Vec<LineId> = (0..to_u32(recording.script.blocks.len())).map(line_of).collect();
         let mut bytes_by_line: FxHashMap<LineId, u64> = FxHashMap::default();
         for block in &recording.peak.blocks {
             let bytes = bytes_by_line.entry(of_blocks[*block as usize]).or_default();

@@ -54,12 +54,7 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    pub fn allocate(
-        &mut self,
-        requested: u64,
-        traceback: Traceback,
-        journal: &mut Journal,
-    ) -> BlockId {
+    pub fn allocate(&mut self, requested: u64, traceback: Traceback, journal: &mut Journal) -> BlockId {
         let rounded = requested.next_multiple_of(MIN_BLOCK);
         let is_small = rounded <= SMALL_LIMIT;
         let found = match self.take_best_fit(rounded, is_small) {
@@ -125,13 +120,7 @@ impl Allocator {
         Some(key.3)
     }
 
-    fn make_segment(
-        &mut self,
-        rounded: u64,
-        is_small: bool,
-        traceback: Traceback,
-        journal: &mut Journal,
-    ) -> BlockId {
+    fn make_segment(&mut self, rounded: u64, is_small: bool, traceback: Traceback, journal: &mut Journal) -> BlockId {
         let size = if is_small {
             SMALL_SEGMENT
         } else if rounded < OWN_SEGMENT_FROM {

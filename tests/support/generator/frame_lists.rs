@@ -61,21 +61,13 @@ impl<'a> FrameLists<'a> {
     }
 
     /// Writes a stack that comes again at any later time.
-    pub fn write_and_keep(
-        &mut self,
-        pickle: &mut PickleWriter,
-        traceback: Traceback,
-    ) -> io::Result<()> {
+    pub fn write_and_keep(&mut self, pickle: &mut PickleWriter, traceback: Traceback) -> io::Result<()> {
         self.write(pickle, traceback)?;
         self.kept.extend(self.latest);
         Ok(())
     }
 
-    fn write_list(
-        &mut self,
-        pickle: &mut PickleWriter,
-        traceback: Traceback,
-    ) -> io::Result<MemoKey> {
+    fn write_list(&mut self, pickle: &mut PickleWriter, traceback: Traceback) -> io::Result<MemoKey> {
         self.stacks.spell(traceback.content, &mut self.spelled);
         let list = pickle.begin_list()?;
         let total = self.spelled.len();

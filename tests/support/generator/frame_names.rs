@@ -18,13 +18,9 @@ pub const GATHER: [Fixed; 3] = [
     ("torch::CapturedTraceback::gather(bool, bool, bool)", TORCH_CPU, 107817241),
     ("??", TORCH_CUDA, 68989582),
 ];
-pub const MALLOC: [Fixed; 3] =
-    [("??", C10_CUDA, 319562), ("??", C10_CUDA, 331419), ("??", C10_CUDA, 333005)];
-pub const FREE: [Fixed; 3] = [
-    ("??", C10_CUDA, 141925),
-    ("??", C10, 570883),
-    ("c10::TensorImpl::~TensorImpl()", C10, 534168),
-];
+pub const MALLOC: [Fixed; 3] = [("??", C10_CUDA, 319562), ("??", C10_CUDA, 331419), ("??", C10_CUDA, 333005)];
+pub const FREE: [Fixed; 3] =
+    [("??", C10_CUDA, 141925), ("??", C10, 570883), ("c10::TensorImpl::~TensorImpl()", C10, 534168)];
 pub const INTERPRETER: [Fixed; 13] = [
     ("PyEval_EvalCode", PYTHON, 2427107),
     ("??", PYTHON, 2722056),
@@ -47,11 +43,7 @@ pub const ENGINE: [Fixed; 8] = [
         TORCH_CPU,
         98695986,
     ),
-    (
-        "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)",
-        TORCH_CPU,
-        98699867,
-    ),
+    ("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)", TORCH_CPU, 98699867),
     (
         "torch::autograd::Engine::thread_init(int, std::shared_ptr<torch::autograd::ReadyQueue> const&, bool)",
         TORCH_CPU,
@@ -63,11 +55,8 @@ pub const ENGINE: [Fixed; 8] = [
     ("??", LIBC, 1087723),
 ];
 /// What stands between two Python frames.
-pub const CALLS: [Fixed; 3] = [
-    ("_PyEval_EvalFrameDefault", PYTHON, 1040647),
-    ("??", PYTHON, 2427455),
-    ("_PyObject_Call", PYTHON, 1410119),
-];
+pub const CALLS: [Fixed; 3] =
+    [("_PyEval_EvalFrameDefault", PYTHON, 1040647), ("??", PYTHON, 2427455), ("_PyObject_Call", PYTHON, 1410119)];
 
 pub const OPS: [&str; 32] = [
     "addmm",

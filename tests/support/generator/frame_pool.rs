@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use super::frame_names::{
-    ARGUMENTS, CALLS, ENGINE, FREE, Fixed, GATHER, INTERPRETER, MALLOC, OPS, PYTHON_FILES,
-    TORCH_CPU, TORCH_CUDA,
+    ARGUMENTS, CALLS, ENGINE, FREE, Fixed, GATHER, INTERPRETER, MALLOC, OPS, PYTHON_FILES, TORCH_CPU, TORCH_CUDA,
 };
 use super::random::Random;
 
@@ -66,11 +65,7 @@ impl FramePool {
 
 fn add_fixed(frames: &mut Vec<Frame>, fixed: &[Fixed]) -> Range<FrameId> {
     let first = frames.len() as FrameId;
-    frames.extend(fixed.iter().map(|&(name, file, line)| Frame {
-        name: name.to_owned(),
-        file,
-        line,
-    }));
+    frames.extend(fixed.iter().map(|&(name, file, line)| Frame { name: name.to_owned(), file, line }));
     first..frames.len() as FrameId
 }
 

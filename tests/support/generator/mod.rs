@@ -45,13 +45,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            seed: 1,
-            target_bytes: 20_000_000,
-            depth: 40,
-            distinct_stacks: Some(2_000),
-            batch: 8,
-        }
+        Options { seed: 1, target_bytes: 20_000_000, depth: 40, distinct_stacks: Some(2_000), batch: 8 }
     }
 }
 

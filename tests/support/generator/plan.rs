@@ -45,15 +45,7 @@ pub struct Planner {
 
 impl Planner {
     pub fn new(random: Random, batch: u64) -> Self {
-        Planner {
-            random,
-            batch,
-            steps: 0,
-            slots: 0,
-            vacant: Vec::new(),
-            parameters: Vec::new(),
-            gradients: Vec::new(),
-        }
+        Planner { random, batch, steps: 0, slots: 0, vacant: Vec::new(), parameters: Vec::new(), gradients: Vec::new() }
     }
 
     /// The first step comes after the making of the model and makes the optimizer's state.
@@ -62,10 +54,8 @@ impl Planner {
             self.make_model(plan);
         }
         let tokens = self.batch * (256 + 8 * self.random.below(97));
-        let batch = [
-            self.allocate(plan, tokens * 8, Site::MallocInMain),
-            self.allocate(plan, tokens * 8, Site::MallocInMain),
-        ];
+        let batch =
+            [self.allocate(plan, tokens * 8, Site::MallocInMain), self.allocate(plan, tokens * 8, Site::MallocInMain)];
         let saved = self.forward(plan, tokens);
         self.backward(plan, tokens, saved);
         self.optimize(plan);
@@ -129,12 +119,7 @@ impl Planner {
     }
 
     /// Every few kept tensors, one is made and dropped again: a cast weight, a workspace, a copy.
-    fn allocate_between_temporaries(
-        &mut self,
-        plan: &mut VecDeque<Operation>,
-        kept: &[u64],
-        hidden: u64,
-    ) -> Vec<Slot> {
+    fn allocate_between_temporaries(&mut self, plan: &mut VecDeque<Operation>, kept: &[u64], hidden: u64) -> Vec<Slot> {
         let mut slots = Vec::new();
         for &size in kept {
             let temporary = self.random.one_in(3).then(|| {
@@ -194,8 +179,7 @@ impl Planner {
             }
         }
         for chunk in parameters.chunks(CHUNK) {
-            let temporaries: Vec<_> =
-                chunk.iter().map(|&size| self.allocate(plan, size, Site::MallocInMain)).collect();
+            let temporaries: Vec<_> = chunk.iter().map(|&size| self.allocate(plan, size, Site::MallocInMain)).collect();
             for slot in temporaries {
                 self.free(plan, slot, Site::FreeInMain);
             }

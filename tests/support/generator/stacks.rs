@@ -54,12 +54,7 @@ pub struct StackSource {
 
 impl StackSource {
     pub fn new(distinct: Option<usize>, random: Random) -> Self {
-        StackSource {
-            distinct: distinct.map(|count| count.max(1) as u64),
-            random,
-            drawn: 0,
-            contents: HashSet::new(),
-        }
+        StackSource { distinct: distinct.map(|count| count.max(1) as u64), random, drawn: 0, contents: HashSet::new() }
     }
 
     pub fn draw(&mut self, site: Site) -> Traceback {

@@ -10,9 +10,8 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc,
-    CUmemAllocationProp, CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation,
-    CUmemLocationType,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationProp,
+    CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
 };
 use libloading::Library;
 use thiserror::Error;
@@ -33,9 +32,7 @@ const NAME_BYTES: usize = 256;
 /// The GPU cannot be used, or a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CudaError {
-    #[error(
-        "no CUDA driver was found on this machine ({LIBRARY} cannot be loaded): a live replay needs one"
-    )]
+    #[error("no CUDA driver was found on this machine ({LIBRARY} cannot be loaded): a live replay needs one")]
     NoDriver,
     #[error(
         "the {LIBRARY} that was found is the CUDA toolkit's stub, not a driver: remove its directory from \
@@ -147,8 +144,7 @@ impl DriverCalls {
         if code == 0 {
             return Ok(());
         }
-        let text = |get_text: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
-                    otherwise: String| {
+        let text = |get_text: unsafe extern "C" fn(Code, *mut *const c_char) -> Code, otherwise: String| {
             let mut text = ptr::null();
             // SAFETY: the driver writes a pointer to a constant string, or null for a code it does not know.
             let is_known = unsafe { get_text(code, &raw mut text) } == 0 && !text.is_null();
@@ -277,9 +273,8 @@ impl CudaContext {
             return Err(CudaError::NoVirtualMemory);
         }
         let mut addr = 0;
-        call!(self.calls, cuMemAddressReserve(&raw mut addr, driver_size(size), 0, 0, 0)).map_err(
-            |error| if error.is_out_of_memory() { CudaError::NoAddresses(size) } else { error },
-        )?;
+        call!(self.calls, cuMemAddressReserve(&raw mut addr, driver_size(size), 0, 0, 0))
+            .map_err(|error| if error.is_out_of_memory() { CudaError::NoAddresses(size) } else { error })?;
         Ok(addr)
     }
 
@@ -316,10 +311,8 @@ impl CudaContext {
 
     /// Makes mapped memory accessible to the GPU.
     pub(super) fn set_access(&self, addr: u64, size: u64) -> Result<(), CudaError> {
-        let access = CUmemAccessDesc {
-            location: self.location(),
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
+        let access =
+            CUmemAccessDesc { location: self.location(), flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         call!(self.calls, cuMemSetAccess(addr, driver_size(size), &raw const access, 1))
     }
 }

@@ -30,13 +30,7 @@ impl MappedPieces {
     }
 
     /// Maps `size` bytes at `offset` of the reservation at driver address `driver_addr`; all or nothing.
-    pub(super) fn map(
-        &mut self,
-        gpu: &CudaContext,
-        driver_addr: u64,
-        offset: u64,
-        size: u64,
-    ) -> Result<(), CudaError> {
+    pub(super) fn map(&mut self, gpu: &CudaContext, driver_addr: u64, offset: u64, size: u64) -> Result<(), CudaError> {
         let done = self.try_map(gpu, driver_addr, offset, offset + size);
         if done.is_err() {
             // A failure to unmap outranks the failure to map.
@@ -45,13 +39,7 @@ impl MappedPieces {
         done
     }
 
-    fn try_map(
-        &mut self,
-        gpu: &CudaContext,
-        driver_addr: u64,
-        from: u64,
-        to: u64,
-    ) -> Result<(), CudaError> {
+    fn try_map(&mut self, gpu: &CudaContext, driver_addr: u64, from: u64, to: u64) -> Result<(), CudaError> {
         let mut at = from;
         while at < to {
             let size = ((at / self.granule + 1) * self.granule).min(to) - at;
@@ -67,13 +55,7 @@ impl MappedPieces {
     }
 
     /// Unmaps and releases the pieces in `from..to`; goes on after an error and returns the first one.
-    pub(super) fn unmap(
-        &mut self,
-        gpu: &CudaContext,
-        driver_addr: u64,
-        from: u64,
-        to: u64,
-    ) -> Result<(), CudaError> {
+    pub(super) fn unmap(&mut self, gpu: &CudaContext, driver_addr: u64, from: u64, to: u64) -> Result<(), CudaError> {
         let mut first = Ok(());
         let mut gone = Vec::new();
         for (at, piece) in self.pieces.range_mut(from..to) {

@@ -278,18 +278,12 @@ impl CudaDevice {
     fn reserve_addresses(&mut self, addr: u64, size: u64, granule: u64) -> Result<(), CudaError> {
         let size = size.checked_next_multiple_of(PAGE).unwrap_or(size);
         let driver_addr = self.gpu.reserve(size)?;
-        self.reservations
-            .insert(addr, Reserved { driver_addr, size, mapped: MappedPieces::new(granule) });
+        self.reservations.insert(addr, Reserved { driver_addr, size, mapped: MappedPieces::new(granule) });
         Ok(())
     }
 
     /// Not timed: the memory existed before the replay.
-    fn allocate_initial_memory(
-        &mut self,
-        addr: u64,
-        size: u64,
-        within: Option<Reservation>,
-    ) -> Result<(), CudaError> {
+    fn allocate_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) -> Result<(), CudaError> {
         let driver_addr = match within {
             None => {
                 let driver_addr = self.gpu.allocate(size)?;

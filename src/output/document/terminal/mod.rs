@@ -141,9 +141,7 @@ impl<'a> Page<'a> {
 
     fn stack(&mut self, stack: &Stack) {
         let room = self.style.width.saturating_sub(self.text_column());
-        let frame = |frame: &String| {
-            shorten(&self.style.escaped(frame), room, self.style.ellipsis()).into()
-        };
+        let frame = |frame: &String| shorten(&self.style.escaped(frame), room, self.style.ellipsis()).into();
         let mut texts: Vec<Text> = stack.frames.iter().take(MAX_FRAMES).map(frame).collect();
         let mut rest = Vec::new();
         if let Some(more @ 1..) = stack.frames.len().checked_sub(MAX_FRAMES) {
@@ -196,10 +194,7 @@ mod tests {
         document.table(Table::new(
             &["", "bytes"],
             &[0],
-            [
-                vec![Cell::from("all"), "12 B".into()],
-                vec![Cell::Indented(1, "part".into()), "7 B".into()],
-            ],
+            [vec![Cell::from("all"), "12 B".into()], vec![Cell::Indented(1, "part".into()), "7 B".into()]],
         ));
         document.code(["copy me"]);
         assert_eq!(
@@ -213,13 +208,9 @@ mod tests {
     #[test]
     fn wide_tables_drop_columns_and_shorten_locations() {
         let place = code("/a/very/long/way/to/train.py:12 in step");
-        let row = vec![
-            Cell::from("1"),
-            "2".into(),
-            Cell::WithDetails(place, vec!["some words on it that are long".into()]),
-        ];
-        let table =
-            Table::new(&["count", "least of all", "where"], &[2], [row]).optional_columns(&[1]);
+        let row =
+            vec![Cell::from("1"), "2".into(), Cell::WithDetails(place, vec!["some words on it that are long".into()])];
+        let table = Table::new(&["count", "least of all", "where"], &[2], [row]).optional_columns(&[1]);
         let mut document = Document::default();
         document.table(table);
         let page = terminal(&document, PLAIN);
@@ -231,8 +222,7 @@ mod tests {
     fn very_wide_tables_become_lines() {
         let header = ["setting", "peak reserved", "smallest capacity", "share", "calls"];
         let row = |name: &'static str| vec![name, "12.34 GiB", "1,024 MiB", "100%", ""];
-        let table =
-            Table::new(&header, &[0], [row("as recorded"), row("expandable_segments:True")]);
+        let table = Table::new(&header, &[0], [row("as recorded"), row("expandable_segments:True")]);
         let mut document = Document::default();
         document.table(table.clone());
         assert_eq!(
@@ -266,15 +256,8 @@ mod tests {
         document.paragraph(text());
         document.field(EVIL, text());
         document.list([text()]);
-        document.table(
-            Table::new(&["a"], &[0], [vec![Cell::WithDetails(text(), vec![text()])]])
-                .caption(text()),
-        );
-        let row = ChartRow {
-            name: EVIL.into(),
-            shape: Shape::Marks(vec![[0, 1]]),
-            note: RowNote::Text(EVIL.into()),
-        };
+        document.table(Table::new(&["a"], &[0], [vec![Cell::WithDetails(text(), vec![text()])]]).caption(text()));
+        let row = ChartRow { name: EVIL.into(), shape: Shape::Marks(vec![[0, 1]]), note: RowNote::Text(EVIL.into()) };
         let bands = vec![Band { range: [0, 1], name: EVIL.into() }];
         let bands = Shape::Bands { bands, is_numbered: false };
         let others = [Shape::Labels(vec![(0, EVIL.into())]), bands, Shape::Axis];

@@ -62,14 +62,8 @@ mod tests {
         assert_eq!(shorten(r"C:\very\long\way\to\train.py", 17, "..."), r"...\to\train.py");
         assert_eq!(shorten(&"/endless".repeat(1 << 20), 17, "..."), ".../endless");
         let long = "/very/long/way/to/train.py:12 in step";
-        assert_eq!(
-            shorten(long, 30, "…"),
-            "…/long/way/to/train.py:12 in step".replace("/long/way", "/way")
-        );
-        assert_eq!(
-            shorten("/a/b.py:1 in a_function_of_a_long_name", 14, "…"),
-            "/a/b.py:1 in a_functio…"
-        );
+        assert_eq!(shorten(long, 30, "…"), "…/long/way/to/train.py:12 in step".replace("/long/way", "/way"));
+        assert_eq!(shorten("/a/b.py:1 in a_function_of_a_long_name", 14, "…"), "/a/b.py:1 in a_functio…");
         assert_eq!(shorten(&"x".repeat(40), 20, "…"), format!("…{}", "x".repeat(19)));
     }
 }

@@ -1,9 +1,7 @@
 //! Tables, laid out by comfy-table. On a page too narrow for the columns, each row becomes a few lines. Cells have no
 //! emphasis, because comfy-table counts escape sequences as columns.
 
-use comfy_table::{
-    CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width,
-};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
 
 use super::shorten::{SEPARATORS, shorten};
 use super::style::Style;
@@ -29,8 +27,7 @@ pub(super) fn table(table: &Table, style: Style) -> String {
         if let Some(dropped) = table.optional_columns.first() {
             return self::table(&table.clone().without_column(*dropped), style);
         }
-        let widest =
-            widths.iter().enumerate().filter(|(column, _)| table.text_columns.contains(column));
+        let widest = widths.iter().enumerate().filter(|(column, _)| table.text_columns.contains(column));
         let widest = widest.max_by_key(|(_, width)| **width);
         let narrowed = widest.map(|(column, width)| {
             (column, usize::from(*width).saturating_sub(excess).max(usize::from(MIN_TEXT_COLUMNS)))
@@ -74,18 +71,14 @@ fn lay_out(table: &Table, style: Style, narrowed: Option<(usize, usize)>) -> com
     laid_out.set_content_arrangement(ContentArrangement::Dynamic);
     laid_out.set_width(u16::try_from(style.width.saturating_sub(2)).unwrap_or(u16::MAX));
     laid_out.set_header(table.header.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
-    laid_out.add_rows(table.rows.iter().map(|row| {
-        row.iter().enumerate().map(|(column, cell)| cell_lines(cell, room(column), style))
-    }));
+    laid_out.add_rows(
+        table.rows.iter().map(|row| row.iter().enumerate().map(|(column, cell)| cell_lines(cell, room(column), style))),
+    );
     let widths = laid_out.column_max_content_widths();
     for ((index, column), width) in laid_out.column_iter_mut().enumerate().zip(widths) {
         let is_words = table.text_columns.contains(&index);
         column.set_padding((0, 1));
-        column.set_cell_alignment(if is_words {
-            CellAlignment::Left
-        } else {
-            CellAlignment::Right
-        });
+        column.set_cell_alignment(if is_words { CellAlignment::Left } else { CellAlignment::Right });
         // Text may wrap; a number must not be cut.
         column.set_constraint(if is_words && width > MIN_TEXT_COLUMNS {
             ColumnConstraint::LowerBoundary(Width::Fixed(MIN_TEXT_COLUMNS + 1))
@@ -99,12 +92,14 @@ fn lay_out(table: &Table, style: Style, narrowed: Option<(usize, usize)>) -> com
 /// A row as lines: its first text, and below it the other cells with their column names.
 fn stack_row(table: &Table, row: &[Cell], style: Style) -> Vec<String> {
     let room = style.width.saturating_sub(2);
-    let first = row.iter().enumerate().find(|(column, cell)| {
-        table.text_columns.contains(column) && !cell_lines(cell, room, style).is_empty()
-    });
-    let others = row.iter().enumerate().filter(|(column, cell)| {
-        first.is_none_or(|(first, _)| first != *column) && !matches!(cell, Cell::Bar(_))
-    });
+    let first = row
+        .iter()
+        .enumerate()
+        .find(|(column, cell)| table.text_columns.contains(column) && !cell_lines(cell, room, style).is_empty());
+    let others = row
+        .iter()
+        .enumerate()
+        .filter(|(column, cell)| first.is_none_or(|(first, _)| first != *column) && !matches!(cell, Cell::Bar(_)));
     let others = others.filter_map(|(column, cell)| {
         let value = cell_lines(cell, usize::MAX, style);
         let name = table.header.get(column).map_or("", AsRef::as_ref);
@@ -141,8 +136,7 @@ fn cell_lines(cell: &Cell, room: usize, style: Style) -> String {
 /// Shortens a location at the end of `text` so that all of it fits into `room` columns.
 fn shorten_text(text: &Text, room: usize, style: Style) -> String {
     let mut shown: Vec<String> = text.spans.iter().map(|span| style.escaped(&span.text)).collect();
-    let is_place =
-        text.spans.last().is_some_and(|last| last.is_code && last.text.contains(SEPARATORS));
+    let is_place = text.spans.last().is_some_and(|last| last.is_code && last.text.contains(SEPARATORS));
     if let Some((place, before)) = shown.split_last_mut().filter(|_| is_place) {
         let beside: usize = before.iter().map(|text| display_width(text)).sum();
         *place = shorten(place, room.saturating_sub(beside), style.ellipsis());

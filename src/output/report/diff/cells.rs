@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::super::phrases::{self, pool_label};
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size, stream};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, LiveChange, MemoryUse, PhaseChange, PoolChange,
-    RankChange, RanksDiff, SettingChange, Status, StepChange, StreamChange,
+    ComparedMoment, DeviceDiff, DiffReport, LiveChange, MemoryUse, PhaseChange, PoolChange, RankChange, RanksDiff,
+    SettingChange, Status, StepChange, StreamChange,
 };
 use crate::output::document::{Cell, code};
 use crate::study::figures::{Amount, Figure, Unit};
@@ -16,11 +16,9 @@ pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
 /// The header of [`settings`].
 pub(super) const SETTINGS: [&str; 3] = ["setting", "before", "after"];
 /// The header of [`pools`] and, with another first cell, of [`streams`].
-pub(super) const SPACES: [&str; 6] =
-    ["pool", "reserved before", "after", "change", "allocated", "free"];
+pub(super) const SPACES: [&str; 6] = ["pool", "reserved before", "after", "change", "allocated", "free"];
 /// The header of [`ranks`].
-pub(super) const RANKS: [&str; 8] =
-    ["rank", "device", "before", "after", "change", "", "peak reserved", "failed"];
+pub(super) const RANKS: [&str; 8] = ["rank", "device", "before", "after", "change", "", "peak reserved", "failed"];
 
 pub(super) fn word(status: Status) -> &'static str {
     match status {
@@ -80,13 +78,7 @@ pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> Vec<Vec<Cell>>
         rows.push(row(0, "peak allocated", Figure::PeakAllocated));
         rows.push(row(0, "peak reserved", Figure::PeakReserved));
     }
-    rows.push(vec![
-        format!("{}:", device.moment).into(),
-        "".into(),
-        "".into(),
-        "".into(),
-        "".into(),
-    ]);
+    rows.push(vec![format!("{}:", device.moment).into(), "".into(), "".into(), "".into(), "".into()]);
     rows.push(row(1, "allocated", Figure::Allocated));
     rows.push(row(1, "reserved", Figure::Reserved));
     if occurs(Figure::PendingBlocks) {
@@ -134,9 +126,7 @@ pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
             share(change.before_peak_allocated_bytes, by),
         ]
     };
-    let occurs = |change: &&PhaseChange| {
-        change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0
-    };
+    let occurs = |change: &&PhaseChange| change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0;
     device.by_phase.iter().filter(occurs).map(row).collect()
 }
 
@@ -150,11 +140,7 @@ pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
         1 => "Only the first step is compared".to_owned(),
         n => format!("Only the first {} are compared", counted(n, "step")),
     };
-    Some(format!(
-        "{compared}: {} started before, {} after",
-        count(steps.before_steps),
-        count(steps.after_steps)
-    ))
+    Some(format!("{compared}: {} started before, {} after", count(steps.before_steps), count(steps.after_steps)))
 }
 
 /// The positions of the peaks in both recordings.
@@ -162,9 +148,7 @@ pub(super) fn moments(device: &DeviceDiff) -> String {
     let sides = [("old", device.before_moment), ("new", device.after_moment)];
     let sides: Vec<String> = sides
         .into_iter()
-        .filter_map(|(side, at)| {
-            Some(format!("{} in the {side} recording", phrases::describe_position(at?)))
-        })
+        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", phrases::describe_position(at?))))
         .collect();
     sides.join(", ")
 }
@@ -187,9 +171,8 @@ pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
     let by = |step: &&StepChange| step.delta_peak_allocated_bytes;
     let smallest = device.by_step.iter().min_by_key(by)?;
     let most = device.by_step.iter().max_by_key(by)?;
-    let of = |step: &StepChange| {
-        format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step))
-    };
+    let of =
+        |step: &StepChange| format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step));
     let steps = counted(device.by_step.len() as u64, "step");
     Some(match (by(&smallest), by(&most)) {
         (0, 0) => format!("{steps} compared: each has the same peak as before"),
@@ -217,18 +200,10 @@ pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
         "found_settings" => "inferred by replay".to_owned(),
         key => key.to_owned(),
     };
-    changes
-        .iter()
-        .map(|change| vec![name(&change.key), value(&change.before), value(&change.after)])
-        .collect()
+    changes.iter().map(|change| vec![name(&change.key), value(&change.before), value(&change.after)]).collect()
 }
 
-fn space(
-    name: String,
-    before: MemoryUse<u64>,
-    after: MemoryUse<u64>,
-    by: MemoryUse<i64>,
-) -> Vec<String> {
+fn space(name: String, before: MemoryUse<u64>, after: MemoryUse<u64>, by: MemoryUse<i64>) -> Vec<String> {
     vec![
         name,
         size(before.reserved_bytes),

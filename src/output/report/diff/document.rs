@@ -3,8 +3,8 @@
 use super::super::phrases::{frame_label, operation_label, python_frames, stack_label};
 use super::super::summary::summary;
 use super::cells::{
-    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, notes,
-    phases, pools, ranks, settings, share, steps, streams, word,
+    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, notes, phases, pools, ranks,
+    settings, share, steps, streams, word,
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
@@ -52,18 +52,12 @@ fn all_ranks(document: &mut Document, of: &RanksDiff) {
     }
 }
 
-fn device(
-    document: &mut Document,
-    device: &DeviceDiff,
-    at: ComparedMoment,
-    is_one_of_several: bool,
-) {
+fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, is_one_of_several: bool) {
     document.heading(format!("Device {}", device.device));
     if is_one_of_several {
         document.paragraph(&*device.summary);
     }
-    let peak =
-        (device.at == ComparedMoment::Peak).then(|| format!("The peak: {}", moments(device)));
+    let peak = (device.at == ComparedMoment::Peak).then(|| format!("The peak: {}", moments(device)));
     for sentence in [compared(device), peak, moved(device)].into_iter().flatten() {
         document.paragraph(sentence);
     }
@@ -74,9 +68,7 @@ fn device(
         document.table(Table::new(&PHASES, &[0], phases(device)).note(steps(device)));
     }
     stacks(document, device);
-    for (title, first, rows) in
-        [("Pools", "pool", pools(device)), ("Streams", "stream", streams(device))]
-    {
+    for (title, first, rows) in [("Pools", "pool", pools(device)), ("Streams", "stream", streams(device))] {
         if !rows.is_empty() {
             document.subheading(title);
             let mut header = SPACES;
@@ -99,8 +91,8 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
         rows.push(row(&others.held, share, "everything else".into()));
     }
     let all = device.delta.change(Figure::Allocated);
-    let [before, after] = [device.before, device.after]
-        .map(|figures| figures.unwrap_or_default().number(Figure::Allocated));
+    let [before, after] =
+        [device.before, device.after].map(|figures| figures.unwrap_or_default().number(Figure::Allocated));
     rows.push(vec![
         signed_size(all).into(),
         share(before, all).into(),
@@ -127,21 +119,13 @@ fn row(held: &LiveChange, share: String, who: Cell) -> Vec<Cell> {
 fn line(line: &LineChange) -> Vec<Cell> {
     let held = &line.held;
     let (who, below) = stack_label(&line.location);
-    let moved = line
-        .location
-        .moved_from
-        .as_ref()
-        .map(|from| Text::from("was ").and(source_location(from.file_line())));
+    let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(source_location(from.file_line())));
     let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
     let share = match share(held.before_bytes, held.delta_bytes) {
         share if held.before_blocks > 0 && held.after_blocks > 0 => share,
         _ => word(line.status).to_owned(),
     };
-    row(
-        held,
-        share,
-        Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()),
-    )
+    row(held, share, Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()))
 }
 
 fn stacks(document: &mut Document, device: &DeviceDiff) {
@@ -184,8 +168,7 @@ fn stack(stack: &StackChange) -> Item {
         blocks(held)
     );
     let (frames, _) = python_frames(&stack.frames);
-    let mut below: Vec<Text> =
-        frames.iter().take(FRAMES).map(|frame| source_location(frame_label(frame))).collect();
+    let mut below: Vec<Text> = frames.iter().take(FRAMES).map(|frame| source_location(frame_label(frame))).collect();
     if frames.is_empty() {
         below.push(match stack.frames.first() {
             None => "no stack recorded".into(),

@@ -2,8 +2,7 @@
 
 use super::super::summary::holder_and_action;
 use super::phrases::{
-    LimitKind, MAX_FINDINGS, bytes_label, limits_by_kind, location_label, outcome_label,
-    warnings_by_code,
+    LimitKind, MAX_FINDINGS, bytes_label, limits_by_kind, location_label, outcome_label, warnings_by_code,
 };
 use crate::base::units::{count, counted};
 use crate::compare::gate::{CheckReport, FileWarning, Finding, Severity, WorstDevice};
@@ -39,16 +38,15 @@ pub fn check(report: &CheckReport) -> Document {
         let why = noted.message.split_once(": ").map_or(&*noted.message, |(_, why)| why);
         shown.iter().any(|finding| finding.path == noted.path && finding.message.ends_with(why))
     };
-    let notes = warnings_by_code(report)
-        .into_iter()
-        .filter(|(noted, others)| !others.is_empty() || !is_shown(noted));
+    let notes = warnings_by_code(report).into_iter().filter(|(noted, others)| !others.is_empty() || !is_shown(noted));
     let notes = notes.map(|(noted, others)| {
         let note = format!(": {}{others} [{}]", noted.message, noted.code);
         code(&*noted.path).and(note)
     });
-    let unreadable = report.not_checked().into_iter().map(|(path, message)| {
-        Text::from("not checked: ").and(code(path)).and(format!(": {message}"))
-    });
+    let unreadable = report
+        .not_checked()
+        .into_iter()
+        .map(|(path, message)| Text::from("not checked: ").and(code(path)).and(format!(": {message}")));
     document.list_under("Notes", more.into_iter().chain(notes).chain(unreadable));
     document
 }
@@ -81,11 +79,7 @@ fn limit_table(kinds: &[LimitKind<'_>]) -> Table {
 fn row(kind: &LimitKind<'_>, are_several: bool) -> Vec<Cell> {
     let worst = kind.worst;
     let (limit, actual) = worst.format_figures();
-    let outcome = if worst.passed {
-        outcome_label(worst).into()
-    } else {
-        with_severity(worst, outcome_label(worst))
-    };
+    let outcome = if worst.passed { outcome_label(worst).into() } else { with_severity(worst, outcome_label(worst)) };
     let mut row = vec![outcome.into(), worst.code.word().into(), actual.into(), limit.into()];
     if are_several {
         row.push(format!("{} of {}", count(kind.failing), count(kind.all)).into());

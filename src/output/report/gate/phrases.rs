@@ -48,9 +48,8 @@ pub(crate) struct LimitKind<'a> {
 pub(crate) fn limits_by_kind(report: &CheckReport) -> Vec<LimitKind<'_>> {
     let mut kinds: Vec<LimitKind<'_>> = Vec::new();
     for finding in &report.findings {
-        let is_same = |kind: &&mut LimitKind<'_>| {
-            (kind.worst.code, kind.worst.severity) == (finding.code, finding.severity)
-        };
+        let is_same =
+            |kind: &&mut LimitKind<'_>| (kind.worst.code, kind.worst.severity) == (finding.code, finding.severity);
         let lost = u64::from(!finding.passed);
         match kinds.iter_mut().find(is_same) {
             Some(kind) => {

@@ -96,8 +96,7 @@ impl FreeKindSums {
     /// Sets where granules begin in the new tile `id`: as in an adjacent tile, else at its start.
     pub(super) fn set_phase(&mut self, id: u32, tile: &Tile, is_small: bool) {
         let adjacent = [tile.prev, tile.next].into_iter().find_map(|id| self.counts_of(id));
-        let phase =
-            adjacent.map_or(tile.addr % self.granule(is_small), |counts| counts.granule_phase);
+        let phase = adjacent.map_or(tile.addr % self.granule(is_small), |counts| counts.granule_phase);
         let id = id as usize;
         if self.counts.len() <= id {
             self.counts.resize(id + 1, TileCounts::default());
@@ -120,10 +119,7 @@ impl FreeKindSums {
         } else {
             0
         };
-        self.replace_counts(
-            id,
-            TileCounts { granule_phase: phase, size: tile.size, free, releasable, is_private },
-        );
+        self.replace_counts(id, TileCounts { granule_phase: phase, size: tile.size, free, releasable, is_private });
     }
 
     pub(super) fn remove_tile(&mut self, id: u32) {

@@ -110,8 +110,7 @@ impl Tiling {
         let Some(&stream_pool) = self.stream_pool_ids.get(&(pool, stream, is_small)) else {
             return 0;
         };
-        let is_match =
-            |tile: &&Tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive;
+        let is_match = |tile: &&Tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive;
         self.tiles().filter(is_match).map(|tile| tile.size).max().unwrap_or(0)
     }
 
@@ -358,13 +357,7 @@ impl Tiling {
 
     /// Applies `alloc`: a block of `requested` bytes at `addr`. An entry that contradicts the state is an error, and
     /// applied as far as possible.
-    pub(crate) fn alloc(
-        &mut self,
-        addr: u64,
-        requested: u64,
-        stack: StackId,
-        stream: u64,
-    ) -> ApplyResult {
+    pub(crate) fn alloc(&mut self, addr: u64, requested: u64, stack: StackId, stream: u64) -> ApplyResult {
         let rounded = round_size(requested, &self.settings);
         let mut is_consistent = true;
         let id = if let Some(id) = self.find(addr) {
@@ -374,9 +367,7 @@ impl Tiling {
             match self.tile_containing(addr) {
                 Some(id) => {
                     let tile = self.tiles[id as usize];
-                    if tile.state != BlockState::Inactive
-                        && addr - tile.addr < tile.requested.max(1)
-                    {
+                    if tile.state != BlockState::Inactive && addr - tile.addr < tile.requested.max(1) {
                         return Err(Contradiction);
                     }
                     // The settings give the block before a larger size than the trace.
@@ -412,13 +403,7 @@ impl Tiling {
     }
 
     /// Places an initial block in free memory.
-    pub(crate) fn place_block(
-        &mut self,
-        addr: u64,
-        size: u64,
-        requested: u64,
-        state: BlockState,
-    ) -> ApplyResult {
+    pub(crate) fn place_block(&mut self, addr: u64, size: u64, requested: u64, state: BlockState) -> ApplyResult {
         let id = self.split_out(addr, size)?;
         self.update_tile(id, |t| {
             t.state = state;

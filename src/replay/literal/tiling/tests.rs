@@ -61,29 +61,20 @@ fn free_kinds_of_recordings_equal_a_full_count() {
         let snapshot = Snapshot::read(&Source::open(&path).unwrap(), &|_| {}).unwrap();
         let settings = recorded_settings(&snapshot);
         for device in snapshot.devices() {
-            LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(
-                Tracking::FreeKinds,
-                |step| {
-                    entries += 1;
-                    let kinds = step.tiling.free_kinds().unwrap();
-                    if entries % 37 == 0 {
-                        assert_eq!(
-                            kinds,
-                            count_free_kinds(step.tiling),
-                            "{} {:?}",
-                            path.display(),
-                            step.entry
-                        );
-                    }
-                    peaks = FreeKinds {
-                        releasable: peaks.releasable.max(kinds.releasable),
-                        stranded: peaks.stranded.max(kinds.stranded),
-                        private_free: peaks.private_free.max(kinds.private_free),
-                        private_reserved: peaks.private_reserved.max(kinds.private_reserved),
-                        largest: peaks.largest.max(kinds.largest),
-                    };
-                },
-            );
+            LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::FreeKinds, |step| {
+                entries += 1;
+                let kinds = step.tiling.free_kinds().unwrap();
+                if entries % 37 == 0 {
+                    assert_eq!(kinds, count_free_kinds(step.tiling), "{} {:?}", path.display(), step.entry);
+                }
+                peaks = FreeKinds {
+                    releasable: peaks.releasable.max(kinds.releasable),
+                    stranded: peaks.stranded.max(kinds.stranded),
+                    private_free: peaks.private_free.max(kinds.private_free),
+                    private_reserved: peaks.private_reserved.max(kinds.private_reserved),
+                    largest: peaks.largest.max(kinds.largest),
+                };
+            });
         }
     }
     assert!(entries > 100_000, "{entries}");
@@ -116,10 +107,7 @@ fn range(n: u64, stream_pool: u8) -> DeviceRange {
 
 fn action() -> impl Strategy<Value = Action> {
     let place = || (0..GRANULES, 0..4u8);
-    let addr = || {
-        (place(), 0..5u64)
-            .prop_map(|((n, stream_pool), part)| range(n, stream_pool).addr + part * 4 * MIB)
-    };
+    let addr = || (place(), 0..5u64).prop_map(|((n, stream_pool), part)| range(n, stream_pool).addr + part * 4 * MIB);
     prop_oneof![
         2 => place().prop_map(|(n, stream_pool)| Action::Add(n, stream_pool)),
         2 => place().prop_map(|(n, stream_pool)| Action::Remove(n, stream_pool)),
