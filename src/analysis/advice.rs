@@ -21,7 +21,7 @@ pub(super) struct FailureAdvice {
     pub(super) copy: Option<String>,
 }
 
-/// The evidence besides the failure itself.
+/// The evidence other than the failure itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Evidence<'a> {
     pub(super) leaks: &'a Leaks,

@@ -121,7 +121,7 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
         let action = "to see all of it, record again with more trace entries (max_entries)";
         (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
     } else if device.truncated {
-        let action = "to see the memory from before, start recording before the model is built";
+        let action = "to see the memory from before the recording, start it before the model is built";
         (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
     } else {
         (None, None)

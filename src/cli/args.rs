@@ -94,7 +94,7 @@ impl WindowArgs {
         Ok(match (self.last, self.around_oom, self.from, self.to) {
             (Some(n), ..) => Window::Last(n),
             (_, Some(n), ..) => Window::AroundOom(n),
-            (_, _, None, None) => Window::Whole,
+            (_, _, None, None) => Window::All,
             (_, _, from, to) => Window::Between(from, to),
         })
     }

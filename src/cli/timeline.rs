@@ -69,7 +69,7 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
     let report = timeline(&snapshot, &path, options);
     if report.devices.is_empty() {
         let of_device = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
-        let part = if window == Window::Whole { "" } else { " in the selected part of the trace" };
+        let part = if window == Window::All { "" } else { " in the selected part of the trace" };
         bail!(
             "{path}: no trace entry{of_device}{part}, so there is no timeline; `oomscope analyze` shows the snapshot itself"
         );

@@ -1,4 +1,4 @@
-//! Finding the context of stacks: what a file knows about an allocation besides its stack.
+//! Finding the context of stacks: what a file knows about an allocation, other than its stack.
 //!
 //! Autograd's C++ threads have no Python stack, but the thread that waits for them has: it allocated in `_make_grads`
 //! just before. In anomaly mode an allocation of a backward pass has the stack of the forward operation. Compiled code

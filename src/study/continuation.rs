@@ -11,9 +11,9 @@ impl<'a> DeviceStudy<'_, 'a> {
     /// Whether no allocation follows the last failed request of the window, and the trace is short enough to continue.
     pub fn ends_with_failure(self) -> bool {
         let trace = self.device();
-        let asks = |entry: usize| trace.action(entry) == Some(Action::Alloc);
+        let is_request = |entry: usize| trace.action(entry) == Some(Action::Alloc);
         trace.len() <= MAX_CONTINUED_ENTRIES
-            && self.failed_requests().next_back().is_some_and(|last| !(last..trace.len()).any(asks))
+            && self.failed_requests().next_back().is_some_and(|last| !(last..trace.len()).any(is_request))
     }
 
     /// The program continued past that request by repeating the previous step; `None` if there is no such step.

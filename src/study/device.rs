@@ -193,7 +193,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         peak
     }
 
-    /// What the model infers about the recording of this device.
+    /// The settings and the release that the model infers for this device, and how far it reproduces the recording.
     pub fn inferred(self) -> &'s InferredDevice<'a> {
         &self.study.inference().devices[self.index]
     }

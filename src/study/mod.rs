@@ -128,7 +128,7 @@ impl<'a> Study<'a> {
         furthest.map_or_else(|| recorded_settings(self.snapshot), |device| device.hypothesis.last_settings().clone())
     }
 
-    /// What the model infers about the recording, for all devices in scope.
+    /// [`DeviceStudy::inferred`] of all devices in scope.
     pub fn inference(&self) -> &Inference<'a> {
         self.inference.get_or_init(|| {
             let devices: Vec<Device<'a>> = self.devices.iter().map(|cache| cache.device).collect();

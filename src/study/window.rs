@@ -10,7 +10,7 @@ use crate::snapshot::Device;
 pub enum Window {
     /// The whole trace.
     #[default]
-    Whole,
+    All,
     /// A half-open range of entry indexes; `None` is the start or the end of the trace.
     Between(Option<u64>, Option<u64>),
     /// The last entries.
@@ -25,7 +25,7 @@ impl Window {
         let len = device.len();
         let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
         let range = match self {
-            Self::Whole => 0..len,
+            Self::All => 0..len,
             Self::Between(from, to) => clamp(from.unwrap_or(0))..clamp(to.unwrap_or(u64::MAX)),
             Self::Last(n) => len - clamp(n)..len,
             Self::AroundOom(n) => device.failed_requests().next_back().map_or(0..len, |oom| {

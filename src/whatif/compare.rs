@@ -30,7 +30,7 @@ pub struct WhatIfOptions<'a> {
     pub capacity: Option<u64>,
     /// How long device calls take, if it was measured.
     pub costs: Option<&'a Costs>,
-    /// How many rows of each device to keep besides that of the recorded settings; `None` keeps all.
+    /// How many rows of each device to keep, other than that of the recorded settings; `None` keeps all.
     pub top: Option<usize>,
 }
 

@@ -133,12 +133,12 @@ mod tests {
 
     #[test]
     fn other_files_are_refused() {
-        let whole = serde_json::to_string(&costs(&[(1, 1)])).unwrap();
+        let valid = serde_json::to_string(&costs(&[(1, 1)])).unwrap();
         for (text, words) in [
             ("{", "is not a cost file of"),
-            (&whole.replace("cost/1", "cost/2"), "has the schema 'oomscope/cost/2'"),
+            (&valid.replace("cost/1", "cost/2"), "has the schema 'oomscope/cost/2'"),
             (
-                &whole.replace("\"unmap\":[{\"bytes\":1,\"median_ns\":1,\"samples\":1}]", "\"unmap\":[]"),
+                &valid.replace("\"unmap\":[{\"bytes\":1,\"median_ns\":1,\"samples\":1}]", "\"unmap\":[]"),
                 "has no costs for the call 'unmap'",
             ),
         ] {

@@ -237,8 +237,8 @@ impl GpuReplay<'_, '_> {
             run_number += 1;
         };
         let gpu = self.gpu.info().gpu;
-        let given_back = self.gpu.release_all();
-        given_back.map_err(|error| LiveError::Driver { gpu, error })?;
+        let released = self.gpu.release_all();
+        released.map_err(|error| LiveError::Driver { gpu, error })?;
         let LiveRun { simulation, difference } = last_run;
         let statistics = simulation.allocator.statistics();
         Ok(LiveDevice {

@@ -18,7 +18,7 @@ pub(crate) const COMMON_SETTINGS: [&str; 15] = [
     "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
     "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
 ];
-/// Tried besides them in an explicit search: values in between.
+/// Tried in addition to them in an explicit search: values in between.
 pub(super) const EXTRA_SETTINGS: [&str; 5] = [
     "max_split_size_mb:64,roundup_power2_divisions:8",
     "max_split_size_mb:256,roundup_power2_divisions:8",

@@ -1,4 +1,4 @@
-//! What a recorded program would do under other conditions, by replay through the allocator model.
+//! Replays a recorded program under other conditions, through the allocator model.
 //!
 //! In: a [`crate::study::Study`], with the calls of its program and the hypothesis inferred for it. Out: whether the
 //! model reproduces the recording ([`verify_study`]), the run with other settings, another capacity or another

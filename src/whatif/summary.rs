@@ -12,7 +12,7 @@ pub(super) const ESTIMATE: &str = " (an estimate: the model diverges from the re
 /// Settings that need less than 1/50 more than the best count as equally good, and the simplest of them is named.
 const NOTICEABLE_PARTS: u64 = 50;
 
-/// What the summary of a device needs besides its rows.
+/// Input of a device's summary, in addition to its rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SummaryContext<'a> {
     pub(super) path: &'a str,

@@ -106,7 +106,7 @@ pub(crate) fn ineffective_options(snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// An option whose effective value snapshots record. Both functions format a value alike, for comparison.
+/// An option whose effective value snapshots record. Both functions format a value in the same way, for comparison.
 struct RecordedOption {
     name: &'static str,
     recorded_value: fn(&RawSettings) -> Option<String>,

@@ -48,7 +48,7 @@ fn every_call_is_measured_by_size() {
 fn a_setting_costs_what_its_calls_cost() {
     let directory = TempDir::new().unwrap();
     let file = text(&directory.path().join("gpu.json"));
-    // 1 us for each MiB, and 100 us besides; giving back takes a tenth.
+    // 1 us for each MiB, plus 100 us; a release takes a tenth.
     let costs = |scale: u64| {
         let of = |mib: u64| serde_json::json!({"bytes": mib * MIB, "median_ns": (mib + 100) * scale, "samples": 1});
         [of(2), of(20), of(200)]

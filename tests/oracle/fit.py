@@ -91,7 +91,7 @@ def one(oomscope, directory, venv, program):
             if n
             else None
         )
-        cells.append("not told" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}")
+        cells.append("not stated" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}")
     return f"| {program} | " + " | ".join(cells) + f" | {device['paired_ratio']:.4f} | {codes} |"
 
 
@@ -126,7 +126,7 @@ def two(oomscope, directory, venv, program):
         length = OUTSIDE.split("x")[1]
         capacity = facts[OUTSIDE]["peak_reserved"] * 3 // 2 >> 20
         for kind, env in KINDS.items():
-            device, told = fit(
+            device, prediction = fit(
                 oomscope,
                 recordings,
                 "--capacity",
@@ -155,9 +155,9 @@ def two(oomscope, directory, venv, program):
                 else None
             )
             cells.append(
-                "not told" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}"
+                "not stated" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}"
             )
-        lines.append(f"| {program} | {name} | " + " | ".join(cells) + f" | {told} |")
+        lines.append(f"| {program} | {name} | " + " | ".join(cells) + f" | {prediction} |")
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ usage: score_categories.py HELD_BLOCKS RECORDING... [--each] [--wrong N] [--only
 
 HELD_BLOCKS is the example of that name (cargo build --example held_blocks). Beside each RECORDING.pickle.gz stands
 RECORDING.truth.json: a list of moments, or an object with `moments`. What was for different things at moments that
-nothing in the trace separates is left out, and told. A moment has the `entry` after which it is,
+nothing in the trace separates is left out, and listed. A moment has the `entry` after which it is,
 and, by kind, the storages [address, bytes] that the program knew. Shares are by bytes of whole blocks.
 --each prints a line for each recording, --wrong the largest N mistakes of each with the stack that allocated.
 
@@ -29,8 +29,8 @@ class Plain(pickle.Unpickler):
 
 
 def truth_of(path):
-    told = json.loads(path.read_text())
-    for moment in told["moments"] if isinstance(told, dict) else told:
+    truth = json.loads(path.read_text())
+    for moment in truth["moments"] if isinstance(truth, dict) else truth:
         if moment.get("entry") is None:
             continue
         kinds = {}

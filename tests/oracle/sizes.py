@@ -2,7 +2,7 @@
 
 usage: SIZE=8 run.sh sizes.py PROGRAM OUT.pickle.gz        (torch 2.9 or later for fsdp2)
 
-What SIZE is (a batch, a length, a width) each program says; those named two_.. have LENGTH besides. OUT's name with
+What SIZE is (a batch, a length, a width) each program says; those named two_.. also take LENGTH. OUT's name with
 .json gets what PyTorch measured, and whether a request failed. STUBCUDA_TOTAL_MIB is the device.
 """
 

@@ -115,13 +115,12 @@ fn updated(printed: &str, said: &str) -> String {
     let mut from = 0;
     for (index, part) in parts.iter().enumerate() {
         let fits = printed.len().saturating_sub(part.len());
-        let at =
-            match index {
-                0 => 0,
-                _ if index == last => fits,
-                _ => (from..=fits)
-                    .fold(from.min(fits), |best, at| if likeness(at, part) > likeness(best, part) { at } else { best }),
-            };
+        let at = match index {
+            0 => 0,
+            _ if index == last => fits,
+            _ => (from..=fits)
+                .fold(from.min(fits), |best, at| if likeness(at, part) > likeness(best, part) { at } else { best }),
+        };
         let end = if last == 0 { printed.len() } else { (at + part.len()).min(printed.len()) };
         shown.extend(&printed[at..end]);
         shown.extend((index < last).then_some("..."));

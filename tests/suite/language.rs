@@ -1,29 +1,9 @@
 //! Words that do not come back: names, comments and documents use the field's words and plain sentences.
-//!
-//! To see every hit of a room: `cargo test --all-features --test suite -- language --nocapture | grep src/study`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::support::rust_source::{Source, sources};
-
-/// Hits that are left. These numbers only fall: lower the room's number in the commit that renames.
-const ALLOWED: &[(&str, usize)] = &[
-    ("base", 0),
-    ("allocator", 0),
-    ("snapshot", 0),
-    ("stacks", 11),
-    ("replay", 0),
-    ("study", 23),
-    ("whatif", 21),
-    ("analysis", 0),
-    ("compare", 0),
-    ("explain", 0),
-    ("output", 0),
-    ("cli", 2),
-    ("docs", 4),
-];
 
 /// Phrases of comments, documents and names. After `-` come words that make plain English of the phrase before them; `-#`
 /// is any number.
@@ -158,44 +138,31 @@ fn in_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Every hit as `path:line: phrase`, by room.
-fn hits() -> BTreeMap<String, Vec<String>> {
-    let mut hits: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// Every hit as `path:line: phrase`.
+fn hits() -> Vec<String> {
+    let mut hits = Vec::new();
     for source in sources() {
-        let room = source.module.first().map_or("crate", String::as_str);
         let names = in_code(source).map(|(line, name)| (line, format!("`{name}`")));
         let found = in_prose(&source.comments, "/*!").into_iter().chain(names);
-        let found = found.map(|(line, phrase)| format!("{}:{line}: {phrase}", source.path));
-        hits.entry(room.to_owned()).or_default().extend(found);
+        hits.extend(found.map(|(line, phrase)| format!("{}:{line}: {phrase}", source.path)));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = std::fs::read_dir(root.join("docs")).unwrap();
-    let mut docs: Vec<_> = docs.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    docs.retain(|name| name.ends_with(".md"));
+    let mut docs: Vec<_> =
+        docs.map(|file| format!("docs/{}", file.unwrap().file_name().into_string().unwrap())).collect();
+    docs.retain(|path| path.ends_with(".md"));
     docs.sort();
-    let docs = docs.into_iter().map(|name| ("docs", format!("docs/{name}")));
-    for (room, path) in docs.chain([("README.md", "README.md".to_owned())]) {
+    for path in docs.into_iter().chain(["README.md".to_owned()]) {
         let text = std::fs::read_to_string(root.join(&path)).unwrap();
-        let found = in_prose(&text, "").into_iter().map(|(line, phrase)| format!("{path}:{line}: {phrase}"));
-        hits.entry(room.to_owned()).or_default().extend(found);
+        hits.extend(in_prose(&text, "").into_iter().map(|(line, phrase)| format!("{path}:{line}: {phrase}")));
     }
     hits
 }
 
 #[test]
 fn words_given_up_do_not_come_back() {
-    let mut faults = String::new();
-    for (room, hits) in hits() {
-        let allowed = ALLOWED.iter().find(|(name, _)| *name == room).map_or(0, |(_, number)| *number);
-        let (count, listed) = (hits.len(), hits.join("\n"));
-        println!("{listed}");
-        if count > allowed {
-            faults += &format!("{listed}\n{room}: {count} hits, {allowed} allowed\n");
-        } else if count < allowed {
-            println!("ALLOWED can be lowered: (\"{room}\", {count})");
-        }
-    }
-    assert!(faults.is_empty(), "\n{faults}");
+    let hits = hits();
+    assert!(hits.is_empty(), "\n{}", hits.join("\n"));
 }
 
 #[test]

@@ -146,7 +146,7 @@ const ANSWERS: [Answer; 6] = [
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {
-        let window = Window::Whole;
+        let window = Window::All;
         let options = TimelineOptions { device: None, window, minor: None, buckets: 64 };
         terminal(&report::timeline(&timeline(snapshot, "a", options)), STYLE);
     }),

@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 
 fn window() -> impl Strategy<Value = Window> {
     prop_oneof![
-        Just(Window::Whole),
+        Just(Window::All),
         (0..50u64).prop_map(Window::Last),
         (0..10u64).prop_map(Window::AroundOom),
         any::<[Option<u8>; 2]>()

@@ -86,7 +86,7 @@ fn both_pages_fit_a_narrow_terminal() {
     let style = Style { width: 80, unicode: true, colour: false };
     for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-fuzz_streams-oom-lag"] {
         let snapshot = fixtures::snapshot(name);
-        let options = TimelineOptions { device: None, window: Window::Whole, minor: None, buckets: 512 };
+        let options = TimelineOptions { device: None, window: Window::All, minor: None, buckets: 512 };
         let whole = timeline(&snapshot, "a", options);
         let snapshots = vec![analyze(&snapshot, "a", 0, Options { top: 10, ..Options::default() })];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);

@@ -27,7 +27,7 @@ pub const EXPANDABLE_SEGMENTS: &str = "expandable_segments:True";
 pub const MONITOR: &str = "nvidia-smi";
 pub const EMPTY_CACHE_NO_REMEDY: &str = "torch.cuda.empty_cache() would not have helped: PyTorch released every free \
                                          segment before the request failed.";
-/// Users of device memory in a process besides the allocator.
+/// Users of device memory in a process, other than the allocator.
 pub const OUTSIDE_ALLOCATOR_USERS: &str = "NCCL buffers, cuBLAS workspaces, and libraries with their own allocators \
                                            (RAPIDS, TensorFlow, JAX, DALI)";
 

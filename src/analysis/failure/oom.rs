@@ -95,7 +95,7 @@ pub struct OomReport {
     pub held: Option<MemoryBreakdown>,
 }
 
-/// Evidence about a failed request besides the memory at that time.
+/// Evidence about a failed request, other than the memory at that time.
 #[derive(Default)]
 pub(super) struct FailureContext<'p> {
     /// Replays under other settings.

@@ -14,7 +14,7 @@ use super::value::{Kind, Value};
 /// Bytes between two progress reports.
 const PROGRESS_INTERVAL: usize = 16 << 20;
 
-/// The result of [`read`], besides the builder's values.
+/// The result of [`read`], without the builder's values.
 #[derive(Debug, Clone, Copy)]
 pub struct Pickle {
     /// The pickled value.

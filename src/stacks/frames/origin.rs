@@ -138,7 +138,7 @@ fn is_python_home(parent: &str, home: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of(file: &str, name: &str) -> Origin {
+    fn classify(file: &str, name: &str) -> Origin {
         Origin::classify(file, 7, name)
     }
 
@@ -168,12 +168,12 @@ mod tests {
             ("/venv/bin/torchrun", "<module>", Origin::Native),
         ];
         for (file, name, origin) in cases {
-            assert_eq!(of(file, name), origin, "{file} {name}");
+            assert_eq!(classify(file, name), origin, "{file} {name}");
         }
-        assert_eq!(of(&format!("{torch}/nn/functional.py"), "linear"), Origin::Torch);
-        assert_eq!(of(&format!("{torch}/nn/modules/module.py"), "_call_impl"), Origin::Plumbing);
+        assert_eq!(classify(&format!("{torch}/nn/functional.py"), "linear"), Origin::Torch);
+        assert_eq!(classify(&format!("{torch}/nn/modules/module.py"), "_call_impl"), Origin::Plumbing);
         let codegen = format!("{torch}/_functorch/codegen.py:codegen(compiled_function_forward)");
-        assert_eq!(of(&codegen, "inner"), Origin::Plumbing);
+        assert_eq!(classify(&codegen, "inner"), Origin::Plumbing);
     }
 
     #[test]
@@ -214,9 +214,9 @@ mod tests {
             (r"C:\conda\envs\cs336\lib\threading.py", Origin::Plumbing),
             (r"C:\ComfyUI\python_embeded\python310.zip\copy.py", Origin::Plumbing),
         ] {
-            assert_eq!(of(file, "f"), origin, "{file}");
+            assert_eq!(classify(file, "f"), origin, "{file}");
         }
         let call = r"C:\x\Lib\site-packages\torch\nn\modules\module.py";
-        assert_eq!(of(call, "_call_impl"), Origin::Plumbing);
+        assert_eq!(classify(call, "_call_impl"), Origin::Plumbing);
     }
 }

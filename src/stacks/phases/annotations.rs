@@ -76,10 +76,10 @@ impl AnnotatedRanges {
     pub(super) fn from_annotations(device: Device<'_>) -> Self {
         let snapshot = device.snapshot();
         let clock = Clock::new(device);
-        let is_of_device = |a: &&Annotation| a.device == device.id();
-        let has_device_ranges = snapshot.annotations.iter().any(|a| is_of_device(&a));
+        let is_on_device = |a: &&Annotation| a.device == device.id();
+        let has_device_ranges = snapshot.annotations.iter().any(|a| is_on_device(&a));
         let mut annotations: Vec<_> =
-            snapshot.annotations.iter().filter(|a| !has_device_ranges || is_of_device(a)).collect();
+            snapshot.annotations.iter().filter(|a| !has_device_ranges || is_on_device(a)).collect();
         annotations.sort_by_key(|a| a.time_us); // stable: keeps the recorded order within a microsecond
         let mut ranges = Self::default();
         let mut open = OpenRanges::default();

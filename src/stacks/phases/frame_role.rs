@@ -1,4 +1,4 @@
-//! What a single frame reveals about the phase and the purpose of an allocation.
+//! The phase and the purpose of an allocation, as far as a single frame reveals them.
 
 use super::phase::Phase;
 use crate::stacks::frames::{Origin, forward_slashes};

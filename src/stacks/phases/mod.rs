@@ -134,7 +134,7 @@ impl Phases {
     }
 }
 
-/// What an allocation's own stack and ranges say about its phase.
+/// The phase of an allocation, as far as its own stack and ranges reveal it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hint {
     Known(Phase),

@@ -3,7 +3,7 @@
 use crate::base::warning::words;
 
 words! {
-    /// What the program was doing when it allocated.
+    /// The part of the program that allocated.
     #[non_exhaustive]
     pub enum Phase {
         /// Building, moving or loading a model or optimizer

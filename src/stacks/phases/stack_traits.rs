@@ -1,4 +1,4 @@
-//! What a stack reveals about the phase and the purpose of an allocation.
+//! The phase and the purpose of an allocation, as far as its stack reveals them.
 
 use super::frame_role::{FrameRole, KnownPurpose};
 use super::phase::Phase;
@@ -6,7 +6,7 @@ use crate::base::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::{Origin, StackReader};
 
-/// What a stack reveals about the allocation.
+/// The facts that a stack reveals about its allocation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StackTraits {
     /// `None` for user code that names no phase, and if no stack was recorded.
@@ -15,7 +15,7 @@ pub(crate) struct StackTraits {
     /// file loader.
     pub(crate) is_phase_weak: bool,
     pub(crate) has_forward_frame: bool,
-    /// Who runs the code, if it is user code.
+    /// The runner of user code.
     pub(crate) caller: Option<Caller>,
     pub(crate) purpose: Option<KnownPurpose>,
     /// A free by this stack drops gradients: `zero_grad` of a model or an optimizer.
@@ -36,7 +36,7 @@ pub(crate) enum Routine {
     OptimizerStep,
 }
 
-/// Who runs user code.
+/// The runner of user code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The program: the outermost Python frame is a thread's entry point. In a backward pass, whose threads are C++,

@@ -3,7 +3,7 @@
 use crate::base::warning::words;
 
 words! {
-    /// What a block is used for.
+    /// The use of a block.
     #[non_exhaustive]
     pub enum Category {
         /// Weights and buffers of a model

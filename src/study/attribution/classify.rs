@@ -140,14 +140,14 @@ impl Classifier<'_> {
     }
 
     fn lifetime(&self, block: &LiveBlock, allocated_at: TracePoint) -> Lifetime {
-        let is_of_backward = self.lifetimes.phase(allocated_at) == Phase::Backward;
+        let in_backward = self.lifetimes.phase(allocated_at) == Phase::Backward;
         match block.freed_at {
             // User code runs after the pass.
-            Some(_) if is_of_backward && block.is_freed_by_program() => Lifetime::BeyondRun,
+            Some(_) if in_backward && block.is_freed_by_program() => Lifetime::BeyondRun,
             // The trace does not show the end of a backward pass if the optimizer neither allocates nor is annotated.
             Some(freed)
                 if freed.run == allocated_at.run
-                    && is_of_backward
+                    && in_backward
                     && self.lifetimes.may_have_ended(freed)
                     && !self.phases.has_marked_steps() =>
             {

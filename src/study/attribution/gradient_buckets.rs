@@ -7,7 +7,7 @@ use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases};
 
-/// What DDP's buckets contain at a position.
+/// The contents of DDP's buckets at a position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GradientBuckets {
     /// Copies of gradients that have memory of their own.

@@ -88,12 +88,12 @@ impl<'a> Lifetimes<'a> {
     /// `stacks` is the number of stacks of the snapshot.
     fn new(phases: &'a Phases, stacks: usize) -> Self {
         let runs = phases.runs();
-        let (mut begun, mut last_phase) = (0, Phase::Other);
+        let (mut passes, mut last_phase) = (0, Phase::Other);
         let backward_passes_begun = runs.iter().map(|run| {
             // An optimizer may step during a backward pass, which then continues.
-            begun += u32::from(run.phase == Phase::Backward && last_phase != Phase::Backward);
+            passes += u32::from(run.phase == Phase::Backward && last_phase != Phase::Backward);
             last_phase = if run.phase == Phase::Optimizer { last_phase } else { run.phase };
-            begun
+            passes
         });
         Self {
             runs,

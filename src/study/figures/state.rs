@@ -87,7 +87,7 @@ impl MemoryState {
     }
 }
 
-/// 1 - `part` / `whole`; 0 if `whole` is 0.
-fn remaining_ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 1.0 - ratio(part, whole) }
+/// 1 - `part` / `total`; 0 if `total` is 0.
+fn remaining_ratio(part: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { 1.0 - ratio(part, total) }
 }

@@ -73,7 +73,7 @@ pub(crate) fn named_ranges(
     let mut ranges = NamedRanges::default();
     let mut rows = FxHashMap::default();
     let mut add = |found: SpanEntries| {
-        // The ring drops entries but no annotations, so many end before the first entry.
+        // The ring drops entries but no annotations: many spans end before the first entry.
         if found.entries.end <= window.start || found.entries.start >= window.end {
             return;
         }
@@ -141,14 +141,14 @@ fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
     let mut spans = Vec::new();
     let annotations = &device.snapshot().annotations;
     for annotation in annotations.iter().filter(|a| a.device == device.id()) {
-        let begun = open.entry(annotation.name).or_default();
+        let open_starts = open.entry(annotation.name).or_default();
         if annotation.is_start {
-            begun.push(annotation.time_us);
+            open_starts.push(annotation.time_us);
         } else {
-            spans.push(found(annotation.name, begun.pop(), Some(annotation.time_us)));
+            spans.push(found(annotation.name, open_starts.pop(), Some(annotation.time_us)));
         }
     }
-    let open = open.into_iter().flat_map(|(name, begun)| begun.into_iter().map(move |b| (name, b)));
+    let open = open.into_iter().flat_map(|(name, open_starts)| open_starts.into_iter().map(move |b| (name, b)));
     let mut open: Vec<_> = open.collect();
     open.sort_unstable();
     spans.extend(open.into_iter().map(|(name, start)| found(name, Some(start), None)));

@@ -80,18 +80,18 @@ fn trace_back(left_len: usize, right_len: usize, unpaired: isize, history: &[Vec
 mod tests {
     use super::*;
 
-    fn of(a: &str, b: &str) -> Vec<(usize, usize)> {
+    fn aligned(a: &str, b: &str) -> Vec<(usize, usize)> {
         let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
         align(a.len(), b.len(), |x, y| a[x] == b[y]).unwrap()
     }
 
     #[test]
     fn the_textbook_example() {
-        assert_eq!(of("abcabba", "cbabac").len(), 4);
-        assert_eq!(of("", ""), []);
-        assert_eq!(of("abc", ""), []);
-        assert_eq!(of("abc", "abc"), [(0, 0), (1, 1), (2, 2)]);
-        assert_eq!(of("xabc", "abcy"), [(1, 0), (2, 1), (3, 2)]);
+        assert_eq!(aligned("abcabba", "cbabac").len(), 4);
+        assert_eq!(aligned("", ""), []);
+        assert_eq!(aligned("abc", ""), []);
+        assert_eq!(aligned("abc", "abc"), [(0, 0), (1, 1), (2, 2)]);
+        assert_eq!(aligned("xabc", "abcy"), [(1, 0), (2, 1), (3, 2)]);
     }
 
     #[test]

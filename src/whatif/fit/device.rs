@@ -331,7 +331,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         options: &FitOptions<'_>,
     ) -> Vec<Size> {
         let multiple = options.multiple;
-        let around = |found: &Option<LargestSize>| match found {
+        let size_and_next = |found: &Option<LargestSize>| match found {
             Some(LargestSize::Size(size)) => vec![*size, size.saturating_add(multiple)],
             _ => Vec::new(),
         };
@@ -340,7 +340,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             let mut firsts: BTreeSet<u64> = self.recordings.iter().map(|recording| recording.size.first).collect();
             let largest = self.largest_recorded().first;
             for (_, found) in slices {
-                firsts.extend(around(found));
+                firsts.extend(size_and_next(found));
                 match found {
                     Some(LargestSize::Size(size)) => {
                         let mut double = largest.saturating_mul(2);
@@ -359,7 +359,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             sizes = slices.iter().flat_map(sizes_of).collect();
         } else {
             for (slice, found) in slices {
-                sizes.extend(around(found).into_iter().map(|first| slice.size(first)));
+                sizes.extend(size_and_next(found).into_iter().map(|first| slice.size(first)));
             }
         }
         sizes.sort_unstable_by_key(|size| (size.second, size.first));

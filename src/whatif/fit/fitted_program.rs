@@ -81,7 +81,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let laws = requests.map(|(index, request)| {
             let own_law = law(request.bytes, index, &request_bytes);
             // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. With only two
-            // recordings it cannot be told from a line.
+            // recordings no check shows that it is not a line.
             let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
             let own_law = own_law.filter(|law| may_bend || !law.is_guess());
             // A request in exact proportion between the recordings needs no maximum: the steps have the same data.
@@ -106,12 +106,12 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         most_common.or(request.requests_before_free.map(|_| in_proportion))
     }
 
-    /// Of all requested bytes of the recording, the share with a law.
+    /// The share of the recording's requested bytes that has a law.
     pub(super) fn requested_paired_ratio(&self) -> f64 {
         1.0 - self.requested_ratio(|index| self.request_laws[index].is_none())
     }
 
-    /// Of all requested bytes of the recording, the share whose law is a guess. If the laws of most growing bytes are
+    /// The share of the recording's requested bytes whose law is a guess. If the laws of most growing bytes are
     /// underdetermined, all of these count: the program then depends on another number, for example a padded one, or
     /// one with an additional token.
     pub(super) fn guessed_ratio(&self) -> f64 {
@@ -125,7 +125,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         if underdetermined > share(Law::grows) * MAX_OPEN_RATIO { underdetermined } else { share(Law::is_guess) }
     }
 
-    /// Of all requested bytes, the share of the selected requests.
+    /// The selected share of all requested bytes.
     fn requested_ratio(&self, is_selected: impl Fn(usize) -> bool) -> f64 {
         let (mut total, mut selected) = (0u64, 0u64);
         for (index, request) in self.base.requests.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a program needs at a size that was not recorded, from recordings at two or more sizes.
+//! Predicts the memory of a program at a size that was not recorded, from recordings at two or more sizes.
 //!
 //! In: recordings of one program, each with its size. Out: the largest size that fits a device, peaks at other sizes,
 //! and the source lines whose memory grows. Does not know what the size means: it is any positive whole number that the

@@ -8,7 +8,7 @@ pub struct FitOptions<'o> {
     pub device: Option<u64>,
     /// Sizes to predict; if empty, the recorded ones, some larger ones, and those around the largest that fits.
     pub at: &'o [Size],
-    /// Second numbers for which to search the largest first number, besides the recorded ones.
+    /// Second numbers for which to search the largest first number, in addition to the recorded ones.
     pub at_second: &'o [u64],
     /// Device memory in bytes.
     pub capacity: Option<u64>,

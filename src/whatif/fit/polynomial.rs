@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn four_sizes_tell_products_and_few_terms() {
+    fn four_sizes_determine_products_and_few_terms() {
         for (terms, kinds) in [
             (&[([0, 0], 700)][..], [LawKind::Constant, LawKind::Constant]),
             (&[([1, 0], 4)], [LawKind::Linear, LawKind::Constant]),
@@ -319,7 +319,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_grid_gives_back_what_was_recorded(
+        fn a_grid_reproduces_its_recordings(
             firsts in prop::collection::btree_set(1u64..200, 2..4),
             seconds in prop::collection::btree_set(1u64..5000, 2..4),
             bytes in prop::collection::vec(1u64..1 << 36, 9),
@@ -342,7 +342,7 @@ mod tests {
 
         /// Swapping the numbers swaps the result, and a number without influence can be left out.
         #[test]
-        fn two_numbers_are_treated_alike(
+        fn swapped_numbers_swap_the_law(
             factor in 1u64..1 << 12, more in 0u64..1 << 20, powers in [0u32..3, 0..3],
             a in [1u64..64, 65..128], b in [1u64..2048, 2049..4096],
         ) {

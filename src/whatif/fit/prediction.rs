@@ -11,7 +11,7 @@ use crate::replay::ops::Program;
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::{Overrides, hypothesis_with};
 
-/// What the program needs at one size.
+/// The memory of the program at one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeReport {
     #[serde(flatten)]

@@ -223,9 +223,9 @@ def objects():
         heard = [None] * size
         distributed.all_gather_object(heard, {"rank": rank, "name": "x" * 1000}, group)
         assert all(len(one["name"]) == 1000 for one in heard), heard
-        told = [f"of {rank}", "as it was"]
-        distributed.broadcast_object_list(told, src=0, group=group)
-        assert told[1] == "as it was", told
+        message = [f"of {rank}", "as it was"]
+        distributed.broadcast_object_list(message, src=0, group=group)
+        assert message[1] == "as it was", message
         gathered = [None] * size if rank == 0 else None
         distributed.gather_object(rank, gathered, dst=0, group=group)
         assert rank or None not in gathered, gathered

@@ -342,8 +342,8 @@ def fail(tools, row):
     with ran(tools, program) as (git, _, said):
         log = f"{commit}:cs336_systems/results/memory_profiles/logs/{program.recording}.log"
         real = subprocess.run(["git", "-C", str(git), "show", log], capture_output=True, text=True, check=True).stdout
-    told = " | ".join(a if a == b else f"{a}, dry {b}" for a, b in zip(failure(real), failure(said)))
-    return f"| {program.repository} {program.recording} {commit} | {told} |"
+    cells = " | ".join(a if a == b else f"{a}, dry {b}" for a, b in zip(failure(real), failure(said)))
+    return f"| {program.repository} {program.recording} {commit} | {cells} |"
 
 
 def selected(rows):
@@ -358,7 +358,7 @@ def main():
     )
     for program in selected(ROWS):
         print(run(tools, Path(sys.argv[4]), program), flush=True)
-    print("\n| failure | request | allocated | reserved besides | line |\n|---|---|---|---|---|", flush=True)
+    print("\n| failure | request | allocated | reserved, not allocated | line |\n|---|---|---|---|---|", flush=True)
     for row in selected(FAILED):
         print(fail(tools, row), flush=True)
 
