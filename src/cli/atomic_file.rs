@@ -70,4 +70,4 @@ fn set_permissions(builder: &mut Builder<'_, '_>) {
 
 /// A new file inherits the permissions of its directory.
 #[cfg(not(unix))]
-fn for_others_too(_: &mut Builder<'_, '_>) {}
+fn set_permissions(_: &mut Builder<'_, '_>) {}
