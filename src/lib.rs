@@ -74,7 +74,7 @@
 //! let before = File { path: paths[0], snapshot: &before, size_bytes: 0 };
 //! let after = File { path: paths[1], snapshot: &after, size_bytes: 0 };
 //! let report = diff(before, after, DiffOptions::default());
-//! println!("{}", report.summary.answer);
+//! println!("{}", report.summary().answer);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -89,7 +89,7 @@
 //! let log = message::read(&text[..])?;
 //! let report = explain(&log, "job.log").expect("a message about memory");
 //! assert_eq!(report.failures.len(), 1);
-//! println!("{}", report.summary.answer);
+//! println!("{}", report.summary().answer);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -32,13 +32,10 @@ pub(super) struct Evidence<'a> {
     pub(super) is_capacity_known: bool,
 }
 
-/// The growth per step that explains `oom`: it used up the missing memory, and would have used up more.
-pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<String> {
-    let describe = |bytes| format!("memory grows by {} a step", size(bytes));
-    let growth = oom.growth.filter(|growth| growth.explains);
-    growth
-        .map(|growth| describe(growth.bytes_per_step))
-        .or_else(|| leaks.explain_shortfall(oom.shortfall_bytes).then(|| describe(leaks.bytes_per_step)))
+/// Bytes of growth per step that explain `oom`: it used up the missing memory, and would have used up more.
+pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
+    let growth = oom.growth.filter(|growth| growth.explains).map(|growth| growth.bytes_per_step);
+    growth.or_else(|| leaks.explain_shortfall(oom.shortfall_bytes).then_some(leaks.bytes_per_step))
 }
 
 /// Recommends actions for `oom`, the last failure of a device.

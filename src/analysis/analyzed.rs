@@ -4,16 +4,11 @@ use serde::Serialize;
 
 use super::ranks::{Ranks, compare_ranks};
 use super::snapshot::SnapshotReport;
-use super::summary;
-use crate::base::summary::Summary;
 
 /// The JSON of `oomscope analyze`.
 #[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct AnalyzeReport {
-    /// `oomscope/analyze/1`
-    pub schema: &'static str,
-    /// The result for the job: of the worst device, or of all ranks together.
-    pub summary: Summary,
     /// One report per snapshot that could be read, in the order given.
     pub snapshots: Vec<SnapshotReport>,
     /// Number of rows in tables of ranks and devices on a page.
@@ -30,8 +25,7 @@ pub struct AnalyzeReport {
 impl AnalyzeReport {
     pub fn new(snapshots: Vec<SnapshotReport>, unreadable: Vec<Unreadable>, top: usize) -> Self {
         let ranks = compare_ranks(&snapshots);
-        let summary = summary::summarize_all(&snapshots, ranks.as_ref());
-        Self { schema: "oomscope/analyze/1", summary, snapshots, top, ranks, unreadable }
+        Self { snapshots, top, ranks, unreadable }
     }
 }
 

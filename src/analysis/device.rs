@@ -82,8 +82,8 @@ pub struct DeviceReport {
 }
 
 impl DeviceReport {
-    /// The growth per step that explains `oom`, in a sentence; `None` if growth is not the reason.
-    pub fn explaining_growth(&self, oom: &OomReport) -> Option<String> {
+    /// Bytes of growth per step that explain `oom`; `None` if growth is not the reason.
+    pub fn explaining_growth(&self, oom: &OomReport) -> Option<u64> {
         explaining_growth(oom, &self.leaks)
     }
 }

@@ -177,36 +177,14 @@ impl ReadReport {
 }
 
 impl DryRunReport {
-    /// The verdict, to put before the answer: `would fit on an NVIDIA H100 (dry run)`.
-    pub(super) fn verdict(&self, has_failed: bool) -> String {
-        let fits = match (has_failed, self.always_fits()) {
-            (true, _) => "would not fit",
-            (false, false) => "may fit",
-            (false, true) => "would fit",
-        };
-        format!("{fits} on {} (dry run)", self.gpu)
-    }
-
     /// Whether all memory is known or estimated: of closed libraries, only cuDNN has estimates.
     pub fn is_known(&self) -> bool {
         self.certainty != DryRunCertainty::LowerBound || self.has_only_estimated_unknowns()
     }
 
     /// Whether all memory is known or estimated, and every request succeeds under all placements.
-    fn always_fits(&self) -> bool {
+    pub fn always_fits(&self) -> bool {
         self.is_known() && self.ranges.iter().all(RangeReport::fits)
-    }
-
-    /// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most.
-    pub(super) fn describe_with_workspaces(&self) -> Option<String> {
-        let with = self.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
-        with.max_by_key(|with| with.reserved_bytes.maximum).map(|with| {
-            format!(
-                "; with workspaces of cuDNN up to {} allocated, {} reserved",
-                size(with.allocated_bytes),
-                size(with.reserved_bytes.maximum)
-            )
-        })
     }
 
     /// Whether every unknown piece of memory is a cuDNN workspace with an estimate.

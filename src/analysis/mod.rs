@@ -5,7 +5,6 @@
 
 mod advice;
 mod analyzed;
-mod brief;
 mod device;
 mod dry_range;
 mod dry_run;
@@ -15,16 +14,15 @@ mod names;
 mod options;
 mod ranks;
 mod snapshot;
-mod summary;
 
 pub use crate::base::warning::Warning;
 pub use crate::replay::literal::Bucket;
 pub use analyzed::{AnalyzeReport, Unreadable};
-pub use brief::{Brief, BriefLine};
 pub use device::DeviceReport;
 pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
 pub use dry_run::{DryRunCertainty, DryRunReport, ReadReport};
 pub use lines::{LineMetric, LineShare, lines};
+pub(crate) use names::{host_in_path, rank_in_path};
 pub use options::Options;
 pub use ranks::{FailureGroup, RankRow, Ranks};
 pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};

@@ -1,7 +1,7 @@
 //! Reads rank and host from the path of a snapshot.
 
 /// The number behind the last `rank` in `path`.
-pub(super) fn rank_in_path(path: &str) -> Option<u32> {
+pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
     let lower = path.to_ascii_lowercase();
     let (_, behind) = lower.rsplit_once("rank")?;
     let number = behind.trim_start_matches(['_', '-', '=', '.']);
@@ -10,7 +10,7 @@ pub(super) fn rank_in_path(path: &str) -> Option<u32> {
 }
 
 /// The innermost directory in `path` with the name of a host.
-pub(super) fn host_in_path(path: &str) -> Option<String> {
+pub(crate) fn host_in_path(path: &str) -> Option<String> {
     let (directories, _) = path.rsplit_once('/')?;
     let is_host = |name: &&str| {
         let lower = name.to_ascii_lowercase();

@@ -1,10 +1,9 @@
-//! Tools that every room uses: amounts, ids, interned strings, input files, warnings, the summary of a report.
+//! Tools that every room uses: amounts, ids, interned strings, input files, warnings.
 //!
 //! In: bytes of files, numbers and text. Out: types and functions that know neither PyTorch's allocator nor snapshots.
 
 pub mod ids;
 pub mod input;
 pub mod intern;
-pub mod summary;
 pub mod units;
 pub mod warning;

@@ -6,16 +6,12 @@ use super::figures::PrintedFigure;
 use super::recording::Recording;
 use super::statistics::StatisticsReport;
 use crate::allocator::verdict::{Cause, Certainty, Verdict};
-use crate::base::summary::Summary;
 use crate::stacks::frames::FrameReport;
 
 /// Everything that a log holds about memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(remote = "Self")]
 pub struct ExplainReport {
-    /// `oomscope/explain/1`.
-    pub schema: &'static str,
-    /// The result in a few sentences.
-    pub summary: Summary,
     /// Path of the log as given; `-` for standard input.
     pub path: String,
     /// Number of lines in the log.

@@ -16,7 +16,6 @@ mod other_system;
 mod recording;
 mod same_failures;
 mod statistics;
-mod summary;
 pub mod systems;
 mod verdict;
 
@@ -27,7 +26,6 @@ pub use statistics::StatisticsReport;
 
 use self::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, Certainty};
-use crate::base::summary::Summary;
 use crate::base::units::{escape_name, escape_text};
 use crate::explain::message::{Log, Mapping, Message, MessageKind};
 use crate::stacks::frames::{FrameReport, code_and_caller};
@@ -46,9 +44,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         device_free_bytes: mapping.free_bytes,
         capacity_bytes: mapping.capacity_bytes,
     };
-    let report = ExplainReport {
-        schema: "oomscope/explain/1",
-        summary: Summary::default(),
+    Some(ExplainReport {
         path: path.to_owned(),
         lines: log.lines,
         message_count: log.message_count,
@@ -59,8 +55,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         statistics: log.statistics.iter().map(statistics::evaluate).collect(),
         refused_mappings: log.mappings.iter().map(refused).collect(),
         recording: recording::recording(log),
-    };
-    Some(ExplainReport { summary: summary::summarize(&report), ..report })
+    })
 }
 
 fn explain_message(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> ExplainedFailure {

@@ -1,10 +1,14 @@
 //! Renders finished reports as text.
 //!
 //! In: the serializable reports of the rooms below. Out: text. [`report`] lays a report out as a [`document`], which is
-//! rendered for a terminal, as Markdown or as HTML; [`formats`] writes formats for other programs; [`page`] writes an
+//! rendered for a terminal, as Markdown or as HTML; `wording` has the
+//! sentences about the facts; [`formats`] writes formats for other programs; [`page`] writes an
 //! interactive HTML file with every allocation. Computes no figures.
 
 pub mod document;
 pub mod formats;
 pub mod page;
 pub mod report;
+mod wording;
+
+pub use wording::{Brief, BriefLine, Summary};

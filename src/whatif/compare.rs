@@ -8,9 +8,9 @@ use super::cost::Costs;
 use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
 use super::overrides::{Overrides, apply_option, hypothesis_with};
 use super::recorded_run::RecordedRun;
-use super::reports::{WhatIfDevice, WhatIfReport, WhatIfRow};
+use super::reports::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{first_impossible_request, hypothesis_on, smallest_capacity};
-use super::summary::{SummaryContext, summarize_rows};
+use super::verdict::{best, requirement};
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
@@ -18,7 +18,7 @@ use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
 use crate::replay::model::{EntrySink, simulate};
 use crate::replay::ops::Continuation;
-use crate::snapshot::Action;
+use crate::snapshot::{Action, Device};
 use crate::study::{DeviceStudy, Study};
 
 /// Which settings to try, and on which device.
@@ -58,7 +58,7 @@ pub fn compare_settings(
     }
     let row_count = settings_by_device.iter().map(|(_, tried)| tried.len()).sum();
     let rows_done = AtomicUsize::new(0);
-    let (mut rows, mut devices, mut summaries) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut devices) = (Vec::new(), Vec::new());
     for (device, tried) in settings_by_device {
         let goes_on = device.continuation();
         let mut device_rows: Vec<WhatIfRow> = tried
@@ -73,25 +73,32 @@ pub fn compare_settings(
             let order = |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
             others.sort_by_key(order);
         }
-        let device_report = WhatIfDevice {
+        let capacity = options.capacity.or(device.inferred_capacity());
+        // No setting rounds a request to less than the default settings do.
+        let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
+        let fewest_ooms = device_rows.iter().map(|row| row.ooms).min().unwrap_or(0); // there is a row
+        devices.push(WhatIfDevice {
             device: device.id(),
-            capacity_bytes: options.capacity.or(device.inferred_capacity()),
-            // No setting rounds a request to less than the default settings do.
-            lower_bound_bytes: device.program().peak_bytes(&Settings::default()),
-            reserved_before_bytes: device.reserved_before(),
+            capacity_bytes: capacity,
+            lower_bound_bytes: live,
+            reserved_before_bytes: reserved_before,
             exact: device.inferred().verification.is_exact(),
-            some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
-        };
-        summaries.push(summarize_rows(&device_report, &device_rows, summary_context(device, path)));
-        devices.push(device_report);
+            some_row_serves: fewest_ooms == 0,
+            verdict: SettingsVerdict {
+                best: device_rows.get(1..).and_then(best).cloned(),
+                rows: device_rows.len(),
+                fewest_ooms,
+                requirement: requirement(&device_rows, capacity, [live, reserved_before]),
+                lost: device.lost_history(),
+                ends_at_failure: ends_at_failure(device.device()),
+            },
+        });
         device_rows.truncate(options.top.unwrap_or(usize::MAX).saturating_add(1));
         rows.append(&mut device_rows);
     }
     Ok(WhatIfReport {
-        schema: "oomscope/whatif/1",
-        // `max_by_key` takes the last of equals; the first one is wanted.
-        summary: summaries.into_iter().rev().max_by_key(|(severity, _)| *severity).unwrap_or_default().1,
         path: path.to_owned(),
+        recorded_settings: study.snapshot().settings_string().map(str::to_owned),
         capacity_bytes: devices.iter().filter_map(|device| device.capacity_bytes).max(),
         torch_version: verified.torch_version,
         costs_of: options.costs.map(Costs::measured_on),
@@ -103,16 +110,11 @@ pub fn compare_settings(
     })
 }
 
-fn summary_context<'s>(device: DeviceStudy<'s, '_>, path: &'s str) -> SummaryContext<'s> {
-    let trace = device.device();
-    let last_failed = trace.failed_requests().last();
-    let allocates_after = |failed: usize| (failed..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc));
-    SummaryContext {
-        path,
-        recorded_settings: device.snapshot().settings.as_ref().map(|raw| raw.string.as_str()),
-        lost: device.lost_history(),
-        ends_at_failure: last_failed.is_some_and(|failed| !allocates_after(failed)),
-    }
+/// Whether no allocation is recorded after the last failed request.
+fn ends_at_failure(device: Device<'_>) -> bool {
+    let allocates_after =
+        |failed: usize| (failed..device.len()).any(|entry| device.action(entry) == Some(Action::Alloc));
+    device.failed_requests().last().is_some_and(|failed| !allocates_after(failed))
 }
 
 /// The overrides of each row with the option's text: first the recorded settings, then those to try.

@@ -22,7 +22,7 @@ mod recorded_run;
 mod replay;
 mod reports;
 mod smallest_capacity;
-mod summary;
+mod verdict;
 mod warnings;
 
 #[cfg(feature = "cuda")]
@@ -42,10 +42,10 @@ pub(crate) use self::overrides::hypothesis_with;
 pub use self::overrides::{Overrides, apply_option};
 pub use self::replay::{replay_with, verify_study};
 pub use self::reports::{
-    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, WhatIfDevice,
-    WhatIfReport, WhatIfRow,
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, Requirement,
+    SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow,
 };
-pub use self::summary::{describe_outcome, describe_requirement};
+pub use self::verdict::NOTICEABLE_PARTS;
 pub(crate) use self::warnings::{
     divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,
 };

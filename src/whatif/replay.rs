@@ -12,11 +12,9 @@ use super::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
 use super::smallest_capacity::first_impossible_request;
-use super::summary::summarize_replay;
 use super::warnings::{divergence_warning, settings_changed_warning};
 use crate::allocator::conf::{self, Settings, UnknownKeys};
 use crate::allocator::{AllocatorEntry, CachingAllocator};
-use crate::base::summary::Summary;
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warning};
 use crate::replay::literal::{candidate_releases, warn_if_foreign};
@@ -30,17 +28,14 @@ use crate::study::{DeviceStudy, LostHistory, Study};
 /// Verifies the model against the recording.
 pub fn verify_study(study: &Study<'_>, path: &str) -> ReplayReport {
     let (snapshot, inference) = (study.snapshot(), study.inference());
-    let report = ReplayReport {
-        schema: "oomscope/replay/1",
-        summary: Summary::default(),
+    ReplayReport {
         path: path.to_owned(),
         mode: "verify",
         settings_string: snapshot.settings.as_ref().map(|raw| raw.string.clone()),
         torch_version: release_range(inference),
         warnings: warnings(snapshot, inference),
         devices: study.devices().map(verify_device).collect(),
-    };
-    ReplayReport { summary: summarize_replay(&report), ..report }
+    }
 }
 
 /// Problems of the snapshot, and limits of its replay.
@@ -133,7 +128,6 @@ pub fn replay_with(
         .collect();
     let (devices, runs) = simulated.into_iter().unzip();
     report.devices = devices;
-    report.summary = summarize_replay(&report);
     (report, runs)
 }
 

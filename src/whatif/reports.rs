@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::inferred_settings::SettingsFrom;
-use crate::base::summary::Summary;
 use crate::base::warning::Warning;
+use crate::study::LostHistory;
 
 /// The JSON of `oomscope replay`.
 #[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct ReplayReport {
-    /// `oomscope/replay/1`
-    pub schema: &'static str,
-    /// The answer in a sentence, who holds the memory, what to do, and a line to copy.
-    pub summary: Summary,
     /// Path of the snapshot, as given on the command line.
     pub path: String,
     /// `verify` or `what-if`.
@@ -147,13 +144,13 @@ pub struct EntryReport {
 
 /// The JSON of `oomscope whatif`.
 #[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct WhatIfReport {
-    /// `oomscope/whatif/1`
-    pub schema: &'static str,
-    /// The answer in a sentence, who holds the memory, what to do, and a line to copy.
-    pub summary: Summary,
     /// Path of the snapshot, as given on the command line.
     pub path: String,
+    /// The recorded settings string; `None` if the release does not record it.
+    #[serde(skip)]
+    pub recorded_settings: Option<String>,
     /// Device memory of the replays, the largest of all devices: `--capacity`, else what a failed request shows to be
     /// within reach; null if none failed.
     pub capacity_bytes: Option<u64>,
@@ -190,6 +187,38 @@ pub struct WhatIfDevice {
     pub exact: bool,
     /// Whether at least one setting, possibly the recorded ones, serves every request.
     pub some_row_serves: bool,
+    #[serde(skip)]
+    pub verdict: SettingsVerdict,
+}
+
+/// The verdict of all rows of a device, those that `--top` removes included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsVerdict {
+    /// The best row without a failed request, other than the recorded settings.
+    pub best: Option<WhatIfRow>,
+    /// Number of rows.
+    pub rows: usize,
+    /// The least number of failed requests in a row.
+    pub fewest_ooms: usize,
+    /// The needs of the program if requests fail in every row.
+    pub requirement: Requirement,
+    /// Why the start of the recording is missing.
+    pub lost: Option<LostHistory>,
+    /// No allocation is recorded after the last failed request.
+    pub ends_at_failure: bool,
+}
+
+/// The needs of a program if requests fail under all settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requirement {
+    /// Less live memory, or a larger device: live memory alone exceeds the device.
+    LessMemory,
+    /// A recording that starts earlier: more was reserved before this one than the device has.
+    EarlierRecording,
+    /// A device with this many bytes available.
+    Capacity(u64),
+    /// Other settings: under these, no device is large enough.
+    OtherSettings,
 }
 
 /// The replay of one device under one setting.

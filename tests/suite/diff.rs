@@ -152,7 +152,7 @@ fn growth_of_the_same_stack_is_growth() {
     assert_eq!(device.stacks[0].matched_by, Some(MatchedBy::Content));
     assert_eq!((device.stacks[0].held.before_blocks, device.stacks[0].held.after_blocks), (1, 2));
     assert_eq!(
-        report.summary.answer,
+        report.summary().answer,
         "allocated at the snapshot grew 6 MiB (+150%) to 10 MiB, all of it from p/model.py:88 in forward (called from p/train.py:3 in <module>)"
     );
 }
@@ -166,7 +166,7 @@ fn devices_that_share_addresses_are_kept_apart() {
     let found: Vec<_> = report.devices.iter().map(changes).collect();
     assert_eq!(found, [[(Status::Grown, 4, 8)], [(Status::Shrunk, 8, 4)], [(Status::New, 0, 1)]]);
     assert!(report.devices[2].before.is_none());
-    assert!(report.summary.answer.starts_with("device 0: "), "{:?}", report.summary);
+    assert!(report.summary().answer.starts_with("device 0: "), "{:?}", report.summary());
     assert!(report.devices[2].summary.starts_with("only in the snapshot after"));
 }
 

@@ -70,6 +70,8 @@ fn table_of(name: &str) -> Option<&'static str> {
 #[derive(Debug, Default)]
 struct Declared {
     shapes: Vec<(String, Shape)>,
+    /// Reports with their schemas.
+    schemas: Vec<(String, String)>,
     aliases: BTreeMap<String, Kind>,
 }
 
@@ -245,6 +247,42 @@ impl Parse for Words {
     }
 }
 
+/// The types and schemas that `reports!` serializes with a summary.
+struct Schemas(Vec<(String, String)>);
+
+impl Parse for Schemas {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut reports = Vec::new();
+        while !input.is_empty() {
+            let name = input.parse::<syn::Ident>()?.to_string();
+            if input.peek(syn::token::Brace) {
+                // Keys before the summary.
+                input.parse::<proc_macro2::Group>()?;
+            }
+            input.parse::<Token![=]>()?;
+            reports.push((name, input.parse::<LitStr>()?.value()));
+            input.parse::<Token![,]>()?;
+        }
+        Ok(Self(reports))
+    }
+}
+
+/// The keys with which the JSON of a report begins.
+fn first_keys(schema: &str) -> [Key; 2] {
+    let key = |name: &str, doc: String, kind| Key {
+        name: name.to_owned(),
+        doc,
+        kind,
+        is_optional: false,
+        is_flattened: false,
+    };
+    let answer = "The answer in a sentence, who holds the memory, what to do, and a line to copy.".to_owned();
+    [
+        key("schema", format!("`{schema}`"), Kind::Plain("string")),
+        key("summary", answer, Kind::Named("Summary".to_owned())),
+    ]
+}
+
 /// Adds what `items` declare.
 fn add_declared(items: &[Item], into: &mut Declared) {
     for item in items {
@@ -280,6 +318,9 @@ fn add_declared(items: &[Item], into: &mut Declared) {
                     });
                     into.shapes.push((name, shape.unwrap_or_default()));
                 }
+            }
+            Item::Macro(item) if item.mac.path.is_ident("reports") => {
+                into.schemas.extend(item.mac.parse_body::<Schemas>().unwrap().0);
             }
             Item::Macro(item) if item.mac.path.is_ident("words") => {
                 into.shapes.extend(item.mac.parse_body::<Words>().unwrap().0);
@@ -342,17 +383,22 @@ fn resolved(kind: &Kind, aliases: &BTreeMap<String, Kind>) -> Kind {
 fn shapes() -> (Shapes, BTreeMap<String, String>) {
     let mut declared = Declared::default();
     // Pages and the command line serialize for their own scripts.
-    let is_public = |path: &str| !path.starts_with("src/output/") && !path.starts_with("src/cli/");
+    let is_public = |path: &str| {
+        path.starts_with("src/output/wording/") || !(path.starts_with("src/output/") || path.starts_with("src/cli/"))
+    };
     for source in sources().iter().filter(|source| is_public(&source.path)) {
         let file = syn::parse_file(&source.text).unwrap_or_else(|e| panic!("{}: {e}", source.path));
         add_declared(&file.items, &mut declared);
     }
-    let Declared { shapes: declared, mut aliases } = declared;
+    let Declared { shapes: declared, schemas, mut aliases } = declared;
     aliases.retain(|alias, _| declared.iter().all(|(name, _)| name != alias));
     let mut roots = BTreeMap::new();
     let mut shapes = Shapes::new();
     for (name, mut shape) in declared {
-        if let Some(schema) = shape.keys.iter().find(|key| key.name == "schema") {
+        if let Some((_, schema)) = schemas.iter().find(|(report, _)| *report == name) {
+            shape.keys.splice(0..0, first_keys(schema));
+        }
+        if let Some(schema) = shape.keys.iter().find(|key| key.name == "schema" && !key.doc.is_empty()) {
             roots.insert(schema.doc.trim_end_matches('.').trim_matches('`').to_owned(), name.clone());
         }
         for key in &mut shape.keys {

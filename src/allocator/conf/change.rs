@@ -4,7 +4,7 @@ use super::dialect::{Dialect, OptionMeaning};
 use super::error::ConfError;
 use super::option_list::{find_option, parse_options, split_options};
 use super::settings::Settings;
-use crate::base::summary::quote_shell_word;
+use crate::base::units::quote_shell_word;
 
 /// In place of a value it resets that option; in place of an option, all of them.
 const DEFAULT: &str = "default";

@@ -93,6 +93,15 @@ fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     format!("{start}…{end}({} characters)", count(length as u64)).into()
 }
 
+/// Quotes `text` as one word of a POSIX shell, if needed.
+pub fn quote_shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

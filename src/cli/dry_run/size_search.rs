@@ -263,7 +263,7 @@ impl SizeSearch<'_> {
         let report: FitReport = fit(&sized, &options).map_err(|error| anyhow!(error))?;
         let largest = report.devices.iter().map(|device| match &device.largest {
             Some(largest) => Ok(largest.size),
-            None => Err(anyhow!("{}", report.summary.answer)),
+            None => Err(anyhow!("{}", report.summary().answer)),
         });
         let largest = largest.collect::<anyhow::Result<Vec<Option<u64>>>>()?;
         Ok(largest.into_iter().flatten().min())

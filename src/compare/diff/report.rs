@@ -10,13 +10,9 @@ use super::options::{ComparedMoment, DiffOptions};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::warnings_of;
-use crate::base::summary::{Summary, command_line};
-use crate::base::units::{escape_text, signed_size, size};
 use crate::base::warning::{Code, Warning};
 use crate::snapshot::Snapshot;
-use crate::stacks::frames::FrameReport;
 use crate::stacks::matching::FrameTable;
-use crate::study::figures::Figure;
 use crate::study::{DeviceStudy, MemoryHistory, Scope, Study};
 
 /// A snapshot with its file.
@@ -41,17 +37,20 @@ pub struct SideWarning {
 
 /// The JSON of `oomscope diff`.
 #[derive(Debug, Clone, Serialize)]
+#[serde(remote = "Self")]
 pub struct DiffReport {
-    /// `oomscope/diff/1`
-    pub schema: &'static str,
     /// Path of the snapshot before, as given.
+    #[serde(skip_serializing)]
     pub before: String,
     /// Path of the snapshot after, as given.
+    #[serde(skip_serializing)]
     pub after: String,
+    /// Path of the file whose figures are those after: of two directories, the worst rank's.
+    #[serde(skip)]
+    pub after_file: String,
     /// The requested position.
+    #[serde(skip_serializing)]
     pub at: ComparedMoment,
-    /// The result: of the device that grew most, of directories that of the worst rank.
-    pub summary: Summary,
     /// The result of `--fail-on`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_on: Option<FailOn>,
@@ -83,11 +82,10 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
         })
         .collect();
     DiffReport {
-        schema: "oomscope/diff/1",
         before: before.path.to_owned(),
         after: after.path.to_owned(),
+        after_file: after.path.to_owned(),
         at: options.at,
-        summary: summary(&devices, after.path),
         fail_on: None,
         ranks: None,
         settings_changed: changed(&studies[0], &studies[1]),
@@ -99,52 +97,15 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
 impl DiffReport {
     /// Adds the result of `--fail-on`.
     #[must_use]
-    pub fn failing_on(mut self, fail_on: FailOn) -> Self {
-        if fail_on.failed {
-            self.summary.answer = format!("FAILED: {}", self.summary.answer);
-        }
+    pub fn failing_on(self, fail_on: FailOn) -> Self {
         Self { fail_on: Some(fail_on), ..self }
     }
 
     /// Adds the comparison of two directories, of which this is the report on the worst rank.
     #[must_use]
     pub fn for_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
-        let name = ranks.rows.first().map_or("", |worst| worst.name.as_str());
-        let answer = format!("{}: {}", escape_text(name), self.summary.answer);
-        let summary = Summary { answer, ..self.summary };
-        Self { before, after, summary, ranks: Some(ranks), ..self }
+        Self { before, after, ranks: Some(ranks), ..self }
     }
-}
-
-/// Summarizes the device that grew most, or the one that changed most if none grew.
-fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
-    let key = |device: &&DeviceDiff| {
-        let by = device.delta.change(Figure::Allocated);
-        (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
-    };
-    let Some(most) = devices.iter().max_by_key(key) else {
-        return Summary::from_answer("neither snapshot holds memory or a trace");
-    };
-    let answer = match devices {
-        [only] => only.summary.clone(),
-        _ => format!("device {}: {}", most.device, most.summary),
-    };
-    let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
-    let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
-        let place = line.location.label();
-        let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
-        format!("{place}: {held} after ({by})")
-    });
-    let [ooms_before, ooms_after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
-    let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
-    let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
-    let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
-    let (action, copy) = match place {
-        _ if ooms_after > ooms_before => (Some("see why requests fail now".to_owned()), command_line("analyze", after)),
-        Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
-        None => (None, None),
-    };
-    Summary { answer, who, action, copy }
 }
 
 fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]) -> Vec<SideWarning> {

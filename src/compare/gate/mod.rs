@@ -11,7 +11,6 @@ mod judge;
 mod limits;
 mod measured;
 mod rules;
-mod summary;
 mod verdict;
 
 pub use allow_missing::AllowMissing;

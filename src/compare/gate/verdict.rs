@@ -6,17 +6,13 @@ use serde::Serialize;
 
 use super::baseline::BaselinePeaks;
 use super::finding::{FileWarning, Finding, Severity};
+use super::judge::JudgedSnapshot;
 use crate::analysis::Unreadable;
-use crate::base::summary::Summary;
-use crate::base::units::counted;
 
 /// The JSON of `oomscope check`.
 #[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct CheckReport {
-    /// `oomscope/check/1`
-    pub schema: &'static str,
-    /// The result, with the worst violation.
-    pub summary: Summary,
     /// Whether all snapshots were read and all limits hold, except those that only warn.
     pub passed: bool,
     /// Path of the configuration file whose limits apply; null without one.
@@ -61,14 +57,35 @@ pub struct WorstDevice {
 }
 
 impl CheckReport {
-    /// The violations: failing ones before warnings, worst first.
-    pub fn failed_findings(&self) -> Vec<&Finding> {
-        failed_findings(&self.findings)
+    /// Combines the results of all snapshots.
+    pub fn new(
+        judged: Vec<JudgedSnapshot>,
+        missing: Vec<Finding>,
+        config: Option<String>,
+        unreadable: Vec<Unreadable>,
+        ranks: Option<usize>,
+    ) -> Self {
+        let ranks = ranks.map(|expected| RankCount { expected, checked: judged.len() });
+        let (mut findings, mut replayed, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+        for snapshot in judged {
+            findings.extend(snapshot.findings);
+            replayed.extend(snapshot.replayed);
+            warnings.extend(snapshot.warnings);
+        }
+        findings.extend(missing);
+        let is_complete = unreadable.is_empty() && ranks.is_none_or(|ranks| ranks.expected == ranks.checked);
+        let passed = is_complete && violations(&findings, Severity::Fail) == 0;
+        Self { passed, config, worst: worst_device(&findings), findings, replayed, warnings, unreadable, ranks }
     }
 
-    /// Files and ranks that could not be checked, each with the reason.
-    pub fn not_checked(&self) -> Vec<(String, String)> {
-        not_checked(&self.unreadable, self.ranks)
+    /// The violations: failing ones before warnings, worst first.
+    pub fn failed_findings(&self) -> Vec<&Finding> {
+        let mut failed: Vec<&Finding> = self.findings.iter().filter(|f| !f.passed).collect();
+        failed.sort_by(|a, b| {
+            let worse = b.excess().partial_cmp(&a.excess()).unwrap_or(Ordering::Equal);
+            a.severity.cmp(&b.severity).then(worse)
+        });
+        failed
     }
 
     /// Number of violated limits of this severity.
@@ -77,32 +94,12 @@ impl CheckReport {
     }
 }
 
-pub(super) fn failed_findings(findings: &[Finding]) -> Vec<&Finding> {
-    let mut failed: Vec<&Finding> = findings.iter().filter(|f| !f.passed).collect();
-    failed.sort_by(|a, b| {
-        let worse = b.excess().partial_cmp(&a.excess()).unwrap_or(Ordering::Equal);
-        a.severity.cmp(&b.severity).then(worse)
-    });
-    failed
-}
-
-pub(super) fn not_checked(unreadable: &[Unreadable], ranks: Option<RankCount>) -> Vec<(String, String)> {
-    let unreadable = unreadable.iter().map(|file| (file.path.clone(), file.message.clone()));
-    let wrong_count = ranks.filter(|ranks| ranks.expected != ranks.checked).map(|ranks| {
-        let checked = counted(ranks.checked as u64, "snapshot");
-        let verb = if ranks.checked == 1 { "was" } else { "were" };
-        let expected = ranks.expected;
-        ("--ranks".to_owned(), format!("{checked} {verb} checked; there must be {expected}"))
-    });
-    unreadable.chain(wrong_count).collect()
-}
-
-pub(super) fn violations(findings: &[Finding], severity: Severity) -> usize {
+fn violations(findings: &[Finding], severity: Severity) -> usize {
     findings.iter().filter(|f| !f.passed && f.severity == severity).count()
 }
 
 /// The device with the most violations; `None` if there is only one device or no violation.
-pub(super) fn worst_device(findings: &[Finding]) -> Option<WorstDevice> {
+fn worst_device(findings: &[Finding]) -> Option<WorstDevice> {
     let summarize = |findings: &[Finding]| {
         let first = findings.first()?;
         // The largest excess over a limit.

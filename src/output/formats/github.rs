@@ -28,7 +28,7 @@ pub fn github(report: &CheckReport) -> String {
         let message = escape_text(&format!("{}: {}{others}", noted.path, noted.message));
         let _ = writeln!(out, "note: {message}");
     }
-    let _ = writeln!(out, "oomscope check {}", report.summary.answer);
+    let _ = writeln!(out, "oomscope check {}", report.summary().answer);
     out
 }
 

@@ -33,7 +33,7 @@ struct PageEntry<'a> {
 /// Those of `out`.
 pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: &mut dyn Write) -> io::Result<()> {
     let script = web::script();
-    write_head(&report.summary.answer, Some(&script), version, out)?;
+    write_head(&report.summary().answer, Some(&script), version, out)?;
     let mut document = report::analyze(report);
     let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
     let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();

@@ -25,14 +25,14 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     let several = report.ranks.as_ref().filter(|_| report.snapshots.len() > 1);
     if let Some(ranks) = several {
         ranks::title(&mut document, ranks);
-        summary(&mut document, &report.summary);
+        summary(&mut document, &report.summary());
         ranks::table(&mut document, ranks, report.top);
     }
     if let Some(shown) = shown {
         let which = if several.is_some() { "The worst of them: " } else { "" };
         document.title(Text::from(which).and(code(&*shown.path)));
         if several.is_none() {
-            summary(&mut document, &report.summary);
+            summary(&mut document, &report.summary());
         }
         snapshot(&mut document, shown, report);
     }
@@ -46,7 +46,7 @@ pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
     let mut document = Document::default();
     let snapshots = counted(report.snapshots.len() as u64, "snapshot");
     document.title(Text::from(format!("{snapshots} in ")).and(code(directory)));
-    summary(&mut document, &report.summary);
+    summary(&mut document, &report.summary());
     // Warnings of one rank suffice: the others ran the same program.
     let first = report.snapshots.first().filter(|snapshot| snapshot.dry_run.is_some());
     let shown_warnings = first.into_iter().flat_map(|snapshot| &snapshot.warnings);

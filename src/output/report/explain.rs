@@ -18,7 +18,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         "-" => "standard input".into(),
         path => code(path),
     });
-    summary(&mut document, &report.summary);
+    summary(&mut document, &report.summary());
     document.paragraph(describe_input(report));
     let failure_groups = group_failures(&report.failures);
     for (i, group) in failure_groups.iter().take(top).enumerate() {

@@ -16,7 +16,7 @@ pub fn fit(report: &FitReport) -> Document {
     let mut document = Document::default();
     let files = report.recordings.iter().map(|one| format!("{} at {}", one.path, one.size));
     document.title(code(files.collect::<Vec<_>>().join(", ")));
-    summary(&mut document, &report.summary);
+    summary(&mut document, &report.summary());
     add_warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     for device in &report.devices {

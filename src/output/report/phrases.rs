@@ -2,10 +2,10 @@
 
 use crate::analysis::failure::{NextStep, OomReport, RecordedReplay, Remedy};
 use crate::analysis::{DeviceReport, SnapshotReport};
-use crate::base::summary::Summary;
 use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, source_location};
+use crate::output::wording::Summary;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{MemoryHistory, TracePosition};
 use crate::whatif::FailedRequest;

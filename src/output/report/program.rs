@@ -10,7 +10,7 @@ use crate::whatif::program::{ProgramDevice, ProgramReport, ProgramRow};
 pub fn program(report: &ProgramReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
-    summary(&mut document, &report.summary);
+    summary(&mut document, &report.summary());
     add_warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     for device in &report.devices {

@@ -3,8 +3,9 @@
 use super::phrases::{add_failed_requests, begin_replay_page};
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Document, Table, alarm};
+use crate::output::wording::describe_outcome;
 use crate::study::LostHistory;
-use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom, describe_outcome};
+use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom};
 
 /// Lays out `report`.
 pub fn replay(report: &ReplayReport) -> Document {
@@ -12,7 +13,7 @@ pub fn replay(report: &ReplayReport) -> Document {
     begin_replay_page(
         &mut document,
         &report.path,
-        Some(&report.summary),
+        Some(&report.summary()),
         &report.torch_version,
         report.settings_string.as_deref(),
         &report.warnings,

@@ -1,7 +1,7 @@
 //! The summary at the top of every page.
 
-use crate::base::summary::Summary;
 use crate::output::document::{Document, code, strong};
+use crate::output::wording::Summary;
 
 /// The result, the largest holder, the action and a line to copy.
 pub(super) fn summary(document: &mut Document, summary: &Summary) {

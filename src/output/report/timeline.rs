@@ -40,7 +40,7 @@ const MAX_LISTED: usize = 3;
 pub fn timeline(report: &TimelineReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
-    summary(&mut document, &report.summary);
+    summary(&mut document, &report.summary());
     add_warnings(&mut document, &report.warnings);
     for device in &report.devices {
         TimelinePage { document: &mut document, device }.add_all();

@@ -4,13 +4,14 @@ use super::phrases::add_warnings;
 use super::summary::summary;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
-use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow, describe_requirement};
+use crate::output::wording::describe_requirement;
+use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow};
 
 /// Lays out `report`.
 pub fn whatif(report: &WhatIfReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
-    summary(&mut document, &report.summary);
+    summary(&mut document, &report.summary());
     add_warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
@@ -53,7 +54,7 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         );
     }
     if !device.some_row_serves {
-        document.field("needed", describe_requirement(device, rows.iter().copied()));
+        document.field("needed", describe_requirement(device.verdict.requirement));
     }
     // The cost of calls says more than their number, and the settings need the space.
     let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {

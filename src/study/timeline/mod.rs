@@ -6,7 +6,6 @@ mod marks;
 mod ranges;
 mod report;
 mod series;
-mod summary;
 
 pub use self::marks::{MarkSeries, TimelineMark, TimelineMarks};
 pub(crate) use self::ranges::named_ranges;
@@ -42,13 +41,10 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
     let selected = study.devices().filter(|device| !device.window().is_empty());
     let follow = |device| follow_device(device, buckets, &mut warnings);
     let devices: Vec<DeviceTimeline> = selected.filter_map(follow).collect();
-    let warnings = warnings.to_vec();
     TimelineReport {
-        schema: "oomscope/timeline/1",
-        summary: summary::summarize(&devices, &warnings, path),
         path: path.to_owned(),
         torch_version: minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
-        warnings,
+        warnings: warnings.to_vec(),
         devices,
     }
 }

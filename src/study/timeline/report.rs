@@ -5,17 +5,13 @@ use serde::Serialize;
 use super::marks::TimelineMarks;
 use super::ranges::NamedRanges;
 use super::series::{Buckets, SeriesSet};
-use crate::base::summary::Summary;
 use crate::base::warning::Warning;
 use crate::study::Activity;
 
 /// The JSON of `oomscope timeline`.
 #[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct TimelineReport {
-    /// `oomscope/timeline/1`.
-    pub schema: &'static str,
-    /// The result in a few lines.
-    pub summary: Summary,
     /// The path of the snapshot, as given.
     pub path: String,
     /// The PyTorch releases that may have recorded it, such as `2.10-2.11` or `2.14+`.

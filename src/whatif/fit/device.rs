@@ -105,7 +105,7 @@ impl FitDevice {
     }
 
     /// The largest recorded numbers.
-    pub(super) fn recorded_size(&self) -> Size {
+    pub fn recorded_size(&self) -> Size {
         Size { first: self.largest_recorded, second: self.largest_recorded_second }
     }
 

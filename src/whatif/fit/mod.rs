@@ -34,7 +34,6 @@ mod size;
 mod size_search;
 mod slice;
 mod steps;
-mod summary;
 mod warnings;
 
 pub use self::device::FitDevice;

@@ -9,26 +9,27 @@ use super::input::{FitInput, SizedRecording};
 use super::leave_one_out::MIN_PAIRED_RATIO;
 use super::options::FitOptions;
 use super::size::{Size, missing_sizes};
-use super::summary::summarize;
 use super::warnings::{warn_about_device, warn_about_recordings};
-use crate::base::summary::Summary;
 use crate::base::units::percent;
 use crate::base::warning::{Warning, Warnings};
 use crate::study::DeviceStudy;
 
 /// The JSON of `oomscope fit`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(remote = "Self")]
 pub struct FitReport {
-    /// `oomscope/fit/1`
-    pub schema: &'static str,
-    /// The answer in a sentence, which line grows most, what to do, and a line to copy.
-    pub summary: Summary,
     /// The recordings, in order of size.
     pub recordings: Vec<RecordingReport>,
     /// The PyTorch releases whose rules the replay followed.
     pub torch_version: String,
     /// Every device with a trace in all recordings.
     pub devices: Vec<FitDevice>,
+    /// The recorded settings string of the largest size.
+    #[serde(skip)]
+    pub settings_string: Option<String>,
+    /// Only multiples of this size count as fitting.
+    #[serde(skip)]
+    pub multiple: u64,
     /// Problems of the recordings, and reasons why the answer is an estimate.
     pub warnings: Vec<Warning>,
 }
@@ -77,8 +78,6 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
     let largest = recordings.last().map(|input| input.study.inference());
     let releases = largest.map(|inference| inference.releases.clone());
     Ok(FitReport {
-        schema: "oomscope/fit/1",
-        summary: summarize(&devices, recordings.last(), options.multiple),
         recordings: recordings
             .iter()
             .map(|input| RecordingReport { size: input.size, path: input.path.to_owned() })
@@ -88,6 +87,11 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
             (first, last) => format!("2.{first}-2.{last}"),
         }),
         devices,
+        settings_string: recordings
+            .last()
+            .and_then(|input| input.study.snapshot().settings_string())
+            .map(str::to_owned),
+        multiple: options.multiple,
         warnings: warnings.to_vec(),
     })
 }

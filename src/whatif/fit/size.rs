@@ -32,7 +32,7 @@ impl Size {
     }
 
     /// The product of the numbers, by which sizes are compared.
-    pub(super) fn product(self) -> u128 {
+    pub(crate) fn product(self) -> u128 {
         self.numbers().into_iter().map(u128::from).product()
     }
 

@@ -14,7 +14,6 @@ use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
 use super::precision::halve_precision;
 use super::recorded_program::RecordedProgram;
 use super::report::{ProgramDevice, ProgramReport, ProgramRow};
-use super::summary::summarize;
 use super::without_line::LargestLines;
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, Study};
@@ -32,14 +31,7 @@ pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>
     warnings.extend(verified.warnings);
     let traced = study.devices().filter(|device| !device.device().is_empty());
     let devices: Vec<ProgramDevice> = traced.map(|device| analyze_device(device, capacity, top)).collect();
-    ProgramReport {
-        schema: "oomscope/whatif-program/1",
-        summary: summarize(&devices),
-        path: path.to_owned(),
-        torch_version: verified.torch_version,
-        warnings: warnings.to_vec(),
-        devices,
-    }
+    ProgramReport { path: path.to_owned(), torch_version: verified.torch_version, warnings: warnings.to_vec(), devices }
 }
 
 fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> ProgramDevice {

@@ -3,18 +3,14 @@
 use serde::Serialize;
 
 use super::change::{ChangeCertainty, ProgramChange};
-use crate::base::summary::Summary;
 use crate::base::warning::Warning;
 use crate::stacks::frames::CodeLocation;
 use crate::study::LostHistory;
 
 /// The JSON of `oomscope whatif --program`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(remote = "Self")]
 pub struct ProgramReport {
-    /// `oomscope/whatif-program/1`
-    pub schema: &'static str,
-    /// The answer in a sentence, who holds the memory, what to do, and a line to copy.
-    pub summary: Summary,
     /// Path of the snapshot, as given on the command line.
     pub path: String,
     /// The PyTorch releases whose rules the replay followed.

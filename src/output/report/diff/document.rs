@@ -19,7 +19,7 @@ const FRAMES: usize = 5;
 /// Lays out `report`.
 pub fn diff(report: &DiffReport) -> Document {
     let mut document = Document::default();
-    summary(&mut document, &report.summary);
+    summary(&mut document, &report.summary());
     for message in report.fail_on.iter().flat_map(FailOn::messages) {
         document.paragraph(alarm(format!("FAILED: {message}")));
     }

@@ -11,9 +11,10 @@ use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, st
 /// Lays out `report`.
 pub fn check(report: &CheckReport) -> Document {
     let mut document = Document::default();
-    let answer = &*report.summary.answer;
+    let summary = report.summary();
+    let answer = &*summary.answer;
     document.title(if report.passed { answer.into() } else { alarm(answer) });
-    holder_and_action(&mut document, &report.summary);
+    holder_and_action(&mut document, &summary);
     if let Some(config) = &report.config {
         let limits = Text::from("limits from ").and(code(&**config));
         document.paragraph(limits.and(", unless a flag overrides them"));

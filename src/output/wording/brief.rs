@@ -2,13 +2,10 @@
 
 use serde::Serialize;
 
-use super::analyzed::AnalyzeReport;
-use super::device::DeviceReport;
-use super::names::{host_in_path, rank_in_path};
-use super::snapshot::SnapshotReport;
-use super::summary;
+use super::Summary;
+use super::analyze::summarize_snapshot;
 use crate::allocator::verdict::{Certainty, Verdict};
-use crate::base::summary::Summary;
+use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport, host_in_path, rank_in_path};
 use crate::base::warning::Code;
 use crate::stacks::frames::FrameReport;
 
@@ -89,7 +86,7 @@ impl Brief {
         let several = Some(report.snapshots.len()).filter(|snapshots| *snapshots > 1);
         let device = shown.devices.iter().find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
         let brief = Self::from_snapshot(shown, device, MAX_LISTED);
-        let brief = Self { summary: report.summary.clone(), snapshots: several, ..brief };
+        let brief = Self { summary: report.summary(), snapshots: several, ..brief };
         // Halve the texts until the report fits.
         let lengths = std::iter::successors(Some(1024), |length| Some(length / 2));
         let truncated = lengths.take_while(|length| *length > 8).map(|n| brief.truncate_texts(n));
@@ -138,7 +135,7 @@ impl Brief {
                 .and_then(|recorder| recorder.rank.as_ref()?.parse().ok())
                 .or_else(|| rank_in_path(&snapshot.path)),
             host: recorder.and_then(|recorder| recorder.host.clone()).or_else(|| host_in_path(&snapshot.path)),
-            summary: summary::summarize_snapshot(snapshot, device.map(|device| device.device)),
+            summary: summarize_snapshot(snapshot, device.map(|device| device.device)),
             warnings,
             ..Self::default()
         };

@@ -1,12 +1,10 @@
-//! Summaries of an analysis.
+//! The summary of an analysis.
 
-use super::device::DeviceReport;
-use super::ranks::Ranks;
-use super::snapshot::SnapshotReport;
+use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::EXPANDABLE_SEGMENTS;
 use crate::analysis::failure::OomReport;
-use crate::base::summary::Summary;
+use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReport, Ranks, SnapshotReport};
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_HISTORY_CALL};
 use crate::stacks::frames::FrameReport;
@@ -16,8 +14,15 @@ use crate::study::memory::LiveByLine;
 /// Advise against fragmentation if stranded free memory is at least this share of reserved memory.
 const WARN_STRANDED_RATIO: f64 = 0.2;
 
+impl AnalyzeReport {
+    /// The result for the job: of the worst device, or of all ranks together.
+    pub fn summary(&self) -> Summary {
+        summarize_all(&self.snapshots, self.ranks.as_ref())
+    }
+}
+
 /// Summarizes all snapshots; of several, the worst in `ranks`.
-pub(super) fn summarize_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Summary {
+fn summarize_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Summary {
     let worst = ranks.and_then(|ranks| ranks.rows.first());
     let shown = match worst {
         Some(worst) => snapshots.iter().find(|snapshot| snapshot.path == worst.path),
@@ -31,10 +36,32 @@ pub(super) fn summarize_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>)
     if let Some(dry_run) = shown.and_then(|snapshot| snapshot.dry_run.as_ref()) {
         let has_failed = snapshots.iter().flat_map(|snapshot| &snapshot.devices);
         let has_failed = has_failed.into_iter().any(|device| device.oom_count > 0);
-        let upper_end = dry_run.describe_with_workspaces().unwrap_or_default();
-        summary.answer = format!("{}: {}{upper_end}", dry_run.verdict(has_failed), summary.answer);
+        let upper_end = describe_with_workspaces(dry_run).unwrap_or_default();
+        summary.answer = format!("{}: {}{upper_end}", dry_run_verdict(dry_run, has_failed), summary.answer);
     }
     summary
+}
+
+/// The verdict of a dry run: `would fit on an NVIDIA H100 (dry run)`.
+fn dry_run_verdict(dry_run: &DryRunReport, has_failed: bool) -> String {
+    let fits = match (has_failed, dry_run.always_fits()) {
+        (true, _) => "would not fit",
+        (false, false) => "may fit",
+        (false, true) => "would fit",
+    };
+    format!("{fits} on {} (dry run)", dry_run.gpu)
+}
+
+/// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most.
+fn describe_with_workspaces(dry_run: &DryRunReport) -> Option<String> {
+    let with = dry_run.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
+    with.max_by_key(|with| with.reserved_bytes.maximum).map(|with| {
+        format!(
+            "; with workspaces of cuDNN up to {} allocated, {} reserved",
+            size(with.allocated_bytes),
+            size(with.reserved_bytes.maximum)
+        )
+    })
 }
 
 /// Summarizes the device `worst` of `snapshot`, or its first one.
@@ -56,7 +83,7 @@ pub(super) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) 
 
 fn summarize_failure(oom: &OomReport, device: &DeviceReport) -> Summary {
     let why = match device.explaining_growth(oom) {
-        Some(growth) => format!("{growth} ({})", oom.verdict),
+        Some(bytes) => format!("memory grows by {} a step ({})", size(bytes), oom.verdict),
         None => oom.verdict.to_string(),
     };
     let answer = format!(

@@ -2,54 +2,48 @@
 
 use std::cmp::Reverse;
 
-use super::device::FitDevice;
-use super::growth::GrowingLine;
-use super::input::FitInput;
-use super::prediction::PredictedFailure;
-use super::size::Size;
-use super::slice::Largest;
+use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
-use crate::base::summary::Summary;
 use crate::base::units::{count, size};
+use crate::whatif::fit::{FitDevice, FitReport, GrowingLine, Largest, PredictedFailure, Size};
 
-/// Summarizes the device on which least fits. The settings of `largest_input`, the recording of the largest size, are
-/// completed by those to set.
-pub(super) fn summarize(devices: &[FitDevice], largest_input: Option<&FitInput<'_, '_>>, multiple: u64) -> Summary {
-    let fitting_size = |device: &&FitDevice| {
-        let size = device.largest.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
-        let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
-        (size, Reverse(peak))
-    };
-    let Some(device) = devices.iter().min_by_key(fitting_size) else { return Summary::default() };
-    let device_prefix = match devices {
-        [_] => String::new(),
-        _ => format!("device {}: ", device.device),
-    };
-    let estimate = if device.is_doubtful() { "an estimate, see the warnings: " } else { "" };
-    let settings = largest_input.and_then(|input| input.study.snapshot().settings.as_ref());
-    let settings = settings.map(|settings| settings.string.as_str());
-    let (action, copy) = match (&device.best, device.capacity_bytes) {
-        (Some(best), _) => {
-            let (size, option) = (best.to_size(), &best.settings);
-            let action =
-                size.map(|fitting_size| format!("size {fitting_size} fits with {option}{}", describe_headroom(best)));
-            (action, Some(shell_assignment(option, settings)))
+impl FitReport {
+    /// Summarizes the device on which least fits.
+    pub fn summary(&self) -> Summary {
+        let fitting_size = |device: &&FitDevice| {
+            let size = device.largest.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
+            let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
+            (size, Reverse(peak))
+        };
+        let Some(device) = self.devices.iter().min_by_key(fitting_size) else { return Summary::default() };
+        let device_prefix = match *self.devices {
+            [_] => String::new(),
+            _ => format!("device {}: ", device.device),
+        };
+        let estimate = if device.is_doubtful() { "an estimate, see the warnings: " } else { "" };
+        let (action, copy) = match (&device.best, device.capacity_bytes) {
+            (Some(best), _) => {
+                let (size, option) = (best.to_size(), &best.settings);
+                let action = size
+                    .map(|fitting_size| format!("size {fitting_size} fits with {option}{}", describe_headroom(best)));
+                (action, Some(shell_assignment(option, self.settings_string.as_deref())))
+            }
+            (_, None) => {
+                let action = "give --capacity, such as 80GiB, to see the largest size that fits";
+                (Some(action.to_owned()), None)
+            }
+            _ if self.multiple > 1 && device.largest.as_ref().is_some_and(|none| none.size == Some(0)) => {
+                (Some("leave out --self.multiple-of to see what fits".to_owned()), None)
+            }
+            _ => (None, None),
+        };
+        Summary {
+            answer: format!("{device_prefix}{estimate}{}", describe_answer(device, self.multiple)),
+            who: device.growth.first().map(|line| describe_growth(line, device)),
+            action,
+            copy,
         }
-        (_, None) => {
-            let action = "give --capacity, such as 80GiB, to see the largest size that fits";
-            (Some(action.to_owned()), None)
-        }
-        _ if multiple > 1 && device.largest.as_ref().is_some_and(|none| none.size == Some(0)) => {
-            (Some("leave out --multiple-of to see what fits".to_owned()), None)
-        }
-        _ => (None, None),
-    };
-    Summary {
-        answer: format!("{device_prefix}{estimate}{}", describe_answer(device, multiple)),
-        who: device.growth.first().map(|line| describe_growth(line, device)),
-        action,
-        copy,
     }
 }
 

@@ -1,36 +1,38 @@
 //! The summary of a log: the first lines of its page.
 
-use super::answer::{ExplainReport, ExplainedFailure};
+use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::EXPANDABLE_SEGMENTS;
-use crate::base::summary::Summary;
 use crate::base::units::{counted, percent, ratio, size};
+use crate::explain::{ExplainReport, ExplainedFailure};
 
-/// Summarizes the first message, which ended the program; later ones often follow from it.
-pub(super) fn summarize(report: &ExplainReport) -> Summary {
-    let mut summary = match (report.failures.first(), report.statistics.last()) {
-        (Some(first), _) => summarize_failure(first),
-        (None, Some(last)) => Summary {
-            answer: last.reason.clone(),
-            who: None,
-            action: Some(last.advice.to_owned()).filter(|_| last.state != "healthy"),
-            copy: (last.state == "fragmentation").then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
-        },
-        (None, None) => Summary::from_answer(
-            "no request failed: the device refused memory for expandable segments, and PyTorch emptied its cache",
-        ),
-    };
-    let same = report.failures.iter().filter(|failure| failure.same_as.is_some()).count();
-    if same > 0 {
-        let ranks = counted(same as u64, "other rank");
-        summary.answer = format!("{}; the same on {ranks}", summary.answer);
+impl ExplainReport {
+    /// Summarizes the first message, which ended the program; later ones often follow from it.
+    pub fn summary(&self) -> Summary {
+        let mut summary = match (self.failures.first(), self.statistics.last()) {
+            (Some(first), _) => summarize_failure(first),
+            (None, Some(last)) => Summary {
+                answer: last.reason.clone(),
+                who: None,
+                action: Some(last.advice.to_owned()).filter(|_| last.state != "healthy"),
+                copy: (last.state == "fragmentation").then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
+            },
+            (None, None) => Summary::from_answer(
+                "no request failed: the device refused memory for expandable segments, and PyTorch emptied its cache",
+            ),
+        };
+        let same = self.failures.iter().filter(|failure| failure.same_as.is_some()).count();
+        if same > 0 {
+            let ranks = counted(same as u64, "other rank");
+            summary.answer = format!("{}; the same on {ranks}", summary.answer);
+        }
+        let others = self.failures.iter().skip(1).filter(|failure| failure.same_as.is_none()).count();
+        if others > 0 {
+            let others = counted(others as u64, "other message");
+            summary.answer = format!("{}; {others} in this log", summary.answer);
+        }
+        summary
     }
-    let others = report.failures.iter().skip(1).filter(|failure| failure.same_as.is_none()).count();
-    if others > 0 {
-        let others = counted(others as u64, "other message");
-        summary.answer = format!("{}; {others} in this log", summary.answer);
-    }
-    summary
 }
 
 fn summarize_failure(failure: &ExplainedFailure) -> Summary {

@@ -1,16 +1,22 @@
 //! The summary of a timeline.
 
-use super::report::DeviceTimeline;
-use crate::base::summary::{Summary, command_line};
+use super::Summary;
+use super::summary::command_line;
 use crate::base::units::{count, counted, duration, size};
-use crate::base::warning::{Code, Warning};
+use crate::base::warning::Code;
 use crate::study::figures::Figure;
+use crate::study::timeline::{DeviceTimeline, TimelineReport};
 
-/// Summarizes the device with most failed requests; on a tie, the one with most reserved bytes.
-pub(super) fn summarize(devices: &[DeviceTimeline], warnings: &[Warning], path: &str) -> Summary {
-    let worst = devices.iter().rev().max_by_key(|device| (device.marks.oom.count, peak_reserved(device)));
-    let is_lost = warnings.iter().any(|warning| warning.code == Code::HistoryLost);
-    worst.map_or_else(|| Summary::from_answer("nothing was recorded"), |device| summarize_device(device, is_lost, path))
+impl TimelineReport {
+    /// Summarizes the device with most failed requests; on a tie, the one with most reserved bytes.
+    pub fn summary(&self) -> Summary {
+        let worst = self.devices.iter().rev().max_by_key(|device| (device.marks.oom.count, peak_reserved(device)));
+        let is_lost = self.warnings.iter().any(|warning| warning.code == Code::HistoryLost);
+        worst.map_or_else(
+            || Summary::from_answer("nothing was recorded"),
+            |device| summarize_device(device, is_lost, &self.path),
+        )
+    }
 }
 
 fn peak_of(device: &DeviceTimeline, figure: Figure) -> Option<(u64, Option<u64>)> {

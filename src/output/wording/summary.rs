@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::base::units::quote_shell_word;
+
 /// The first lines of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
@@ -22,17 +24,8 @@ impl Summary {
     }
 }
 
-/// Quotes `text` as one word of a POSIX shell, if needed.
-pub fn quote_shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 /// `oomscope ARGUMENTS PATH`; `None` for standard input, which cannot be read again.
-pub fn command_line(arguments: &str, path: &str) -> Option<String> {
+pub(super) fn command_line(arguments: &str, path: &str) -> Option<String> {
     (path != "-").then(|| format!("oomscope {arguments} {}", quote_shell_word(path)))
 }
 

@@ -1,0 +1,72 @@
+//! The summary of a check.
+
+use super::Summary;
+use crate::base::units::{count, counted, size};
+use crate::base::warning::{Code, RECORD_HISTORY_CALL};
+use crate::compare::gate::{CheckReport, CodeLine, Severity};
+
+impl CheckReport {
+    /// The verdict; the worst finding names a source line or the missing data.
+    pub fn summary(&self) -> Summary {
+        let answer = self.verdict();
+        let failed = self.failed_findings();
+        let Some(worst) = failed.first() else { return Summary::from_answer(answer) };
+        let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
+        let action = format!("{code} of device {device} of {path}: {}", worst.message);
+        let place = |line: &CodeLine| {
+            let file = line.source.as_deref().unwrap_or(&line.frame.file);
+            format!("{file}:{}", line.frame.line)
+        };
+        let first = worst.lines.first();
+        let who =
+            first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));
+        let lacks_history = worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost));
+        let record = lacks_history.then(|| RECORD_HISTORY_CALL.to_owned());
+        Summary { answer, who, action: Some(action), copy: first.map(place).or(record) }
+    }
+
+    /// The verdict in one sentence.
+    fn verdict(&self) -> String {
+        let all = self.findings.len() as u64;
+        let failed = self.count(Severity::Fail) as u64;
+        let warned = self.count(Severity::Warn) as u64;
+        let mut result = match (failed, all) {
+            (_, 0) => "no limit was checked".to_owned(),
+            (0, 1) if warned == 0 => "the limit holds".to_owned(),
+            (0, _) if warned == 0 => format!("all {} limits hold", count(all)),
+            (0, _) => "no limit fails".to_owned(),
+            (1, 1) => "the limit does not hold".to_owned(),
+            (1, _) => format!("1 of {} limits does not hold", count(all)),
+            _ => format!("{} of {} limits do not hold", count(failed), count(all)),
+        };
+        if warned > 0 {
+            let only = if failed > 0 { "more only" } else { "only" };
+            result = format!("{result}, {} {only} {}", count(warned), if warned == 1 { "warns" } else { "warn" });
+        }
+        let mut parts = vec![result];
+        if !self.unreadable.is_empty() {
+            let files = counted(self.unreadable.len() as u64, "file");
+            parts.push(format!("{files} could not be checked"));
+        }
+        if let Some(ranks) = self.ranks.filter(|ranks| ranks.checked != ranks.expected) {
+            parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
+        }
+        // If only unreadable or missing files fail the check, name them first.
+        if failed == 0 && !self.passed {
+            parts.rotate_left(1);
+        }
+        format!("{}: {}", if self.passed { "passed" } else { "FAILED" }, parts.join(", "))
+    }
+
+    /// Files and ranks that could not be checked, each with the reason.
+    pub fn not_checked(&self) -> Vec<(String, String)> {
+        let unreadable = self.unreadable.iter().map(|file| (file.path.clone(), file.message.clone()));
+        let wrong_count = self.ranks.filter(|ranks| ranks.expected != ranks.checked).map(|ranks| {
+            let checked = counted(ranks.checked as u64, "snapshot");
+            let verb = if ranks.checked == 1 { "was" } else { "were" };
+            let expected = ranks.expected;
+            ("--ranks".to_owned(), format!("{checked} {verb} checked; there must be {expected}"))
+        });
+        unreadable.chain(wrong_count).collect()
+    }
+}

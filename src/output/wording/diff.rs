@@ -1,0 +1,48 @@
+//! The summary of a comparison.
+
+use super::Summary;
+use super::summary::command_line;
+use crate::base::units::{escape_text, signed_size, size};
+use crate::compare::diff::{DeviceDiff, DiffReport};
+use crate::stacks::frames::FrameReport;
+use crate::study::figures::Figure;
+
+impl DiffReport {
+    /// Summarizes the device that grew most, or the one that changed most if none grew.
+    pub fn summary(&self) -> Summary {
+        let key = |device: &&DeviceDiff| {
+            let by = device.delta.change(Figure::Allocated);
+            (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
+        };
+        let Some(most) = self.devices.iter().max_by_key(key) else {
+            return Summary::from_answer("neither snapshot holds memory or a trace");
+        };
+        let answer = match &*self.devices {
+            [only] => only.summary.clone(),
+            _ => format!("device {}: {}", most.device, most.summary),
+        };
+        let rank = self.ranks.as_ref().map(|ranks| ranks.rows.first().map_or("", |worst| worst.name.as_str()));
+        let rank = rank.map(|name| format!("{}: ", escape_text(name))).unwrap_or_default();
+        let failed = if self.fail_on.as_ref().is_some_and(|fail_on| fail_on.failed) { "FAILED: " } else { "" };
+        let answer = format!("{failed}{rank}{answer}");
+        let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
+        let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
+            let place = line.location.label();
+            let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
+            format!("{place}: {held} after ({by})")
+        });
+        let [ooms_before, ooms_after] =
+            [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+        let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
+        let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
+        let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
+        let (action, copy) = match place {
+            _ if ooms_after > ooms_before => {
+                (Some("see why requests fail now".to_owned()), command_line("analyze", &self.after_file))
+            }
+            Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
+            None => (None, None),
+        };
+        Summary { answer, who, action, copy }
+    }
+}

@@ -1,0 +1,51 @@
+//! The JSON of each command: its schema, its summary, and the keys of its report.
+
+use serde::{Serialize, Serializer};
+
+use super::Summary;
+use crate::analysis::AnalyzeReport;
+use crate::compare::diff::{ComparedMoment, DiffReport};
+use crate::compare::gate::CheckReport;
+use crate::explain::ExplainReport;
+use crate::study::timeline::TimelineReport;
+use crate::whatif::fit::FitReport;
+use crate::whatif::program::ProgramReport;
+use crate::whatif::{ReplayReport, WhatIfReport};
+
+/// Serializes each report with its schema and summary before its own keys, those in braces aside.
+macro_rules! reports {
+    ($($Report:ident $({ $($first:ident: $Type:ty),* })? = $schema:literal),* $(,)?) => {$(
+        impl Serialize for $Report {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                struct Keys<'a>(&'a $Report);
+                impl Serialize for Keys<'_> {
+                    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                        $Report::serialize(self.0, serializer)
+                    }
+                }
+                #[derive(Serialize)]
+                struct Answer<'a> {
+                    schema: &'static str,
+                    $($($first: &'a $Type,)*)?
+                    summary: Summary,
+                    #[serde(flatten)]
+                    report: Keys<'a>,
+                }
+                let (schema, summary, report) = ($schema, self.summary(), Keys(self));
+                Answer { schema, $($($first: &self.$first,)*)? summary, report }.serialize(serializer)
+            }
+        }
+    )*};
+}
+
+reports! {
+    AnalyzeReport = "oomscope/analyze/1",
+    CheckReport = "oomscope/check/1",
+    DiffReport { before: str, after: str, at: ComparedMoment } = "oomscope/diff/1",
+    ExplainReport = "oomscope/explain/1",
+    FitReport = "oomscope/fit/1",
+    ProgramReport = "oomscope/whatif-program/1",
+    ReplayReport = "oomscope/replay/1",
+    TimelineReport = "oomscope/timeline/1",
+    WhatIfReport = "oomscope/whatif/1",
+}

@@ -1,0 +1,22 @@
+//! Sentences about the facts of the rooms below, one file per topic.
+//!
+//! In: a finished report or a fact of it. Out: text. A report that begins with a [`Summary`] is serialized here, because
+//! its JSON contains that text.
+
+mod analyze;
+mod brief;
+mod check;
+mod diff;
+mod explain;
+mod fit;
+mod json;
+mod program;
+mod replay;
+mod summary;
+mod timeline;
+mod whatif;
+
+pub use brief::{Brief, BriefLine};
+pub(crate) use replay::describe_outcome;
+pub use summary::Summary;
+pub(crate) use whatif::describe_requirement;

@@ -1,0 +1,85 @@
+//! The summary of changes to the program.
+
+use super::Summary;
+use super::whatif::ESTIMATE;
+use crate::base::units::size;
+use crate::stacks::frames::FrameReport;
+use crate::study::LostHistory;
+use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramDevice, ProgramReport, ProgramRow};
+
+impl ProgramReport {
+    /// Summarizes the worst device: one that the unchanged program does not fit, else the one with the highest peak.
+    pub fn summary(&self) -> Summary {
+        let worst = self.devices.iter().rev().max_by_key(|device| {
+            let baseline = &device.as_recorded;
+            (baseline.fits == Some(false), baseline.peak_allocated_bytes)
+        });
+        let Some(worst) = worst else {
+            return Summary::from_answer("nothing to change: no device has a trace");
+        };
+        let (baseline, id) = (&worst.as_recorded, worst.device);
+        let estimate = if worst.exact { "" } else { ESTIMATE };
+        let largest_holder = worst.without.first().map(|line| {
+            format!(
+                "{}: {} of {} at the peak",
+                line.location.label(),
+                size(line.bytes_at_peak),
+                size(baseline.peak_allocated_bytes)
+            )
+        });
+        if worst.lost == Some(LostHistory::RingOfOne) {
+            let answer = format!("changes to the program cannot be judged on device {id}");
+            return Summary {
+                who: largest_holder,
+                ..Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne))
+            };
+        }
+        let Some(best) = worst.best() else {
+            let answer = if worst.rows.is_empty() {
+                format!(
+                    "this recording suggests no change to the program on device {id}: it shows no training step with an \
+                     optimizer, no repeated module and nothing left behind"
+                )
+            } else {
+                format!("no change that this recording suggests lowers the peak on device {id}")
+            };
+            return Summary { who: largest_holder, ..Summary::from_answer(answer) };
+        };
+        let answer = format!(
+            "{}: {} reserved at the peak on device {id} instead of {}{}{estimate}",
+            best.description,
+            size(best.peak_reserved_bytes),
+            size(baseline.peak_reserved_bytes),
+            describe_outcome(best, worst)
+        );
+        let action = match best.sure {
+            ChangeCertainty::Guess if best.change == ProgramChange::Checkpoint => {
+                "try it, and record a backward pass: without one, the memory that it would recompute is a guess"
+            }
+            ChangeCertainty::Exact => "change it: the replay only omits recorded requests or moves frees",
+            ChangeCertainty::About => {
+                "change it, and record again: the order of the changed calls was inferred from the recording"
+            }
+            ChangeCertainty::Guess => "try it, and record again: what the memory was for, and its dtype, is a guess",
+        };
+        Summary {
+            answer,
+            who: largest_holder,
+            action: Some(action.to_owned()),
+            copy: best.location.frame.as_ref().map(FrameReport::file_line),
+        }
+    }
+}
+
+/// Describes whether requests that failed as recorded are served.
+fn describe_outcome(row: &ProgramRow, device: &ProgramDevice) -> &'static str {
+    match (device.as_recorded.fits, row.fits, row.serves_failed) {
+        (Some(false), Some(true), _) if device.ends_in_failure && !device.goes_on => {
+            ", and every request is served; later requests are not recorded"
+        }
+        (Some(false), Some(true), _) => ", and every request is served",
+        (Some(false), _, Some(true)) => ", and the failed request is served, but not every later one",
+        (Some(false), ..) => ", which is not enough",
+        _ => "",
+    }
+}

@@ -1,0 +1,35 @@
+//! The verdict of the rows of a device: the best one, and the needs of the program if every row fails.
+
+use super::reports::{Requirement, WhatIfRow};
+
+/// Settings that need less than 1/50 more than the best count as equally good, and the simplest of them is named.
+pub const NOTICEABLE_PARTS: u64 = 50;
+
+/// The requirement of `rows` on a device of `capacity` bytes, of which `live` are live at the peak and `reserved` were
+/// before the recording.
+pub(super) fn requirement(rows: &[WhatIfRow], capacity: Option<u64>, [live, reserved]: [u64; 2]) -> Requirement {
+    let capacity = capacity.unwrap_or(u64::MAX);
+    let smallest = rows.iter().filter_map(|row| row.smallest_capacity_bytes).min();
+    match smallest {
+        _ if live > capacity => Requirement::LessMemory,
+        _ if reserved > capacity => Requirement::EarlierRecording,
+        Some(smallest) => Requirement::Capacity(smallest),
+        None => Requirement::OtherSettings,
+    }
+}
+
+/// The best row without a failed request. Settings that keep large blocks from small requests come last, and among
+/// settings that need about the same memory the simplest wins. A row that only postpones the failure is chosen if no
+/// other row does better.
+pub(super) fn best(rows: &[WhatIfRow]) -> Option<&WhatIfRow> {
+    let survives_next_step = |row: &&WhatIfRow| row.ooms == 0 && row.next_step_fails != Some(true);
+    let any_survives = rows.iter().any(|row| survives_next_step(&row));
+    let candidates = || rows.iter().filter(|row| row.ooms == 0 && (!any_survives || survives_next_step(row)));
+    let minimum = candidates().map(|row| row.peak_reserved_bytes).min()?;
+    let threshold = minimum.saturating_add(minimum / NOTICEABLE_PARTS);
+    candidates().min_by_key(|row| {
+        let limits_splits = row.settings.contains("max_split_size_mb");
+        let options = row.settings.matches(',').count();
+        (limits_splits, row.peak_reserved_bytes > threshold, options, row.peak_reserved_bytes)
+    })
+}
