@@ -28,6 +28,7 @@ pub enum TieBreak {
 #[expect(clippy::struct_excessive_bools, reason = "independent changes of PyTorch's")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
+    /// The choice among free blocks of the same size.
     pub tie_break: TieBreak,
     /// Expandable segments serve private pools too (pytorch/pytorch#128068). In older releases only their rule for
     /// splitting applied there.
@@ -44,6 +45,7 @@ pub struct Behaviour {
     /// Every request for a private pool, in `use_mem_pool` too, behaves as in a graph capture: it neither waits for
     /// events nor releases memory of other pools. Since 2.13 only requests in a capture do.
     pub private_pools_as_captures: bool,
+    /// The moment at which such pools serve a request.
     pub use_on_oom: UseOnOom,
     /// `throw_on_cudamalloc_oom`: a request above `per_process_memory_fraction` fails before `cudaMalloc`.
     pub has_throw_on_cudamalloc_oom: bool,

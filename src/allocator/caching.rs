@@ -67,22 +67,28 @@ impl CachingAllocator {
         &self.entries
     }
 
+    /// Drops the trace entries so far; memory and statistics stay as they are.
     pub fn clear_entries(&mut self) {
         self.entries.clear();
     }
 
+    /// Statistics since the allocator was created.
     pub fn statistics(&self) -> &AllocatorStatistics {
         &self.statistics
     }
 
+    /// Replaces the settings, as `torch.cuda.memory._set_allocator_settings` does at run time. Existing blocks keep
+    /// their sizes.
     pub fn set_settings(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
+    /// The settings for the next request.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
+    /// The rules of the release that it follows.
     pub fn behaviour(&self) -> &Behaviour {
         &self.behaviour
     }

@@ -15,6 +15,7 @@ pub mod device;
 mod expandable;
 mod found_block;
 mod free_set;
+#[doc(hidden)]
 mod initial_memory;
 mod pool;
 mod reclaim;
@@ -34,6 +35,7 @@ mod tests;
 pub use behaviour::{Behaviour, TieBreak, UseOnOom};
 pub use block::BlockId;
 pub use caching::CachingAllocator;
+#[doc(hidden)]
 pub use initial_memory::{InitialBlock, InitialMemory, InitialSegment};
 pub use request::{AllocatorEntry, PendingFreeId, Request, ServedBy};
 pub use size::{

@@ -8,13 +8,17 @@ pub(super) const DEFAULT_POOL: PoolId = PoolId(0);
 /// A trace entry that the model writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocatorEntry {
+    /// The kind of entry, which decides the meaning of `addr` and `size`.
     pub action: Action,
     /// Address, or the free bytes of the device for [`Action::Oom`].
     pub addr: u64,
     /// Requested bytes (alloc, free), or bytes of the segment.
     pub size: u64,
+    /// Raw handle of the stream of the block or segment.
     pub stream: u64,
+    /// Pool of the block or segment.
     pub pool: PoolId,
+    /// Stack of the call that caused the entry.
     pub context: StackId,
 }
 
@@ -25,10 +29,13 @@ pub struct PendingFreeId(pub(super) u64);
 /// A call of `malloc`.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
+    /// Requested bytes, before rounding.
     pub size: u64,
     /// Raw handle of the current stream.
     pub stream: u64,
+    /// Private pool of a graph capture or `MemPool`, or the default pool.
     pub pool: PoolId,
+    /// Stack that entries and the block refer to; the allocator only stores it.
     pub context: StackId,
     /// Pending frees that `process_events` finds completed, in this order.
     pub finished: &'a [PendingFreeId],

@@ -8,7 +8,7 @@ use super::size::{is_small_request, round_size};
 use crate::base::ids::PoolId;
 
 impl CachingAllocator {
-    pub fn has_free_block(&mut self, request: &Request<'_>) -> bool {
+    pub(crate) fn has_free_block(&mut self, request: &Request<'_>) -> bool {
         self.find_free_block(request).is_some()
     }
 

@@ -9,7 +9,9 @@ use crate::base::ids::PoolId;
 /// One statistic over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stat {
+    /// Value now.
     pub current: u64,
+    /// Highest value since the allocator was created.
     pub peak: u64,
     /// The sum of all increases.
     pub allocated: u64,
@@ -44,8 +46,11 @@ impl Stat {
 /// A statistic for all pools together, and for small and large pools separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StatByPool {
+    /// All pools.
     pub all: Stat,
+    /// Pools for requests up to 1 MiB.
     pub small_pool: Stat,
+    /// Pools for requests above 1 MiB.
     pub large_pool: Stat,
 }
 

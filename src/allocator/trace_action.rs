@@ -25,8 +25,10 @@ pub enum Action {
     Other,
 }
 
+/// Use of a block, as `state` in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockState {
+    /// In use by the program.
     ActiveAllocated,
     /// Freed by the program, waiting for work on another stream. `active_awaiting_free` in docstrings.
     ActivePendingFree,
@@ -63,6 +65,7 @@ impl Action {
         matches!(self, Self::SegmentFree | Self::SegmentUnmap)
     }
 
+    /// Whether it increases or decreases the reserved memory.
     #[inline]
     pub fn changes_reserved(self) -> bool {
         self.is_growth() || self.is_shrink()

@@ -10,12 +10,17 @@ use crate::base::ids::{PoolId, StackId};
 /// A segment: one `cudaMalloc`, or one run of mapped memory in an expandable segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentView {
+    /// First address.
     pub addr: u64,
+    /// Bytes reserved, a multiple of the size that the device allocates or maps at once.
     pub size: u64,
+    /// Raw handle of the only stream whose requests it serves.
     pub stream: u64,
+    /// Private pool, or the default pool.
     pub pool: PoolId,
     /// Whether it belongs to the small pool (requests up to 1 MiB).
     pub is_small: bool,
+    /// Whether memory is mapped into it as needed (`expandable_segments:True`).
     pub is_expandable: bool,
     /// Where it was allocated, if known.
     pub context: StackId,
@@ -23,12 +28,16 @@ pub struct SegmentView {
     pub blocks: Range<usize>,
 }
 
+/// A block: a part of a segment that is allocated, pending or free as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockView {
+    /// First address.
     pub addr: u64,
+    /// Rounded bytes.
     pub size: u64,
     /// Requested bytes; in a free block, those of the last request it served.
     pub requested: u64,
+    /// A block that waits for another stream is pending, not free.
     pub state: BlockState,
     /// Where it was allocated; the default stack in a free block.
     pub context: StackId,

@@ -23,6 +23,7 @@ pub struct AnalyzeReport {
 }
 
 impl AnalyzeReport {
+    /// Compares the devices of `snapshots` and summarizes them; `top` is the number of rows in tables.
     pub fn new(snapshots: Vec<SnapshotReport>, unreadable: Vec<Unreadable>, top: usize) -> Self {
         let ranks = compare_ranks(&snapshots);
         Self { snapshots, top, ranks, unreadable }

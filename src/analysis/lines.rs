@@ -25,7 +25,9 @@ pub enum LineMetric {
 /// A source line of user code and its part of a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineShare {
+    /// The innermost frame of user code.
     pub frame: FrameReport,
+    /// Bytes of the metric that this line caused.
     pub bytes: u64,
 }
 

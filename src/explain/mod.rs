@@ -16,6 +16,7 @@ mod other_system;
 mod recording;
 mod same_failures;
 mod statistics;
+#[doc(hidden)]
 pub mod systems;
 mod verdict;
 

@@ -17,6 +17,7 @@ impl<T> Default for Column<T> {
 }
 
 impl<T: Copy + PartialEq> Column<T> {
+    /// Appends a row.
     #[inline]
     pub fn push(&mut self, value: T) {
         if self.rows.is_empty() {
@@ -34,6 +35,7 @@ impl<T: Copy + PartialEq> Column<T> {
         self.len += 1;
     }
 
+    /// The value in `row`, if there is one.
     #[inline]
     pub fn get(&self, row: usize) -> Option<T> {
         if self.rows.is_empty() { self.first.filter(|_| row < self.len) } else { self.rows.get(row).copied() }

@@ -42,6 +42,7 @@ pub struct Snapshot {
     pub torch_by_keys: TorchRange,
     /// Information from the recorder of `oomscope run`, if it took the snapshot.
     pub recorder_info: Option<RecorderInfo>,
+    /// Problems that did not prevent reading.
     pub warnings: Warnings,
 }
 
@@ -99,6 +100,7 @@ impl Snapshot {
         self.settings.as_ref().map(|raw| raw.string.as_str()).or(recorded)
     }
 
+    /// The string `id`, which must belong to this snapshot.
     pub fn text(&self, id: SymbolId) -> &str {
         self.symbols.get(id)
     }

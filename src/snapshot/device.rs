@@ -36,12 +36,14 @@ impl Snapshot {
 }
 
 impl<'a> Device<'a> {
+    /// Device index as the process numbers it.
     pub fn id(self) -> u64 {
         #[cfg(debug_assertions)]
         super::read_counter::count_read();
         self.id
     }
 
+    /// The snapshot that it is a part of.
     pub fn snapshot(self) -> &'a Snapshot {
         self.snapshot
     }
@@ -89,6 +91,7 @@ impl<'a> Device<'a> {
         entry.unwrap_or_else(TraceEntry::new)
     }
 
+    /// Its trace, oldest entry first.
     pub fn entries(self) -> impl DoubleEndedIterator<Item = TraceEntry> + use<'a> {
         (0..self.len).map(move |index| self.entry(index))
     }

@@ -36,6 +36,7 @@ pub struct DryRun {
 pub struct ValueRead {
     /// The PyTorch operators that read, innermost first, separated by spaces.
     pub operators: String,
+    /// Number of reads.
     pub count: u64,
     /// Bytes of the first read.
     pub bytes: u64,
@@ -50,8 +51,11 @@ pub struct ValueRead {
 pub struct Workspace {
     /// Time of execution, in microseconds since the epoch.
     pub time_us: u64,
+    /// Device index.
     pub device: u64,
+    /// Raw handle of the stream on which the plan ran.
     pub stream: u64,
+    /// Estimated bytes.
     pub bytes: u64,
     /// The program fails without it. For a convolution PyTorch tries another plan instead.
     pub is_required: bool,

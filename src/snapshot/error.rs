@@ -15,14 +15,18 @@ pub enum SnapshotError {
     /// An archive of `torch.save`.
     #[error("is a zip archive, as torch.save writes: give the file that torch.cuda.memory._dump_snapshot() wrote")]
     Zip,
+    /// Not a pickle, a broken one, or one with contents that no snapshot has.
     #[error("cannot be read: {error}; {} before it", counted(*.entries, "complete trace entry"))]
     Pickle {
+        /// The cause, with the byte offset.
         error: PickleError,
         /// Complete trace entries before the error.
         entries: u64,
     },
+    /// Not JSON, or broken.
     #[error("cannot be read as JSON: {message} (byte {offset})")]
     Json {
+        /// The cause, as the JSON parser describes it.
         message: String,
         /// The byte offset.
         offset: u64,

@@ -18,6 +18,7 @@ mod error;
 mod extended_stacks;
 mod json;
 mod keys;
+#[doc(hidden)]
 pub mod pickle;
 #[cfg(debug_assertions)]
 mod read_counter;

@@ -8,13 +8,17 @@ use crate::base::ids::{PoolId, StackId};
 /// One `cudaMalloc`, or one run of mapped memory in an expandable segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
+    /// Device index.
     pub device: u64,
+    /// First address.
     pub address: u64,
+    /// Bytes, of allocated and free blocks together.
     pub total_size: u64,
     /// Raw handle of its stream.
     pub stream: u64,
     /// Whether it is in a small pool (requests up to 1 MiB).
     pub is_small: bool,
+    /// Whether memory is mapped into it as needed (`expandable_segments:True`).
     pub is_expandable: bool,
     /// The default pool if the release does not record pools.
     pub pool: PoolId,
@@ -27,11 +31,13 @@ pub struct Segment {
 /// A piece of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
+    /// First address.
     pub address: u64,
     /// Rounded bytes.
     pub size: u64,
     /// Requested bytes: stale in inactive blocks, equal to `size` if not recorded (before 2.0).
     pub requested_size: u64,
+    /// State at the time of the snapshot.
     pub state: BlockState,
     /// Where it was allocated, if recorded.
     pub stack: StackId,

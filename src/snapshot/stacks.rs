@@ -120,6 +120,7 @@ impl Stacks {
         self.frames[id.index()]
     }
 
+    /// The distinct frames of all stacks.
     pub fn all_frames(&self) -> impl Iterator<Item = Frame> {
         self.frames.iter().copied()
     }
@@ -134,6 +135,7 @@ impl Stacks {
         self.lists.len() <= 1
     }
 
+    /// Number of distinct frames.
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }

@@ -25,6 +25,7 @@ pub(super) fn parse_action(word: SymbolId) -> Option<Action> {
 /// One trace entry.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceEntry {
+    /// The kind of entry, which decides the meaning of `addr` and `size`.
     pub action: Action,
     /// Address, or the free bytes of the device for [`Action::Oom`].
     pub addr: u64,
@@ -42,6 +43,7 @@ pub struct TraceEntry {
     pub extended_stack: StackId,
     /// `forward_frames`: text lines, one frame each.
     pub forward: StackId,
+    /// `torch.compile`'s frame in which the entry was written, if recorded.
     pub compile_context: Option<SymbolId>,
     /// `user_metadata`, if it is text.
     pub user_metadata: Option<SymbolId>,
@@ -97,10 +99,12 @@ impl TraceEntries {
         self.user_metadata.push(entry.user_metadata);
     }
 
+    /// Number of entries of all devices.
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
+    /// Whether no device has an entry.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
@@ -134,6 +138,7 @@ impl TraceEntries {
         self.times.get(row).filter(|t| *t != 0)
     }
 
+    /// The entry in `row`, if there is one.
     #[inline]
     pub fn get(&self, row: usize) -> Option<TraceEntry> {
         Some(TraceEntry {
@@ -157,7 +162,9 @@ impl TraceEntries {
 pub struct Annotation {
     /// The phase, such as `Optimizer.step#AdamW.step`.
     pub name: SymbolId,
+    /// False for the end of the phase.
     pub is_start: bool,
+    /// Device index.
     pub device: u64,
     /// Microseconds since the epoch.
     pub time_us: u64,

@@ -11,8 +11,11 @@ const MAX_PHASE_RUNS: usize = 1 << 14;
 /// A half-open range of entries, counted from the first entry of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRange<T> {
+    /// First entry.
     pub start: u64,
+    /// The entry after the last.
     pub end: u64,
+    /// The step or the phase.
     pub value: T,
 }
 
@@ -26,6 +29,7 @@ pub struct Activity {
 }
 
 impl Activity {
+    /// Steps and phases from the stacks and annotations of the trace.
     pub fn from_trace(device: DeviceStudy<'_, '_>) -> Self {
         let (phases, window) = (device.phases(), device.window());
         let range_in_window = |start: usize, end: usize| {

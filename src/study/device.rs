@@ -60,18 +60,22 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         Self { study, cache: &study.devices[index], index }
     }
 
+    /// Device index as the process numbers it.
     pub fn id(self) -> u64 {
         self.cache.device.id()
     }
 
+    /// The trace and memory in the file.
     pub fn device(self) -> Device<'a> {
         self.cache.device
     }
 
+    /// The snapshot that the device is a part of.
     pub fn snapshot(self) -> &'a Snapshot {
         self.study.snapshot
     }
 
+    /// The scope of the study.
     pub fn scope(self) -> Scope {
         self.study.scope
     }
@@ -86,6 +90,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.snapshot().recorder_info.as_ref()?.total_bytes(self.id())
     }
 
+    /// See [`Study::stacks`].
     pub fn stacks(self) -> &'s StackReader<'a> {
         self.study.stacks()
     }

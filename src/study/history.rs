@@ -54,6 +54,7 @@ pub struct MemoryHistory {
     pub times_us: Vec<u64>,
     /// For each bucket, the number of trace entries applied when its allocated bytes peaked.
     pub peak_positions: Vec<u64>,
+    /// Highest allocated and reserved bytes in the window.
     pub peak: Peak,
     /// Result of the literal replay of the whole trace.
     pub outcome: LiteralOutcome,

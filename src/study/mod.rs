@@ -86,10 +86,12 @@ impl<'a> Study<'a> {
         Self { snapshot, scope, devices, stacks, settings, inference }
     }
 
+    /// The snapshot that is studied, including devices out of scope.
     pub fn snapshot(&self) -> &'a Snapshot {
         self.snapshot
     }
 
+    /// The scope as given to [`Study::new`].
     pub fn scope(&self) -> Scope {
         self.scope
     }
@@ -105,6 +107,7 @@ impl<'a> Study<'a> {
         Some(DeviceStudy::new(self, index))
     }
 
+    /// Reads stacks: user code, operators, phases. Shared by all devices.
     pub fn stacks(&self) -> &StackReader<'a> {
         self.stacks.get_or_init(|| StackReader::new(self.snapshot).with_stripped_paths(self.scope.strip_paths))
     }

@@ -87,6 +87,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 pub struct MemoryAt<'s, 'a> {
     device: DeviceStudy<'s, 'a>,
     layout: Option<Layout>,
+    /// Totals, pools and fragmentation.
     pub figures: MemoryReport,
     /// Live blocks by the stack that allocated them.
     pub live_by_stack: BlockSums<StackId>,

@@ -13,7 +13,9 @@ pub type Journal = Vec<(AllocatorEntry, u64)>;
 /// One device's trace, replayed by the model.
 #[derive(Debug)]
 pub struct ModelRun {
+    /// Device index.
     pub device: u64,
+    /// The trace that the model wrote.
     pub journal: Journal,
     /// The final state.
     pub allocator: CachingAllocator,

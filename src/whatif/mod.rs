@@ -13,6 +13,7 @@ mod cost;
 mod emit;
 pub mod fit;
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 mod gpu_replay;
 mod grid;
 mod inferred_settings;
@@ -26,12 +27,14 @@ mod verdict;
 mod warnings;
 
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 pub use self::calibrate::calibrate;
 pub(crate) use self::compare::is_worth_trying;
 pub use self::compare::{WhatIfOptions, compare_settings};
 pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 pub use self::gpu_replay::{
     CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions, LiveReport, replay_on_gpu,
 };

@@ -187,6 +187,7 @@ pub struct WhatIfDevice {
     pub exact: bool,
     /// Whether at least one setting, possibly the recorded ones, serves every request.
     pub some_row_serves: bool,
+    /// The result of all rows, for the summary.
     #[serde(skip)]
     pub verdict: SettingsVerdict,
 }

@@ -21,6 +21,7 @@ pub struct ConfChange<'a> {
 }
 
 impl<'a> ConfChange<'a> {
+    /// Splits a settings string into changes. Names and values are not checked: see [`super::parse()`].
     pub fn parse(text: &'a str) -> Self {
         let (mut resets_all, mut reset, mut set) = (false, Vec::new(), Vec::new());
         for part in split_options(text) {

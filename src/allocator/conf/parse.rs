@@ -20,6 +20,7 @@ pub enum UnknownKeys {
 /// The result of parsing a settings string.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedConf {
+    /// The settings in effect afterwards.
     pub settings: Settings,
     /// One sentence for each option that was ignored.
     pub warnings: Vec<String>,

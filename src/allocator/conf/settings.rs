@@ -7,6 +7,7 @@ use crate::base::units::MIB;
 pub enum Reserve {
     /// A fraction of the device's memory; may exceed 1.
     Fraction(f64),
+    /// A fixed number of bytes, whatever the size of the device.
     Bytes(u64),
 }
 
@@ -21,6 +22,7 @@ pub struct Settings {
     pub max_non_split_rounding: u64,
     /// Fraction of the memory limit beyond which unused cached blocks are released; 0 is never.
     pub garbage_collection_threshold: f64,
+    /// Whether new segments are address ranges into which memory is mapped as needed.
     pub expandable_segments: bool,
     /// `None` is 9/8 of the device's memory.
     pub expandable_segments_reserve: Option<Reserve>,

@@ -16,6 +16,7 @@ pub struct GpuModel {
     pub product: &'static str,
     /// Compute capability: 90 is 9.0.
     pub capability: u32,
+    /// Enabled ones; the full chip may have more.
     pub multiprocessors: u32,
     /// Resident threads.
     pub threads_per_multiprocessor: u32,
@@ -23,6 +24,7 @@ pub struct GpuModel {
     pub shared_bytes: u64,
     /// L2 cache.
     pub l2_bytes: u64,
+    /// Total memory as `torch.cuda.get_device_properties` reports it.
     pub total_mib: u64,
     /// Memory of the CUDA context.
     pub context_mib: u64,

@@ -8,6 +8,7 @@
 //! A device does not know blocks, pools, streams or traces.
 
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 pub mod cuda;
 mod gpu_model;
 mod simulated;
@@ -18,13 +19,16 @@ pub use simulated::{Placement, SimulatedDevice};
 /// Capacity of a device whose size does not matter: larger than any GPU, but sums do not overflow.
 pub const UNBOUNDED: u64 = 1 << 46;
 
+/// The device refused: too little free memory, or no address range that is large enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory;
 
 /// A range of reserved addresses. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
+    /// First address.
     pub base: u64,
+    /// Length of the range; none of it needs to be mapped.
     pub size: u64,
     /// Memory is mapped in multiples of this.
     pub granule: u64,
@@ -53,6 +57,7 @@ pub trait DeviceMemory {
     /// The free bytes of `cudaMemGetInfo`.
     fn free_bytes(&self) -> u64;
 
+    /// The total bytes of `cudaMemGetInfo`.
     fn total_bytes(&self) -> u64;
 }
 

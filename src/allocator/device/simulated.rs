@@ -57,6 +57,7 @@ impl SimulatedDevice {
         }
     }
 
+    /// The same device with another choice of addresses; default: [`Placement::Lowest`].
     #[must_use]
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.placement = placement;

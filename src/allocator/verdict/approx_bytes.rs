@@ -14,11 +14,13 @@ pub struct ApproxBytes {
 /// The answer to a comparison of rounded amounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likelihood {
+    /// No, for every number that may have been rounded to the printed one.
     No,
     /// No for the printed numbers, but rounding could change it.
     PerhapsNot,
     /// Yes for the printed numbers, but rounding could change it.
     Perhaps,
+    /// Yes, for every number that may have been rounded to the printed one.
     Yes,
 }
 
@@ -35,15 +37,18 @@ impl Likelihood {
 }
 
 impl ApproxBytes {
+    /// A number that was not rounded.
     pub fn exact(bytes: u64) -> Self {
         Self { bytes, error: 0 }
     }
 
+    /// The sum; errors add up.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_add(other.bytes), error: self.error.saturating_add(other.error) }
     }
 
+    /// The difference, at least 0; errors add up.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(other.bytes), error: self.error.saturating_add(other.error) }

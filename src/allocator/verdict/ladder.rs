@@ -24,6 +24,7 @@ pub fn reclaimable_outside(
 /// Free memory of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FreeMemory {
+    /// Free memory of any pool, size class and stream.
     pub all: ApproxBytes,
     /// The part in the request's pool, size class and stream, which could serve it without going through the device.
     pub in_place: ApproxBytes,

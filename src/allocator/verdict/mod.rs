@@ -7,11 +7,13 @@
 //!
 //! The module knows only numbers, not snapshots or messages.
 
+#[doc(hidden)]
 mod advice;
 mod approx_bytes;
 mod kinds;
 mod ladder;
 
+#[doc(hidden)]
 pub use advice::{Advice, EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, MONITOR, OUTSIDE_ALLOCATOR_USERS, Snippet};
 pub use approx_bytes::{ApproxBytes, Likelihood, format_approx};
 pub use kinds::{Certainty, Verdict};

@@ -93,6 +93,7 @@ impl Figures {
         &JSON_PATHS
     }
 
+    /// The value of `figure`, which must be one of [`Figures::json_paths`].
     pub fn amount(&self, figure: Figure) -> Amount {
         let found = JSON_PATHS.iter().zip(&self.0).find(|((_, listed), _)| *listed == figure);
         debug_assert!(found.is_some(), "{} is among the figures compared", figure.word());

@@ -123,6 +123,7 @@ impl OtherRows {
 /// A stack of one or both snapshots.
 #[derive(Debug, Clone)]
 pub struct StackPair {
+    /// Live memory before and after.
     pub held: LiveChange,
     /// The stack after; the stack before if it is gone.
     pub frames: FrameList,

@@ -71,10 +71,13 @@ impl GrowthLimit {
 pub struct Growth<'a> {
     /// The rank, if directories are compared.
     pub name: Option<&'a str>,
+    /// Device index.
     pub device: u64,
     /// The compared position in words.
     pub moment: &'a str,
+    /// Allocated bytes in the earlier snapshot.
     pub before_bytes: u64,
+    /// Allocated bytes in the later snapshot; 0 if it lacks the device.
     pub after_bytes: u64,
     /// The snapshot after lacks the device.
     pub is_gone: bool,

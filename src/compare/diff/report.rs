@@ -18,6 +18,7 @@ use crate::study::{DeviceStudy, MemoryHistory, Scope, Study};
 /// A snapshot with its file.
 #[derive(Debug, Clone, Copy)]
 pub struct File<'a> {
+    /// The contents of the file.
     pub snapshot: &'a Snapshot,
     /// Path as given.
     pub path: &'a str,

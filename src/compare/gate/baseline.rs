@@ -44,6 +44,7 @@ pub fn peaks(study: &Study<'_>, name: &str) -> Vec<BaselinePeaks> {
 }
 
 impl Baseline {
+    /// Sorts the peaks, so that equal baselines are equal files.
     pub fn new(mut replayed: Vec<BaselinePeaks>) -> Self {
         replayed.sort_by(|a, b| (&a.snapshot, a.device).cmp(&(&b.snapshot, b.device)));
         Self { replayed, schema: SCHEMA.to_owned() }

@@ -67,18 +67,22 @@ impl Limit {
 pub struct Limits(BTreeMap<Limit, Amount>);
 
 impl Limits {
+    /// Sets the maximum of `limit` in its unit; replaces an earlier one.
     pub fn set(&mut self, limit: Limit, most: Amount) {
         self.0.insert(limit, most);
     }
 
+    /// The maximum of `limit`, if one is set.
     pub fn get(&self, limit: Limit) -> Option<Amount> {
         self.0.get(&limit).copied()
     }
 
+    /// Whether no limit is set, so that nothing can fail.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// The limits that are set, in the order of findings.
     pub fn iter(&self) -> impl Iterator<Item = (Limit, Amount)> + '_ {
         self.0.iter().map(|(limit, most)| (*limit, *most))
     }

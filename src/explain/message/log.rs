@@ -39,14 +39,17 @@ pub struct Message {
     pub line: u64,
     /// Number of occurrences: logs repeat a message when it is logged and raised, and in chains of exceptions.
     pub times: u64,
+    /// The rank or process that the log names for this line.
     pub source: LineSource,
     /// The traceback before the message, innermost frame first.
     pub frames: Vec<TracebackFrame>,
     /// The message on one line.
     pub text: String,
+    /// The parsed message.
     pub kind: MessageKind,
 }
 
+/// The system that failed, with the figures of its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageKind {

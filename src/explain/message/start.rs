@@ -69,9 +69,11 @@ pub(super) fn is_exception(before: &str) -> bool {
 /// A refused mapping of device memory into an expandable segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
+    /// Device index as the process numbers it.
     pub device: u64,
     /// Bytes free on the device.
     pub free_bytes: u64,
+    /// Total bytes of the device.
     pub capacity_bytes: u64,
     /// Number of warnings for this device.
     pub times: u64,

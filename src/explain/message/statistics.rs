@@ -7,6 +7,7 @@ use super::line::LineSource;
 /// A current value and its peak.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gauge {
+    /// Value when the statistics were printed.
     pub current: Option<PrintedAmount>,
     /// Peak since the program started or the peaks were reset.
     pub peak: Option<PrintedAmount>,
@@ -17,16 +18,19 @@ pub struct Gauge {
 pub struct Statistics {
     /// First line of the statistics in the log, from 1.
     pub line: u64,
+    /// The rank or process that the log names for these lines.
     pub source: LineSource,
     /// True for the table of `memory_summary()`.
     pub is_table: bool,
     /// Absent for `memory_stats()`, which does not print it.
     pub device: Option<u64>,
+    /// Live blocks, with rounding.
     pub allocated: Gauge,
     /// Allocated blocks, and freed ones that other streams still use.
     pub active: Gauge,
     /// The sizes that the program requested, before rounding.
     pub requested: Gauge,
+    /// Memory that the allocator has from the device.
     pub reserved: Gauge,
     /// Free memory in segments with live blocks.
     pub inactive_split: Gauge,

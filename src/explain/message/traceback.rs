@@ -1,7 +1,9 @@
 //! Parses frames of Python tracebacks, as Python, `IPython` and `rich` print them.
 
+/// A frame of a printed traceback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracebackFrame {
+    /// Path as printed; may be shortened by `rich` or `IPython`.
     pub file: String,
     /// Line number; 0 if it is not printed.
     pub line: u32,

@@ -29,6 +29,7 @@ pub enum Wording {
 /// The PyTorch releases that print a wording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Releases {
+    /// The oldest: major and minor number.
     pub first: (u32, u32),
     /// `None` if the newest known release prints it too.
     pub last: Option<(u32, u32)>,
@@ -50,15 +51,18 @@ impl fmt::Display for Releases {
 pub struct Process {
     /// The driver's PID, which differs from the one inside a container.
     pub pid: u64,
+    /// Its memory on the device, including the CUDA context.
     pub in_use: PrintedAmount,
 }
 
 /// A request that PyTorch's allocator could not serve. Values that the message does not have are absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedAllocation {
+    /// The form of the message, which decides the figures that it has.
     pub wording: Wording,
     /// The word before "out of memory": `CUDA`, `HIP`, `XPU`, `MPS`.
     pub backend: String,
+    /// Device index as the process numbers it.
     pub device: Option<u64>,
     /// Requested from the device.
     pub requested: Option<PrintedAmount>,
@@ -90,6 +94,7 @@ pub struct FailedAllocation {
     pub refused_by_pool: bool,
     /// The platform's limit on a single allocation.
     pub block_limit: Option<PrintedAmount>,
+    /// The releases that print this wording; `None` for backends other than `c10/cuda`.
     pub releases: Option<Releases>,
 }
 

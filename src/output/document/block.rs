@@ -4,12 +4,15 @@ use super::chart::Chart;
 use super::table::Table;
 use super::text::Text;
 
+/// A page: blocks from top to bottom. [`crate::output::report`] makes one from each report.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
+    #[doc(hidden)]
     pub blocks: Vec<Block>,
 }
 
 /// A block-level element.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
@@ -35,6 +38,7 @@ pub enum Block {
 }
 
 /// A name with one or more values.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// Empty to continue the field above.
@@ -44,6 +48,7 @@ pub struct Field {
 }
 
 /// A list item with indented lines below it.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     pub text: Text,
@@ -58,6 +63,7 @@ impl<T: Into<Text>> From<T> for Item {
 }
 
 /// The frames of a stack, innermost first.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
     /// Label of the stack, such as `traceback`.
@@ -68,6 +74,7 @@ pub struct Stack {
     pub folded_frames: u64,
 }
 
+#[doc(hidden)]
 impl Document {
     pub fn title(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Heading(1, text.into()));

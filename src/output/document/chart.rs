@@ -31,12 +31,10 @@ pub struct ChartRow {
 pub enum Shape {
     /// Two series of bytes, one in front of the other; `names` are those of `back` and `front`. `layers` split
     /// `front` from the bottom up and are drawn where colours are available.
-    #[expect(missing_docs, reason = "documented on the variant")]
     Area { back: Vec<u64>, front: Vec<u64>, names: [&'static str; 2], layers: Vec<Layer> },
     /// The axis: entry indexes, and times if recorded.
     Axis,
     /// The maximum of each bucket, scaled to `max`; 0 is blank.
-    #[expect(missing_docs, reason = "documented on the variant")]
     Amounts { values: Vec<u64>, max: u64 },
     /// The minimum of each bucket, in millionths.
     Shares(Vec<u64>),
@@ -48,7 +46,6 @@ pub enum Shape {
     Labels(Vec<(u64, String)>),
     /// Consecutive named ranges. If there are too many for the width, numbered bands are thinned out and the row
     /// is left out otherwise.
-    #[expect(missing_docs, reason = "documented on the variant")]
     Bands { bands: Vec<Band>, is_numbered: bool },
     /// An empty row, for its note.
     Empty,

@@ -8,8 +8,10 @@
 mod area;
 mod bands;
 mod block;
+#[doc(hidden)]
 mod chart;
 mod comment;
+#[doc(hidden)]
 mod curve;
 mod escape;
 mod glyphs;
@@ -17,22 +19,30 @@ mod html;
 mod markdown;
 mod shared_paths;
 mod svg_chart;
+#[doc(hidden)]
 mod table;
 #[cfg(feature = "terminal")]
 mod terminal;
+#[doc(hidden)]
 mod text;
 mod text_chart;
 mod ticks;
 mod wrap;
 
-pub use block::{Block, Document, Field, Item, Stack};
+pub use block::Document;
+#[doc(hidden)]
+pub use block::{Block, Field, Item, Stack};
+#[doc(hidden)]
 pub use chart::{Band, Chart, ChartRow, Layer, RowNote, Shape};
 pub use comment::markdown_comment;
+#[doc(hidden)]
 pub use curve::{Curve, CurveLine, CurveMark, CurvePoint, LineRole, curve};
 pub use escape::escape_html as html_literal;
 pub use html::html;
 pub use markdown::markdown;
+#[doc(hidden)]
 pub use table::{Cell, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
+#[doc(hidden)]
 pub use text::{Span, Text, Tone, alarm, code, faint, source_location, strong};

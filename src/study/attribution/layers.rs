@@ -12,6 +12,7 @@ use crate::stacks::phases::Phases;
 /// Live memory of one category over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CategoryLayer {
+    /// The use of its blocks.
     pub category: Category,
     /// Bytes at each sample.
     pub bytes: Vec<u64>,

@@ -47,9 +47,13 @@ pub struct StepsReport {
 /// A live block with its category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CategorizedBlock {
+    /// First address.
     pub address: u64,
+    /// Rounded bytes.
     pub bytes: u64,
+    /// The use of the block.
     pub category: Category,
+    /// How much evidence the trace has for the category.
     pub confidence: Confidence,
 }
 

@@ -12,6 +12,7 @@ use crate::study::DeviceStudy;
 /// same frame of its stack.
 #[derive(Debug, Clone, Default)]
 pub struct CategoryRule {
+    /// The category of matching blocks, on pages and in JSON.
     pub name: String,
     /// Matches the file of a frame; a pattern without `/` matches the file name only.
     pub file: Option<Pattern>,

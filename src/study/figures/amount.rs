@@ -12,7 +12,9 @@ use crate::base::units::{count, parse_ratio, parse_size, percent, size};
 pub enum Unit {
     /// A share of a whole, 0 to 1.
     Ratio,
+    /// On pages in binary units.
     Bytes,
+    /// A number of blocks, entries or failures.
     Count,
 }
 
@@ -45,12 +47,16 @@ impl Unit {
 /// An amount or a difference of two amounts. `i128` holds any difference of two `u64`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub enum Amount {
+    /// 1 is 100%.
     Ratio(f64),
+    /// A number of bytes.
     Bytes(i128),
+    /// A number of things.
     Count(i128),
 }
 
 impl Amount {
+    /// The number, rounded above 2^53.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Ratio(ratio) => ratio,

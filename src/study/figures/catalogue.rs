@@ -54,6 +54,7 @@ macro_rules! catalogue {
                 }
             }
 
+            /// The unit of its amounts.
             pub fn unit(self) -> Unit {
                 match self {
                     $(Self::$state_figure => Unit::$state_unit,)*
@@ -252,6 +253,7 @@ impl Figure {
         format!("{}{unit}", self.word().replace('-', "_"))
     }
 
+    /// Whether it compares with an earlier run.
     pub fn needs_baseline(self) -> bool {
         matches!(
             self,

@@ -28,6 +28,7 @@ pub struct MemoryState {
     pub private_reserved: u64,
     /// In free blocks of private pools.
     pub private_free: u64,
+    /// Number and bytes of segments.
     pub segments: SegmentCounts,
     /// Number of live blocks.
     pub allocated_blocks: u64,

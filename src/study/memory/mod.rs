@@ -380,6 +380,7 @@ impl MemoryReport {
         f.rounding_ratio = state.rounding_ratio();
     }
 
+    /// The totals from which figures are computed.
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
         let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);

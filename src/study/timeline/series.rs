@@ -63,18 +63,22 @@ pub struct SeriesSet {
 }
 
 impl SeriesSet {
+    /// Series of bytes, in a fixed order.
     pub fn sizes(&self) -> impl Iterator<Item = (Figure, &Series<u64>)> {
         SIZE_FIGURES.into_iter().zip(&self.bytes)
     }
 
+    /// Series of ratios, in a fixed order.
     pub fn ratios(&self) -> impl Iterator<Item = (Figure, &Series<f64>)> {
         RATIO_FIGURES.into_iter().zip(&self.ratios)
     }
 
+    /// The series of a figure in bytes, if it has one.
     pub fn size(&self, figure: Figure) -> Option<&Series<u64>> {
         self.sizes().find(|(key, _)| *key == figure).map(|(_, series)| series)
     }
 
+    /// The series of a ratio, if it has one.
     pub fn ratio(&self, figure: Figure) -> Option<&Series<f64>> {
         self.ratios().find(|(key, _)| *key == figure).map(|(_, series)| series)
     }

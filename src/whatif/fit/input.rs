@@ -8,8 +8,11 @@ use crate::study::{DeviceStudy, Study};
 /// A snapshot, and the size at which the program ran.
 #[derive(Debug, Clone, Copy)]
 pub struct FitInput<'s, 'a> {
+    /// The batch or length of this run.
     pub size: Size,
+    /// Path of the snapshot, for messages.
     pub path: &'s str,
+    /// The recording.
     pub study: &'s Study<'a>,
 }
 

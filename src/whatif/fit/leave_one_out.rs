@@ -16,6 +16,7 @@ pub(super) const MIN_PAIRED_RATIO: f64 = 0.5;
 /// Leave-one-out check: one recording, predicted from the others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LeaveOneOutCheck {
+    /// The size of the recording that is predicted.
     #[serde(flatten)]
     pub size: Size,
     /// Recorded peak of allocated bytes.

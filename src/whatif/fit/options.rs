@@ -2,6 +2,7 @@
 
 use super::size::Size;
 
+/// The sizes, the device and the settings of a prediction.
 #[derive(Debug, Clone, Copy)]
 pub struct FitOptions<'o> {
     /// Only this device.

@@ -14,6 +14,7 @@ use crate::whatif::{Overrides, hypothesis_with};
 /// The memory of the program at one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeReport {
+    /// The size that is predicted.
     #[serde(flatten)]
     pub size: Size,
     /// Whether a recording at this size was given.

@@ -37,6 +37,7 @@ pub struct FitReport {
 /// One of the recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordingReport {
+    /// The size at which the program ran.
     #[serde(flatten)]
     pub size: Size,
     /// Path of the snapshot, as given on the command line.

@@ -30,6 +30,7 @@ pub struct ProgramDevice {
     pub capacity_bytes: Option<u64>,
     /// Whether the model reproduces the recording; if not, every row is an estimate.
     pub exact: bool,
+    /// Trace entries that the recording lost, for the page's warning.
     #[serde(skip)]
     pub lost: Option<LostHistory>,
     /// Bytes reserved before the first trace entry. If not 0, the peaks are those of a run that starts from an empty
