@@ -49,8 +49,8 @@ pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: App
     let mut advice = Vec::new();
     if numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No) {
         advice.push(
-            "A request larger than the device is often a wrong shape: a broadcast, a full \
-                     attention or one-hot matrix, a wrong unit. Look at the line above."
+            "A request larger than the device often comes from a wrong shape: a broadcast, a full \
+                     attention or one-hot matrix, a wrong unit. Check the line above."
                 .to_owned(),
         );
     }
@@ -61,8 +61,8 @@ pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: App
     let (free_text, lacking) = (format_approx(free), format_approx(request.saturating_sub(free)));
     if numbers.is_cache_full(request) && free.covers(request).is_likely() {
         advice.push(format!(
-            "expandable_segments:True could at most join what is free ({free_text}): enough for this request, hardly for \
-             the next."
+            "expandable_segments:True could at most join the free memory ({free_text}): enough for this request, hardly \
+             for the next."
         ));
     } else if numbers.min_request().is_some_and(|request| free.covers(request) != Likelihood::No) {
         advice.push(format!(

@@ -113,6 +113,9 @@ pub struct ExplainedFailure {
     /// Bytes of the device in use outside PyTorch's allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_bytes: Option<u64>,
+    /// True if PyTorch has more reserved than the device has: Windows adds host memory ("shared GPU memory"), which is
+    /// slow.
+    pub exceeds_device: bool,
     /// Bytes requested minus bytes free on the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortfall_bytes: Option<u64>,

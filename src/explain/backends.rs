@@ -12,17 +12,16 @@ pub(super) fn metal(numbers: &MessageNumbers) -> Conclusion {
     Conclusion {
         verdict: Verdict::MemoryLimit,
         reason: format!(
-            "PyTorch holds {} and other allocations of the process {}; with the {} requested, that \
-             exceeds the {allowed} that PyTorch allows itself of the memory shared by the Mac's \
-             CPU and GPU",
+            "PyTorch holds {} and other allocations of the process {}. The {} requested would exceed PyTorch's own \
+             limit of {allowed} on the memory that the Mac's CPU and GPU share",
             amount_text(numbers.printed.allocated.as_ref()),
             amount_text(numbers.printed.other.as_ref()),
             amount_text(numbers.printed.requested.as_ref())
         ),
         is_certain: true,
         advice: vec![
-            "Hold less: a smaller batch or model, lower precision. torch.mps.empty_cache() gives back what is cached.".to_owned(),
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO raises the limit; 0.0 removes it, and the whole computer may then run out of memory.".to_owned(),
+            "Use less memory: a smaller batch or model, lower precision. torch.mps.empty_cache() releases the cache.".to_owned(),
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO raises the limit; 0.0 removes it, and then the whole computer may run out of memory.".to_owned(),
         ],
         ..Conclusion::unknown("", &[])
     }
@@ -33,7 +32,7 @@ pub(super) fn block_too_large(numbers: &MessageNumbers, limit: &str) -> Conclusi
     Conclusion {
         verdict: Verdict::MemoryLimit,
         reason: format!(
-            "{} was requested at once; this platform gives at most {limit} to one request, however much is free",
+            "{} was requested at once; this platform limits one request to {limit}, even if more is free",
             amount_text(numbers.printed.requested.as_ref())
         ),
         is_certain: true,
@@ -80,8 +79,8 @@ pub(super) fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Co
             settled_by: Some("nvidia-smi, while the job runs".to_owned()),
             ..Conclusion::unknown(
                 &format!(
-                    "PyTorch has {} of the device's {device} reserved, and the {requested} requested would fit beside it: other \
-                     processes hold the rest, or the driver refuses a request of this size. The message does not say \
+                    "PyTorch has {} of the device's {device} reserved, and the {requested} requested would also fit: other \
+                     processes hold the rest, or the driver refuses a request of this size. The message does not show \
                      how much is free",
                     format_approx(numbers.reserved.unwrap_or_default())
                 ),
@@ -153,7 +152,7 @@ pub(super) fn asynchronous(numbers: &MessageNumbers) -> Conclusion {
             ..Conclusion::unknown(
                 &format!(
                     "the program holds {} and requests {requested} more; the device has {} free, \
-                     {free}. cudaMallocAsync does not print how much its own cache and others hold",
+                     {free}. The message does not show how much the driver's cache and other processes hold",
                     amount_text(numbers.printed.allocated.as_ref()),
                     amount_text(numbers.printed.free.as_ref())
                 ),
@@ -167,7 +166,7 @@ pub(super) fn asynchronous(numbers: &MessageNumbers) -> Conclusion {
         is_certain: covers == Likelihood::No,
         within_rounding: covers.is_within_rounding(),
         settings_can_help: Some(false),
-        advice: vec!["Hold less at that moment, or raise the limit if there is one.".to_owned()],
+        advice: vec!["Use less memory at that moment, or raise the limit if there is one.".to_owned()],
         ..Conclusion::unknown("", &[])
     }
 }

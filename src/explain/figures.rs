@@ -78,7 +78,7 @@ pub(super) fn figures(numbers: &MessageNumbers) -> Vec<PrintedFigure> {
 /// The numbers that the message prints, in its order.
 fn printed_figures(numbers: &MessageNumbers, is_native: bool) -> Vec<PrintedFigure> {
     let free = if is_native {
-        "free on the device for any process, after PyTorch gave back what it could of its cache"
+        "free on the device for any process, after PyTorch released what it could of its cache"
     } else {
         "free on the device for any process"
     };

@@ -18,6 +18,7 @@ mod same_failures;
 mod statistics;
 #[doc(hidden)]
 pub mod systems;
+mod template;
 mod verdict;
 
 pub use answer::{ExplainReport, ExplainedFailure, RefusedMapping};
@@ -81,11 +82,16 @@ fn explain_message(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bo
             (Some(numbers), conclusion, figures)
         }
         MessageKind::OtherSystem(system) => {
-            (None, other_system::conclude(system), other_system::figures(system, &message.text))
+            (None, other_system::conclude(system, &message.text), other_system::figures(system, &message.text))
         }
     };
     let first = conclusion.advice.first().map_or("", String::as_str);
-    let copy = numbers.as_ref().and_then(|numbers| advice::snippet(numbers, conclusion.verdict, first));
+    let copy = match &message.kind {
+        MessageKind::Allocation(_) => {
+            numbers.as_ref().and_then(|numbers| advice::snippet(numbers, conclusion.verdict, first))
+        }
+        MessageKind::OtherSystem(system) => other_system::snippet(system, &message.text),
+    };
     let copy = copy.or_else(|| culprit.as_ref().map(FrameReport::file_line));
     let system = match &message.kind {
         MessageKind::Allocation(_) => None,
@@ -124,6 +130,7 @@ fn explain_message(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bo
         device_free_bytes: bytes(|numbers| numbers.free),
         reserved_bytes: bytes(|numbers| numbers.reserved),
         allocated_bytes: bytes(|numbers| numbers.tensors),
+        exceeds_device: numbers.as_ref().is_some_and(MessageNumbers::exceeds_device),
         outside_bytes: bytes(|numbers| numbers.outside),
         shortfall_bytes: bytes(|numbers| Some(numbers.request?.saturating_sub(numbers.free?))),
         figures,

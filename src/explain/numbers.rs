@@ -1,7 +1,7 @@
 //! The numbers of a message, printed and computed.
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
+use crate::allocator::verdict::{ApproxBytes, FreeMemory, Likelihood, MemoryAtFailure, reclaimable_outside};
 use crate::base::units::MIB;
 use crate::explain::message::{FailedAllocation, PrintedAmount, Process, Wording};
 use crate::explain::systems::{Vendor, vendor};
@@ -124,6 +124,12 @@ impl MessageNumbers {
         let is_small = request.bytes <= device / SMALL_REQUEST_DIVISOR;
         let parts = self.unallocated.zip(self.reserved);
         is_small && parts.is_some_and(|(left, all)| left.bytes <= all.bytes / BUSY_CACHE_DIVISOR)
+    }
+
+    /// True if PyTorch has more reserved than the device has: Windows adds host memory ("shared GPU memory").
+    pub(super) fn exceeds_device(&self) -> bool {
+        let parts = self.capacity.zip(self.reserved);
+        parts.is_some_and(|(capacity, reserved)| capacity.covers(reserved) == Likelihood::No)
     }
 
     /// True if others use more of the device than a desktop does.

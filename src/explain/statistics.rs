@@ -101,7 +101,7 @@ pub(super) fn evaluate(statistics: &Statistics) -> StatisticsReport {
     report.advice = match report.state {
         "healthy" => "Nothing.",
         "full" => {
-            "Hold less at the peak: a smaller batch, activation checkpointing, sharding. A \
+            "Use less memory at the peak: a smaller batch, activation checkpointing, sharding. A \
              snapshot shows which lines hold the memory."
         }
         _ => {
@@ -154,12 +154,8 @@ fn health(s: &StatisticsReport) -> (&'static str, String) {
                 if has_refused { "The free pieces fill the device" } else { "Harmless until the device is full" };
             ("fragmentation", format!("{peaks}{split}. {effect}: {refusals}"))
         }
-        (false, true) => (
-            "full",
-            format!(
-                "{refusals}; {peaks}. The program needs the memory, and settings have little to \
-                 join"
-            ),
-        ),
+        (false, true) => {
+            ("full", format!("{refusals}; {peaks}. The program needs the memory; a setting could free little of it"))
+        }
     }
 }

@@ -157,7 +157,6 @@ fn capacity(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str,
     let all_free = memory.device_free.saturating_add(cached);
     let is_too_large = numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
     let (reserved, free_text) = (numbers.reserved.unwrap_or_default(), format_approx(all_free));
-    let exceeds_device = numbers.capacity.is_some_and(|capacity| capacity.covers(reserved) == Likelihood::No);
     let reason = if is_too_large {
         format!(
             "the request of {requested} alone is larger than the device ({})",
@@ -165,8 +164,8 @@ fn capacity(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str,
         )
     } else if numbers.is_cache_full(request) && all_free.covers(request).is_likely() {
         format!(
-            "the device is full: the program holds {} and requests {requested} more. Free on the device and in the cache \
-             is {free_text}, in pieces: no more than a busy cache always has",
+            "the device is full: the program holds {} and requests {requested} more. The device and the cache have \
+             {free_text} free, in pieces: any busy cache has as much",
             format_approx(reserved.saturating_sub(cached)),
         )
     } else if memory
@@ -184,9 +183,9 @@ fn capacity(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str,
             format_approx(reserved.saturating_sub(cached)),
         )
     };
-    let reason = if exceeds_device {
+    let reason = if numbers.exceeds_device() {
         format!(
-            "{reason}. PyTorch has {} reserved, more than the device has ({}): Windows lent it host memory (shared GPU \
+            "{reason}. PyTorch has {} reserved, more than the device has ({}): Windows added host memory (shared GPU \
              memory), which is slow, and has no more",
             format_approx(reserved),
             amount_text(numbers.printed.capacity.as_ref())
@@ -298,12 +297,12 @@ fn refused_elsewhere(numbers: &MessageNumbers, had_room: &str, is_within_limit: 
     };
     let mut advice = numbers.vendor.refusals.to_vec();
     advice.push(
-        "Look for another process on the GPU that comes and goes: the free memory was read a moment after \
-         the refusal.",
+        "Look for another process that uses the GPU for short times: PyTorch reads the free memory a moment after the \
+         refusal.",
     );
     if numbers.printed.expandable == Some(true) {
         advice.push(
-            "Try without expandable_segments: under WSL2 and on some boards its mappings fail with memory \
+            "Try without expandable_segments: under WSL2 and on some boards its mappings fail although memory is \
              free.",
         );
     }
@@ -329,8 +328,8 @@ fn freed_since(numbers: &MessageNumbers, base: Conclusion) -> Conclusion {
     Conclusion {
         verdict: Verdict::NonPytorch,
         reason: format!(
-            "{} of the device is in use outside this process' allocator{}. The {} free would have been enough, but it \
-             is read a moment after the refusal, and others take and give back meanwhile",
+            "{} of the device is in use outside this process' allocator{}. The {} free would have been enough, but \
+             PyTorch reads it a moment after the refusal, and other processes allocate and free in between",
             format_approx(numbers.outside.unwrap_or_default()),
             outside_users(numbers),
             amount_text(numbers.printed.free.as_ref()),

@@ -49,13 +49,20 @@ impl PrintedAmount {
         let text = text.trim_start_matches(|c: char| !c.is_ascii_digit());
         let end = |text: &str| text.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (number, rest) = text.split_at_checked(end(text).unwrap_or(text.len()))?;
-        match rest.strip_prefix('/') {
-            Some(second) => {
-                let (_, unit) = second.split_at_checked(end(second)?)?;
-                Self::at_start(&format!("{number}{}", unit.get(..8).unwrap_or(unit)))
-            }
-            None => number.trim_end_matches('.').parse().ok().map(Self::exact),
+        if let Some(second) = rest.strip_prefix('/') {
+            let (_, unit) = second.split_at_checked(end(second)?)?;
+            return Self::at_start(&format!("{number}{}", unit.get(..8).unwrap_or(unit)));
         }
+        let mut digits = number.trim_end_matches('.').to_owned();
+        let mut rest = rest;
+        // CuPy groups digits: `8,589,934,592`.
+        while let Some((group, behind)) = rest.strip_prefix(',').and_then(|rest| rest.split_at_checked(3))
+            && group.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            digits.push_str(group);
+            rest = behind;
+        }
+        digits.parse().ok().map(Self::exact)
     }
 
     /// Parses the amount at the end of `text`, before blanks.
@@ -83,9 +90,9 @@ fn end_of_last(text: &str, matches: impl Fn(char) -> bool) -> usize {
 fn scale(unit: &str) -> Option<f64> {
     Some(match unit {
         "bytes" | "B" => 1.0,
-        "KiB" | "KB" | "kB" | "K" => 1024.0,
-        "MiB" | "MB" | "M" => 1024.0 * 1024.0,
-        "GiB" | "GB" | "G" => 1024.0 * 1024.0 * 1024.0,
+        "KiB" | "KB" | "kB" | "K" | "Ki" => 1024.0,
+        "MiB" | "MB" | "M" | "Mi" => 1024.0 * 1024.0,
+        "GiB" | "GB" | "G" | "Gi" => 1024.0 * 1024.0 * 1024.0,
         "TiB" | "TB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
         "PiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0 * 1024.0,
         _ => return None,

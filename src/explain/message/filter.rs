@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 /// Unless a message, table or frame is unfinished, a line without any of these is skipped.
-const PATTERNS: [&str; 66] = [
+const PATTERNS: [&str; 69] = [
     // "memory" alone would match every line of many training logs.
     "of memory",
     "f Memory",
@@ -26,6 +26,9 @@ const PATTERNS: [&str; 66] = [
     "memory capacity",
     "memory space",
     "memory limit",
+    "pinned memory",
+    "pinned host memory",
+    "memory available",
     "memory for requested",
     "Allocation on device",
     "(VSZ)",

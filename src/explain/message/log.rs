@@ -114,6 +114,14 @@ impl LogBuilder {
         }
     }
 
+    /// Appends `text` to the message that starts in line `first`, unless that was counted as a repeat.
+    pub(super) fn append_line(&mut self, source: &LineSource, first: u64, text: &str) {
+        let mut latest = self.log.messages.iter_mut().rev().take_while(|message| message.line >= first);
+        if let Some(started) = latest.find(|message| message.line == first && message.source == *source) {
+            started.text = format!("{} {text}", started.text);
+        }
+    }
+
     /// Removes the side notes of each system that has a message, and all but the first of other systems.
     fn remove_side_notes(messages: &mut Vec<Message>) {
         let mut seen: SeededSet<&str> = SeededSet::default();

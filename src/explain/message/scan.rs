@@ -56,6 +56,8 @@ struct SourceState {
     stats: Option<Statistics>,
     /// Indentation of the last frame, while its source line may follow.
     frame_indentation: Option<usize>,
+    /// The line of a message of another system, and how many more lines belong to it.
+    message_below: Option<(u64, u64)>,
 }
 
 impl SourceState {
@@ -74,7 +76,10 @@ impl SourceState {
 
     /// True if the next line must be read even if the filter would skip it.
     fn is_waiting(&self) -> bool {
-        self.message.is_some() || self.table.is_some() || self.frame_indentation.is_some()
+        self.message.is_some()
+            || self.table.is_some()
+            || self.frame_indentation.is_some()
+            || self.message_below.is_some()
     }
 }
 
@@ -160,6 +165,13 @@ impl Scanner {
                 }
             }
         }
+        if let Some((first, left)) = state.message_below.take()
+            && start.is_none()
+            && !ends_message(body)
+        {
+            self.builder.append_line(&source, first, &truncate(body.trim()));
+            state.message_below = (left > 1).then_some((first, left.saturating_sub(1)));
+        }
         if let Some(mut table) = state.table.take() {
             if statistics::parse_table_row(&mut table, text) {
                 state.table = Some(table);
@@ -234,6 +246,8 @@ impl Scanner {
             MessageStart::OtherSystem(system) => {
                 let text = truncate(text.trim());
                 let frames = innermost_first(std::mem::take(&mut state.frames));
+                let system = start::choose_by_frame(system, &text, frames.first());
+                state.message_below = (system.lines_below > 0).then_some((line, system.lines_below));
                 self.builder.add(
                     format!("{} {}", system.name, text.trim_end_matches(['\'', '"', ')'])),
                     Message {

@@ -1,5 +1,6 @@
 //! Finds the start of an out-of-memory message in a line, and the system that printed it.
 
+use super::traceback::TracebackFrame;
 use super::wording::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
 use crate::explain::systems::{KnownMessage, known_messages};
 
@@ -22,10 +23,29 @@ pub(super) fn find_start(text: &str) -> Option<(MessageStart, usize)> {
     if let Some(at) = find_allocation(text) {
         return Some((MessageStart::Allocation, at));
     }
-    let (system, at) = known_messages().find_map(|system| Some((system, system.find(text)?)))?;
+    let mut systems = known_messages().filter(|system| system.in_frame.is_empty());
+    let (system, at) = systems.find_map(|system| Some((system, system.find(text)?)))?;
     // The source line that raises the error is not the message.
     let is_code = text.get(..at).is_some_and(|before| before.contains("raise "));
     (!is_code).then_some((MessageStart::OtherSystem(system), at))
+}
+
+/// The row for the message `text` of `system` after a traceback that ends in `innermost`.
+pub(super) fn choose_by_frame(
+    system: &'static KnownMessage,
+    text: &str,
+    innermost: Option<&TracebackFrame>,
+) -> &'static KnownMessage {
+    let Some(frame) = innermost else { return system };
+    let has = |word: &str| {
+        [Some(&frame.file), Some(&frame.name), frame.code.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|part| part.contains(word))
+    };
+    known_messages()
+        .find(|row| !row.in_frame.is_empty() && row.find(text).is_some() && has(&row.in_frame))
+        .unwrap_or(system)
 }
 
 /// The byte at which a message of PyTorch's allocator starts.

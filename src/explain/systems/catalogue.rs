@@ -1,7 +1,8 @@
 //! The messages of other systems, read from the tables beside this file.
 //!
 //! A table has `[[message]]` rows in the order in which they are tried. `like = "NAME"` copies the keys that a row
-//! lacks from `[like.NAME]`. An advice or `settled_by` that is a key of `[text]` stands for that text.
+//! lacks from `[like.NAME]`. An answer, advice or `settled_by` that is a key of `[text]` is replaced by that text. Answers,
+//! advice and commands may have the message's numbers in braces ([`crate::explain`] fills them in).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -28,11 +29,22 @@ pub struct KnownMessage {
     /// The line continues a message of the line before, which has these words, and shows that it is this system's.
     /// Empty for a message that stands alone.
     pub continues: String,
+    /// The innermost frame of the traceback contains this word, in its file, function or code. Such a row takes
+    /// precedence over one without. Empty for a message that any frame may precede.
+    pub in_frame: String,
+    /// How many of the next lines belong to the message.
+    pub lines_below: u64,
     pub amounts: Vec<MessageAmount>,
+    /// Other numbers: the name of each, and the words that may come before it.
+    pub numbers: BTreeMap<String, Vec<String>>,
     /// A clause: why memory ran out.
     pub meaning: String,
-    /// The most useful first.
+    /// Clauses with numbers. The first whose numbers are all in the message replaces `meaning`.
+    pub answers: Vec<String>,
+    /// The most useful first. A line whose numbers are not all in the message is left out.
     pub advice: Vec<String>,
+    /// Text to copy for the advice: the first whose numbers are all in the message.
+    pub copies: Vec<String>,
     /// How to confirm the meaning, where the words alone leave it open.
     pub settled_by: Option<String>,
     /// A snapshot of PyTorch's allocator would show more.
@@ -45,11 +57,17 @@ pub struct KnownMessage {
 pub struct MessageAmount {
     /// The name of the figure in JSON.
     pub name: String,
-    /// The words before the amount.
+    /// The words before the amount; `…` stands for any text between them.
     pub after: Option<String>,
     /// The words behind it, for a message without `after`.
     pub before: Option<String>,
     pub meaning: String,
+}
+
+impl MessageAmount {
+    pub fn after_and_before(&self) -> (Option<&str>, Option<&str>) {
+        (self.after.as_deref(), self.before.as_deref())
+    }
 }
 
 impl KnownMessage {
@@ -88,6 +106,7 @@ impl Tables {
             }
             let message: KnownMessage = row.try_into()?;
             Ok(KnownMessage {
+                answers: message.answers.into_iter().map(shared).collect(),
                 advice: message.advice.into_iter().map(shared).collect(),
                 settled_by: message.settled_by.filter(|words| !words.is_empty()).map(shared),
                 ..message
@@ -131,8 +150,16 @@ mod tests {
             assert!(!row.advice.is_empty() && !row.meaning.ends_with('.'), "{text}");
             let amounts = &row.amounts;
             assert!(amounts.iter().all(|a| a.after.is_some() != a.before.is_some()), "{text}");
-            let first = rows.iter().find(|other| other.find(&text).is_some());
+            let first = rows.iter().find(|other| other.in_frame == row.in_frame && other.find(&text).is_some());
             assert_eq!(first, Some(row), "{text}: another row is found first");
+            let names: Vec<&str> =
+                amounts.iter().map(|a| a.name.as_str()).chain(row.numbers.keys().map(String::as_str)).collect();
+            for template in row.answers.iter().chain(&row.advice).chain(&row.copies) {
+                let used = template.split('{').skip(1).map(|piece| piece.split_once('}').unwrap().0);
+                for name in used.flat_map(|used| used.trim_start_matches('=').split(['-', '/'])) {
+                    assert!(names.contains(&name), "{text}: {name} in {template:?} is no number of the message");
+                }
+            }
         }
     }
 

@@ -38,7 +38,8 @@ impl ExplainReport {
 fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     let device = failure.device.map(|device| device.to_string());
     let title = failure.describe(device.as_deref());
-    let location = failure.culprit.as_ref();
+    // The lines of a server that refuses to start are not the user's.
+    let location = failure.culprit.as_ref().filter(|_| failure.kind != "serving");
     let location = location.map(|frame| format!(" at {} in {}", frame.file_line(), frame.name)).unwrap_or_default();
     let reason = match failure.system {
         Some(_) => failure.verdict_reason.clone(),
@@ -46,7 +47,15 @@ fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     };
     let free = failure.device_free_bytes.map(|bytes| format!("{} free on the device", size(bytes)));
     let numbers = failure.requested_bytes.map(|bytes| format!("{} requested", size(bytes)));
-    let numbers: Vec<String> = numbers.into_iter().chain(free).collect();
+    let shared = failure.reserved_bytes.zip(failure.capacity_bytes).filter(|_| failure.exceeds_device);
+    let shared = shared.map(|(reserved, capacity)| {
+        format!(
+            "{} reserved on a device of {}: the rest is slow host memory that Windows added",
+            size(reserved),
+            size(capacity)
+        )
+    });
+    let numbers: Vec<String> = numbers.into_iter().chain(free).chain(shared).collect();
     let numbers = if failure.system.is_some() { String::new() } else { numbers.join(", ") };
     let numbers = if numbers.is_empty() { numbers } else { format!("; {numbers}") };
     Summary {
