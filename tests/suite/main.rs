@@ -44,6 +44,7 @@ mod gate_pool_history;
 mod generator;
 mod golden;
 mod json_docs;
+mod json_types;
 mod language;
 mod layers;
 mod layers_over_time;
