@@ -63,10 +63,10 @@ pub(super) struct Analyze {
         allow_negative_numbers = true)]
     at: Option<PositionSelector>,
 
-    /// Total device memory, e.g. 80GiB
+    /// Total device memory: 80GiB, or a GPU such as h100
     ///
     /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
-    #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
+    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
     /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot, or at --at

@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::allocator::SMALL_SEGMENT;
+use crate::allocator::device::GpuModel;
 use crate::allocator::releases::{NEWEST, OLDEST};
 use crate::base::units::{parse_size, size};
 use crate::study::{PositionSelector, Window};
@@ -22,20 +23,32 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// Device memory to replay with, e.g. 80GiB [default: the memory that the recording shows]
+    /// Device memory to replay with: 80GiB, or a GPU such as h100 [default: the memory that the recording shows]
+    ///
+    /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names).
     ///
     /// Snapshots do not record the size of the device. Without this option, the replay uses as much memory as a failed
     /// request, or the recorder of `oomscope run`, shows to be available.
-    #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
+    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_replay_capacity)]
     pub(super) capacity: Option<u64>,
 
     #[command(flatten)]
     pub(super) output: OutputArgs,
 }
 
-/// Parses the memory of a device. A value smaller than a segment is a number without its unit.
+/// Parses the memory of a device: a size, or the name of a GPU. See [`parse_bytes`] for errors.
 pub(super) fn parse_capacity(text: &str) -> Result<u64, String> {
-    match parse_size(text).map_err(|error| error.to_string())? {
+    GpuModel::find(text).map_or_else(|| parse_bytes(text), |gpu| Ok(gpu.total_bytes()))
+}
+
+/// The same for a replay, which has the memory that the CUDA context leaves.
+pub(super) fn parse_replay_capacity(text: &str) -> Result<u64, String> {
+    GpuModel::find(text).map_or_else(|| parse_bytes(text), |gpu| Ok(gpu.usable_bytes()))
+}
+
+/// A size smaller than a segment is a number without its unit.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text).map_err(|error| format!("{error}, or the name of a GPU, such as h100"))? {
         bytes @ 0..SMALL_SEGMENT => Err(format!("{} is less than a segment: give a unit, such as 80GiB", size(bytes))),
         bytes => Ok(bytes),
     }

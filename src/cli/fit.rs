@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, format_parser, parse_capacity, parse_release};
+use super::args::{Format, format_parser, parse_release, parse_replay_capacity};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
@@ -48,8 +48,10 @@ pub(super) struct Fit {
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = parse_predict_at)]
     at: Vec<PredictAt>,
 
-    /// Device memory, e.g. 80GiB [default: the memory that a failed request in a recording shows]
-    #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
+    /// Device memory: 80GiB, or a GPU such as h100 [default: the memory that a failed request in a recording shows]
+    ///
+    /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names).
+    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_replay_capacity)]
     capacity: Option<u64>,
 
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF [default: as recorded, then a grid]

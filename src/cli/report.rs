@@ -61,10 +61,10 @@ pub(super) struct Report {
     #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_position)]
     at: Option<PositionSelector>,
 
-    /// Total device memory, e.g. 80GiB
+    /// Total device memory: 80GiB, or a GPU such as h100
     ///
     /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
-    #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
+    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
     /// PyTorch release that recorded the snapshots [default: inferred from the files]

@@ -90,6 +90,11 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.snapshot().recorder_info.as_ref()?.total_bytes(self.id())
     }
 
+    /// Whether the program ran on the stub of CUDA, where no other process exists.
+    pub fn is_dry_run(self) -> bool {
+        self.snapshot().recorder_info.as_ref().is_some_and(|recorder| recorder.dry_run.is_some())
+    }
+
     /// See [`Study::stacks`].
     pub fn stacks(self) -> &'s StackReader<'a> {
         self.study.stacks()

@@ -195,6 +195,47 @@ fn a_failed_request_would_not_fit() {
     assert!(page.contains("would not fit on NVIDIA A10 (dry run): out of memory"), "{page}");
 }
 
+/// A failed request beside 100 MiB in use.
+fn failed_recording() -> Value {
+    let mut failed = recording(&json!([]), 0, true);
+    let segment = &mut failed["segments"][0];
+    segment["blocks"][0]["state"] = json!("active_allocated");
+    for key in ["allocated_size", "active_size", "requested_size"] {
+        segment[key] = json!(100 * MIB);
+    }
+    let trace = failed["device_traces"][0].as_array_mut().unwrap();
+    trace.retain(|entry| entry["action"] == "oom");
+    failed
+}
+
+#[test]
+fn nobody_else_is_on_the_device_of_a_dry_run() {
+    let mut full = failed_recording();
+    full["oomscope"]["devices"] = json!([{ "name": "NVIDIA A10", "total_bytes": 1000 * MIB }]);
+    assert_eq!(told(&full).0["devices"][0]["ooms"][0]["verdict"], "capacity");
+    full["oomscope"].as_object_mut().unwrap().remove("dry_run");
+    assert_eq!(told(&full).0["devices"][0]["ooms"][0]["verdict"], "non-pytorch");
+}
+
+#[test]
+fn what_a_card_does_not_report_is_not_another_process() {
+    let mut recorded = failed_recording();
+    recorded.as_object_mut().unwrap().remove("oomscope");
+    let trace = recorded["device_traces"][0].as_array_mut().unwrap();
+    let oom = trace.last_mut().unwrap();
+    (oom["size"], oom["device_free"]) = (json!(22_500 * MIB), json!(22_000 * MIB));
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory, "a10.json", recorded.to_string().as_bytes());
+    let verdict = |capacity: &str| {
+        let report = analyze(&["--capacity", capacity, &path]);
+        report["snapshots"][0]["devices"][0]["ooms"][0]["verdict"].clone()
+    };
+    assert_eq!(
+        (verdict("24GiB"), verdict("A10"), verdict("25GiB")),
+        (json!("capacity"), json!("capacity"), json!("non-pytorch"))
+    );
+}
+
 #[test]
 fn what_is_not_of_the_recorder_is_passed_over() {
     let mut broken = recording(&json!([]), 0, false);

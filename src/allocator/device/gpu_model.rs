@@ -7,6 +7,9 @@
 //! value. The memory of the CUDA context is the difference, in such messages, between the memory in use by the
 //! process and the memory that PyTorch reserved: 0.1 to 0.6 GiB, more with more multiprocessors and newer drivers.
 
+/// The nominal memory of a model is a multiple of this.
+const NOMINAL_STEP_MIB: u64 = 8 << 10;
+
 /// A GPU that a dry run can assume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuModel {
@@ -79,7 +82,7 @@ impl GpuModel {
         let query = query.trim_start_matches("nvidia").trim_start_matches("geforce");
         let matches_query = |gpu: &&Self| {
             let name = plain(gpu.name);
-            let memory = format!("{}gb", gpu.total_mib.next_multiple_of(8192) >> 10);
+            let memory = format!("{}gb", gpu.nominal_mib() >> 10);
             query == name
                 || name.strip_prefix("rtx").is_some_and(|number| number == query)
                 || query == format!("{name}{memory}")
@@ -91,6 +94,27 @@ impl GpuModel {
     /// The first model with this compute capability, `90` for 9.0.
     pub fn with_capability(capability: u32) -> Option<&'static Self> {
         GPUS.iter().find(|gpu| gpu.capability == capability)
+    }
+
+    /// Memory of the device in bytes, as PyTorch reports it.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_mib << 20
+    }
+
+    /// The part of it that the CUDA context leaves to PyTorch, in bytes.
+    pub fn usable_bytes(&self) -> u64 {
+        (self.total_mib - self.context_mib) << 20
+    }
+
+    /// Nominal memory in MiB, such as 24 GiB.
+    const fn nominal_mib(&self) -> u64 {
+        self.total_mib.next_multiple_of(NOMINAL_STEP_MIB)
+    }
+
+    /// The least memory in bytes that a known model with a nominal memory of `nominal` bytes reports: 22.03 GiB for
+    /// 24 GiB. `None` if no known model has that nominal memory.
+    pub fn smallest_total_bytes(nominal: u64) -> Option<u64> {
+        GPUS.iter().filter(|gpu| gpu.nominal_mib() << 20 == nominal).map(Self::total_bytes).min()
     }
 
     /// The usual notation: `9.0`.
@@ -120,6 +144,16 @@ mod tests {
         }
         assert_eq!(GpuModel::find("gtx1080"), None);
         assert_eq!(GpuModel::find(""), None);
+    }
+
+    #[test]
+    fn models_report_less_than_their_nominal_memory() {
+        let reported = |gib: u64| GpuModel::smallest_total_bytes(gib << 30).map(|bytes| bytes >> 20);
+        assert_eq!((reported(24), reported(80), reported(16)), (Some(22_563), Some(80_995), Some(14_913)));
+        assert_eq!(reported(23), None);
+        for gpu in GPUS {
+            assert!(gpu.usable_bytes() < gpu.total_bytes(), "{}", gpu.name);
+        }
     }
 
     #[test]

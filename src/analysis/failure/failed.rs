@@ -1,6 +1,7 @@
 //! A failed or tried request with the memory at that time, collected during a replay.
 
 use super::blockers::{Blocker, blockers};
+use crate::allocator::device::GpuModel;
 use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
 use crate::allocator::{is_small_request, max_growth, segment_size, whole_granule_bytes};
 use crate::base::ids::{PoolId, StackId, SymbolId};
@@ -109,7 +110,7 @@ impl FailureFacts {
     ) -> Self {
         let totals = tiling.totals();
         let known = totals.reserved.saturating_add(request.device_free);
-        let outside = device.capacity().map_or(0, |all| all.saturating_sub(known));
+        let outside = reported_capacity(device).map_or(0, |all| all.saturating_sub(known));
         let is_shown = is_late && !request.is_served;
         Self {
             circumstances: circumstances(device, &request, pool_guess, tiling, outside),
@@ -126,6 +127,21 @@ impl FailureFacts {
     pub(super) fn has_pending(&self) -> bool {
         self.circumstances.pending.all.bytes > 0
     }
+}
+
+/// The memory of the device as its driver reports it. A card of 24 GiB reports about 22 to 23.6 GiB, which `--capacity`
+/// need not know: nobody uses the rest.
+fn reported_capacity(device: DeviceStudy<'_, '_>) -> Option<u64> {
+    let nominal = device.scope().capacity;
+    nominal.and_then(GpuModel::smallest_total_bytes).or_else(|| device.capacity())
+}
+
+/// The part of the memory in use `outside` the allocator that this process does not need itself.
+fn reclaimable(device: DeviceStudy<'_, '_>, outside: u64) -> ApproxBytes {
+    if device.is_dry_run() {
+        return ApproxBytes::default(); // only the context of the process itself
+    }
+    reclaimable_outside(ApproxBytes::exact(outside), None, reported_capacity(device).map(ApproxBytes::exact))
 }
 
 /// Free memory that the default pool could release to the device.
@@ -179,7 +195,7 @@ fn circumstances(
         other_stream: free(&|h| Some(h.pool) == pool && h.stream != stream),
         other_pool: free(&|h| Some(h.pool) != pool),
         pending: FreeMemory { all: exactly(pending), in_place: in_own(|home| home.pending) },
-        outside: reclaimable_outside(exactly(outside), None, device.capacity().map(exactly)),
+        outside: reclaimable(device, outside),
         unreleased: pool_guess.unreleased.map(exactly),
         is_pending_unknown: pool_guess.is_pending_unknown,
         ..MemoryAtFailure::default()

@@ -35,7 +35,7 @@ pub(super) struct DryRunConfig {
 impl AssumedGpu {
     /// The memory of a device, in whole MiB as the stub takes it.
     pub(super) fn total_bytes(&self) -> u64 {
-        self.memory.unwrap_or(self.gpu.total_mib * MIB) / MIB * MIB
+        self.memory.unwrap_or(self.gpu.total_bytes()) / MIB * MIB
     }
 
     /// The memory of a device without the CUDA context.
