@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::advice::{Evidence, advise, explaining_growth};
+use super::advice::{Advice, Evidence, advise, explaining_growth};
 use super::options::Options;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, RequestReport, request};
@@ -41,10 +41,7 @@ pub struct DeviceReport {
     pub ooms: Vec<OomReport>,
     /// Recommended actions for the last failed request, most useful first; absent if none failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub advice: Vec<String>,
-    /// Text to copy for the first piece of advice.
-    #[serde(skip)]
-    pub copy: Option<String>,
+    pub advice: Vec<Advice>,
     /// The most effective replayed changes to the program for the last failed request; absent if a setting helps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ProgramRow>,
@@ -110,12 +107,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
     let are_changes_skipped = changes.is_none();
     let changes = changes.unwrap_or_default();
     warn_about_trace(device, warnings);
-    let evidence = Evidence {
-        leaks: &leaks,
-        changes: &changes,
-        settings_string: device.snapshot().settings_string(),
-        is_capacity_known: device.capacity().is_some(),
-    };
+    let evidence = Evidence { leaks: &leaks, changes: &changes, is_capacity_known: device.capacity().is_some() };
     let advice = ooms.last().map(|oom| advise(oom, evidence)).unwrap_or_default();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
@@ -127,8 +119,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
         ooms,
-        advice: advice.texts,
-        copy: advice.copy,
+        advice,
         are_changes_skipped,
         changes,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),

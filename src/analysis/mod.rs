@@ -17,6 +17,7 @@ mod snapshot;
 
 pub use crate::base::warning::Warning;
 pub use crate::replay::literal::Bucket;
+pub use advice::{Advice, NoSettingHelps};
 pub use analyzed::{AnalyzeReport, Unreadable};
 pub use device::DeviceReport;
 pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};

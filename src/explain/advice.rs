@@ -1,11 +1,9 @@
 //! Advice for a failure, as far as the printed numbers support it.
 
 use super::numbers::MessageNumbers;
+use super::standard_advice::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::{
-    ApproxBytes, EMPTY_CACHE_NO_REMEDY, Likelihood, OUTSIDE_ALLOCATOR_USERS, Snippet, USUAL_OUTSIDE, Verdict,
-    format_approx,
-};
+use crate::allocator::verdict::{ApproxBytes, Likelihood, USUAL_OUTSIDE, Verdict, format_approx};
 use crate::base::units::size;
 
 /// A command or setting to copy, for a `verdict` whose `first` advice is the standard one. `None` means that the source

@@ -92,7 +92,7 @@ pub struct ExplainedFailure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
     /// Memory that could have served the request, largest first.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<Cause<String>>,
     /// The printed numbers and their meanings, in the order of the message.
     pub figures: Vec<PrintedFigure>,
     /// Bytes requested from the device.

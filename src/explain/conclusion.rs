@@ -14,7 +14,7 @@ pub(super) struct Conclusion {
     pub(super) settled_by: Option<String>,
     pub(super) settings_can_help: Option<bool>,
     pub(super) advice: Vec<String>,
-    pub(super) causes: Vec<Cause>,
+    pub(super) causes: Vec<Cause<String>>,
 }
 
 impl Conclusion {
@@ -34,7 +34,7 @@ impl Conclusion {
     /// Replaces CUDA's terms by those of `vendor`.
     pub(super) fn for_vendor(self, vendor: &Vendor) -> Self {
         let translate = |text: String| vendor.translate(text);
-        let cause = |cause: Cause| Cause { note: translate(cause.note), ..cause };
+        let cause = |cause: Cause<String>| Cause { note: translate(cause.note), ..cause };
         Self {
             reason: translate(self.reason),
             settled_by: self.settled_by.map(translate),

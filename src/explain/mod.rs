@@ -15,6 +15,7 @@ mod numbers;
 mod other_system;
 mod recording;
 mod same_failures;
+mod standard_advice;
 mod statistics;
 #[doc(hidden)]
 pub mod systems;
@@ -24,6 +25,9 @@ mod verdict;
 pub use answer::{ExplainReport, ExplainedFailure, RefusedMapping};
 pub use figures::PrintedFigure;
 pub use recording::Recording;
+pub use standard_advice::{
+    EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, OUTSIDE_ALLOCATOR_USERS, Snippet, StandardAdvice,
+};
 pub use statistics::StatisticsReport;
 
 use self::numbers::MessageNumbers;

@@ -356,7 +356,7 @@ fn outside_users(numbers: &MessageNumbers) -> String {
 }
 
 /// Memory that could have served the request, largest first.
-fn causes(numbers: &MessageNumbers) -> Vec<Cause> {
+fn causes(numbers: &MessageNumbers) -> Vec<Cause<String>> {
     let cause = |kind, amount: ApproxBytes, note: &str| Cause { kind, bytes: amount.bytes, note: note.to_owned() };
     largest_first(vec![
         cause(

@@ -171,7 +171,8 @@ fn what_turns_on_whether_it_was_a_capture_is_left_out() {
 fn what_was_kept_back_tells_a_request_for_a_pool() {
     let oom = failure("2.9.1-mempool_first", None);
     assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", None), "{}", oom.verdict_reason);
-    assert!(oom.verdict_reason.contains("120 MiB of free memory could"), "{}", oom.verdict_reason);
+    let reason = oom.verdict_reason.to_string();
+    assert!(reason.contains("120 MiB of free memory could"), "{reason}");
     assert_eq!((oom.is_pool_open, oom.kept_back_bytes), (true, Some(120 * MIB)));
     assert_eq!((oom.remedies, oom.as_recorded), (Vec::new(), None));
 }
@@ -186,7 +187,7 @@ fn without_completions_nothing_is_said_to_wait() {
             (oom.allocated_bytes, oom.cached_bytes, oom.largest_free_block_bytes),
             (whole.allocated_bytes, whole.cached_bytes, whole.largest_free_block_bytes)
         );
-        assert_eq!((oom.pending, oom.remedies), (Vec::new(), Vec::new()));
+        assert!(oom.pending.is_empty() && oom.remedies.is_empty());
         let report = analyze(&recording(&filtered), name, 0, Options::default());
         let codes: Vec<&str> = report.warnings.iter().map(|warning| warning.code.word()).collect();
         assert_eq!(codes, ["frees-not-completed", "model-parted"]);

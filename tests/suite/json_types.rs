@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::support::rust_source::sources;
 use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
 use syn::{
     Attribute, Expr, Field, Fields, GenericArgument, GenericParam, Generics, Item, Lit, LitStr, Meta, PathArguments,
     Token, Type,
@@ -302,6 +303,11 @@ fn add_declared(items: &[Item], into: &mut Declared) {
             }
             Item::Macro(item) if item.mac.path.is_ident("reports") => {
                 into.schemas.extend(item.mac.parse_body::<Schemas>().unwrap().0);
+            }
+            Item::Macro(item) if item.mac.path.is_ident("sentences") => {
+                let facts = Punctuated::<syn::Ident, Token![,]>::parse_terminated;
+                let facts = item.mac.parse_body_with(facts).unwrap();
+                into.aliases.extend(facts.iter().map(|fact| (fact.to_string(), Kind::Plain("string"))));
             }
             Item::Macro(item) if item.mac.path.is_ident("words") => {
                 into.shapes.extend(item.mac.parse_body::<Words>().unwrap().0);

@@ -71,7 +71,7 @@ fn a_setting_that_only_postpones_the_failure_is_not_advised() {
 fn that_nothing_failed_is_said() {
     let told = summary("2.15.0-gpt_varlen-late");
     assert!(text(&told, "answer").starts_with("no request failed in this recording of 40.5 ms"));
-    assert!(text(&told, "action").contains("recording before the model is built"), "{told}");
+    assert!(text(&told, "action").contains("start it before the model is built"), "{told}");
     let whole = summary("2.15.0-conv_train");
     assert!(text(&whole, "answer").starts_with("no request failed in this recording"));
     assert_eq!((&whole["action"], &whole["copy"]), (&Value::Null, &Value::Null));

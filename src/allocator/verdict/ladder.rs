@@ -22,7 +22,7 @@ pub fn reclaimable_outside(
 }
 
 /// Free memory of one kind.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FreeMemory {
     /// Free memory of any pool, size class and stream.
     pub all: ApproxBytes,
@@ -31,7 +31,7 @@ pub struct FreeMemory {
 }
 
 /// Memory when a request failed. Unknown amounts are 0.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryAtFailure {
     /// The minimum size of a free block that serves the request.
     pub request: ApproxBytes,

@@ -7,14 +7,10 @@
 //!
 //! The module knows only numbers, not snapshots or messages.
 
-#[doc(hidden)]
-mod advice;
 mod approx_bytes;
 mod kinds;
 mod ladder;
 
-#[doc(hidden)]
-pub use advice::{Advice, EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, MONITOR, OUTSIDE_ALLOCATOR_USERS, Snippet};
 pub use approx_bytes::{ApproxBytes, Likelihood, format_approx};
 pub use kinds::{Certainty, Verdict};
 pub use ladder::{Diagnosis, FreeMemory, MemoryAtFailure, USUAL_OUTSIDE, decide, reclaimable_outside};
@@ -23,18 +19,18 @@ use serde::Serialize;
 
 /// Memory that could have served a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cause {
+pub struct Cause<N> {
     /// The kind of memory, as the verdict that names it: `fragmentation`, `other-stream`, `private-pool`,
     /// `pending-free` or `non-pytorch`.
     pub kind: Verdict,
     /// Bytes of this kind when the request failed.
     pub bytes: u64,
     /// One sentence that describes the memory.
-    pub note: String,
+    pub note: N,
 }
 
 /// The causes with any bytes, largest first.
-pub fn largest_first(mut causes: Vec<Cause>) -> Vec<Cause> {
+pub fn largest_first<N>(mut causes: Vec<Cause<N>>) -> Vec<Cause<N>> {
     causes.retain(|cause| cause.bytes > 0);
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
     causes

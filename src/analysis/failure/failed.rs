@@ -123,6 +123,17 @@ impl FailureFacts {
         }
     }
 
+    /// Missing bytes: of device memory or of contiguous free memory, whichever is less.
+    pub(super) fn missing_bytes(&self) -> u64 {
+        let (request, c) = (&self.request, &self.circumstances);
+        if request.is_served {
+            return 0;
+        }
+        let segment = c.needed_from_device().bytes;
+        let largest = c.largest.unwrap_or_default().bytes;
+        segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest))
+    }
+
     /// Whether blocks were pending, as in a graph capture.
     pub(super) fn has_pending(&self) -> bool {
         self.circumstances.pending.all.bytes > 0

@@ -2,7 +2,7 @@
 
 use super::failed::FailureFacts;
 use super::outlook::Outlook;
-use super::reason::{dead_end, reason};
+use super::reason::{DeadEnd, Served, VerdictReason};
 use super::remedies::TrialResults;
 use crate::allocator::conf::Settings;
 use crate::allocator::verdict::{Certainty, Verdict, decide};
@@ -11,11 +11,8 @@ use crate::allocator::verdict::{Certainty, Verdict, decide};
 pub(super) struct Judgement {
     pub(super) verdict: Verdict,
     pub(super) confidence: Certainty,
-    /// Verdict from the memory at the failure alone.
-    ladder_verdict: Verdict,
-    outlook: Outlook,
-    /// Whether a replayed setting serves the request.
-    is_avoidable: bool,
+    pub(super) reason: VerdictReason,
+    pub(super) outlook: Outlook,
 }
 
 impl Judgement {
@@ -27,6 +24,7 @@ impl Judgement {
         trials: &TrialResults,
         outlook: Outlook,
         [is_reproduced, is_capacity_known, grows]: [bool; 3],
+        settings: &Settings,
     ) -> Self {
         let ruling = decide(&failed.circumstances);
         let exceeds_reach = trials.as_recorded.is_some_and(|replay| replay.no_setting_helps);
@@ -58,15 +56,47 @@ impl Judgement {
         Self {
             verdict,
             confidence: if is_certain { Certainty::Certain } else { Certainty::Possible },
-            ladder_verdict: ruling.verdict,
+            reason: VerdictReason {
+                dead_end: (verdict != ruling.verdict).then(|| dead_end(outlook, trials.has_remedy())),
+                ..VerdictReason::new(failed, ruling.verdict, settings)
+            },
             outlook,
-            is_avoidable: trials.has_remedy(),
         }
     }
 
-    /// The reason in a sentence with figures.
-    pub(super) fn reason(&self, failed: &FailureFacts, settings: &Settings) -> String {
-        let reason = reason(failed, self.ladder_verdict, settings);
-        if self.verdict == self.ladder_verdict { reason } else { reason + &dead_end(self.outlook, self.is_avoidable) }
+    /// Judges a tried request that the first of `served` would serve, after bytes of the cache were released for it.
+    pub(super) fn served(tried: &FailureFacts, served: (Served, u64), settings: &Settings) -> Self {
+        let reason = VerdictReason::new(tried, Verdict::Served, settings);
+        Self {
+            verdict: Verdict::Served,
+            confidence: Certainty::Possible, // it rests on assumptions
+            reason: VerdictReason { served: Some(served), ..reason },
+            outlook: Outlook::default(),
+        }
+    }
+}
+
+impl VerdictReason {
+    fn new(failed: &FailureFacts, verdict: Verdict, settings: &Settings) -> Self {
+        Self {
+            verdict,
+            memory: failed.circumstances,
+            totals: failed.totals,
+            outside_bytes: failed.outside,
+            max_split_size: settings.max_split_size,
+            dead_end: None,
+            served: None,
+        }
+    }
+}
+
+/// Why contiguous memory would not have helped for long. `is_avoidable` if a replayed setting serves the request.
+fn dead_end(outlook: Outlook, is_avoidable: bool) -> DeadEnd {
+    match outlook {
+        Outlook { growth: Some(growth), .. } if growth.explains => DeadEnd::Growth(growth.bytes_per_step),
+        Outlook { next_step: Some(next), .. } if next.exceeds_room() => DeadEnd::NextStep(next),
+        Outlook { filling: Some(filling), .. } if filling.exceeds_room() => DeadEnd::Filling(filling),
+        Outlook { next_step: Some(_), .. } if is_avoidable => DeadEnd::EverySettingFails,
+        _ => DeadEnd::ExceedsReach,
     }
 }

@@ -1,190 +1,71 @@
-//! The reason of a verdict in one sentence with figures.
+//! The facts behind a verdict.
 
-use super::failed::FailureFacts;
-use super::outlook::{Growth, Outlook};
-use crate::allocator::conf::Settings;
-use crate::allocator::is_small_request;
+use serde::Serialize;
+
+use super::outlook::{Filling, NextStep};
 use crate::allocator::verdict::{MemoryAtFailure, Verdict};
-use crate::base::units::{counted, size};
+use crate::replay::literal::Totals;
 
-/// The reason for `verdict` on a `failed` request.
-pub(super) fn reason(failed: &FailureFacts, verdict: Verdict, settings: &Settings) -> String {
-    let c = &failed.circumstances;
-    let (wanted, free) = (size(c.needed_from_device().bytes), size(c.device_free.bytes));
-    let covers = format!("with the {free} free on the device, that covers the {wanted} needed");
-    if let Some(bytes) = c.unreleased.filter(|_| verdict != Verdict::MemoryLimit) {
-        return not_released(bytes.bytes, verdict, &covers);
-    }
-    match verdict {
-        Verdict::MemoryLimit => format!(
-            "the device had {free} free, enough for {wanted}, but a process limit \
-             (set_per_process_memory_fraction) or the driver refused it at {} reserved; a limit of \
-             {} would be enough",
-            size(failed.totals.reserved),
-            size(failed.totals.reserved.saturating_add(c.segment_in_granules.bytes))
-        ),
-        Verdict::Spurious => spurious(c, settings),
-        Verdict::PendingFree => {
-            let pending = size(c.pending.all.bytes);
-            let covers = if c.suffices_with_device(c.pending.all).is_likely() {
-                covers
-            } else {
-                format!("that covers the {} requested", size(c.request.bytes))
-            };
-            format!("{pending} was freed but still in use on other streams; {covers}")
-        }
-        Verdict::PrivatePool => format!(
-            "{} is free in other pools (CUDA graphs, MemPool), which this request cannot use; \
-             {covers}",
-            size(c.other_pool.bytes)
-        ),
-        Verdict::OtherStream => format!(
-            "{} is free in segments of other streams, which this stream cannot use; {covers}",
-            size(c.other_stream.bytes)
-        ),
-        Verdict::Fragmentation => fragmented(c, &free, &wanted),
-        Verdict::NonPytorch => format!(
-            "{} of the device is in use outside this allocator (CUDA context, libraries, other \
-             processes); with the {free} free, that covers the {wanted} needed",
-            size(failed.outside)
-        ),
-        Verdict::Capacity => no_single_source(c, failed.totals.active),
-        Verdict::Unknown => format!(
-            "{} was freed, but the trace does not show how much of it other streams still used: it \
-             has no free_completed entries (skip_actions)",
-            size(failed.totals.reserved.saturating_sub(failed.totals.active))
-        ),
-        Verdict::Served => String::new(), // a tried request, which has its own report
-    }
+/// The facts behind a verdict.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VerdictReason {
+    /// The verdict that the memory at the failure alone gives.
+    pub verdict: Verdict,
+    /// The free memory of each kind.
+    pub memory: MemoryAtFailure,
+    /// The totals of the allocator.
+    pub totals: Totals,
+    /// Bytes of device memory in use outside this allocator.
+    pub outside_bytes: u64,
+    /// The setting `max_split_size`, in bytes.
+    pub max_split_size: u64,
+    /// Why free memory in one piece would not have helped for long; `None` if that is not known.
+    pub dead_end: Option<DeadEnd>,
+    /// The memory that serves a tried request, and the bytes of the cache that are released for it.
+    pub served: Option<(Served, u64)>,
 }
 
-/// No pool is recorded, and the default pool did not release `bytes`, as it does before a request fails.
-fn not_released(bytes: u64, verdict: Verdict, covers: &str) -> String {
-    let rest = match verdict {
-        Verdict::PrivatePool => format!("; {covers}"),
-        _ => ", nor was the free memory of the request's own pool".to_owned(),
-    };
-    format!(
-        "{} of free memory could have been released to the device and was not{rest}. Either the \
-         request was for a private pool (use_mem_pool, a graph capture), for which PyTorch up to \
-         2.12 releases nothing, or that memory was in a private pool that no longer exists; the \
-         trace does not record which",
-        size(bytes)
-    )
+/// Why a program would have failed soon, under any layout of its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadEnd {
+    /// Its memory grows by this number of bytes a step.
+    Growth(u64),
+    /// Its next step needs more than would be left.
+    NextStep(NextStep),
+    /// The failing line fills memory.
+    Filling(Filling),
+    /// Its next step fails under every setting that was tried.
+    EverySettingFails,
+    /// Its memory exceeds the memory within reach.
+    ExceedsReach,
 }
 
-fn spurious(c: &MemoryAtFailure, settings: &Settings) -> String {
-    let (request, largest) = (c.request.bytes, c.largest.unwrap_or_default().bytes);
-    let limit = settings.max_split_size;
-    let rule = if request < limit && largest >= limit {
-        format!("but max_split_size ({}) keeps blocks of that size for requests of that size", size(limit))
-    } else {
-        "and no rule excluded it. Most likely it became free while the request waited for other \
-         streams: PyTorch does not search again. Repeating the request succeeds \
-         (pytorch/pytorch#189504)"
-            .to_owned()
-    };
-    format!("a free block of {} in this pool and stream was large enough, {rule}", size(largest))
+/// The memory that would serve a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Served {
+    /// `free-block` or `new-memory`.
+    pub kind: &'static str,
+    /// Address of the free block; null for new memory.
+    pub address: Option<u64>,
+    /// Size in bytes of the free block, or of the new device memory.
+    pub bytes: u64,
 }
 
-fn fragmented(c: &MemoryAtFailure, free: &str, wanted: &str) -> String {
-    let pieces = if c.own.in_place.bytes == 0 {
-        let which = if is_small_request(c.request.bytes) { "larger than" } else { "up to" };
-        format!("only in blocks for requests {which} 1 MiB")
-    } else {
-        format!("the largest piece is {}", size(c.largest.unwrap_or_default().bytes))
-    };
-    let covers = if c.suffices_with_device(c.own.all).is_likely() {
-        format!(
-            "In one piece, with the {free} free on the device, it would cover the {wanted} \
-             needed"
-        )
-    } else {
-        format!("In one piece it would cover the {} requested", size(c.request.bytes))
-    };
-    format!("{} is free in this pool and stream, but {pieces}. {covers}", size(c.own.all.bytes))
-}
-
-/// Why contiguous memory would not have helped for long. `is_avoidable` if a replayed setting serves the request.
-pub(super) fn dead_end(outlook: Outlook, is_avoidable: bool) -> String {
-    match outlook {
-        Outlook { growth: Some(Growth { explains: true, bytes_per_step, .. }), .. } => format!(
-            ", but what the program holds grows by {} a step, which no layout makes room for long",
-            size(bytes_per_step)
-        ),
-        Outlook { next_step: Some(next), .. } if next.exceeds_room() => format!(
-            ", but one more step like the last needs {} more, and {} would be left",
-            size(next.needed_bytes),
-            size(next.spare_bytes.unwrap_or(0))
-        ),
-        Outlook { filling: Some(filling), .. } if filling.exceeds_room() => format!(
-            ", but this line took {} in its last {}, and {} would be left",
-            size(filling.bytes),
-            counted(filling.requests, "request"),
-            size(filling.spare_bytes)
-        ),
-        Outlook { next_step: Some(_), .. } if is_avoidable => {
-            ", but under every setting that was tried the next step fails".to_owned()
-        }
-        _ => ", but with what the program holds that exceeds what it may reserve".to_owned(),
-    }
-}
-
-/// Why no single source of memory would have been enough, with `active` bytes in use.
-fn no_single_source(c: &MemoryAtFailure, active: u64) -> String {
-    let (own, device_free, wanted) = (c.own.all.bytes, c.device_free.bytes, c.needed_from_device().bytes);
-    let (other_stream, other_pool) = (c.other_stream.bytes, c.other_pool.bytes);
-    let cache = own.saturating_add(other_stream).saturating_add(other_pool);
-    let all = cache.saturating_add(device_free);
-    let (held, request) = (size(active), size(c.request.bytes));
-    if all >= wanted {
-        let kinds = [
-            (device_free, "on the device"),
-            (own, "in this pool and stream"),
-            (other_stream, "in other streams' segments"),
-            (other_pool, "in other pools"),
-        ];
-        let parts = kinds.iter().filter(|(bytes, _)| *bytes > 0);
-        let parts: Vec<String> = parts.map(|(bytes, place)| format!("{} {place}", size(*bytes))).collect();
-        return format!(
-            "the program holds {held} and requests {request} more; {} is free, but not in one \
-             place ({})",
-            size(all),
-            parts.join(", ")
-        );
-    }
-    let segment =
-        if all >= c.request.bytes { format!(", which takes a segment of {}", size(wanted)) } else { String::new() };
-    format!(
-        "the program holds {held} and requests {request} more{segment}; the device and the cache \
-         have {} free",
-        size(all)
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::allocator::verdict::{ApproxBytes, FreeMemory};
-    use crate::base::units::MIB;
-
-    #[test]
-    fn a_full_device_differs_from_one_without_a_single_large_enough_source() {
-        let mib = |n: u64| ApproxBytes::exact(n * MIB);
-        let tight = MemoryAtFailure {
-            request: mib(100),
-            segment: mib(100),
-            segment_in_granules: mib(100),
-            device_free: mib(10),
-            ..MemoryAtFailure::default()
-        };
-        let reason = |c: &MemoryAtFailure| no_single_source(c, 1000 * MIB);
-        assert!(reason(&tight).ends_with("the device and the cache have 10 MiB free"), "{}", reason(&tight));
-        let own = FreeMemory { all: mib(40), in_place: mib(40) };
-        let c = MemoryAtFailure { own, other_stream: mib(40), other_pool: mib(40), ..tight };
-        let parts = "130 MiB is free, but not in one place (10 MiB on the";
-        assert!(reason(&c).contains(parts), "{}", reason(&c));
-        let c = MemoryAtFailure { request: mib(9), segment: mib(20), segment_in_granules: mib(20), ..tight };
-        assert!(reason(&c).contains("takes a segment of 20 MiB; the device"), "{}", reason(&c));
-    }
+/// A kind of memory that could have served a failed request, and why it did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CauseNote {
+    /// Free in the request's pool and stream: the size of the largest block, and whether it is large enough.
+    Own(u64, bool),
+    /// Free in blocks of other streams.
+    OtherStream,
+    /// Free in private pools, and the request was for the default pool.
+    PrivatePools,
+    /// Free in other pools, and the request was for a private pool.
+    OtherPools,
+    /// Free in pools, and the pool of the request is not known.
+    UnknownPool,
+    /// Freed, and waiting for work on another stream.
+    Pending,
+    /// In use outside this allocator.
+    Outside,
 }

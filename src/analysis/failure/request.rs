@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::blockers::Blocker;
 use super::failed::{FailureFacts, RequestFacts};
+use super::judged::Judgement;
+use super::judged_request::JudgedRequest;
 use super::oom::{FailureContext, OomReport};
+use super::reason::Served;
 use crate::allocator::ServedBy;
-use crate::allocator::verdict::{Cause, Certainty, Verdict};
-use crate::base::units::{self, size};
 use crate::replay::literal::{candidate_releases, inferred_capacity};
 use crate::replay::model::{Hypothesis, RequestResult, try_request};
 use crate::snapshot::{Action, Device, Pools, Stacks};
-use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
-use crate::study::memory::LiveByLine;
 use crate::study::{DeviceStudy, MemoryAt, TracePosition};
 
 /// The result of `--request`: whether a request would succeed, and how. Figures are those after everything was tried.
@@ -27,7 +25,7 @@ pub struct RequestReport {
     /// Bytes of cached memory that would be released to the device to make room.
     pub given_back_bytes: u64,
     /// Assumptions about what the file does not record, one sentence each.
-    pub assumed: Vec<String>,
+    pub assumed: Vec<Assumption>,
     /// The verdict on the request: `served`, or why it would fail.
     #[serde(flatten)]
     pub outcome: RequestOutcome,
@@ -43,102 +41,29 @@ pub enum RequestOutcome {
     Failed(Box<OomReport>),
 }
 
-/// A tried request that would succeed.
+/// A tried request that would succeed. Its figures are those of a failed request, where they apply.
 #[derive(Debug, Clone, Serialize)]
 pub struct ServedRequest {
-    /// Index in the device's trace at which the request was tried.
-    pub event: u64,
-    /// Requested bytes, rounded by the allocator.
-    pub requested_bytes: u64,
-    /// Size in bytes of the segment that the allocator would request from the device if it needed one.
-    pub segment_bytes: u64,
-    /// Raw handle of the stream.
-    pub stream: u64,
-    /// The pool: the default one.
-    pub pool_id: Option<[u64; 2]>,
-    /// Always false.
-    pub is_pool_open: bool,
-    /// Free device memory in bytes.
-    pub device_free_bytes: u64,
-    /// Reserved bytes after memory was released for the request.
-    pub reserved_bytes: u64,
-    /// Allocated bytes.
-    pub allocated_bytes: u64,
-    /// Bytes of free blocks in the cache.
-    pub cached_bytes: u64,
-    /// Size in bytes of the largest free block that the request may use.
-    pub largest_free_block_bytes: u64,
-    /// Always null.
-    pub time_us: Option<u64>,
-    /// `served`.
-    pub verdict: Verdict,
-    /// Certainty of the verdict: `possible`, because it rests on assumptions.
-    pub confidence: Certainty,
-    /// The memory that would serve it, in a phrase.
-    pub verdict_reason: String,
-    /// Nowhere in the program.
-    #[serde(flatten, with = "Culprit")]
-    pub location: CodeLocation,
-    /// Always null.
-    pub operation: Option<String>,
-    /// Always null.
-    pub user_metadata: Option<String>,
-    /// Always empty.
-    pub frames: FrameList,
-    /// Always 0.
-    pub shortfall_bytes: u64,
-    /// Always empty.
-    pub causes: Vec<Cause>,
-    /// Always empty.
-    pub blockers: Vec<Blocker>,
-    /// Lines whose blocks are pending free, largest first.
-    pub pending: Vec<LiveByLine>,
+    /// The request, the memory and the verdict.
+    #[serde(flatten)]
+    pub request: JudgedRequest,
     /// Always empty.
     pub remedies: Vec<()>,
 }
 
-impl ServedRequest {
-    fn new(device: DeviceStudy<'_, '_>, facts: FailureFacts, reason: String) -> Self {
-        let FailureFacts { request, circumstances, totals, pending, .. } = facts;
-        let stacks = device.stacks();
-        Self {
-            event: request.entry as u64,
-            requested_bytes: request.bytes,
-            segment_bytes: circumstances.needed_from_device().bytes,
-            stream: request.stream,
-            pool_id: request.pool.map(|pool| device.snapshot().pools.get(pool)),
-            is_pool_open: false,
-            device_free_bytes: request.device_free,
-            reserved_bytes: totals.reserved,
-            allocated_bytes: totals.allocated,
-            cached_bytes: totals.reserved - totals.active,
-            largest_free_block_bytes: circumstances.largest.unwrap_or_default().bytes,
-            time_us: None,
-            verdict: Verdict::Served,
-            confidence: Certainty::Possible,
-            verdict_reason: reason,
-            location: stacks.code_location(stacks.line_id(request.stack)),
-            operation: None,
-            user_metadata: None,
-            frames: stacks.frame_list(request.stack),
-            shortfall_bytes: 0,
-            causes: Vec::new(),
-            blockers: Vec::new(),
-            pending,
-            remedies: Vec::new(),
-        }
-    }
-}
-
-/// The memory that would serve a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Served {
-    /// `free-block` or `new-memory`.
-    pub kind: &'static str,
-    /// Address of the free block; null for new memory.
-    pub address: Option<u64>,
-    /// Size in bytes of the free block, or of the new device memory.
-    pub bytes: u64,
+/// An assumption about what the file does not record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assumption {
+    /// The request is made on this stream, in the default pool.
+    Stream(u64),
+    /// The whole capacity that was given is within reach, in bytes.
+    GivenCapacity(u64),
+    /// The bytes within reach are those that a failed request shows.
+    RefusedCapacity(u64),
+    /// The whole recorded device is within reach, in bytes.
+    RecordedCapacity(u64),
+    /// The device has no free memory.
+    FullDevice,
 }
 
 /// Requests `bytes` in the default pool of `device`, with its `memory` at `position`.
@@ -154,26 +79,13 @@ pub(crate) fn request(
         TracePosition::Entry { event } => usize::try_from(event).map_or(usize::MAX, |event| event + 1),
     };
     let stream = stream_of(recorded, next);
-    let mut assumed = vec![format!("the request is made on stream {}, in the default pool", units::stream(stream))];
-    let inferred = inferred_capacity(recorded, 0);
-    let capacity = match (device.scope().capacity, inferred, device.recorded_capacity()) {
-        (Some(capacity), ..) => {
-            assumed.push(format!("PyTorch may use the whole capacity of {}", size(capacity)));
-            capacity
-        }
-        (None, Some(inferred), _) => {
-            assumed.push(format!("{} is within reach, as a failed request shows", size(inferred)));
-            inferred
-        }
-        (None, None, Some(recorded)) => {
-            assumed.push(format!("PyTorch may use the whole device of {}", size(recorded)));
-            recorded
-        }
-        (None, None, None) => {
-            assumed.push("the device has no free memory; no snapshot records it, so give --capacity".to_owned());
-            reserved
-        }
-    };
+    let (capacity, assumption) =
+        match (device.scope().capacity, inferred_capacity(recorded, 0), device.recorded_capacity()) {
+            (Some(capacity), ..) => (capacity, Assumption::GivenCapacity(capacity)),
+            (None, Some(inferred), _) => (inferred, Assumption::RefusedCapacity(inferred)),
+            (None, None, Some(recorded)) => (recorded, Assumption::RecordedCapacity(recorded)),
+            (None, None, None) => (reserved, Assumption::FullDevice),
+        };
     let minor = device.scope().minor;
     let minor = minor.unwrap_or_else(|| *candidate_releases(&device.snapshot().torch).end());
     let hypothesis = Hypothesis {
@@ -202,12 +114,13 @@ pub(crate) fn request(
     };
     let facts = FailureFacts::tried(device, request, &answer.tiling);
     let outcome = if let Some(served) = served_from {
-        let reason = describe_served(&served, answer.released_bytes);
-        RequestOutcome::Served(Box::new(ServedRequest::new(device, facts, reason)))
+        let judgement = Judgement::served(&facts, (served, answer.released_bytes), device.settings());
+        let request = JudgedRequest::new(device, facts, &judgement);
+        RequestOutcome::Served(Box::new(ServedRequest { request, remedies: Vec::new() }))
     } else {
-        let report = OomReport::new(device, facts, FailureContext::default());
-        RequestOutcome::Failed(Box::new(report))
+        RequestOutcome::Failed(Box::new(OomReport::new(device, facts, FailureContext::default())))
     };
+    let assumed = vec![Assumption::Stream(stream), assumption];
     RequestReport { asked_bytes: bytes, served_from, given_back_bytes: answer.released_bytes, assumed, outcome }
 }
 
@@ -237,17 +150,4 @@ fn served(answer: &RequestResult) -> Option<Served> {
         address: is_cached.then_some(address),
         bytes,
     })
-}
-
-fn describe_served(served: &Served, released: u64) -> String {
-    let bytes = size(served.bytes);
-    match (served.address, released) {
-        (Some(address), _) => format!("from the free block of {bytes} at {address:#x}"),
-        (None, 0) => format!("from {bytes} of new memory, free on the device"),
-        (None, released) => format!(
-            "from {bytes} of new memory, after {} of the cache is released to the device, which \
-             is slow",
-            size(released)
-        ),
-    }
 }

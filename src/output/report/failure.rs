@@ -61,7 +61,7 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     let of_steps = oom.growth.map(|growth| Text::from(describe_growth(growth)));
     let grows =
         of_steps.into_iter().chain(growth(&device.leaks, oom.growth.is_none(), false)).map(strong).collect::<Vec<_>>();
-    let verdict = strong(&*oom.verdict_reason);
+    let verdict = strong(oom.verdict_reason.to_string());
     if explains {
         document.fields("grows", grows);
         document.field(oom.verdict.word(), verdict);
@@ -71,7 +71,7 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     }
     let remedies = describe_remedies(oom).into_iter().map(Text::from);
     document.fields("remedies", remedies.chain(remedies_note(oom, entries_after(oom, device) == 0).map(faint)));
-    document.fields("what to do", device.advice.iter().map(|advice| Text::from(&**advice)));
+    document.fields("what to do", device.advice.iter().map(|advice| Text::from(advice.to_string())));
     document.fields("in the program", device.changes.iter().map(describe_change));
     if device.are_changes_skipped {
         document.field("in the program", "not replayed, because the trace is long: run oomscope whatif --program");
@@ -130,11 +130,11 @@ pub(super) fn hypothetical_request(document: &mut Document, device: &DeviceRepor
     match &request.outcome {
         RequestOutcome::Served(served) => {
             document.heading(format!("{request_label} would be served"));
-            document.field(served.verdict.word(), &*served.verdict_reason);
+            document.field(served.request.verdict.word(), served.request.verdict_reason.to_string());
         }
         RequestOutcome::Failed(oom) => {
             document.heading(alarm(format!("{request_label} would fail")));
-            document.field(oom.verdict.word(), strong(&*oom.verdict_reason));
+            document.field(oom.verdict.word(), strong(oom.verdict_reason.to_string()));
             circumstances(document, oom);
             if request.given_back_bytes > 0 {
                 let released = size(request.given_back_bytes);
@@ -142,7 +142,7 @@ pub(super) fn hypothetical_request(document: &mut Document, device: &DeviceRepor
             }
         }
     }
-    document.fields("assumed", request.assumed.iter().map(|assumed| Text::from(&**assumed)));
+    document.fields("assumed", request.assumed.iter().map(|assumed| Text::from(assumed.to_string())));
 }
 
 /// Memory of a line that waits for other streams.

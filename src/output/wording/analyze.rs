@@ -2,11 +2,11 @@
 
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::EXPANDABLE_SEGMENTS;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReport, Ranks, SnapshotReport};
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_HISTORY_CALL};
+use crate::explain::EXPANDABLE_SEGMENTS;
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, MemoryBreakdown};
 use crate::study::memory::LiveByLine;
@@ -74,14 +74,14 @@ pub(super) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) 
     match (foreign, device) {
         (Some(foreign), _) => Summary::from_answer(&*foreign.message),
         (None, Some(device)) => match device.ooms.last() {
-            Some(oom) => summarize_failure(oom, device),
+            Some(oom) => summarize_failure(oom, device, snapshot.settings_string.as_deref()),
             None => summarize_without_failure(device, snapshot),
         },
         (None, None) => Summary::from_answer("the allocator held no memory and recorded nothing"),
     }
 }
 
-fn summarize_failure(oom: &OomReport, device: &DeviceReport) -> Summary {
+fn summarize_failure(oom: &OomReport, device: &DeviceReport, settings_string: Option<&str>) -> Summary {
     let why = match device.explaining_growth(oom) {
         Some(bytes) => format!("memory grows by {} a step ({})", size(bytes), oom.verdict),
         None => oom.verdict.to_string(),
@@ -95,8 +95,9 @@ fn summarize_failure(oom: &OomReport, device: &DeviceReport) -> Summary {
         size(oom.cached_bytes)
     );
     let held = device.at_moment.as_ref().or(oom.held.as_ref());
-    let action = device.advice.first().cloned();
-    Summary { answer, who: held.and_then(describe_holders), action, copy: device.copy.clone() }
+    let first = device.advice.first();
+    let copy = first.and_then(|advice| advice.copy(oom, settings_string));
+    Summary { answer, who: held.and_then(describe_holders), action: first.map(ToString::to_string), copy }
 }
 
 fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary {

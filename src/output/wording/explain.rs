@@ -2,9 +2,8 @@
 
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::EXPANDABLE_SEGMENTS;
 use crate::base::units::{counted, percent, ratio, size};
-use crate::explain::{ExplainReport, ExplainedFailure};
+use crate::explain::{EXPANDABLE_SEGMENTS, ExplainReport, ExplainedFailure};
 
 impl ExplainReport {
     /// Summarizes the first message, which ended the program; later ones often follow from it.

@@ -3,7 +3,8 @@
 use serde::{Serialize, Serializer};
 
 use super::Summary;
-use crate::analysis::AnalyzeReport;
+use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
+use crate::analysis::{Advice, AnalyzeReport};
 use crate::compare::diff::{ComparedMoment, DiffReport};
 use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
@@ -49,3 +50,16 @@ reports! {
     TimelineReport = "oomscope/timeline/1",
     WhatIfReport = "oomscope/whatif/1",
 }
+
+/// Serializes each type as its sentence.
+macro_rules! sentences {
+    ($($Fact:ident),* $(,)?) => {$(
+        impl Serialize for $Fact {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}
+
+sentences! { Advice, Assumption, CauseNote, VerdictReason }

@@ -3,6 +3,7 @@
 //! In: a finished report or a fact of it. Out: text. A report that begins with a [`Summary`] is serialized here, because
 //! its JSON contains that text.
 
+mod advice;
 mod analyze;
 mod brief;
 mod check;
@@ -14,6 +15,7 @@ mod program;
 mod replay;
 mod summary;
 mod timeline;
+mod verdict_reason;
 mod whatif;
 
 pub use brief::{Brief, BriefLine};

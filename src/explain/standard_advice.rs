@@ -1,11 +1,13 @@
 //! Advice for every verdict, for both failures in a trace and messages in a log.
 
-use super::kinds::Verdict;
+use crate::allocator::verdict::Verdict;
 
+/// The advice of a verdict that needs no figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Advice {
+pub struct StandardAdvice {
     /// One or two sentences.
     pub text: &'static str,
+    /// Text to copy.
     pub snippet: Snippet,
 }
 
@@ -22,9 +24,11 @@ pub enum Snippet {
     Nothing,
 }
 
+/// The setting against fragmentation.
 pub const EXPANDABLE_SEGMENTS: &str = "expandable_segments:True";
 /// Lists the processes on a device.
-pub const MONITOR: &str = "nvidia-smi";
+const MONITOR: &str = "nvidia-smi";
+/// A common attempt that does nothing.
 pub const EMPTY_CACHE_NO_REMEDY: &str = "torch.cuda.empty_cache() would not have helped: PyTorch released every free \
                                          segment before the request failed.";
 /// Users of device memory in a process, other than the allocator.
@@ -32,7 +36,8 @@ pub const OUTSIDE_ALLOCATOR_USERS: &str = "NCCL buffers, cuBLAS workspaces, and 
                                            (RAPIDS, TensorFlow, JAX, DALI)";
 
 impl Verdict {
-    pub fn advice(self) -> Advice {
+    /// The standard advice.
+    pub fn advice(self) -> StandardAdvice {
         let (text, copy) = match self {
             Self::MemoryLimit => (
                 "Raise or remove the process limit: torch.cuda.set_per_process_memory_fraction(), or \
@@ -73,9 +78,10 @@ impl Verdict {
             ),
             Self::Served => ("Nothing.", Snippet::Nothing),
         };
-        Advice { text, snippet: copy }
+        StandardAdvice { text, snippet: copy }
     }
 
+    /// The text of the standard advice.
     pub fn advice_text(self) -> &'static str {
         self.advice().text
     }

@@ -1,0 +1,147 @@
+//! A failed or tried request with its verdict.
+
+use serde::Serialize;
+
+use super::blockers::Blocker;
+use super::failed::FailureFacts;
+use super::judged::Judgement;
+use super::outlook::{Filling, Growth, NextStep};
+use super::reason::{CauseNote, VerdictReason};
+use crate::allocator::verdict::{Cause, Certainty, Verdict, largest_first};
+use crate::base::units::escape_name;
+use crate::snapshot::Pools;
+use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
+use crate::study::DeviceStudy;
+use crate::study::memory::LiveByLine;
+
+/// A failed or tried request, the memory at that time, and the verdict.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JudgedRequest {
+    /// Index of the entry in the device's trace.
+    pub event: u64,
+    /// Requested bytes, rounded by the allocator, as recorded.
+    pub requested_bytes: u64,
+    /// Size of the segment that the allocator requested from the device, in bytes.
+    pub segment_bytes: u64,
+    /// Raw handle of the stream.
+    pub stream: u64,
+    /// The pool; null if not recorded (before PyTorch 2.12) and not inferred from the memory of its stream.
+    pub pool_id: Option<[u64; 2]>,
+    /// Free bytes that the default pool would have released for this request but did not. The request was for a
+    /// private pool, or the memory was in one that no longer exists. Absent if the pool is recorded, or there were
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_back_bytes: Option<u64>,
+    /// Whether the request may have been for a private pool: no pool is recorded, and a private pool has memory of its
+    /// stream, or memory was not released. No remedy is claimed for a private pool.
+    pub is_pool_open: bool,
+    /// Free device memory in bytes, as recorded.
+    pub device_free_bytes: u64,
+    /// Reserved bytes at that time.
+    pub reserved_bytes: u64,
+    /// Allocated bytes at that time.
+    pub allocated_bytes: u64,
+    /// Bytes of free blocks in the cache at that time.
+    pub cached_bytes: u64,
+    /// Size in bytes of the largest free block that this request may use.
+    pub largest_free_block_bytes: u64,
+    /// Microseconds since the epoch; null before PyTorch 2.2.
+    pub time_us: Option<u64>,
+    /// Why the request failed: the one kind of memory that would have served it.
+    pub verdict: Verdict,
+    /// Certainty of the verdict.
+    pub confidence: Certainty,
+    /// The reason in a sentence with figures.
+    pub verdict_reason: VerdictReason,
+    /// Growth from step to step up to this request; only for the last failure of a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth: Option<Growth>,
+    /// Uninterrupted requests by the failing line; only for a failure that ended a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filling: Option<Filling>,
+    /// Predicted memory needs of the next step; only for a failure that ended a trace and whose request was also made
+    /// one step earlier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<NextStep>,
+    /// The innermost line outside PyTorch in the request's stack.
+    #[serde(flatten, with = "Culprit")]
+    pub location: CodeLocation,
+    /// The operation that requested it; null if the stack shows none.
+    pub operation: Option<String>,
+    /// The program's `user_metadata`; null if not set.
+    pub user_metadata: Option<String>,
+    /// The whole stack of the request.
+    pub frames: FrameList,
+    /// Missing bytes: of device memory or of contiguous free memory, whichever is less.
+    pub shortfall_bytes: u64,
+    /// Where free memory was, largest first.
+    pub causes: Vec<Cause<CauseNote>>,
+    /// Live blocks that keep free memory apart; only for the last 16 failures of a trace.
+    pub blockers: Vec<Blocker>,
+    /// Lines whose blocks were pending free, largest first, with shares of all pending memory; only for the last 16
+    /// failures of a trace.
+    pub pending: Vec<LiveByLine>,
+}
+
+impl JudgedRequest {
+    pub(super) fn new(device: DeviceStudy<'_, '_>, failed: FailureFacts, judgement: &Judgement) -> Self {
+        let (snapshot, stacks) = (device.snapshot(), device.stacks());
+        let FailureFacts { request, circumstances, totals, pool_guess, .. } = &failed;
+        Self {
+            event: request.entry as u64,
+            requested_bytes: request.bytes,
+            segment_bytes: circumstances.needed_from_device().bytes,
+            stream: request.stream,
+            pool_id: request.pool.map(|pool| snapshot.pools.get(pool)),
+            kept_back_bytes: pool_guess.unreleased,
+            is_pool_open: pool_guess.is_open,
+            device_free_bytes: request.device_free,
+            reserved_bytes: totals.reserved,
+            allocated_bytes: totals.allocated,
+            cached_bytes: totals.reserved - totals.active,
+            largest_free_block_bytes: circumstances.largest.unwrap_or_default().bytes,
+            time_us: (request.time_us != 0).then_some(request.time_us),
+            verdict: judgement.verdict,
+            confidence: judgement.confidence,
+            verdict_reason: judgement.reason,
+            growth: judgement.outlook.growth,
+            next_step: judgement.outlook.next_step,
+            filling: judgement.outlook.filling,
+            location: stacks.code_location(stacks.line_id(request.stack)),
+            operation: stacks.operation(request.stack),
+            user_metadata: request
+                .user_metadata
+                .map(|text| escape_name(snapshot.text(text)))
+                .filter(|text| !text.is_empty()),
+            frames: stacks.frame_list(request.stack),
+            shortfall_bytes: failed.missing_bytes(),
+            causes: causes(&failed),
+            blockers: failed.blockers,
+            pending: failed.pending,
+        }
+    }
+}
+
+/// Where memory was that could have served a failed request, largest first.
+fn causes(failed: &FailureFacts) -> Vec<Cause<CauseNote>> {
+    if failed.request.is_served {
+        return Vec::new();
+    }
+    let c = &failed.circumstances;
+    let other_pool = match failed.pool_guess.pool {
+        Some(Pools::DEFAULT) => CauseNote::PrivatePools,
+        Some(_) => CauseNote::OtherPools,
+        None => CauseNote::UnknownPool,
+    };
+    // If a block was large enough, the verdict says why it did not serve.
+    let largest = c.largest.unwrap_or_default().bytes;
+    let own = CauseNote::Own(largest, largest >= failed.request.bytes);
+    let cause = |kind, bytes, note| Cause { kind, bytes, note };
+    largest_first(vec![
+        cause(Verdict::Fragmentation, c.own.all.bytes, own),
+        cause(Verdict::OtherStream, c.other_stream.bytes, CauseNote::OtherStream),
+        cause(Verdict::PrivatePool, c.other_pool.bytes, other_pool),
+        cause(Verdict::PendingFree, c.pending.all.bytes, CauseNote::Pending),
+        cause(Verdict::NonPytorch, failed.outside, CauseNote::Outside),
+    ])
+}

@@ -1,0 +1,125 @@
+//! Advice for a failed request.
+
+use std::fmt;
+
+use crate::allocator::conf::shell_assignment;
+use crate::allocator::verdict::Verdict;
+use crate::analysis::failure::{OomReport, RecordedReplay};
+use crate::analysis::{Advice, NoSettingHelps};
+use crate::base::units::{counted, percent, ratio, size};
+use crate::explain::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
+use crate::stacks::frames::{CodeLocation, FrameReport};
+use crate::study::attribution::Category;
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FreeGrowth(None) => f.write_str("free what is kept after each step: no setting helps for long"),
+            Self::FreeGrowth(Some(line)) => {
+                write!(f, "free what {} keeps after each step: no setting helps for long", line.label())
+            }
+            Self::Set(settings) => write!(f, "set {settings}: in a replay the request then succeeds"),
+            Self::Change(label, _) => write!(f, "{label}; in a replay every request then succeeds"),
+            Self::HoldLess(largest, why) => {
+                write!(f, "hold less memory at that time: {}; {}", suggest_reduction(*largest), describe_replays(*why))
+            }
+            Self::Standard(verdict) => f.write_str(verdict.advice_text()),
+            Self::UnknownCapacity(advice) => write!(
+                f,
+                "{}; or other processes hold the missing memory: give the GPU's memory to find out (such as \
+                 --capacity 80GiB)",
+                advice.to_string().trim_end_matches('.')
+            ),
+            Self::LargestHolder(line, allocated_bytes) => write!(
+                f,
+                "The largest holder is {}: {} of {} allocated ({}).",
+                line.location.label(),
+                size(line.bytes),
+                size(*allocated_bytes),
+                percent(ratio(line.bytes, *allocated_bytes))
+            ),
+            Self::Excess(RecordedReplay { needed_bytes, reach_bytes, .. }) => write!(
+                f,
+                "To fit, the program has to hold at least {} less at that time, or needs {} within reach instead of {}.",
+                size(needed_bytes - reach_bytes),
+                size(*needed_bytes),
+                size(*reach_bytes)
+            ),
+            Self::MoveBlocks(blocker) => write!(
+                f,
+                "{} of {}, {}, {} {} of free memory apart: allocate them before the rest, or free them earlier.",
+                counted(blocker.blocks, "block"),
+                blocker.location.label(),
+                size(blocker.bytes_held),
+                if blocker.blocks == 1 { "keeps" } else { "keep" },
+                size(blocker.bytes_unlocked)
+            ),
+            Self::EmptyCacheNoRemedy => f.write_str(EMPTY_CACHE_NO_REMEDY),
+            Self::Pending(line) => {
+                let (label, bytes) = (line.location.label(), size(line.bytes));
+                write!(f, "Most of the pending memory was allocated at {label}: {bytes}.")
+            }
+            Self::Outside(bytes) => write!(
+                f,
+                "{} of the device is held outside this allocator: by other processes (rocm-smi lists them on AMD), or \
+                 by this one: the CUDA context, {OUTSIDE_ALLOCATOR_USERS}.",
+                size(*bytes)
+            ),
+        }
+    }
+}
+
+impl Advice {
+    /// Text to copy for this advice on `oom`: a setting, a command or a source line.
+    pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
+        let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
+        match self {
+            Self::FreeGrowth(location) => location.as_ref().and_then(file_line),
+            Self::Change(_, location) => file_line(location),
+            Self::Set(settings) => Some(shell_assignment(settings, settings_string)),
+            Self::HoldLess(..) => oom.holder(),
+            Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),
+            Self::Standard(verdict) => match verdict.advice().snippet {
+                Snippet::AllocConf(option) => Some(shell_assignment(option, settings_string)),
+                Snippet::Command(words) => Some(words.to_owned()),
+                Snippet::CodeLine => {
+                    let line = match verdict {
+                        Verdict::Capacity => oom.holder(),
+                        Verdict::PendingFree => oom.pending.iter().find_map(|line| file_line(&line.location)),
+                        _ => None,
+                    };
+                    line.or_else(|| file_line(&oom.location))
+                }
+                Snippet::Nothing => None,
+            },
+            Self::LargestHolder(..)
+            | Self::Excess(_)
+            | Self::MoveBlocks(_)
+            | Self::EmptyCacheNoRemedy
+            | Self::Pending(_)
+            | Self::Outside(_) => None,
+        }
+    }
+}
+
+fn describe_replays(why: NoSettingHelps) -> &'static str {
+    match why {
+        NoSettingHelps::ExceedsReach => "no allocator setting helps",
+        NoSettingHelps::AllFail => "under every replayed setting the request fails",
+        NoSettingHelps::AllPostpone => "the replayed settings only postpone the failure",
+        NoSettingHelps::MayPostpone => "a setting may serve this request, but probably not the ones after it",
+    }
+}
+
+/// How to reduce the memory of the `largest` category.
+fn suggest_reduction(largest: Category) -> &'static str {
+    match largest {
+        Category::Parameters => "shard or offload the parameters, or keep them in lower precision",
+        Category::Gradients => "shard the gradients, or free them before they are needed again (set_to_none)",
+        Category::OptimizerState => "shard or offload the optimizer's state, or keep it in lower precision",
+        Category::Activations => "a smaller batch or sequence, or activation checkpointing",
+        Category::Communication => "smaller buckets, or fewer collectives at once",
+        Category::Inputs => "a smaller batch, moved to the device only when it is used",
+        Category::Temporaries | Category::Other => "a smaller batch or activation checkpointing",
+    }
+}
