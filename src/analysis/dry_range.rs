@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::allocator::device::{Placement, SimulatedDevice};
-use crate::base::units::{counted, size};
 use crate::replay::model::{Hypothesis, simulate_on};
 use crate::replay::ops::Program;
 use crate::snapshot::DryRun;
@@ -124,81 +123,14 @@ impl PlacementOutcomes {
     }
 }
 
-impl ByteRange {
-    fn describe(self) -> String {
-        if self.minimum == self.maximum {
-            return size(self.maximum);
-        }
-        format!("between {} and {}", size(self.minimum), size(self.maximum))
-    }
-}
-
-/// Describes that requests fail in `failing` of `placements`.
-fn describe_failing(failing: u64, placements: u64) -> String {
-    match failing {
-        0 => "every request succeeds".to_owned(),
-        _ if failing == placements => "a request fails".to_owned(),
-        _ => format!("a request fails in {failing} of {placements} placements"),
-    }
-}
-
 impl RangeReport {
     /// Whether every request succeeds under all placements, with and without cuDNN's workspaces.
     pub fn fits(&self) -> bool {
         self.failing_placements == 0 && self.with_workspaces.as_ref().is_none_or(|with| with.failing_placements == 0)
     }
 
-    /// Describes the effect of placement; `None` if there is none.
-    pub(super) fn describe_placements(&self) -> Option<String> {
-        let reserved = self.reserved_bytes;
-        (self.failing_placements > 0 || reserved.minimum < reserved.maximum).then(|| {
-            format!(
-                "the allocator picks among equal blocks by address, and a GPU assigns other addresses: over {} \
-                 placements of memory device {} peaks at {} reserved, and {}",
-                self.placements,
-                self.device,
-                reserved.describe(),
-                describe_failing(self.failing_placements, self.placements)
-            )
-        })
-    }
-
-    /// Describes the effect of cuDNN's workspaces; `None` if there are none.
-    pub(super) fn describe_workspaces(&self) -> Option<String> {
-        let with = self.with_workspaces.as_ref()?;
-        Some(format!(
-            "with {} of the sizes that tensors and documented algorithms suggest (the largest {}) device {} peaks at \
-             {} allocated, {} reserved, and {}",
-            counted(with.calls, "workspace"),
-            size(with.largest_bytes),
-            self.device,
-            size(with.allocated_bytes),
-            with.reserved_bytes.describe(),
-            describe_failing(with.failing_placements, self.placements)
-        ))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{ByteRange, RangeReport};
-    use crate::base::units::MIB;
-
-    #[test]
-    fn placements_are_described_if_they_make_a_difference() {
-        let bytes = |min, max| ByteRange { minimum: min * MIB, maximum: max * MIB };
-        let range = |failing_placements, reserved_bytes| RangeReport {
-            device: 0,
-            placements: 6,
-            failing_placements,
-            reserved_bytes,
-            with_workspaces: None,
-        };
-        assert_eq!(range(0, bytes(100, 100)).describe_placements(), None);
-        let text = range(0, bytes(100, 120)).describe_placements().unwrap();
-        assert!(text.contains("between 100 MiB and 120 MiB reserved, and every request"), "{text}");
-        let text = range(2, bytes(100, 100)).describe_placements().unwrap();
-        assert!(text.contains("a request fails in 2 of 6 placements"), "{text}");
-        assert!(!range(2, bytes(100, 100)).fits());
+    /// Whether the placement of memory changes the result.
+    pub(crate) fn is_affected_by_placement(&self) -> bool {
+        self.failing_placements > 0 || self.reserved_bytes.minimum < self.reserved_bytes.maximum
     }
 }

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::device::DeviceReport;
 use super::dry_range::{RangeReport, range};
-use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, Warnings};
 use crate::snapshot::{DryRun, UnsizedWork, ValueRead};
 use crate::stacks::frames::CodeLocation;
@@ -89,9 +88,6 @@ const VALUE_SIZED_OPERATORS: [&str; 13] = [
     "repeat_interleave_Tensor",
     "repeat_interleave_self_Tensor",
 ];
-/// Maximum number of lines in a sentence.
-const SHOWN_READS: usize = 3;
-
 /// The dry run that was recorded, if any. Warnings about it go to `warnings`.
 pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mut Warnings) -> Option<DryRunReport> {
     let recorded = study.snapshot().recorder_info.as_ref()?;
@@ -159,23 +155,6 @@ impl DryRunCertainty {
     }
 }
 
-impl ReadReport {
-    fn describe(&self) -> String {
-        let line = match &self.location.frame {
-            None => "a thread without Python".to_owned(),
-            Some(_) => self.location.label(),
-        };
-        let times = match self.count {
-            0 | 1 => String::new(),
-            many => format!(", {} times in all", count(many)),
-        };
-        match self.operator.as_str() {
-            "" => format!("{line}{times}"),
-            name => format!("{line} by {name}{times}"),
-        }
-    }
-}
-
 impl DryRunReport {
     /// Whether all memory is known or estimated: of closed libraries, only cuDNN has estimates.
     pub fn is_known(&self) -> bool {
@@ -196,121 +175,60 @@ impl DryRunReport {
     }
 
     /// Number of cuDNN workspaces with an estimate.
-    fn sized_workspaces(&self) -> u64 {
+    pub(crate) fn sized_workspaces(&self) -> u64 {
         let with = self.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
         with.map(|with| with.calls).sum()
     }
 
-    /// Describes the workspaces of `calls` cuDNN calls.
-    fn describe_cudnn_workspaces(&self, calls: u64) -> String {
-        let sized = self.sized_workspaces();
-        let mut parts = vec!["a GPU needs more".to_owned()];
-        parts.extend(self.ranges.iter().filter_map(RangeReport::describe_workspaces));
-        if sized > 0 && calls > sized {
-            let others = counted(calls - sized, "call");
-            parts.push(format!("the workspaces of the other {others} are unknown"));
-        }
-        if sized > 0 {
-            let bound = "there is no upper bound; if the workspace of a convolution cannot be allocated, PyTorch tries \
-                         another plan";
-            parts.push(bound.to_owned());
-        }
-        parts.join("; ")
-    }
-
     fn add_warnings(&self, warnings: &mut Warnings) {
-        let alone = self.alone.as_ref().map_or_else(String::new, |place| {
-            format!("; rank {place} ran alone, and every collective returned its own data")
-        });
-        warnings.add(
-            Code::DryRun,
-            format!(
-                "no GPU was used: PyTorch's own allocator ran on a stub of CUDA, with the memory of {} (compute \
-                 capability {}; {}, of which the context takes {}){alone}",
-                self.gpu,
-                self.capability,
-                size(self.total_bytes),
-                size(self.context_bytes)
-            ),
-        );
-        for message in self.ranges.iter().filter_map(RangeReport::describe_placements) {
-            warnings.add(Code::DryRun, message);
+        let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
+        add(Code::DryRun, DryRunWarning::NoGpu(self));
+        for range in self.ranges.iter().filter(|range| range.is_affected_by_placement()) {
+            add(Code::DryRun, DryRunWarning::Placements(range));
         }
-        warnings.add(Code::ValuesRead, self.describe_reads());
+        add(Code::ValuesRead, DryRunWarning::Reads(self));
         let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings } = self.unknown_sizes;
-        for (library, calls) in [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)] {
-            if calls > 0 {
-                let more = match library {
-                    "cuDNN" => self.describe_cudnn_workspaces(calls),
-                    _ => "a GPU needs more".to_owned(),
-                };
-                let calls = counted(calls, "call");
-                let message = format!(
-                    "only {library} knows the sizes of its workspaces ({calls}): they are not in these figures, \
-                     {more}"
-                );
-                warnings.add(Code::UnknownMemory, message);
-            }
+        if cudnn > 0 {
+            add(Code::UnknownMemory, DryRunWarning::CudnnWorkspaces(self));
+        }
+        let libraries = [("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)];
+        for (library, calls) in libraries.into_iter().filter(|(_, calls)| *calls > 0) {
+            add(Code::UnknownMemory, DryRunWarning::Workspaces(library, calls));
         }
         if timings > 0 {
-            let timings = counted(timings, "time");
-            let message = format!(
-                "the program measured the time between events {timings}, which is always 1 ms here: a choice that \
-                 depends on it, such as autotuning, may differ on a GPU; logging, as in DistributedDataParallel, does \
-                 not affect memory"
-            );
-            warnings.add(Code::UnknownMemory, message);
+            add(Code::UnknownMemory, DryRunWarning::Timings(timings));
         }
         if self.unfilled_bytes > 0 {
-            warnings.add(
-                Code::DryRun,
-                format!(
-                    "{} of large host tensors that the program fills with random numbers were left zero: a choice \
-                     that depends on their values, such as a mask, may differ",
-                    size(self.unfilled_bytes)
-                ),
-            );
+            add(Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes));
         }
         if !self.missing.is_empty() {
-            let message = format!("the stub of CUDA does not implement {}", self.missing.join(", "));
-            warnings.add(Code::UnknownMemory, message);
+            add(Code::UnknownMemory, DryRunWarning::Missing(&self.missing));
         }
         if self.stopped {
-            let message = "the program was stopped because it kept reading values without allocating: anything after \
-                           that is not in these figures";
-            warnings.add(Code::UnknownMemory, message);
+            add(Code::UnknownMemory, DryRunWarning::Stopped);
         }
     }
+}
 
-    /// Describes the values that were read back.
-    fn describe_reads(&self) -> String {
-        if self.reads.is_empty() && self.omitted_reads == 0 {
-            return "no value of the GPU was read back, so no computed value determines a request".to_owned();
-        }
-        let deciding: Vec<&ReadReport> = self.reads.iter().filter(|read| read.decides_a_size).collect();
-        let before: Vec<&ReadReport> = self.reads.iter().filter(|read| read.is_before_peak).collect();
-        if deciding.is_empty() && before.is_empty() && self.omitted_reads == 0 {
-            return "values of the GPU were read back only after the peak, all zero here: with other values the program \
-                    may continue differently"
-                .to_owned();
-        }
-        let listed = if deciding.is_empty() { &before } else { &deciding };
-        let mut lines: Vec<String> = listed.iter().take(SHOWN_READS).map(|read| read.describe()).collect();
-        lines.dedup();
-        if listed.len() > SHOWN_READS {
-            lines.push(format!("{} more", counted((listed.len() - SHOWN_READS) as u64, "line")));
-        }
-        let lines = lines.join("; ");
-        if deciding.is_empty() {
-            format!(
-                "values of the GPU were read back before the peak, all zero here: {lines}; none determines a size \
-                 directly, but the program may behave differently with other values"
-            )
-        } else {
-            format!(
-                "values of the GPU were read back, all zero here, and determine a size at {lines}: with zeros the \
-                 result is empty, so a GPU may need more"
-            )
-        }
-    }
+/// A warning about a dry run.
+#[derive(Debug, Clone, Copy)]
+pub enum DryRunWarning<'a> {
+    /// No GPU was used.
+    NoGpu(&'a DryRunReport),
+    /// Other placements of memory by the driver make a difference.
+    Placements(&'a RangeReport),
+    /// The values that the program read back, if any.
+    Reads(&'a DryRunReport),
+    /// cuDNN's workspaces are missing, for some of which there are estimates.
+    CudnnWorkspaces(&'a DryRunReport),
+    /// The workspaces of a library are missing, for a number of calls.
+    Workspaces(&'static str, u64),
+    /// The program measured time, this number of times.
+    Timings(u64),
+    /// Bytes of large host tensors were not filled with random numbers.
+    Unfilled(u64),
+    /// The stub of CUDA lacks functions.
+    Missing(&'a [String]),
+    /// The program was stopped.
+    Stopped,
 }

@@ -21,7 +21,7 @@ pub use advice::{Advice, NoSettingHelps};
 pub use analyzed::{AnalyzeReport, Unreadable};
 pub use device::DeviceReport;
 pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
-pub use dry_run::{DryRunCertainty, DryRunReport, ReadReport};
+pub use dry_run::{DryRunCertainty, DryRunReport, DryRunWarning, ReadReport};
 pub use lines::{LineMetric, LineShare, lines};
 pub(crate) use names::{host_in_path, rank_in_path};
 pub use options::Options;

@@ -8,6 +8,7 @@ mod analyze;
 mod brief;
 mod check;
 mod diff;
+mod dry_run;
 mod explain;
 mod fit;
 mod json;

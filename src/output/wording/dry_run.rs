@@ -1,0 +1,191 @@
+//! Warnings about a dry run.
+
+use std::fmt;
+
+use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, RangeReport, ReadReport};
+use crate::base::units::{count, counted, size};
+
+/// Maximum number of lines in a sentence.
+const SHOWN_READS: usize = 3;
+
+impl fmt::Display for DryRunWarning<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoGpu(report) => {
+                write!(
+                    f,
+                    "no GPU was used: PyTorch's own allocator ran on a stub of CUDA, with the memory of {} (compute \
+                     capability {}; {}, of which the context takes {})",
+                    report.gpu,
+                    report.capability,
+                    size(report.total_bytes),
+                    size(report.context_bytes)
+                )?;
+                report.alone.as_ref().map_or(Ok(()), |place| {
+                    write!(f, "; rank {place} ran alone, and every collective returned its own data")
+                })
+            }
+            Self::Placements(range) => write!(
+                f,
+                "the allocator picks among equal blocks by address, and a GPU assigns other addresses: over {} \
+                 placements of memory device {} peaks at {} reserved, and {}",
+                range.placements,
+                range.device,
+                describe_range(range.reserved_bytes),
+                describe_failing(range.failing_placements, range.placements)
+            ),
+            Self::Reads(report) => f.write_str(&describe_reads(report)),
+            Self::CudnnWorkspaces(report) => {
+                write_workspaces(f, "cuDNN", report.unknown_sizes.cudnn)?;
+                f.write_str(&describe_cudnn_estimates(report))
+            }
+            Self::Workspaces(library, calls) => write_workspaces(f, library, calls),
+            Self::Timings(timings) => write!(
+                f,
+                "the program measured the time between events {}, which is always 1 ms here: a choice that depends on \
+                 it, such as autotuning, may differ on a GPU; logging, as in DistributedDataParallel, does not affect \
+                 memory",
+                counted(timings, "time")
+            ),
+            Self::Unfilled(bytes) => write!(
+                f,
+                "{} of large host tensors that the program fills with random numbers were left zero: a choice that \
+                 depends on their values, such as a mask, may differ",
+                size(bytes)
+            ),
+            Self::Missing(functions) => write!(f, "the stub of CUDA does not implement {}", functions.join(", ")),
+            Self::Stopped => f.write_str(
+                "the program was stopped because it kept reading values without allocating: anything after that is \
+                 not in these figures",
+            ),
+        }
+    }
+}
+
+fn write_workspaces(f: &mut fmt::Formatter<'_>, library: &str, calls: u64) -> fmt::Result {
+    let calls = counted(calls, "call");
+    write!(
+        f,
+        "only {library} knows the sizes of its workspaces ({calls}): they are not in these figures, a GPU needs more"
+    )
+}
+
+/// Describes the workspaces of cuDNN that have an estimate, and those that have none.
+fn describe_cudnn_estimates(report: &DryRunReport) -> String {
+    let (calls, sized) = (report.unknown_sizes.cudnn, report.sized_workspaces());
+    let estimates: String = report.ranges.iter().filter_map(describe_workspaces).collect();
+    if sized == 0 {
+        return estimates;
+    }
+    let others = if calls > sized {
+        format!("; the workspaces of the other {} are unknown", counted(calls - sized, "call"))
+    } else {
+        String::new()
+    };
+    format!(
+        "{estimates}{others}; there is no upper bound; if the workspace of a convolution cannot be allocated, PyTorch \
+         tries another plan"
+    )
+}
+
+/// Describes the effect of cuDNN's workspaces; `None` if there are none.
+fn describe_workspaces(range: &RangeReport) -> Option<String> {
+    let with = range.with_workspaces.as_ref()?;
+    Some(format!(
+        "; with {} of the sizes that tensors and documented algorithms suggest (the largest {}) device {} peaks at {} \
+         allocated, {} reserved, and {}",
+        counted(with.calls, "workspace"),
+        size(with.largest_bytes),
+        range.device,
+        size(with.allocated_bytes),
+        describe_range(with.reserved_bytes),
+        describe_failing(with.failing_placements, range.placements)
+    ))
+}
+
+fn describe_range(range: ByteRange) -> String {
+    if range.minimum == range.maximum {
+        return size(range.maximum);
+    }
+    format!("between {} and {}", size(range.minimum), size(range.maximum))
+}
+
+/// Describes that requests fail in `failing` of `placements`.
+fn describe_failing(failing: u64, placements: u64) -> String {
+    match failing {
+        0 => "every request succeeds".to_owned(),
+        _ if failing == placements => "a request fails".to_owned(),
+        _ => format!("a request fails in {failing} of {placements} placements"),
+    }
+}
+
+fn describe_read(read: &ReadReport) -> String {
+    let line = match &read.location.frame {
+        None => "a thread without Python".to_owned(),
+        Some(_) => read.location.label(),
+    };
+    let times = match read.count {
+        0 | 1 => String::new(),
+        many => format!(", {} times in all", count(many)),
+    };
+    match read.operator.as_str() {
+        "" => format!("{line}{times}"),
+        name => format!("{line} by {name}{times}"),
+    }
+}
+
+/// Describes the values that were read back.
+fn describe_reads(report: &DryRunReport) -> String {
+    if report.reads.is_empty() && report.omitted_reads == 0 {
+        return "no value of the GPU was read back, so no computed value determines a request".to_owned();
+    }
+    let deciding: Vec<&ReadReport> = report.reads.iter().filter(|read| read.decides_a_size).collect();
+    let before: Vec<&ReadReport> = report.reads.iter().filter(|read| read.is_before_peak).collect();
+    if deciding.is_empty() && before.is_empty() && report.omitted_reads == 0 {
+        return "values of the GPU were read back only after the peak, all zero here: with other values the program \
+                may continue differently"
+            .to_owned();
+    }
+    let listed = if deciding.is_empty() { &before } else { &deciding };
+    let mut lines: Vec<String> = listed.iter().take(SHOWN_READS).map(|read| describe_read(read)).collect();
+    lines.dedup();
+    if listed.len() > SHOWN_READS {
+        lines.push(format!("{} more", counted((listed.len() - SHOWN_READS) as u64, "line")));
+    }
+    let lines = lines.join("; ");
+    if deciding.is_empty() {
+        format!(
+            "values of the GPU were read back before the peak, all zero here: {lines}; none determines a size \
+             directly, but the program may behave differently with other values"
+        )
+    } else {
+        format!(
+            "values of the GPU were read back, all zero here, and determine a size at {lines}: with zeros the \
+             result is empty, so a GPU may need more"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::MIB;
+
+    #[test]
+    fn placements_are_described_if_they_make_a_difference() {
+        let bytes = |min, max| ByteRange { minimum: min * MIB, maximum: max * MIB };
+        let range = |failing_placements, reserved_bytes| RangeReport {
+            device: 0,
+            placements: 6,
+            failing_placements,
+            reserved_bytes,
+            with_workspaces: None,
+        };
+        assert!(!range(0, bytes(100, 100)).is_affected_by_placement());
+        let text = DryRunWarning::Placements(&range(0, bytes(100, 120))).to_string();
+        assert!(text.contains("between 100 MiB and 120 MiB reserved, and every request"), "{text}");
+        let text = DryRunWarning::Placements(&range(2, bytes(100, 100))).to_string();
+        assert!(text.contains("a request fails in 2 of 6 placements"), "{text}");
+        assert!(!range(2, bytes(100, 100)).fits());
+    }
+}
