@@ -91,6 +91,9 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         (Reverse(bad), rank_in_path(&row.path), row.path.clone(), row.device)
     });
     let failures = failures(&devices);
+    let has_history =
+        |device: &DeviceReport| device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
+    let devices_with_history = devices.iter().filter(|(_, device)| has_history(device)).count();
     let rows: Vec<RankRow> = devices.into_iter().map(|(rank, _)| rank).collect();
     let median = median(rows.iter().map(|row| row.peak_allocated_bytes));
     let distance = |row: &RankRow| row.peak_allocated_bytes.abs_diff(median);
@@ -98,12 +101,17 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let is_outlier = |row: &RankRow| ratio(distance(row), median) > OUTLIER_RATIO;
     let outlier = farthest.filter(|i| rows.get(*i).is_some_and(is_outlier));
     let names = RowNames { is_one_snapshot: latest.len() == 1, are_ranks: are_ranks(&rows) };
-    let peaks = describe_peaks(outlier.and_then(|index| rows.get(index)), median, names);
+    let with_history = devices_with_history;
+    let peaks = match with_history {
+        0 if median == 0 => "nor are the peaks".to_owned(),
+        _ if median == 0 => "most hold no memory at their peak".to_owned(),
+        _ => describe_peaks(outlier.and_then(|index| rows.get(index)), median, with_history > 0, names),
+    };
     let parallel = match outlier {
         Some(_) if latest.iter().any(|snapshot| is_data_parallel(snapshot)) => DATA_PARALLEL,
         _ => "",
     };
-    let summary = format!("{}; {peaks}{parallel}", describe_failures(&failures, &rows, names));
+    let summary = format!("{}; {peaks}{parallel}", describe_failures(&failures, &rows, with_history, names));
     let median_peak_allocated_bytes = median;
     Some(Ranks { rows, failures, earlier_dumps, median_peak_allocated_bytes, outlier, summary })
 }
@@ -182,12 +190,16 @@ fn is_data_parallel(snapshot: &SnapshotReport) -> bool {
 }
 
 /// `8 of 8 ran out of memory: 7 at model.py:26 in forward (capacity), rank3.pickle at ...`
-fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], names: RowNames) -> String {
+fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: usize, names: RowNames) -> String {
     /// Maximum number of groups in the sentence.
     const MAX_GROUPS: usize = 3;
     let failed: usize = failures.iter().map(|failure| failure.rows.len()).sum();
     if failed == 0 {
-        return "none ran out of memory".to_owned();
+        return match with_history {
+            0 => "no history was kept, so failures are not known".to_owned(),
+            all if all == rows.len() => "none ran out of memory".to_owned(),
+            some => format!("none of the {} with a history ran out of memory", count(some as u64)),
+        };
     }
     let who = |failure: &FailureGroup| match failure.rows.as_slice() {
         [row] => rows.get(*row).map_or_else(String::new, |row| names.label(row)),
@@ -204,14 +216,17 @@ fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], names: RowName
     format!("{} of {} ran out of memory: {}", count(failed as u64), count(rows.len() as u64), groups.join(", "))
 }
 
-fn describe_peaks(outlier: Option<&RankRow>, median: u64, names: RowNames) -> String {
+fn describe_peaks(outlier: Option<&RankRow>, median: u64, are_peaks: bool, names: RowNames) -> String {
+    // Without a history, the memory of the snapshot itself is compared.
+    let (figures, verb) =
+        if are_peaks { ("peaks of allocated memory", "peaks at") } else { ("allocated sizes", "has") };
     let Some(rank) = outlier else {
         let limit = percent(OUTLIER_RATIO);
-        return format!("all peaks of allocated memory lie within {limit} of the median of {}", size(median));
+        return format!("all {figures} lie within {limit} of the median of {}", size(median));
     };
     let peak = rank.peak_allocated_bytes;
     format!(
-        "{} stands out: it peaks at {} allocated, {} {} than the median of {}",
+        "{} stands out: it {verb} {} allocated, {} {} than the median of {}",
         names.label(rank),
         size(peak),
         percent(ratio(peak.abs_diff(median), median)),

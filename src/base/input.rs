@@ -19,6 +19,7 @@ use std::time::SystemTime;
 use thiserror::Error;
 
 use self::mapped::Mapped;
+pub use self::text::looks_like_log;
 use self::text::{Encoding, Utf8Reader};
 use self::zstd::{ZstdFrames, is_zstd};
 use crate::base::units::{GIB, MIB, size};

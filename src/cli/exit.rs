@@ -32,6 +32,11 @@ pub(super) fn print_clap_error(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// The exit code for wrong usage or unreadable input.
+pub(super) fn error_code() -> ExitCode {
+    ExitCode::from(ERROR)
+}
+
 /// Prints the error, if any, and returns the exit code.
 pub(super) fn exit_code(result: anyhow::Result<Exit>) -> ExitCode {
     match result {

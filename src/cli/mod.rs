@@ -27,12 +27,20 @@ mod timeline;
 mod whatif;
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 
+use crate::base::input::looks_like_log;
+
 pub use config::{Config, ConfigError, EXAMPLE};
+
+/// Enough bytes to distinguish a log from a snapshot.
+const LOG_START_BYTES: u64 = 4096;
 
 /// Analyze PyTorch CUDA memory snapshots: what holds GPU memory, and why a request failed
 #[derive(Debug, Parser)]
@@ -83,6 +91,10 @@ enum Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(with_command(args)) {
         Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::InvalidSubcommand && missing_file(&error).is_some() => {
+            exit::print_stderr(&format!("{}: no such file", missing_file(&error).unwrap_or_default()));
+            return exit::error_code();
+        }
         Err(error) => return exit::print_clap_error(&error),
     };
     match cli.color {
@@ -112,7 +124,21 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     exit::exit_code(exit)
 }
 
-/// `oomscope FILE` means `oomscope analyze FILE`.
+/// The argument that is no command but looks like the path of a file.
+fn missing_file(error: &clap::Error) -> Option<&str> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    name.contains(['.', '/', '\\']).then_some(name)
+}
+
+/// Whether the start of the file at `path` is that of a log.
+fn starts_like_log(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let file = File::open(path).ok().filter(|_| path.is_file());
+    let is_read = file.is_some_and(|file| file.take(LOG_START_BYTES).read_to_end(&mut start).is_ok());
+    is_read && looks_like_log(&start)
+}
+
+/// `oomscope FILE` means `oomscope analyze FILE`, or `oomscope explain FILE` for a log.
 fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let is_file = |arg: &OsString| {
@@ -120,7 +146,8 @@ fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         !arg.to_str().is_some_and(is_command) && Path::new(arg).exists()
     };
     if args.get(1).is_some_and(is_file) {
-        args.insert(1, "analyze".into());
+        let is_log = args.get(1).is_some_and(|path| starts_like_log(Path::new(path)));
+        args.insert(1, if is_log { "explain" } else { "analyze" }.into());
     }
     args
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::base::warning::RECORD_COMMAND;
 use crate::explain::message::{Log, MessageKind, Wording};
 
 /// Code to add to the program, and commands to run afterwards.
@@ -9,6 +10,10 @@ use crate::explain::message::{Log, MessageKind, Wording};
 pub struct Recording {
     /// PyTorch releases that the instructions are for.
     pub torch_version: &'static str,
+    /// A command that records the job without a change of the program; absent if `oomscope run` does not support the
+    /// device or release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<&'static str>,
     /// Lines of Python for the program.
     pub python: Vec<&'static str>,
     /// Shell commands, one per line.
@@ -73,6 +78,7 @@ fn vendor_recording(backend: &str) -> Option<Recording> {
     match backend {
         "XPU" => Some(Recording {
             torch_version: "2.11+",
+            command: None,
             python: XPU.to_vec(),
             shell: vec!["oomscope analyze oom_rank*.pickle"],
             notes: vec![
@@ -84,6 +90,7 @@ fn vendor_recording(backend: &str) -> Option<Recording> {
         }),
         "NPU" => Some(Recording {
             torch_version: "2.1+",
+            command: None,
             python: Vec::new(),
             shell: NPU.to_vec(),
             notes: vec![
@@ -121,6 +128,7 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
     Some(if is_old && !is_new {
         Recording {
             torch_version: "2.0",
+            command: None,
             python: BEFORE_2_1.to_vec(),
             shell,
             notes: vec![
@@ -131,6 +139,7 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
     } else {
         Recording {
             torch_version: "2.1+",
+            command: Some(RECORD_COMMAND),
             python: SINCE_2_1.to_vec(),
             shell,
             notes: vec![

@@ -29,6 +29,7 @@ mod stacks;
 mod torch_range;
 mod trace;
 
+use crate::base::input::looks_like_log;
 pub use column::Column;
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
@@ -55,7 +56,7 @@ impl Snapshot {
         let first = bytes.iter().copied().find(|b| !b.is_ascii_whitespace());
         match first {
             None => Err(SnapshotError::Empty),
-            Some(b'{' | b'[') if !pickle::looks_like_pickle(bytes) => json::read(bytes),
+            Some(b'{' | b'[') if !pickle::looks_like_pickle(bytes) && !looks_like_log(bytes) => json::read(bytes),
             Some(_) if bytes.starts_with(b"PK\x03\x04") => Err(SnapshotError::Zip),
             Some(_) => decode::read(bytes, progress),
         }

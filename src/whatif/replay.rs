@@ -215,6 +215,7 @@ fn device_report(
     allocator: &CachingAllocator,
 ) -> ReplayedDevice {
     let (snapshot, statistics) = (inferred.device.snapshot(), allocator.statistics());
+    let trigger = hypothesis.inferred_collection_trigger();
     ReplayedDevice {
         device: inferred.device.id(),
         start: if inferred.verification.starts_empty { "empty" } else { "reconstructed" },
@@ -234,7 +235,8 @@ fn device_report(
         avoided_ooms: Vec::new(),
         assumed: Assumed {
             capacity_bytes: hypothesis.capacity,
-            limit_bytes: hypothesis.limit,
+            limit_bytes: hypothesis.limit.filter(|_| trigger.is_none()),
+            collection_trigger_bytes: trigger,
             no_split_pools: hypothesis.no_split.iter().map(|p| snapshot.pools.get(*p)).collect(),
             settings: if hypothesis.settings == inferred.hypothesis.settings {
                 inferred_options(snapshot, &hypothesis.settings)

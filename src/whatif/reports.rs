@@ -105,6 +105,9 @@ pub struct Assumed {
     pub capacity_bytes: Option<u64>,
     /// The most bytes that the process may reserve; null if nothing shows a limit.
     pub limit_bytes: Option<u64>,
+    /// Reserved bytes at which garbage collection starts, if neither its threshold nor the limit is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collection_trigger_bytes: Option<u64>,
     /// Private pools whose blocks are never split.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub no_split_pools: Vec<[u64; 2]>,

@@ -14,10 +14,19 @@ fn a_file_alone_is_analyzed() {
 }
 
 #[test]
+fn a_log_alone_is_explained() {
+    assert_eq!(result_of(&[LOG]), result_of(&["explain", LOG]));
+}
+
+#[test]
 fn what_is_neither_a_file_nor_a_command_is_refused() {
     let ran = run(&["no-such-thing"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("unrecognized subcommand"), "{}", ran.err);
+    for path in ["snapsot.pickle", "./no/such/directory"] {
+        let ran = run(&[path]);
+        assert_eq!((ran.code, ran.err), (2, format!("oomscope: {path}: no such file\n")));
+    }
 }
 
 #[test]

@@ -222,6 +222,79 @@ fn what_is_in_another_file_of_both_is_new_and_gone() {
     assert_eq!(changes(only(&report)), [(Status::Grown, 8, 9)]);
 }
 
+/// A cell that was edited has another file, and the process another directory: what moved is no change.
+#[test]
+fn edited_notebook_cells_are_the_same_cells() {
+    let stack = |process: u32, cell: &str, line: u32| {
+        frames(&[
+            ("/venv/site-packages/torch/nn/functional.py", 20, "relu"),
+            (&format!("/tmp/ipykernel_{process}/{cell}.py"), line, "<module>"),
+        ])
+    };
+    let before = [stack(7, "111", 3), stack(7, "222", 92), stack(7, "333", 5)];
+    let after = [stack(9, "111", 3), stack(9, "777", 86), stack(9, "333", 5), stack(9, "333", 9)];
+    let sizes = |stacks: &[Value]| -> Vec<_> {
+        stacks.iter().zip([16, 1000, 8, 22]).map(|(stack, mib)| (0, mib, stack.clone())).collect()
+    };
+    let report = in_memory(&snapshot(&sizes(&before)), &snapshot(&sizes(&after)));
+    let device = only(&report);
+    assert_eq!(changes(device), [(Status::New, 0, 22)]);
+    assert!(device.summary.contains("all of it from"), "{}", device.summary);
+    assert!(device.summary.contains("333.py:9"), "{}", device.summary);
+}
+
+/// Another launcher makes all stacks others; the function, the operation and the bytes are the same.
+#[test]
+fn a_stack_of_other_callers_with_equal_bytes_is_the_same() {
+    let torch = ("/venv/site-packages/torch/nn/functional.py", 20, "relu");
+    let before = snapshot(&[(0, 40, frames(&[torch, ("/p/model.py", 92, "forward"), ("/p/run.py", 1, "main")]))]);
+    let after = snapshot(&[
+        (
+            0,
+            40,
+            frames(&[torch, ("/p/model.py", 86, "forward"), ("/p/launch.py", 1, "start"), ("/p/run.py", 1, "main")]),
+        ),
+        (
+            0,
+            3,
+            frames(&[torch, ("/p/model.py", 85, "forward"), ("/p/launch.py", 1, "start"), ("/p/run.py", 1, "main")]),
+        ),
+    ]);
+    let report = in_memory(&before, &after);
+    let device = only(&report);
+    assert_eq!(changes(device), [(Status::New, 0, 3)]);
+    assert_eq!(device.stack_counts.moved, 1);
+    assert_eq!(device.lines[0].location.frame.as_ref().unwrap().line, 85);
+    let all = &report.devices[0].other_stacks;
+    assert_eq!((all.count, all.held.delta_bytes), (1, 0));
+}
+
+#[test]
+fn sizes_that_scale_throughout_name_what_scales_them() {
+    let stack = |line| frames(&[("/p/model.py", line, "forward")]);
+    let sized = |sizes: [u64; 3]| {
+        snapshot(&sizes.into_iter().zip([1, 2, 3]).map(|(mib, line)| (0, mib, stack(line))).collect::<Vec<_>>())
+    };
+    let summary = |before, after| only(&in_memory(&sized(before), &sized(after))).summary.clone();
+    assert!(summary([100, 40, 20], [50, 20, 10]).contains("16-bit instead of 32-bit"));
+    let longer = summary([400, 10, 10], [400, 40, 160]);
+    assert!(longer.contains("4 times or 16 times as large, as with a sequence 4 times as long"), "{longer}");
+    let batch = summary([400, 10, 20], [400, 30, 60]);
+    assert!(batch.contains("3 times as large, as with a batch or sequence 3 times as large"), "{batch}");
+    let other = summary([400, 10, 20], [400, 30, 25]);
+    assert!(!other.contains("as large"), "{other}");
+}
+
+/// Lines that cancel each other are both named: the net change is the difference.
+#[test]
+fn changes_larger_than_the_net_change_are_named_with_what_offsets_them() {
+    let stack = |name: &str| frames(&[("/p/model.py", 7, name)]);
+    let before = snapshot(&[(0, 100, stack("old")), (0, 5, stack("both"))]);
+    let after = snapshot(&[(0, 122, stack("new")), (0, 5, stack("both"))]);
+    let summary = only(&in_memory(&before, &after)).summary.clone();
+    assert!(summary.contains("with +122 MiB at p/model.py:7 in new, -100 MiB at p/model.py:7 in old"), "{summary}");
+}
+
 /// Two releases that go other ways through PyTorch to the same line of the user's: the line tells.
 #[test]
 fn a_line_is_the_same_though_pytorch_below_it_is_not() {
@@ -386,7 +459,7 @@ fn ranks_are_matched_by_name_and_the_worst_comes_first() {
     assert!(said.contains("no trace of device 7 in any rank"), "{said}");
 
     // One that cannot be read is named, the others are compared.
-    std::fs::write(directory.path().join("new/rank2.pickle.gz"), "no pickle").unwrap();
+    std::fs::write(directory.path().join("new/rank2.pickle.gz"), "\0no pickle").unwrap();
     let ran = run(&["diff", &old, &new]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("rank2.pickle.gz") && ran.out.contains("node/rank1"), "{}", ran.err);

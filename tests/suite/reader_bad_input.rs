@@ -70,11 +70,11 @@ fn what_is_not_a_pickle_says_so_at_its_first_byte() {
         b"\x1f\x9d\x90",
         b"#!/bin/sh\n",
         b"<html>",
-        b"WARNING: no CUDA\n",
         b"\xff\xfe\xff\xfe",
     ] {
         assert_says(bytes, &["not a pickle", "(byte 0, opcode 0x"]);
     }
+    assert_says(b"WARNING: no CUDA\n", &["it is text", "`oomscope explain` reads logs"]);
     assert_says(b"PK\x03\x04rest of an archive", &["zip archive", "torch.save", "_dump_snapshot"]);
     assert_says(b"\x80\x06N.", &["pickle protocol 6", "(byte 0, opcode PROTO)"]);
     assert_says(b"\x80\xffN.", &["pickle protocol 255"]);

@@ -2,6 +2,30 @@
 
 use std::io::{self, Read};
 
+/// As many bytes at the start of a file show whether it is a log.
+const LOG_START_BYTES: usize = 4096;
+
+/// Whether `bytes` start like a log: text for people, and neither JSON nor a pickle of protocol 0, which is text too.
+pub fn looks_like_log(bytes: &[u8]) -> bool {
+    let start = bytes.get(..LOG_START_BYTES).unwrap_or(bytes);
+    // Logs have colours, progress bars, and letters in UTF-8.
+    let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x08 | 0x1b | 0x80..);
+    let text = start.trim_ascii_start();
+    let is_json = match text {
+        [b'{', ..] => true,
+        [b'[', rest @ ..] => match rest.trim_ascii_start() {
+            [b'{' | b'[' | b']' | b'"', ..] => true,
+            // A list of numbers, but not a time stamp or rank in brackets.
+            numbers => {
+                numbers.iter().take_while(|byte| **byte != b']').all(|byte| b"0123456789.,-+eE \n".contains(byte))
+            }
+        },
+        _ => false,
+    };
+    let is_pickle = start.starts_with(b"(dp") || start.starts_with(b"(lp");
+    start.iter().all(is_text) && text.contains(&b' ') && !is_json && !is_pickle
+}
+
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// An encoding that needs conversion.
@@ -102,6 +126,23 @@ mod tests {
         let encoding = Encoding::detect(bytes).unwrap();
         Utf8Reader::new(bytes, encoding).read_to_string(&mut text).unwrap();
         text
+    }
+
+    #[test]
+    fn logs_are_known_by_their_start() {
+        for log in [
+            "Traceback (most recent call last):",
+            "(EngineCore pid=3) x",
+            "[rank0]: é 1",
+            "[2026-01-01 10:00:00] x",
+            "\u{1b}[31m5 %\r",
+        ] {
+            assert!(looks_like_log(log.as_bytes()), "{log}");
+        }
+        for other in ["{\"a\": 1}", " [ {\"a\": 1}]", "[]", "[1, 2, 3]", "(dp0\nS'a b'", "", "\u{80}\u{2}} q", "word"] {
+            let bytes = if other == "\u{80}\u{2}} q" { b"\x80\x02} q\0" } else { other.as_bytes() };
+            assert!(!looks_like_log(bytes), "{other}");
+        }
     }
 
     #[test]

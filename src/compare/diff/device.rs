@@ -8,6 +8,7 @@ use super::limit::Growth;
 use super::lines::LineChange;
 use super::moment::{ComparedMemory, LiveStack};
 use super::options::{ComparedMoment, DiffOptions};
+use super::scale::Scale;
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
@@ -41,6 +42,10 @@ pub struct DeviceDiff {
     /// The compared training steps; absent if steps are unknown or cannot be aligned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<CommonSteps>,
+    /// The factor by which nearly all changed memory changed, as another precision, batch or sequence causes; absent
+    /// without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
     /// The peak of each phase; absent if there are no phases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_phase: Vec<PhaseChange>,
@@ -93,9 +98,12 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     let stacks = memories.each_ref().map(|it| it.stacks.iter().map(LiveStack::candidate).collect::<Vec<_>>());
     let pairs = pair_stacks(&stacks[0], &stacks[1], both.words);
     let holders = DeviceHolders { readers: both.readers, words: both.words, sides: memories.each_ref(), pairs: &pairs };
+    let pairs = holders.with_moved_pairs();
+    let holders = DeviceHolders { pairs: &pairs, ..holders };
+    let scale = holders.scale();
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
     let moment = moment(at, recorded.steps);
-    let summary = summarize(&moment, &figures, &lines);
+    let summary = summarize(&moment, &figures, &lines, scale.as_ref());
     for line in lines.split_off(options.top.min(lines.len())) {
         other_lines.add(&line.held);
     }
@@ -113,6 +121,7 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         after: figures[1],
         delta: before.change_to(&after),
         steps: recorded.steps,
+        scale,
         by_phase: recorded.by_phase(),
         by_step: recorded.by_step(),
         pools: pools(memories),
@@ -136,14 +145,15 @@ impl DevicePair<'_, '_> {
     }
 }
 
-fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange]) -> String {
+fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange], scale: Option<&Scale>) -> String {
     match figures {
         [None, Some(after)] => only_on_side(moment, "after", after),
         [Some(before), None] => only_on_side(moment, "before", before),
         [None, None] => String::new(), // a device is listed because one of the snapshots has it
         [Some(before), Some(after)] => {
             let number = |figure| [before.number(figure), after.number(figure)];
-            summary(moment, number(Figure::Allocated), lines) + &failures(number(Figure::Ooms))
+            let scale = scale.map(|scale| format!(": {}", scale.describe())).unwrap_or_default();
+            summary(moment, number(Figure::Allocated), lines) + &scale + &failures(number(Figure::Ooms))
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::lines::LineChange;
 use super::options::ComparedMoment;
 use super::steps::CommonSteps;
-use crate::base::units::{counted, percent, ratio, signed_difference, size};
+use crate::base::units::{counted, percent, ratio, signed_difference, signed_size, size};
 
 /// The compared position: `at peak`, `at the snapshot`, `after 3 steps`.
 pub(super) fn moment(at: ComparedMoment, steps: Option<CommonSteps>) -> String {
@@ -56,8 +56,11 @@ pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChan
             } else if bytes.unsigned_abs() < by.unsigned_abs() {
                 format!(", {} of it from {place}", size(bytes.unsigned_abs()))
             } else {
-                let sign = if by > 0 { "+" } else { "-" };
-                format!("; {place} alone {sign}{}", size(bytes.unsigned_abs()))
+                let opposite = lines.iter().find(|line| line.held.delta_bytes.signum() == -by.signum());
+                let opposite = opposite
+                    .map(|line| format!(", {} at {}", signed_size(line.held.delta_bytes), line.location.label()))
+                    .unwrap_or_default();
+                format!(", with {} at {place}{opposite}", signed_size(bytes))
             }
         }
     };

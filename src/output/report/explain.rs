@@ -232,6 +232,11 @@ fn all_statistics(document: &mut Document, all: &[StatisticsReport]) {
 fn recording(document: &mut Document, recording: &Recording) {
     let title = "To see which lines hold the memory, record a snapshot";
     document.heading(format!("{title} (PyTorch {})", recording.torch_version));
+    if let Some(command) = recording.command {
+        document.code([command]);
+        document
+            .paragraph("It writes a snapshot when a request fails, and the program needs no change. Without it, add:");
+    }
     if !recording.python.is_empty() {
         document.code(&recording.python);
     }

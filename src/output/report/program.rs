@@ -25,7 +25,7 @@ fn device(document: &mut Document, device: &ProgramDevice) {
         "device",
         match device.capacity_bytes {
             Some(capacity) => format!("{} within reach", size(capacity)),
-            None => "unlimited: no request failed, so the file shows no capacity".to_owned(),
+            None => "of unknown size: no request failed, so the file shows no capacity".to_owned(),
         },
     );
     if device.reserved_before_bytes > 0 {

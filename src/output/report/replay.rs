@@ -108,6 +108,9 @@ fn assumed(document: &mut Document, device: &ReplayedDevice) {
     if let Some(limit) = assumed.limit_bytes {
         document.field("limit", format!("the process may reserve {}", size(limit)));
     }
+    if let Some(trigger) = assumed.collection_trigger_bytes {
+        document.field("inferred", format!("garbage collection starts at {} reserved (not recorded)", size(trigger)));
+    }
     for [a, b] in &assumed.no_split_pools {
         document.field("pool", format!("({a}, {b}) splits no blocks (inferred from its use)"));
     }

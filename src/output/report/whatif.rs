@@ -39,7 +39,7 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         "device",
         match device.capacity_bytes {
             Some(capacity) => format!("{} within reach", size(capacity)),
-            None => "unlimited: no request failed, so the file shows no capacity".to_owned(),
+            None => "of unknown size: no request failed, so the file shows no capacity".to_owned(),
         },
     );
     document.field("lower bound", format!("{} live at once", size(device.lower_bound_bytes)));

@@ -5,7 +5,7 @@ use crate::allocator::conf::shell_assignment;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReport, Ranks, SnapshotReport};
 use crate::base::units::{duration, percent, ratio, size};
-use crate::base::warning::{Code, RECORD_HISTORY_CALL};
+use crate::base::warning::{Code, RECORD_COMMAND};
 use crate::explain::EXPANDABLE_SEGMENTS;
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, MemoryBreakdown};
@@ -115,7 +115,7 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
             ),
             who: describe_largest_line(&device.top_lines, memory.allocated_bytes),
             action: Some("record a history to see the peak, and failures".to_owned()),
-            copy: Some(RECORD_HISTORY_CALL.to_owned()),
+            copy: Some("oomscope run --at exit -- python train.py".to_owned()),
         };
     };
     let lasted = timeline.duration_us.filter(|us| *us > 0);
@@ -146,11 +146,11 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
         let action = format!("{} of free memory is stuck between live blocks: try expandable segments", size(stranded));
         (Some(action), Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
     } else if is_lost {
-        let action = "to see all of it, record again with more trace entries (max_entries)";
-        (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
+        let action = "to see all of it, record again with more trace entries";
+        (Some(action.to_owned()), Some("oomscope run --max-entries 4M -- python train.py".to_owned()))
     } else if device.truncated {
         let action = "to see the memory from before the recording, start it before the model is built";
-        (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
+        (Some(action.to_owned()), Some(RECORD_COMMAND.to_owned()))
     } else {
         (None, None)
     };

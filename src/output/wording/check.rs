@@ -1,8 +1,9 @@
 //! The summary of a check.
 
 use super::Summary;
+use super::summary::command_line;
 use crate::base::units::{count, counted, size};
-use crate::base::warning::{Code, RECORD_HISTORY_CALL};
+use crate::base::warning::{Code, RECORD_COMMAND};
 use crate::compare::gate::{CheckReport, CodeLine, Severity};
 
 impl CheckReport {
@@ -12,7 +13,7 @@ impl CheckReport {
         let failed = self.failed_findings();
         let Some(worst) = failed.first() else { return Summary::from_answer(answer) };
         let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
-        let action = format!("{code} of device {device} of {path}: {}", worst.message);
+        let answer = format!("{answer}: {code} of device {device} of {path}: {}", worst.message);
         let place = |line: &CodeLine| {
             let file = line.source.as_deref().unwrap_or(&line.frame.file);
             format!("{file}:{}", line.frame.line)
@@ -21,8 +22,12 @@ impl CheckReport {
         let who =
             first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));
         let lacks_history = worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost));
-        let record = lacks_history.then(|| RECORD_HISTORY_CALL.to_owned());
-        Summary { answer, who, action: Some(action), copy: first.map(place).or(record) }
+        let (action, copy) = match first {
+            Some(line) => ("look at what holds the memory at that line".to_owned(), Some(place(line))),
+            None if lacks_history => ("record the job with its history".to_owned(), Some(RECORD_COMMAND.to_owned())),
+            None => ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path)),
+        };
+        Summary { answer, who, action: Some(action), copy }
     }
 
     /// The verdict in one sentence.

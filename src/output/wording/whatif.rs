@@ -49,16 +49,26 @@ fn summarize_all_served(device: &WhatIfDevice, recorded: &WhatIfRow, recorded_se
     let (id, best) = (device.device, device.verdict.best.as_ref());
     let peak = recorded.peak_reserved_bytes;
     let noticeable = peak / NOTICEABLE_PARTS;
+    let needs_no_larger_device =
+        |best: &&WhatIfRow| match (best.smallest_capacity_bytes, recorded.smallest_capacity_bytes) {
+            (Some(best), Some(recorded)) => best <= recorded,
+            (best, _) => best.is_some(),
+        };
     let saving = best.filter(|best| best.peak_reserved_bytes.saturating_add(noticeable) < peak);
+    let saving = saving.filter(needs_no_larger_device);
+    let on = match device.capacity_bytes {
+        Some(capacity) => format!("device {id} of {}", size(capacity)),
+        None => format!("device {id}"),
+    };
     match saving {
         None => Summary::from_answer(format!(
-            "no request fails on device {id} as recorded, and no setting tried needs noticeably less than the {} \
-             reserved",
+            "no request fails on {on} under the recorded settings, and no setting tried needs noticeably less than the \
+             {} reserved",
             size(peak)
         )),
         Some(best) => Summary {
             answer: format!(
-                "no request fails on device {id} as recorded; {} would reserve {} at its peak instead of {}",
+                "no request fails on {on} under the recorded settings; {} would reserve {} at its peak instead of {}",
                 best.settings,
                 size(best.peak_reserved_bytes),
                 size(peak)

@@ -4,6 +4,11 @@ use crate::allocator::conf::Settings;
 use crate::base::ids::PoolId;
 use crate::replay::literal::SettingsChange;
 
+/// Replaces a garbage collection threshold that is not recorded. It is so small that its limit refuses nothing.
+pub(super) const INFERRED_THRESHOLD: f64 = 1.0 / (1_u64 << INFERRED_THRESHOLD_BITS) as f64;
+/// The negative binary logarithm of [`INFERRED_THRESHOLD`].
+pub(super) const INFERRED_THRESHOLD_BITS: u32 = 20;
+
 /// One possible setup of the recorded run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {
@@ -46,6 +51,13 @@ impl Hypothesis {
                 self.settings_changes.iter().any(|change| change.settings.expandable_segments);
         }
         settings
+    }
+
+    /// Reserved bytes at which garbage collection starts, if neither its threshold nor the limit is recorded. `limit` is
+    /// then only a multiple of this.
+    pub fn inferred_collection_trigger(&self) -> Option<u64> {
+        let limit = self.limit.filter(|_| self.settings.garbage_collection_threshold == INFERRED_THRESHOLD)?;
+        Some(limit >> INFERRED_THRESHOLD_BITS)
     }
 
     /// The limit that `per_process_memory_fraction` sets, if the size of the device is known.

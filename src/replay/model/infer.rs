@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::common_values::{MEMORY_FRACTION_PERCENTS, ROUNDUP_DIVISIONS, SPLIT_LIMITS_MIB};
 use super::cursor::verify;
 use super::divergence::{Divergence, Fault};
-use super::hypothesis::Hypothesis;
+use super::hypothesis::{Hypothesis, INFERRED_THRESHOLD, INFERRED_THRESHOLD_BITS};
 use super::settings_search::find_settings_changes;
 use super::verification::Verification;
 use crate::allocator::conf::Settings;
@@ -273,8 +273,6 @@ fn unrecorded_settings<'a>(settings: &'a Settings, divergence: &Divergence) -> i
 
 /// More bytes than any device has.
 const NO_LIMIT: u64 = 1 << 47;
-/// Replaces a garbage collection threshold that is not recorded. It is so small that its limit refuses nothing.
-const SMALL_THRESHOLD: f64 = 1.0 / (1 << 20) as f64;
 
 /// Finds the limit of the process that garbage collection depends on, by bisection: with too low a limit, the model
 /// collects segments that PyTorch kept; with too high a one, it keeps segments that PyTorch collected.
@@ -286,9 +284,10 @@ fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
         {
             return None;
         }
-        hypothesis.settings.garbage_collection_threshold = SMALL_THRESHOLD;
+        hypothesis.settings.garbage_collection_threshold = INFERRED_THRESHOLD;
     }
-    let scale = if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
+    let is_inferred = hypothesis.settings.garbage_collection_threshold == INFERRED_THRESHOLD;
+    let scale = if is_inferred { INFERRED_THRESHOLD_BITS } else { 0 };
     let (mut low, mut high) = (0, NO_LIMIT);
     let mut best: Option<InferredDevice<'a>> = None;
     while high - low > 1 {

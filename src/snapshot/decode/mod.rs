@@ -10,6 +10,7 @@ mod finish;
 mod recorder_info;
 mod records;
 
+use crate::base::input::looks_like_log;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,7 +20,7 @@ use super::torch_range::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::warning::Code;
-use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
+use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, Value};
 
 const FRAME: NodeKind = 0;
 const STACK: NodeKind = 1;
@@ -57,9 +58,7 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
             }
             decoder.finish(pickle.root)
         }
-        Err(PickleError { offset: 0, kind, .. })
-            if !matches!(kind, ErrorKind::Refused(_) | ErrorKind::UnknownOpcode) && is_prose(bytes) =>
-        {
+        Err(_) if looks_like_log(bytes) => {
             let what = "it is text, not a pickle or JSON (byte 0); `oomscope explain` reads logs";
             Err(SnapshotError::NotSnapshot(what.to_owned()))
         }
@@ -68,13 +67,6 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
             Err(SnapshotError::Pickle { error, entries })
         }
     }
-}
-
-/// Whether the file starts like a text for people. Its first letter may be an opcode, such as the T of "Traceback".
-fn is_prose(bytes: &[u8]) -> bool {
-    let start = bytes.get(..64).unwrap_or(bytes);
-    let is_text = |b: &u8| matches!(b, b' '..=b'~' | b'\t' | b'\r' | b'\n');
-    start.iter().all(is_text) && start.contains(&b' ')
 }
 
 /// Builds a snapshot from the values of the pickle machine or the JSON reader.

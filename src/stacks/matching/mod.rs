@@ -6,6 +6,7 @@
 mod align;
 mod frame_table;
 mod moved_functions;
+mod notebook;
 mod pairing;
 
 pub(crate) use self::frame_table::{FrameKey, FrameTable};
