@@ -2,7 +2,7 @@
 
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Blocker, OomReport, RecordedReplay, Remedy};
-use crate::stacks::frames::{CodeLocation, FrameReport};
+use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::study::attribution::{Category, Leaks};
 use crate::study::memory::LiveByLine;
 use crate::whatif::program::{ChangeCertainty, ProgramRow};
@@ -16,8 +16,13 @@ pub enum Advice {
     Set(String),
     /// Change the program as described, at a line: in a replay every request then succeeds.
     Change(String, CodeLocation),
-    /// Hold less memory, most of which belongs to the category.
-    HoldLess(Category, NoSettingHelps),
+    /// Hold less memory, most of which belongs to the category. The flag: the program has a backward pass or an
+    /// optimizer.
+    HoldLess(Category, bool, NoSettingHelps),
+    /// Request less at once.
+    RequestLess(OversizedRequest),
+    /// Load the checkpoint into host memory; the line that loads it.
+    LoadOnHost(CodeLocation),
     /// The standard advice of the verdict.
     Standard(Verdict),
     /// The advice, unless other processes hold the missing memory: the size of the device is unknown.
@@ -34,6 +39,35 @@ pub enum Advice {
     Pending(LiveByLine),
     /// Bytes of the device that are in use outside this allocator.
     Outside(u64),
+}
+
+/// A request that fails because of its own size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OversizedRequest {
+    /// The line that made it.
+    pub location: CodeLocation,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Bytes that the process had reserved or could have.
+    pub reach_bytes: u64,
+    /// Bytes of all live blocks.
+    pub allocated_bytes: u64,
+}
+
+impl OversizedRequest {
+    /// `oom`'s request, if it exceeds the memory within reach, or all that the program holds many times over.
+    pub fn from_failure(oom: &OomReport) -> Option<Self> {
+        let reach_bytes = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
+        let (bytes, allocated_bytes) = (oom.requested_bytes, oom.allocated_bytes);
+        let is_oversized = bytes > reach_bytes || bytes / MIN_OVERSIZED_RATIO > allocated_bytes;
+        let location = oom.location.clone();
+        (is_oversized && oom.verdict == Verdict::Capacity).then_some(Self {
+            location,
+            bytes,
+            reach_bytes,
+            allocated_bytes,
+        })
+    }
 }
 
 /// The result of replays that recommend no setting.
@@ -56,7 +90,12 @@ pub(super) struct Evidence<'a> {
     /// Replayed changes to the program, the best first.
     pub(super) changes: &'a [ProgramRow],
     pub(super) is_capacity_known: bool,
+    /// Whether the trace shows a backward pass or an optimizer.
+    pub(super) is_training: bool,
 }
+
+/// A request that is larger than this many times all live memory failed because of its own size.
+const MIN_OVERSIZED_RATIO: u64 = 4;
 
 /// Bytes of growth per step that explain `oom`: it used up the missing memory, and would have used up more.
 pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
@@ -67,7 +106,7 @@ pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
 /// Recommends actions for `oom`, the last failure of a device; most useful first.
 pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Vec<Advice> {
     let first = first_advice(oom, evidence);
-    let is_unknown = oom.verdict == Verdict::Capacity
+    let is_unknown = matches!(first, Advice::HoldLess(..) | Advice::Standard(Verdict::Capacity))
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
         && explaining_growth(oom, evidence.leaks).is_none();
@@ -95,6 +134,12 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Vec<Advice> {
 
 /// The most useful piece of advice.
 fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
+    if let Some(request) = OversizedRequest::from_failure(oom) {
+        return Advice::RequestLess(request);
+    }
+    if is_checkpoint_load(oom) {
+        return Advice::LoadOnHost(oom.location.clone());
+    }
     if explaining_growth(oom, evidence.leaks).is_some() {
         return Advice::FreeGrowth(evidence.leaks.suspects.first().map(|suspect| suspect.location.clone()));
     }
@@ -114,7 +159,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
     match why_no_setting_helps(oom).filter(|_| is_stale) {
-        Some(why) => Advice::HoldLess(largest_category(oom), why),
+        Some(why) => Advice::HoldLess(largest_category(oom), evidence.is_training, why),
         None => Advice::Standard(oom.verdict),
     }
 }
@@ -146,6 +191,12 @@ fn live_lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
 fn largest_category(oom: &OomReport) -> Category {
     let mut categories = oom.held.iter().flat_map(|held| &held.by_category).map(|row| row.category);
     categories.find(|category| *category != Category::Other).unwrap_or(Category::Other)
+}
+
+/// Whether `torch.load` made the request: it copies a checkpoint to the device beside the model.
+fn is_checkpoint_load(oom: &OomReport) -> bool {
+    let mut files = oom.frames.iter().map(|frame| forward_slashes(&frame.file));
+    oom.verdict == Verdict::Capacity && files.any(|file| file.ends_with("torch/serialization.py"))
 }
 
 /// Whether even all free memory, in one piece, would have been too little.

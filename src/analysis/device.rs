@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::advice::{Advice, Evidence, advise, explaining_growth};
+use super::expandable_gain::ExpandableGain;
 use super::options::Options;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, RequestReport, request};
@@ -73,6 +74,9 @@ pub struct DeviceReport {
     /// The program's activity over time.
     #[serde(skip)]
     pub course: Activity,
+    /// The gain of expandable segments where no request failed; `None` if nothing is worth gaining.
+    #[serde(skip)]
+    pub expandable_gain: Option<ExpandableGain>,
     /// Whether memory was reserved before the trace starts; false without a trace.
     #[serde(skip)]
     pub truncated: bool,
@@ -107,9 +111,12 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
     let are_changes_skipped = changes.is_none();
     let changes = changes.unwrap_or_default();
     warn_about_trace(device, warnings);
-    let evidence = Evidence { leaks: &leaks, changes: &changes, is_capacity_known: device.capacity().is_some() };
+    let is_training = device.phases().is_training();
+    let is_capacity_known = device.capacity().is_some();
+    let evidence = Evidence { leaks: &leaks, changes: &changes, is_capacity_known, is_training };
     let advice = ooms.last().map(|oom| advise(oom, evidence)).unwrap_or_default();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
+    let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     DeviceReport {
         device: device.id(),
@@ -133,6 +140,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
         timeline: history.cloned(),
         layers: attribution.layers,
         course: history.map(|_| Activity::from_trace(device)).unwrap_or_default(),
+        expandable_gain,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
     }
 }

@@ -1,5 +1,6 @@
 //! Advice for every verdict, for both failures in a trace and messages in a log.
 
+use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::verdict::Verdict;
 
 /// The advice of a verdict that needs no figures.
@@ -24,8 +25,6 @@ pub enum Snippet {
     Nothing,
 }
 
-/// The setting against fragmentation.
-pub const EXPANDABLE_SEGMENTS: &str = "expandable_segments:True";
 /// Lists the processes on a device.
 const MONITOR: &str = "nvidia-smi";
 /// A common attempt that does nothing.

@@ -1,8 +1,10 @@
 //! Settings that are tried by default.
 
+use crate::allocator::conf::EXPANDABLE_SEGMENTS;
+
 /// Tried for every failure and in every search.
 pub(crate) const COMMON_SETTINGS: [&str; 15] = [
-    "expandable_segments:True",
+    EXPANDABLE_SEGMENTS,
     "expandable_segments:True,roundup_power2_divisions:4",
     "expandable_segments:True,roundup_power2_divisions:8",
     "expandable_segments:False",

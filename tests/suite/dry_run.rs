@@ -218,6 +218,15 @@ fn nobody_else_is_on_the_device_of_a_dry_run() {
 }
 
 #[test]
+fn a_request_larger_than_all_memory_is_its_own_cause() {
+    let (report, page) = told(&failed_recording());
+    let advice = "request less at once at app/train.py:7 in main: 200 MiB is more than the 100 MiB that this process can \
+                  have in all";
+    assert_eq!(report["devices"][0]["advice"][0], advice);
+    assert!(page.contains("the request itself is too large (capacity)"), "{page}");
+}
+
+#[test]
 fn what_a_card_does_not_report_is_not_another_process() {
     let mut recorded = failed_recording();
     recorded.as_object_mut().unwrap().remove("oomscope");

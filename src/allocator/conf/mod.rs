@@ -18,3 +18,6 @@ pub use error::ConfError;
 pub use option_list::find_option;
 pub use parse::{ParsedConf, UnknownKeys, parse};
 pub use settings::{Reserve, Settings};
+
+/// The setting against fragmentation.
+pub const EXPANDABLE_SEGMENTS: &str = "expandable_segments:True";

@@ -134,6 +134,16 @@ impl FailureFacts {
         segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest))
     }
 
+    /// Bytes that the process had reserved or could have.
+    pub(super) fn reach(&self) -> u64 {
+        self.totals.reserved.saturating_add(self.request.device_free)
+    }
+
+    /// Bytes of them that no block used.
+    pub(super) fn unused(&self) -> u64 {
+        self.reach().saturating_sub(self.totals.active)
+    }
+
     /// Whether blocks were pending, as in a graph capture.
     pub(super) fn has_pending(&self) -> bool {
         self.circumstances.pending.all.bytes > 0

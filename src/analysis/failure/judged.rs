@@ -7,6 +7,9 @@ use super::remedies::TrialResults;
 use crate::allocator::conf::Settings;
 use crate::allocator::verdict::{Certainty, Verdict, decide};
 
+/// A device is full if less than this part of the memory within reach is not in use (3 %).
+const FULL_FRACTION: u64 = 32;
+
 /// A verdict with its certainty.
 pub(super) struct Judgement {
     pub(super) verdict: Verdict,
@@ -16,8 +19,8 @@ pub(super) struct Judgement {
 }
 
 impl Judgement {
-    /// Judges a request that `failed`. Fragmentation becomes capacity if the program would fail again soon after. A
-    /// verdict is certain only if the model reproduces the recording and memory does not grow; a capacity verdict
+    /// Judges a request that `failed`. Fragmentation becomes capacity if the program would fail again soon after, or
+    /// if the device is full and no setting is known to serve the next step too. A verdict is certain only if the model reproduces the recording and memory does not grow; a capacity verdict
     /// also requires a known device size.
     pub(super) fn new(
         failed: &FailureFacts,
@@ -29,8 +32,10 @@ impl Judgement {
         let ruling = decide(&failed.circumstances);
         let exceeds_reach = trials.as_recorded.is_some_and(|replay| replay.no_setting_helps);
         let is_dead_end = outlook.is_dead_end() || trials.only_postpones();
+        let (reach, unused) = (failed.reach(), failed.unused());
+        let is_full = unused < reach / FULL_FRACTION && !trials.has_lasting_remedy();
         let verdict = match ruling.verdict {
-            Verdict::Fragmentation if exceeds_reach || is_dead_end => Verdict::Capacity,
+            Verdict::Fragmentation if exceeds_reach || is_dead_end || is_full => Verdict::Capacity,
             verdict => verdict,
         };
         let is_confirmed = match verdict {
@@ -57,7 +62,10 @@ impl Judgement {
             verdict,
             confidence: if is_certain { Certainty::Certain } else { Certainty::Possible },
             reason: VerdictReason {
-                dead_end: (verdict != ruling.verdict).then(|| dead_end(outlook, trials.has_remedy())),
+                dead_end: (verdict != ruling.verdict).then(|| {
+                    let layout_helps = !exceeds_reach && !is_dead_end;
+                    if layout_helps { DeadEnd::Full { unused, reach } } else { dead_end(outlook, trials.has_remedy()) }
+                }),
                 ..VerdictReason::new(failed, ruling.verdict, settings)
             },
             outlook,

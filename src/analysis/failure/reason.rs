@@ -38,6 +38,13 @@ pub enum DeadEnd {
     EverySettingFails,
     /// Its memory exceeds the memory within reach.
     ExceedsReach,
+    /// Nearly all memory within reach is in use; bytes.
+    Full {
+        /// The bytes that are not.
+        unused: u64,
+        /// All bytes within reach.
+        reach: u64,
+    },
 }
 
 /// The memory that would serve a request.

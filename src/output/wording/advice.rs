@@ -5,7 +5,7 @@ use std::fmt;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, RecordedReplay};
-use crate::analysis::{Advice, NoSettingHelps};
+use crate::analysis::{Advice, NoSettingHelps, OversizedRequest};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::explain::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
 use crate::stacks::frames::{CodeLocation, FrameReport};
@@ -20,8 +20,17 @@ impl fmt::Display for Advice {
             }
             Self::Set(settings) => write!(f, "set {settings}: in a replay the request then succeeds"),
             Self::Change(label, _) => write!(f, "{label}; in a replay every request then succeeds"),
-            Self::HoldLess(largest, why) => {
-                write!(f, "hold less memory at that time: {}; {}", suggest_reduction(*largest), describe_replays(*why))
+            Self::HoldLess(largest, is_training, why) => {
+                let reduction = suggest_reduction(*largest, *is_training);
+                write!(f, "hold less memory at that time: {reduction}; {}", describe_replays(*why))
+            }
+            Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
+            Self::LoadOnHost(location) => {
+                write!(
+                    f,
+                    "load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {}",
+                    location.label()
+                )
             }
             Self::Standard(verdict) => f.write_str(verdict.advice_text()),
             Self::UnknownCapacity(advice) => write!(
@@ -78,6 +87,8 @@ impl Advice {
             Self::Change(_, location) => file_line(location),
             Self::Set(settings) => Some(shell_assignment(settings, settings_string)),
             Self::HoldLess(..) => oom.holder(),
+            Self::RequestLess(request) => file_line(&request.location),
+            Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),
             Self::Standard(verdict) => match verdict.advice().snippet {
                 Snippet::AllocConf(option) => Some(shell_assignment(option, settings_string)),
@@ -111,12 +122,25 @@ fn describe_replays(why: NoSettingHelps) -> &'static str {
     }
 }
 
+/// A line whose request failed because of its own size.
+fn describe_oversized(request: &OversizedRequest) -> String {
+    let (line, bytes) = (request.location.label(), size(request.bytes));
+    if request.bytes > request.reach_bytes {
+        format!("{line}: {bytes} is more than the {} that this process can have in all", size(request.reach_bytes))
+    } else {
+        format!("{line}: {bytes} is many times the {} that the program holds", size(request.allocated_bytes))
+    }
+}
+
 /// How to reduce the memory of the `largest` category.
-fn suggest_reduction(largest: Category) -> &'static str {
+fn suggest_reduction(largest: Category, is_training: bool) -> &'static str {
     match largest {
         Category::Parameters => "shard or offload the parameters, or keep them in lower precision",
         Category::Gradients => "shard the gradients, or free them before they are needed again (set_to_none)",
         Category::OptimizerState => "shard or offload the optimizer's state, or keep it in lower precision",
+        Category::Activations | Category::Temporaries | Category::Other if !is_training => {
+            "a smaller batch or sequence; torch.no_grad() if nothing is trained, else activation checkpointing"
+        }
         Category::Activations => "a smaller batch or sequence, or activation checkpointing",
         Category::Communication => "smaller buckets, or fewer collectives at once",
         Category::Inputs => "a smaller batch, moved to the device only when it is used",

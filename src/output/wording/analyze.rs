@@ -1,18 +1,14 @@
 //! The summary of an analysis.
 
 use super::Summary;
-use crate::allocator::conf::shell_assignment;
+use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReport, Ranks, SnapshotReport};
+use crate::analysis::{Advice, AnalyzeReport, DeviceReport, DryRunReport, Ranks, SnapshotReport};
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND};
-use crate::explain::EXPANDABLE_SEGMENTS;
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, MemoryBreakdown};
 use crate::study::memory::LiveByLine;
-
-/// Advise against fragmentation if stranded free memory is at least this share of reserved memory.
-const WARN_STRANDED_RATIO: f64 = 0.2;
 
 impl AnalyzeReport {
     /// The result for the job: of the worst device, or of all ranks together.
@@ -82,9 +78,10 @@ pub(super) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) 
 }
 
 fn summarize_failure(oom: &OomReport, device: &DeviceReport, settings_string: Option<&str>) -> Summary {
-    let why = match device.explaining_growth(oom) {
-        Some(bytes) => format!("memory grows by {} a step ({})", size(bytes), oom.verdict),
-        None => oom.verdict.to_string(),
+    let why = match (device.advice.first(), device.explaining_growth(oom)) {
+        (Some(Advice::RequestLess(_)), _) => format!("the request itself is too large ({})", oom.verdict),
+        (_, Some(bytes)) => format!("memory grows by {} a step ({})", size(bytes), oom.verdict),
+        (_, None) => oom.verdict.to_string(),
     };
     let answer = format!(
         "out of memory on device {} at {}: {why}; {} requested, {} free on the device, {} in the cache",
@@ -133,17 +130,19 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     let estimates = if contradicts { " (estimates: the trace contradicts itself)" } else { "" };
     let answer = format!("{answer}{estimates}");
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
-    // Free memory of private pools is not stuck: their graphs reuse it.
-    let private = memory.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
-    let private = private.map(|pool| pool.inactive_bytes).sum::<u64>();
-    let stranded = memory.fragmentation.stranded_bytes.saturating_sub(private);
     let (action, copy) = if let Some(leak) = device.leaks.suspects.first() {
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} per step");
         (Some(action), leak.location.frame.as_ref().map(FrameReport::file_line))
-    } else if ratio(stranded, memory.reserved_bytes) >= WARN_STRANDED_RATIO && memory.segments.expandable.count == 0 {
-        let action = format!("{} of free memory is stuck between live blocks: try expandable segments", size(stranded));
+    } else if let Some(gain) = device.expandable_gain {
+        let action = format!(
+            "set {EXPANDABLE_SEGMENTS}: {} of free memory is stuck between live blocks, and in a replay the peak of \
+             reserved memory is {} instead of {}",
+            size(gain.stranded_bytes),
+            size(gain.peak_reserved_bytes),
+            size(peak.reserved_bytes)
+        );
         (Some(action), Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
     } else if is_lost {
         let action = "to see all of it, record again with more trace entries";

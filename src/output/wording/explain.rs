@@ -1,9 +1,9 @@
 //! The summary of a log: the first lines of its page.
 
 use super::Summary;
-use crate::allocator::conf::shell_assignment;
+use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::base::units::{counted, percent, ratio, size};
-use crate::explain::{EXPANDABLE_SEGMENTS, ExplainReport, ExplainedFailure};
+use crate::explain::{ExplainReport, ExplainedFailure};
 
 impl ExplainReport {
     /// Summarizes the first message, which ended the program; later ones often follow from it.

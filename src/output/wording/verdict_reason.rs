@@ -5,7 +5,7 @@ use std::fmt;
 use crate::allocator::is_small_request;
 use crate::allocator::verdict::{MemoryAtFailure, Verdict};
 use crate::analysis::failure::{Assumption, CauseNote, DeadEnd, Served, VerdictReason};
-use crate::base::units::{self, counted, size};
+use crate::base::units::{self, counted, percent, ratio, size};
 
 /// The reason in a sentence with figures.
 impl fmt::Display for VerdictReason {
@@ -133,6 +133,11 @@ fn describe_dead_end(dead_end: DeadEnd) -> String {
         ),
         DeadEnd::EverySettingFails => ", but under every setting that was tried the next step fails".to_owned(),
         DeadEnd::ExceedsReach => ", but with what the program holds that exceeds what it may reserve".to_owned(),
+        DeadEnd::Full { unused, reach } => format!(
+            ", but the device is full: {} of the {} within reach is in use",
+            percent(ratio(reach - unused, reach)),
+            size(reach)
+        ),
     }
 }
 
