@@ -106,9 +106,58 @@ fn paths_of_windows_are_told_apart() {
             (r"C:\research\FL\client.py", 176, "reset_model"),
         ]),
     )]);
-    assert_eq!(rows[0]["frame"]["name"], "to");
-    assert_eq!(rows[0]["called_from"]["name"], "reset_model");
+    assert_eq!(rows[0]["frame"]["name"], "reset_model");
     assert_eq!(rows[0]["operation"], "torch/nn/modules/module.py:1357 convert");
+}
+
+/// `einops` is the same line for every layer of the user's model; the lines of the model lead. A trainer is called from
+/// one line, which is the same for all memory; its lines lead.
+#[test]
+fn the_users_line_leads_where_a_package_helps() {
+    let site = "/venv/lib/python3.12/site-packages";
+    let call = format!("{site}/torch/nn/modules/module.py");
+    let einsum = |line| {
+        frames(&[
+            (&format!("{site}/einops/_backends.py"), 288, "einsum"),
+            (&format!("{site}/einops/einops.py"), 907, "einsum"),
+            ("/app/model.py", line, "forward"),
+            (&call, 1750, "_call_impl"),
+            ("/app/train.py", 9, "main"),
+        ])
+    };
+    let rows_of_model = rows(&[(5, einsum(18)), (3, einsum(40))]);
+    let leading: Vec<_> =
+        rows_of_model.iter().map(|row| (&row["frame"]["line"], &row["called_from"]["line"])).collect();
+    assert_eq!(leading, [(&json!(18), &json!(9)), (&json!(40), &json!(9))]);
+    let trainer = |line| {
+        frames(&[
+            (&format!("{site}/transformers/models/opt.py"), line, "forward"),
+            (&call, 1750, "_call_impl"),
+            (&format!("{site}/transformers/trainer.py"), 2500, "train"),
+            ("/app/train.py", 9, "main"),
+        ])
+    };
+    let rows_of_trainer = rows(&[(5, trainer(100)), (3, trainer(200))]);
+    let leading: Vec<_> =
+        rows_of_trainer.iter().map(|row| (&row["frame"]["line"], &row["called_from"]["line"])).collect();
+    assert_eq!(leading, [(&json!(100), &json!(9)), (&json!(200), &json!(9))]);
+}
+
+/// If all frames are packages', the program is the package of the outermost frame, a launcher aside.
+#[test]
+fn an_installed_program_is_the_users_code() {
+    let site = "/venv/lib/python3.12/site-packages";
+    let rows = rows(&[(
+        1,
+        frames(&[
+            (&format!("{site}/einops/_backends.py"), 288, "einsum"),
+            (&format!("{site}/finetune/model.py"), 30, "forward"),
+            (&format!("{site}/finetune/cli.py"), 7, "main"),
+            (&format!("{site}/click/core.py"), 1161, "invoke"),
+        ]),
+    )]);
+    assert_eq!(rows[0]["frame"]["line"], 30);
+    assert_eq!(rows[0]["called_from"]["line"], 7);
 }
 
 /// The rows of who holds the memory at the snapshot of a recording in `fixtures/lines`.

@@ -10,7 +10,7 @@ use super::moment::LiveStack;
 use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;
-use crate::stacks::frames::CodeLocation;
+use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::stacks::matching::FrameKey;
 use crate::study::memory::largest_operation;
 
@@ -137,7 +137,11 @@ impl<'a> DeviceHolders<'a> {
             };
             let location = match (location_on(0), location_on(1)) {
                 (Some(before), Some(after)) => {
+                    let origin = after.frame.as_ref().map(FrameReport::origin);
+                    // Either a line of the user or of a helper may lead; only lines of the same kind compare.
+                    let is_same_kind = |frame: &FrameReport| Some(frame.origin()) == origin;
                     let moved_from = before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
+                    let moved_from = moved_from.filter(is_same_kind);
                     CodeLocation { moved_from, ..after }
                 }
                 (before, after) => after.or(before).unwrap_or_default(),

@@ -1,16 +1,16 @@
-//! The source line that represents a stack: the innermost line outside PyTorch, its caller in the user's code, and for
-//! a backward pass the autograd node.
+//! The source line that represents a stack: a line of the user's code or of the package that it called, its caller, and
+//! for a backward pass the autograd node.
 
 use serde::Serialize;
 
 use super::frame::FrameReport;
-use super::origin::Origin;
+use super::origin::{Origin, is_launcher, package_name};
 use crate::base::ids::{FrameId, SymbolId};
 
 /// Identifies the [`CodeLocation`] of a stack. Stacks with equal ids share a table row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LineId {
-    /// The innermost frame outside PyTorch: the user's code, or an installed package.
+    /// The leading line: the innermost frame of the user's code, or of an installed package that it called.
     pub(crate) frame: Option<FrameId>,
     /// The innermost frame of user code that encloses `frame`.
     pub(crate) caller: Option<FrameId>,
@@ -28,7 +28,9 @@ pub(crate) struct LineId {
 /// The source line that represents a stack, with its caller and its autograd node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CodeLocation {
-    /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded).
+    /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded). If it
+    /// belongs to an installed package that is only a helper (several lines of the user's code reach the same line of
+    /// the package), the innermost line of the user's code.
     pub frame: Option<FrameReport>,
     /// In a comparison, the line in the first snapshot if the code has moved since; otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +57,8 @@ pub struct CodeLocation {
 #[derive(Serialize)]
 #[serde(remote = "CodeLocation")]
 pub(crate) struct Culprit {
-    /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded).
+    /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded). Lines
+    /// of helper packages yield to the user's, see [`CodeLocation::frame`].
     #[serde(rename = "culprit")]
     frame: Option<FrameReport>,
     /// See [`CodeLocation::moved_from`].
@@ -98,6 +101,9 @@ impl CodeLocation {
     }
 }
 
+/// Functions through which PyTorch calls the `forward` of a module.
+const MODULE_CALLS: [&str; 2] = ["_call_impl", "_wrapped_call_impl"];
+
 /// Function names of comprehensions. Their frames repeat lines of the enclosing function.
 const COMPREHENSION_NAMES: [&str; 4] = ["<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"];
 
@@ -123,42 +129,93 @@ pub(super) struct FrameRef<'t, F> {
     pub(super) name: &'t str,
 }
 
-/// Indexes of the innermost frame outside PyTorch and of its most informative caller. `frames` come innermost first.
-///
-/// The caller is the innermost enclosing user frame on another line; without one, for package code, a package frame in
-/// another file.
-pub(super) fn find_code_and_caller<'t, F: PartialEq>(
-    frames: impl Iterator<Item = FrameRef<'t, F>>,
-) -> (Option<usize>, Option<usize>) {
-    let is_code = |frame: &FrameRef<'t, F>| matches!(frame.origin, Origin::User | Origin::Package);
-    let mut frames = frames.enumerate().filter(|(_, frame)| is_code(frame));
-    let Some((code, inner)) = frames.next() else { return (None, None) }; // only PyTorch, or no stack
-    let mut package = None;
-    for (index, outer) in frames {
-        if (&inner.file, inner.line) == (&outer.file, outer.line) || COMPREHENSION_NAMES.contains(&outer.name) {
-            continue;
-        }
-        if outer.origin == Origin::User {
-            return (Some(code), Some(index));
-        }
-        if outer.file != inner.file {
-            package = package.or(Some(index));
-        }
-    }
-    // The whole program may be an installed package.
-    (Some(code), package.filter(|_| inner.origin == Origin::Package))
+/// The frames outside PyTorch and the standard library that may represent a stack, as indexes into its frames.
+pub(super) struct CodeFrames {
+    /// The innermost one: the user's code, or an installed package.
+    pub(super) innermost: usize,
+    /// The innermost one of the user's code, if `innermost` belongs to a package.
+    pub(super) user: Option<usize>,
+    /// A module's forward pass called the frame `user`.
+    pub(super) is_user_in_module: bool,
 }
 
-/// `find_code_and_caller` for the frames of a traceback.
+/// The frames of one stack, innermost first. A stack with nothing but packages belongs to an installed program: the
+/// package of its outermost frame then counts as the user's code.
+pub(super) struct StackFrames<'t, F> {
+    frames: Vec<FrameRef<'t, F>>,
+}
+
+impl<'t, F: PartialEq> StackFrames<'t, F> {
+    /// `package_of` gives the name of the package that a frame with that index belongs to.
+    pub(super) fn new(mut frames: Vec<FrameRef<'t, F>>, package_of: impl Fn(usize) -> Option<&'t str>) -> Self {
+        if frames.iter().all(|frame| frame.origin != Origin::User) {
+            let packages = (0..frames.len()).rev().filter(|index| frames[*index].origin == Origin::Package);
+            let mut names = packages.filter_map(&package_of).filter(|name| !is_launcher(name));
+            if let Some(program) = names.next() {
+                for (index, frame) in frames.iter_mut().enumerate() {
+                    if frame.origin == Origin::Package && package_of(index) == Some(program) {
+                        frame.origin = Origin::User;
+                    }
+                }
+            }
+        }
+        Self { frames }
+    }
+
+    fn code_frames(&self) -> impl Iterator<Item = (usize, &FrameRef<'t, F>)> {
+        let is_code = |frame: &FrameRef<'t, F>| matches!(frame.origin, Origin::User | Origin::Package);
+        self.frames.iter().enumerate().filter(move |(_, frame)| is_code(frame))
+    }
+
+    /// `None` if the stack has PyTorch's frames only, or none.
+    pub(super) fn find_code(&self) -> Option<CodeFrames> {
+        let (innermost, first) = self.code_frames().next()?;
+        let user = self.code_frames().find(|(_, frame)| frame.origin == Origin::User).map(|(index, _)| index);
+        let user = user.filter(|_| first.origin == Origin::Package);
+        let is_user_in_module = user.is_some() && self.outermost_module_call() > user;
+        Some(CodeFrames { innermost, user, is_user_in_module })
+    }
+
+    /// The index of the outermost frame through which PyTorch calls a module.
+    pub(super) fn outermost_module_call(&self) -> Option<usize> {
+        let is_module_call =
+            |frame: &FrameRef<'t, F>| frame.origin == Origin::Plumbing && MODULE_CALLS.contains(&frame.name);
+        self.frames.iter().rposition(is_module_call)
+    }
+
+    /// The most informative caller of the frame `code`: the innermost enclosing user frame on another line; without
+    /// one, for package code, a package frame in another file.
+    pub(super) fn find_caller(&self, code: usize) -> Option<usize> {
+        let inner = self.frames.get(code)?;
+        let mut package = None;
+        for (index, outer) in self.code_frames().filter(|(index, _)| *index > code) {
+            if (&inner.file, inner.line) == (&outer.file, outer.line) || COMPREHENSION_NAMES.contains(&outer.name) {
+                continue;
+            }
+            if outer.origin == Origin::User {
+                return Some(index);
+            }
+            if outer.file != inner.file {
+                package = package.or(Some(index));
+            }
+        }
+        package.filter(|_| inner.origin == Origin::Package)
+    }
+}
+
+/// The line of a traceback that failed, and its caller. One stack does not show whether a package is a helper, so only
+/// a line inside the user's own model takes precedence over the package that it called.
 pub fn code_and_caller(frames: &[FrameReport]) -> (Option<FrameReport>, Option<FrameReport>) {
-    let (code, caller) = find_code_and_caller(frames.iter().map(|frame| FrameRef {
+    let refs = frames.iter().map(|frame| FrameRef {
         origin: frame.origin(),
         file: &frame.file,
         line: frame.line,
         name: &frame.name,
-    }));
+    });
+    let stack = StackFrames::new(refs.collect(), |index| frames.get(index).and_then(|frame| package_name(&frame.file)));
+    let code = stack.find_code().map(|code| code.user.filter(|_| code.is_user_in_module).unwrap_or(code.innermost));
     let at = |index: Option<usize>| index.and_then(|index| frames.get(index)).cloned();
-    (at(code), at(caller))
+    (at(code), at(code.and_then(|code| stack.find_caller(code))))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Classifies frames as user code, package, PyTorch or plumbing, and picks the source line that stands for a stack.
 
 mod frame;
+mod helpers;
 mod location;
 mod origin;
 mod reader;

@@ -38,7 +38,27 @@ const TORCH_SOURCES: [&str; 12] = [
 /// Prefixes of the file names of code typed into a notebook or prompt: `IPython`, Databricks, Python.
 const INTERACTIVE_FILES: [&str; 5] = ["<ipython-input", "Cell In[", "<command-", "<stdin>", "<console>"];
 
-const PACKAGE_DIRS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+/// Directories of installed packages; the last one holds code that comes with a model of Hugging Face's hub.
+const PACKAGE_DIRS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/transformers_modules/"];
+
+/// Packages that only start programs: command lines, notebooks, workers.
+const LAUNCHERS: [&str; 15] = [
+    "IPython",
+    "absl",
+    "accelerate",
+    "click",
+    "debugpy",
+    "fire",
+    "hydra",
+    "ipykernel",
+    "joblib",
+    "ray",
+    "tornado",
+    "traitlets",
+    "typer",
+    "tyro",
+    "uvicorn",
+];
 
 impl Origin {
     /// Classifies the code at `line` of `file`, in function `name`.
@@ -67,6 +87,21 @@ impl Origin {
             (false, None) => Self::User,
         }
     }
+}
+
+/// The name of the package that `file` belongs to: `einops` for `/venv/lib/python3.12/site-packages/einops/einops.py`.
+pub(super) fn package_name(file: &str) -> Option<&str> {
+    let inside = |dir: &str| {
+        // The directory with either separator.
+        let dir = dir.trim_matches('/');
+        let at = file.match_indices(dir).find_map(|(at, _)| file.get(at + dir.len()..))?;
+        at.strip_prefix(['/', '\\'])?.split(['/', '\\']).next()
+    };
+    PACKAGE_DIRS.iter().find_map(|dir| inside(dir))
+}
+
+pub(super) fn is_launcher(package: &str) -> bool {
+    LAUNCHERS.contains(&package)
 }
 
 /// `file` with `\` replaced by `/`.
@@ -159,6 +194,7 @@ mod tests {
             ("/opt/py/site-packages/transformers/models/x.py", "forward", Origin::Package),
             ("/opt/py/dist-packages/vllm/worker.py", "run", Origin::Package),
             ("/opt/py/site-packages/torchvision/ops.py", "nms", Origin::Package),
+            ("/root/.cache/huggingface/modules/transformers_modules/m/x/modeling_m.py", "forward", Origin::Package),
             ("/usr/lib/python3.11/contextlib.py", "decorate_context", Origin::Plumbing),
             ("/usr/lib64/python3.9/runpy.py", "_run_code", Origin::Plumbing),
             ("<string>", "run", Origin::Plumbing),
@@ -174,6 +210,19 @@ mod tests {
         assert_eq!(classify(&format!("{torch}/nn/modules/module.py"), "_call_impl"), Origin::Plumbing);
         let codegen = format!("{torch}/_functorch/codegen.py:codegen(compiled_function_forward)");
         assert_eq!(classify(&codegen, "inner"), Origin::Plumbing);
+    }
+
+    #[test]
+    fn finds_the_name_of_a_package() {
+        for (file, name) in [
+            ("/venv/lib/python3.11/site-packages/einops/_backends.py", Some("einops")),
+            ("/usr/local/lib/python3.10/dist-packages/vllm/worker/worker.py", Some("vllm")),
+            (r"C:\FL\.venv\Lib\site-packages\einops\einops.py", Some("einops")),
+            ("/root/.cache/huggingface/modules/transformers_modules/m/modeling_m.py", Some("m")),
+            ("/home/me/train.py", None),
+        ] {
+            assert_eq!(package_name(file), name, "{file}");
+        }
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::frame::{FrameList, FrameReport};
-use super::location::{CodeLocation, FrameRef, LineId, UNKNOWN_NODE, autograd_node, find_code_and_caller};
-use super::origin::{Origin, forward_slashes};
+use super::helpers::HelperLines;
+use super::location::{CodeFrames, CodeLocation, FrameRef, LineId, StackFrames, UNKNOWN_NODE, autograd_node};
+use super::origin::{Origin, forward_slashes, package_name};
 use super::strip_paths::strip_directories;
-use crate::base::ids::{FrameId, StackId};
+use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::snapshot::{ExtendedStack, Snapshot, Stacks};
 
@@ -30,6 +31,8 @@ pub struct StackReader<'a> {
     node_frames: Vec<Option<FrameId>>,
     /// The frames of each stack, filled on first use.
     frame_lists: Vec<OnceLock<FrameList>>,
+    /// Computed on first use.
+    helper_lines: OnceLock<HelperLines>,
     strips_paths: bool,
 }
 
@@ -48,7 +51,7 @@ impl<'a> StackReader<'a> {
         };
         let node_frames = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
         let frame_lists = vec![OnceLock::new(); snapshot.stacks.len()];
-        Self { snapshot, origins, node_frames, frame_lists, strips_paths: false }
+        Self { snapshot, origins, node_frames, frame_lists, helper_lines: OnceLock::new(), strips_paths: false }
     }
 
     /// Reports file names without the directories that identify the machine.
@@ -117,7 +120,9 @@ impl<'a> StackReader<'a> {
     pub(crate) fn line_id(&self, stack: StackId) -> LineId {
         let maker = self.snapshot.stacks.extended(stack);
         let (own_len, ids) = self.all_frames(maker);
-        let (code, caller) = self.find_code_and_caller(&ids);
+        let frames = self.stack_frames(&ids);
+        let code = frames.find_code().map(|code| self.leading_line(&ids, &code));
+        let caller = code.and_then(|code| frames.find_caller(code));
         let inside = ids.get(..code.unwrap_or(own_len).min(own_len)).unwrap_or_default();
         let at = |index: Option<usize>| index.and_then(|index| ids.get(index)).copied();
         let node = inside.iter().find_map(|id| self.node_frames[id.index()]);
@@ -152,18 +157,47 @@ impl<'a> StackReader<'a> {
         self.all_frames(self.snapshot.stacks.extended(stack)).1
     }
 
-    fn find_code_and_caller(&self, ids: &[FrameId]) -> (Option<usize>, Option<usize>) {
-        find_code_and_caller(ids.iter().map(|id| {
+    fn stack_frames(&self, ids: &[FrameId]) -> StackFrames<'a, SymbolId> {
+        let frame_ref = |id: &FrameId| {
             let frame = self.snapshot.stacks.frame(*id);
-            let name = self.snapshot.text(frame.name);
-            FrameRef { origin: self.origin(*id), file: frame.file, line: frame.line, name }
+            FrameRef {
+                origin: self.origin(*id),
+                file: frame.file,
+                line: frame.line,
+                name: self.snapshot.text(frame.name),
+            }
+        };
+        let package_of = |index: usize| {
+            let frame = self.snapshot.stacks.frame(*ids.get(index)?);
+            package_name(self.snapshot.text(frame.file))
+        };
+        StackFrames::new(ids.iter().map(frame_ref).collect(), package_of)
+    }
+
+    /// The index of the frame whose line leads.
+    fn leading_line(&self, ids: &[FrameId], code: &CodeFrames) -> usize {
+        let Some(user) = code.user else { return code.innermost };
+        let helpers = self.helper_lines.get_or_init(|| self.helper_lines());
+        match (ids.get(code.innermost), ids.get(user)) {
+            (Some(package), Some(caller)) if helpers.is_helper(*package, *caller, code.is_user_in_module) => user,
+            _ => code.innermost,
+        }
+    }
+
+    fn helper_lines(&self) -> HelperLines {
+        let stacks = (0..self.snapshot.stacks.len()).map(StackId::from_index);
+        HelperLines::from_calls(stacks.filter_map(|stack| {
+            let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
+            let code = self.stack_frames(&ids).find_code()?;
+            Some((*ids.get(code.innermost)?, *ids.get(code.user?)?))
         }))
     }
 
     /// The innermost frame of `stack` outside PyTorch.
     fn innermost_code_frame(&self, stack: StackId) -> Option<FrameId> {
         let ids = self.snapshot.stacks.frames(stack);
-        self.find_code_and_caller(ids).0.and_then(|index| ids.get(index)).copied()
+        let code = self.stack_frames(ids).find_code()?;
+        ids.get(self.leading_line(ids, &code)).copied()
     }
 
     /// Frame, caller and autograd node of `line`, for output.
@@ -179,6 +213,14 @@ impl<'a> StackReader<'a> {
             compile_context: line.compile_context.map(|id| escape_name(self.snapshot.text(id))),
             has_stack: line.has_stack,
         }
+    }
+
+    /// The line that runs the model: the innermost frame outside PyTorch around the outermost call of a module.
+    pub(crate) fn model_call(&self, stack: StackId) -> Option<FrameId> {
+        let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
+        let outermost = self.stack_frames(&ids).outermost_module_call()?;
+        let is_code = |id: &FrameId| matches!(self.origin(*id), Origin::User | Origin::Package);
+        ids.into_iter().skip(outermost).find(is_code)
     }
 
     /// The innermost frame of user code; without one, of an installed package (the program itself may be one).

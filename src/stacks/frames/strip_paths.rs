@@ -3,7 +3,7 @@
 use super::origin::{Origin, forward_slashes};
 
 /// Stripped paths start at one of these directories, which are the same on every machine.
-const KEPT_DIRS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
+const KEPT_DIRS: [&str; 4] = ["/site-packages/", "/dist-packages/", "/transformers_modules/", "/lib/python3"];
 
 /// Strips the directories of `file`, which contains code of `origin`. Installed code keeps its path within the
 /// installation, so that [`Origin::classify`] still gives `origin`.
@@ -53,6 +53,7 @@ mod tests {
             "/home/me/secret/train.py",
             "/venv/lib/python3.11/site-packages/torch/nn/functional.py",
             "/venv/lib/python3.11/site-packages/vllm/worker.py",
+            "/home/me/.cache/huggingface/modules/transformers_modules/m/modeling_m.py",
             "/src/pytorch/torch/nn/functional.py",
             "/usr/lib/python3.11/contextlib.py",
         ] {
