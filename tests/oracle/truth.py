@@ -4,7 +4,8 @@ Nothing is read from the recording. A moment has the index of the last entry of 
 use the storages as [address, bytes]:
 - parameters, with buffers, shards, gathered parameters, copies in another precision and averages;
 - gradients, optimizer state, inputs, and tensors saved for the backward pass;
-- buffers of collectives.
+- buffers of collectives;
+- other memory that the program keeps: outputs, caches.
 """
 
 import json
@@ -78,7 +79,7 @@ class Truth:
             [],
             [],
         )
-        self.buffers = {}
+        self.others, self.buffers = [], {}
 
     def used_by_a_collective(self, *used):
         for tensor in tensors(used):
@@ -111,6 +112,7 @@ class Truth:
             "inputs": places(self.inputs),
             "activations": places(local(s.tensor) for s in Saved.alive),
             "communication": {a: n for a, (_, n) in self.buffers.items()},
+            "other": places(tensors(self.others)),
         }
         seen = set()
         for kind, each in found.items():  # what is saved may be a parameter or an input as well

@@ -7,7 +7,7 @@ use crate::analysis::{Advice, AnalyzeReport, DeviceReport, DryRunReport, Ranks, 
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND};
 use crate::stacks::frames::FrameReport;
-use crate::study::attribution::{ByCategory, Category, MemoryBreakdown};
+use crate::study::attribution::{ByCategory, Category, Confidence, MemoryBreakdown, UnusedGraphs};
 use crate::study::memory::LiveByLine;
 
 impl AnalyzeReport {
@@ -130,7 +130,9 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     let estimates = if contradicts { " (estimates: the trace contradicts itself)" } else { "" };
     let answer = format!("{answer}{estimates}");
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
-    let (action, copy) = if let Some(leak) = device.leaks.suspects.first() {
+    let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
+        (Some(suggest_no_grad(graphs)), graphs.called_at.as_ref().map(FrameReport::file_line))
+    } else if let Some(leak) = device.leaks.suspects.first() {
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} per step");
@@ -156,16 +158,37 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     Summary { answer, who: held.and_then(describe_holders), action, copy }
 }
 
-/// Describes the largest line and the two largest categories.
+fn suggest_no_grad(graphs: &UnusedGraphs) -> String {
+    let line = graphs.called_at.as_ref();
+    format!(
+        "run the model{} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), and no \
+         backward pass follows",
+        line.map_or_else(String::new, |line| format!(" at {}", line.short_label())),
+        size(graphs.bytes),
+        percent(graphs.share_ratio),
+    )
+}
+
+/// The categories named in the first lines make up at least this share of the memory.
+const MIN_NAMED_SHARE: f64 = 0.9;
+
+/// Describes the largest line and the largest categories.
 fn describe_holders(held: &MemoryBreakdown) -> Option<String> {
     let line = describe_largest_line(&held.by_line.rows, held.allocated_bytes)?;
-    let share = |of: &ByCategory| format!("{} {}", percent(of.share.share_ratio), of.category.word().replace('-', " "));
-    let known = held.by_category.iter().filter(|row| row.category != Category::Other);
-    let categories: Vec<String> = known.take(2).map(share).collect();
-    Some(match categories.join(", ") {
-        none if none.is_empty() => line,
-        categories => format!("{line}; of all: {categories}"),
-    })
+    let share = |row: &ByCategory| {
+        let guess = if row.confidence == Confidence::Low { " (a guess)" } else { "" };
+        format!("{} {}{guess}", percent(row.share.share_ratio), row.category.word().replace('-', " "))
+    };
+    let mut named = 0.0;
+    let is_needed = |row: &&ByCategory| {
+        let is_needed = named < MIN_NAMED_SHARE;
+        named += row.share.share_ratio;
+        is_needed
+    };
+    let categories: Vec<String> = held.by_category.iter().take_while(is_needed).map(share).collect();
+    // Without any known purpose, the line says it all.
+    let is_known = held.by_category.iter().any(|row| row.category != Category::Other);
+    Some(if is_known { format!("{line}; of all: {}", categories.join(", ")) } else { line })
 }
 
 fn describe_largest_line(lines: &[LiveByLine], allocated: u64) -> Option<String> {

@@ -3,14 +3,16 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::category::{Category, Confidence};
+use super::category::{Category, Classification, Confidence};
 use super::classify::classify;
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
+use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
 use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::base::warning::words;
+use crate::snapshot::{Pools, Segment};
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::memory;
@@ -51,6 +53,9 @@ pub struct MemoryBreakdown {
     /// Blocks allocated before the second step and still live, by source line; empty in the first step. `share_ratio`
     /// is of all of it.
     pub kept_since_start: TopRows<LiveByLine>,
+    /// Activations of forward passes that no backward pass follows, if they hold 5% of the memory or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unused_graphs: Option<UnusedGraphs>,
 }
 
 /// Live memory of one category.
@@ -177,6 +182,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
 
     pub(super) fn build(&self, rules: &[CategoryRule], top: usize) -> MemoryBreakdown {
         let stacks = self.device.stacks();
+        let classified = classify(self.live_set, self.lifetimes, self.phases);
         let by_stack = self.sums(|block| Some(block.extended_stack));
         let kept = self.sums(|block| self.is_kept_since_start(block).then_some(block.extended_stack));
         let all_kept = kept.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
@@ -186,7 +192,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             step: self.step,
             allocated_bytes: self.all.bytes,
             blocks: self.all.blocks,
-            by_category: self.by_category(),
+            by_category: self.by_category(&classified),
             by_rule: self.by_rule(rules),
             by_phase: self.by_phase(),
             by_age: self.by_age(),
@@ -195,6 +201,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             by_line: memory::top_lines(stacks, by_stack.clone(), self.all, top),
             by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
             kept_since_start: memory::top_lines(stacks, kept, all_kept, top),
+            unused_graphs: self.unused_graphs(&classified),
         }
     }
 
@@ -203,8 +210,17 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         sum_by_key(self.live_set.blocks.iter().filter_map(|block| Some((key(block)?, block.bytes))))
     }
 
-    fn by_category(&self) -> Vec<ByCategory> {
-        let classified = classify(self.live_set, self.lifetimes, self.phases);
+    fn unused_graphs(&self, classified: &[Classification]) -> Option<UnusedGraphs> {
+        // A captured graph keeps the memory of the passes in it, and is replayed without allocations.
+        let is_captured = |segment: &Segment| segment.pool != Pools::DEFAULT;
+        if self.device.device().segments().any(is_captured) {
+            return None;
+        }
+        let stacks = self.device.stacks();
+        find_unused_graphs(stacks, self.live_set, classified, (self.lifetimes, self.phases), self.all.bytes)
+    }
+
+    fn by_category(&self, classified: &[Classification]) -> Vec<ByCategory> {
         let bytes = self.live_set.blocks.iter().map(|block| block.bytes);
         let with_confidence = sum_by_key(classified.iter().copied().zip(bytes.clone()));
         let sums = sum_by_key(classified.iter().map(|(category, _)| *category).zip(bytes));

@@ -7,10 +7,11 @@ use super::category::{Category, Classification, Confidence};
 use super::gradient_buckets::GradientBuckets;
 use super::lifetimes::{GatherEvidence, Lifetimes};
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use super::older_blocks::classify_older_blocks;
 use super::parameter_copies;
 use crate::base::ids::{StackId, to_u32};
-use crate::base::intern::{SeededMap, SeededSet};
-use crate::stacks::phases::{KnownPurpose, Phase, Phases, StackTraits};
+use crate::base::intern::SeededSet;
+use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
 
 /// The category of each block of `live_set`, in order.
 pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Vec<Classification> {
@@ -18,6 +19,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &P
         lifetimes,
         observed_until: live_set.observed_until.unwrap_or(live_set.point),
         parameters: SeededSet::default(),
+        knows_parameters: false,
         buckets: GradientBuckets::infer(live_set, lifetimes, phases),
         never_freed: FxHashMap::default(),
         phases,
@@ -28,63 +30,57 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &P
     let blocks = live_set.blocks.iter().map(|block| (block, phases.stack_traits(block.stack)));
     let mut classified: Vec<Classification> =
         blocks.clone().map(|(block, traits)| classifier.classify(block, traits)).collect();
-    for (block, (category, _)) in live_set.blocks.iter().zip(&classified) {
-        if *category == Category::Parameters {
-            classifier.parameters.insert(block.requested_bytes);
-        }
-    }
-    let state = parameter_counts_from_state(live_set, &classified);
-    let mut unknown = Vec::new();
+    let is_known = |(category, _): &Classification| *category == Category::Parameters;
+    classifier.knows_parameters = classified.iter().any(is_known);
+    classify_older_blocks(live_set, &mut classified, lifetimes, phases);
+    let parameters = live_set.blocks.iter().zip(&classified).filter(|(_, classified)| is_known(classified));
+    classifier.parameters = parameters.map(|(block, _)| block.requested_bytes).collect();
     for ((block, traits), classification) in blocks.zip(&mut classified) {
-        match block.allocated_at {
-            // Gradients and copies are recognized by the sizes of parameters, which are known now.
-            Some(allocated_at) if matches!(lifetimes.phase(allocated_at), Phase::Backward | Phase::Data) => {
-                *classification = classifier.classify(block, traits);
-            }
-            None if classification.0 == Category::Other => {
-                unknown.push((block.requested_bytes, classification));
-            }
-            _ => {}
+        // Gradients and copies are recognized by the sizes of parameters, which are known now.
+        let phase = block.allocated_at.map(|allocated_at| lifetimes.phase(allocated_at));
+        if matches!(phase, Some(Phase::Backward | Phase::Data)) {
+            *classification = classifier.classify(block, traits);
+        } else if phase == Some(Phase::Forward) && *classification == (Category::Other, Confidence::Low) {
+            classifier.recognize_cast(block, classification);
         }
     }
-    classifier.classify_by_size(unknown, &state);
     classifier.buckets.yield_to_gradients(live_set, &mut classified, phases);
     parameter_copies::classify_copies(live_set, &mut classified, lifetimes, phases);
     classified
 }
 
-/// Number of parameters by size, inferred from optimizer state that is older than the recording: the number of tensors
-/// of that size from one stack.
-fn parameter_counts_from_state(live_set: &LiveSet, classified: &[Classification]) -> SeededMap<u64, u32> {
-    let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
-    for (block, (category, _)) in live_set.blocks.iter().zip(classified) {
-        if *category == Category::OptimizerState && block.allocated_at.is_none() {
-            *of_stacks.entry((block.stack, block.requested_bytes)).or_default() += 1;
-        }
-    }
-    let mut sizes: SeededMap<u64, u32> = SeededMap::default();
-    for ((_, requested), blocks) in of_stacks {
-        let most = sizes.entry(requested).or_default();
-        *most = blocks.max(*most);
-    }
-    sizes
-}
-
 /// Maximum number of backward passes during the lifetime of an input, which may wait in a queue.
 const MAX_INPUT_PASSES: u32 = 4;
 
-struct Classifier<'a> {
-    lifetimes: &'a Lifetimes<'a>,
+/// Minimum number of tensors of a model that one line allocates.
+const MIN_MODEL_TENSORS: u32 = 8;
+/// Minimum number of tensors of optimizer state that one line allocates and keeps.
+const MIN_STATE_TENSORS: u32 = 3;
+
+pub(super) struct Classifier<'a> {
+    pub(super) lifetimes: &'a Lifetimes<'a>,
     /// See [`LiveSet::observed_until`].
-    observed_until: TracePoint,
+    pub(super) observed_until: TracePoint,
     /// Requested sizes of parameters.
-    parameters: SeededSet<u64>,
+    pub(super) parameters: SeededSet<u64>,
+    /// Stacks show some parameters.
+    knows_parameters: bool,
     /// Contents of DDP's buckets.
     buckets: GradientBuckets,
-    /// For the blocks of each stack that were never freed: the number of backward passes that had started when the
-    /// first and when the last of them was allocated.
-    never_freed: FxHashMap<StackId, (u32, u32)>,
-    phases: &'a Phases,
+    /// The blocks of each stack that were never freed.
+    never_freed: FxHashMap<StackId, NeverFreed>,
+    pub(super) phases: &'a Phases,
+}
+
+/// The blocks of one stack that were never freed.
+#[derive(Clone, Copy)]
+pub(super) struct NeverFreed {
+    blocks: u32,
+    /// The number of backward passes that had started when the first and when the last was allocated.
+    pub(super) first_pass: u32,
+    pub(super) last_pass: u32,
+    /// Some are results of an earlier forward pass that kept no graph.
+    pub(super) are_results: bool,
 }
 
 /// The lifetime of a block relative to the phase run that allocated it.
@@ -116,7 +112,7 @@ impl Classifier<'_> {
             // `zero_grad` drops gradients, whatever allocated them.
             return (Gradients, High);
         }
-        let Some(allocated_at) = block.allocated_at else { return Self::classify_older(traits) };
+        let Some(allocated_at) = block.allocated_at else { return self.classify_older(block, traits) };
         let lifetime = self.lifetime(block, allocated_at);
         if traits.purpose == Some(KnownPurpose::ReducedGradients) {
             return self.classify_reduced(block, lifetime);
@@ -124,7 +120,7 @@ impl Classifier<'_> {
         match self.lifetimes.phase(allocated_at) {
             Phase::Init => self.classify_init(block, allocated_at, traits, lifetime),
             Phase::Data => self.classify_data(block, allocated_at),
-            Phase::Forward => self.classify_forward(block, allocated_at),
+            Phase::Forward => self.classify_forward(block, allocated_at, traits),
             Phase::Backward => self.classify_backward(block, traits, lifetime),
             Phase::Optimizer => self.classify_optimizer(block, allocated_at, traits, lifetime),
             Phase::Other => self.classify_other(block, allocated_at),
@@ -132,11 +128,20 @@ impl Classifier<'_> {
     }
 
     fn count_never_freed(&mut self, block: &LiveBlock) {
-        if let (Some(allocated_at), None) = (block.allocated_at, block.freed_at) {
-            let pass = self.lifetimes.backward_passes_at(allocated_at);
-            let kept = self.never_freed.entry(block.stack).or_insert((pass, pass));
-            *kept = (kept.0.min(pass), kept.1.max(pass));
+        if block.freed_at.is_none() {
+            let pass = block.allocated_at.map_or(0, |point| self.lifetimes.backward_passes_at(point));
+            let is_result = block.allocated_at.is_some_and(|point| self.is_result(point, self.observed_until));
+            let new = NeverFreed { blocks: 0, first_pass: pass, last_pass: pass, are_results: false };
+            let kept = self.never_freed.entry(block.stack).or_insert(new);
+            kept.blocks += 1;
+            kept.first_pass = kept.first_pass.min(pass);
+            kept.last_pass = kept.last_pass.max(pass);
+            kept.are_results |= is_result;
         }
+    }
+
+    pub(super) fn never_freed(&self, block: &LiveBlock) -> Option<NeverFreed> {
+        self.never_freed.get(&block.stack).copied()
     }
 
     fn lifetime(&self, block: &LiveBlock, allocated_at: TracePoint) -> Lifetime {
@@ -161,49 +166,21 @@ impl Classifier<'_> {
     }
 
     /// Classifies a block that is older than the trace by its stack alone.
-    fn classify_older(traits: StackTraits) -> Classification {
+    fn classify_older(&self, block: &LiveBlock, traits: StackTraits) -> Classification {
         use Category::{Activations, Gradients, OptimizerState, Other, Parameters};
         use Confidence::{High, Low, Medium};
         match traits.phase {
             _ if traits.purpose == Some(KnownPurpose::ReducedGradients) => (Gradients, Low),
             Some(Phase::Init) if traits.purpose == Some(KnownPurpose::Model) => (Parameters, High),
+            Some(Phase::Init) if traits.routine == Some(Routine::OptimizerConstructor) => (OptimizerState, Medium),
+            Some(Phase::Init) if traits.is_phase_weak && self.exceeds_gradients(block) => {
+                self.classify_kept_from_start(block)
+            }
             Some(Phase::Init) if traits.is_phase_weak => (Parameters, Low),
             Some(Phase::Init) => (Parameters, Medium),
             Some(Phase::Optimizer) => (OptimizerState, Medium),
             Some(Phase::Forward) => (Activations, Low),
             _ => (Other, Low),
-        }
-    }
-
-    /// Classifies blocks that are older than the trace and have no stack by their sizes. Each gradient that backward
-    /// passes left has a parameter of its size, which has up to two tensors of optimizer state. Optimizer state with
-    /// stacks (`state`) gives the sizes too. In a program that only runs forward passes, older blocks are the model.
-    fn classify_by_size(&self, unknown: Vec<(u64, &mut Classification)>, state: &SeededMap<u64, u32>) {
-        use Category::{Gradients, OptimizerState, Parameters};
-        let gradients = &self.lifetimes.gradient_sizes;
-        let is_trained = self.lifetimes.has_backward() || self.phases.has_optimizer();
-        let only_runs = !is_trained && state.is_empty() && self.phases.forwards_begun(usize::MAX) > 0;
-        let mut seen: SeededMap<u64, u32> = SeededMap::default();
-        for (requested, classified) in unknown {
-            let parameters = gradients.get(&requested).or(state.get(&requested));
-            let Some(&parameters) = parameters else {
-                if only_runs {
-                    *classified = (Parameters, Confidence::Low);
-                }
-                continue;
-            };
-            let seen = seen.entry(requested).or_default();
-            *seen += 1;
-            // Parameters were allocated first, so they have the lower addresses.
-            let category = match *seen {
-                n if n <= parameters => Parameters,
-                n if !state.is_empty() && n <= parameters.saturating_mul(2) => Gradients,
-                n if state.is_empty() && self.phases.has_optimizer() && n <= parameters.saturating_mul(3) => {
-                    OptimizerState
-                }
-                _ => continue,
-            };
-            *classified = (category, Confidence::Low);
         }
     }
 
@@ -227,15 +204,46 @@ impl Classifier<'_> {
             {
                 self.classify_data(block, allocated_at)
             }
+            _ if traits.is_phase_weak && self.exceeds_gradients(block) => self.classify_kept_from_start(block),
             Lifetime::BeyondRun | Lifetime::Unknown if traits.is_phase_weak => (Parameters, Low),
             Lifetime::BeyondRun | Lifetime::Unknown => (Parameters, Medium),
         }
+    }
+
+    /// Whether `block` is larger than any parameter with a gradient.
+    fn exceeds_gradients(&self, block: &LiveBlock) -> bool {
+        self.lifetimes.completes_backward() && !self.lifetimes.is_within_largest_gradient(block.requested_bytes)
+    }
+
+    /// Whether user code allocated `block` before the first pass, and keeps it.
+    fn is_kept_from_start(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
+        block.freed_at.is_none()
+            && self.lifetimes.starts_empty
+            && self.lifetimes.has_backward()
+            && self.lifetimes.backward_passes_at(allocated_at) == 0
+            && self.phases.forwards_begun(allocated_at.entry as usize) == 0
+            && self.passes_begun(block, allocated_at) > 1
+    }
+
+    /// Classifies a block that user code allocated before the first pass and keeps, and that has no gradient.
+    fn classify_kept_from_start(&self, block: &LiveBlock) -> Classification {
+        let blocks = self.never_freed(block).map_or(0, |kept| kept.blocks);
+        // One line that makes many tensors loads a model, which is frozen. Few tensors are data: a data set, a replay
+        // buffer.
+        let is_model = blocks >= MIN_MODEL_TENSORS;
+        (if is_model { Category::Parameters } else { Category::Inputs }, Confidence::Low)
     }
 
     /// Classifies a block of user code in an unknown phase.
     fn classify_other(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
         if self.is_freed_by_backward(block) && self.passes_begun(block, allocated_at) == 1 {
             return (Category::Activations, Confidence::Medium);
+        }
+        if self.is_kept_from_start(block, allocated_at) {
+            return self.classify_kept_from_start(block);
+        }
+        if block.freed_at.is_none() && self.is_state_in_one_go(block) {
+            return (Category::OptimizerState, Confidence::Low);
         }
         if self.is_queued(block, allocated_at) && !self.lifetimes.leaks.grows(block.extended_stack) {
             return (Category::Inputs, Confidence::Low);
@@ -250,6 +258,8 @@ impl Classifier<'_> {
         match block.freed_at {
             Some(freed) if freed.run == allocated_at.run => (Temporaries, High),
             _ if self.lifetimes.leaks.grows(block.extended_stack) => (Other, Low),
+            None if self.is_kept_from_start(block, allocated_at) => self.classify_kept_from_start(block),
+            None if self.is_state_in_one_go(block) => (Category::OptimizerState, Low),
             // No input serves many passes, but some wait in a queue.
             _ if self.passes_begun(block, allocated_at) > 1 && !self.is_queued(block, allocated_at) => (Other, Low),
             _ if self.passes_begun(block, allocated_at) > 1 => (Inputs, Low),
@@ -260,6 +270,16 @@ impl Classifier<'_> {
         }
     }
 
+    /// Whether one line allocated `block` and others after a backward pass, and nothing frees them: an optimizer's state.
+    fn is_state_in_one_go(&self, block: &LiveBlock) -> bool {
+        let counts = self.lifetimes.free_counts(block.stack);
+        let are_kept = counts.before_any_backward() + counts.after_backward_start == 0;
+        are_kept
+            && self.never_freed(block).is_some_and(|kept| {
+                kept.blocks >= MIN_STATE_TENSORS && kept.first_pass == kept.last_pass && kept.first_pass > 0
+            })
+    }
+
     /// Whether a block is one of several of its stack that each live for a few passes.
     fn is_queued(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         let counts = self.lifetimes.free_counts(block.stack);
@@ -268,13 +288,13 @@ impl Classifier<'_> {
     }
 
     /// Whether a backward pass dropped the last reference.
-    fn is_freed_by_backward(&self, block: &LiveBlock) -> bool {
+    pub(super) fn is_freed_by_backward(&self, block: &LiveBlock) -> bool {
         let is_backward = |point| self.lifetimes.phase(point) == Phase::Backward;
         !block.is_freed_by_program() && block.freed_at.is_some_and(is_backward)
     }
 
     /// Number of backward passes that started during a block's lifetime; without any recorded, of forward passes.
-    fn passes_begun(&self, block: &LiveBlock, allocated_at: TracePoint) -> u32 {
+    pub(super) fn passes_begun(&self, block: &LiveBlock, allocated_at: TracePoint) -> u32 {
         let end = block.freed_at.unwrap_or(self.observed_until);
         if self.lifetimes.has_backward() {
             self.lifetimes.backward_passes_at(end).saturating_sub(self.lifetimes.backward_passes_at(allocated_at))
@@ -284,78 +304,17 @@ impl Classifier<'_> {
     }
 
     /// Number of forward passes that started after `start`, up to `end`.
-    fn forwards_begun(&self, start: TracePoint, end: TracePoint) -> u32 {
+    pub(super) fn forwards_begun(&self, start: TracePoint, end: TracePoint) -> u32 {
         let until = |point: TracePoint| self.phases.forwards_begun(point.entry as usize);
         to_u32(until(end).saturating_sub(until(start)))
-    }
-
-    fn classify_forward(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        use Category::{Activations, Other, Temporaries};
-        use Confidence::{High, Low, Medium};
-        if !self.lifetimes.has_backward() {
-            return self.classify_without_backward(block, allocated_at);
-        }
-        let passes = self.passes_begun(block, allocated_at);
-        let Some(freed) = block.freed_at else {
-            let end = self.observed_until;
-            let counts = self.lifetimes.free_counts(block.stack);
-            let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
-            return match passes {
-                // The recording ends in this forward pass, or in the backward pass after it.
-                0 if end.run == allocated_at.run
-                    && !is_old
-                    && counts.before_any_backward() > counts.after_backward_start =>
-                {
-                    (Temporaries, Medium)
-                }
-                0 | 1 if counts.are_saved_for_backward() && is_old => (Activations, High),
-                0 | 1 if counts.after_backward_start > 0 && is_old => (Activations, Medium),
-                0 if end.run == allocated_at.run => (Activations, Medium),
-                1 if self.lifetimes.phase(end) == Phase::Backward => (Activations, Medium),
-                // Never freed. From several passes: autograd graphs without a backward pass, or results. From one
-                // pass: a buffer, or a workspace of a library.
-                _ if self.never_freed.get(&block.stack).is_some_and(|(first, last)| first < last) => (Activations, Low),
-                _ => (Other, Low),
-            };
-        };
-        match passes {
-            0 if freed.run == allocated_at.run && self.forwards_begun(allocated_at, freed) == 0 => (Temporaries, High),
-            0 => (Temporaries, Medium),
-            1 if self.is_freed_by_backward(block) => (Activations, High),
-            // Live beyond the pass that it may have been saved for.
-            _ => (Activations, Medium),
-        }
-    }
-
-    /// Classifies a block of a forward pass in a recording without a backward pass: inference, or an end within the
-    /// first step.
-    fn classify_without_backward(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        use Category::{Activations, Other, Temporaries};
-        use Confidence::{High, Low, Medium};
-        let end = block.freed_at.unwrap_or(self.observed_until);
-        if self.forwards_begun(allocated_at, end) > 0 {
-            // A result, or a cache.
-            return (Other, Low);
-        }
-        let counts = self.lifetimes.free_counts(block.stack);
-        let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
-        match block.freed_at {
-            Some(freed) if freed.run == allocated_at.run => (Temporaries, High),
-            Some(_) => (Temporaries, Medium),
-            None if !is_old && counts.before_any_backward() > 0 => (Temporaries, Medium),
-            None => (Activations, Low),
-        }
     }
 
     fn classify_backward(&self, block: &LiveBlock, traits: StackTraits, lifetime: Lifetime) -> Classification {
         use Category::{Activations, Gradients, Other, Temporaries};
         use Confidence::{High, Low, Medium};
-        let is_like_gradient = if self.parameters.is_empty() {
-            self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes)
-        } else {
-            self.parameters.contains(&block.requested_bytes)
-                || self.lifetimes.parameter_sizes.contains(&block.requested_bytes)
-        };
+        let is_like_gradient = self.parameters.contains(&block.requested_bytes)
+            || self.lifetimes.parameter_sizes.contains(&block.requested_bytes)
+            || !self.knows_parameters && self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes);
         let gathered = self.lifetimes.gather_evidence(block.requested_bytes);
         let is_gathered = gathered == GatherEvidence::Yes;
         match lifetime {
@@ -391,7 +350,7 @@ impl Classifier<'_> {
                     (Activations, Medium)
                 }
             }
-            Lifetime::BeyondRun if is_like_gradient && self.parameters.is_empty() => (Gradients, Medium),
+            Lifetime::BeyondRun if is_like_gradient && !self.knows_parameters => (Gradients, Medium),
             Lifetime::BeyondRun if is_like_gradient => (Gradients, High),
             // No parameter has its size, but something freed it later.
             Lifetime::BeyondRun if block.freed_at.is_some() => (Gradients, Low),
@@ -436,6 +395,13 @@ impl Classifier<'_> {
             Lifetime::BeyondRun => (OptimizerState, Medium),
             Lifetime::Unknown if counts.in_run > 0 || traits.purpose == Some(KnownPurpose::OptimizerStep) => {
                 (Temporaries, Medium)
+            }
+            // The recording ends in this step. Earlier steps, or earlier parameters of this one, show what is kept.
+            Lifetime::Unknown
+                if counts.before_any_backward() + counts.after_backward_start > 0
+                    || self.never_freed(block).is_some_and(|kept| kept.blocks >= MIN_STATE_TENSORS) =>
+            {
+                (OptimizerState, Low)
             }
             Lifetime::Unknown => (Temporaries, Low),
         }

@@ -7,6 +7,8 @@ pub(super) struct FreeCounts {
     pub(super) in_run: u32,
     /// Freed later, before a backward pass started.
     pub(super) before_backward: u32,
+    /// Those of `in_run` and `before_backward` that were freed after another forward pass started.
+    pub(super) after_next_forward: u32,
     /// Freed after a backward pass started.
     pub(super) after_backward_start: u32,
     /// Those of `after_backward_start` that a backward pass freed, as it frees saved tensors.

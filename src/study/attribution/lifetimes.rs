@@ -28,6 +28,9 @@ pub(super) enum GatherEvidence {
 /// Padding of shards to equal size is at most the gathered size divided by this.
 const MAX_PADDING_FRACTION: u64 = 8;
 
+/// A forward pass with a graph keeps at least its allocations divided by this.
+const MIN_KEPT_FRACTION: u32 = 4;
+
 /// Block lifetimes of one replay. Runs are numbered as in [`TracePoint::run`].
 pub(super) struct Lifetimes<'a> {
     runs: &'a [PhaseRun],
@@ -36,6 +39,8 @@ pub(super) struct Lifetimes<'a> {
     backward_passes_begun: Vec<u32>,
     /// Frees have stacks, so user code that frees is known.
     has_stacks_of_frees: bool,
+    /// The trace starts with an empty allocator.
+    pub(super) starts_empty: bool,
     /// For each run, the entry of its last allocation so far.
     last_alloc: Vec<u32>,
     pub(super) live_sets: Vec<LiveSet>,
@@ -53,6 +58,13 @@ pub(super) struct Lifetimes<'a> {
     freed_at_end: Vec<u64>,
     /// By requested size, the maximum number of blocks that outlived the backward run that allocated them.
     pub(super) gradient_sizes: SeededMap<u64, u32>,
+    /// By requested size, the maximum number of blocks that one backward pass allocated, recomputation aside.
+    pub(super) computed_sizes: SeededMap<u64, u32>,
+    /// The same for the current backward pass, whose number comes first.
+    computed_in_pass: (u32, SeededMap<u64, u32>),
+    /// For each forward pass, numbered by [`Phases::forwards_begun`]: how many blocks it allocated, and how many of
+    /// these it freed.
+    forward_allocs: Vec<(u32, u32)>,
     /// Requested sizes of blocks that PyTorch allocated for parameters.
     pub(super) parameter_sizes: SeededSet<u64>,
     /// Requested sizes of gathered parameters.
@@ -99,6 +111,7 @@ impl<'a> Lifetimes<'a> {
             runs,
             phases,
             has_stacks_of_frees: false,
+            starts_empty: true,
             backward_passes_begun: backward_passes_begun.collect(),
             last_alloc: vec![0; runs.len()],
             live_sets: Vec::new(),
@@ -110,6 +123,9 @@ impl<'a> Lifetimes<'a> {
             outlived_bytes: FxHashMap::default(),
             freed_at_end: vec![0; phases.runs().len()],
             teardown_after: None,
+            computed_sizes: SeededMap::default(),
+            computed_in_pass: (0, SeededMap::default()),
+            forward_allocs: vec![(0, 0); phases.forwards_begun(usize::MAX) + 1],
             parameter_sizes: SeededSet::default(),
             gathered_sizes: BTreeSet::new(),
             leaks: LeakTracker::new(stacks),
@@ -186,6 +202,7 @@ impl<'a> Lifetimes<'a> {
                 );
             }
         }
+        self.starts_empty = live.is_empty();
         let mut by_address: Vec<(&u64, &OpenBlock)> = live.iter().collect();
         by_address.sort_unstable_by_key(|(address, _)| **address);
         for (_, block) in by_address {
@@ -204,6 +221,7 @@ impl<'a> Lifetimes<'a> {
                 self.count_outliving_pass(*block, allocated_at, at, false);
             }
         }
+        self.count_computed();
         for ((_, requested), blocks) in self.outlived_by_size.drain() {
             let most = self.gradient_sizes.entry(requested).or_default();
             *most = blocks.max(*most);
@@ -231,7 +249,9 @@ impl<'a> Lifetimes<'a> {
                 let requested_bytes = event.size;
                 let (allocated_at, first_sample) = (Some(at), self.samples.next_sample());
                 let new = OpenBlock { stack, extended_stack, bytes, requested_bytes, allocated_at, first_sample };
-                match self.phases.stack_traits(stack).purpose {
+                let traits = self.phases.stack_traits(stack);
+                self.count_alloc(at, requested_bytes, traits);
+                match traits.purpose {
                     Some(KnownPurpose::Parameters) => {
                         self.parameter_sizes.insert(requested_bytes);
                     }
@@ -285,6 +305,11 @@ impl<'a> Lifetimes<'a> {
             return; // teardown
         }
         self.count_outliving_pass(block, allocated_at, freed, by_program);
+        let [forward, last] = [allocated_at, freed].map(|point| self.phases.forwards_begun(point.entry as usize));
+        let is_before_backward = self.backward_passes_at(allocated_at) == self.backward_passes_at(freed);
+        if self.phase(allocated_at) == Phase::Forward && forward == last && is_before_backward {
+            self.forward_allocs[forward].1 += 1;
+        }
         let passes = self.backward_passes_at(freed).saturating_sub(self.backward_passes_at(allocated_at));
         let in_backward = self.phase(freed) == Phase::Backward && !by_program;
         let counts = &mut self.free_counts[block.stack.index()];
@@ -302,9 +327,34 @@ impl<'a> Lifetimes<'a> {
             counts.after_backward_start += 1;
             counts.in_backward += u32::from(in_backward);
         }
+        counts.after_next_forward += u32::from(last > forward && is_before_backward);
         counts.max_passes = counts.max_passes.max(passes);
         if passes == 0 {
             counts.max_early_lifetime = counts.max_early_lifetime.max(freed.entry - allocated_at.entry);
+        }
+    }
+
+    /// Counts an allocation of a forward or a backward pass.
+    fn count_alloc(&mut self, at: TracePoint, requested_bytes: u64, traits: StackTraits) {
+        match self.phase(at) {
+            Phase::Backward if !traits.has_forward_frame => {
+                let pass = self.backward_passes_at(at);
+                if self.computed_in_pass.0 != pass {
+                    self.count_computed();
+                    self.computed_in_pass.0 = pass;
+                }
+                *self.computed_in_pass.1.entry(requested_bytes).or_default() += 1;
+            }
+            Phase::Forward => self.forward_allocs[self.phases.forwards_begun(at.entry as usize)].0 += 1,
+            _ => {}
+        }
+    }
+
+    /// Ends the current backward pass.
+    fn count_computed(&mut self) {
+        for (requested, blocks) in self.computed_in_pass.1.drain() {
+            let most = self.computed_sizes.entry(requested).or_default();
+            *most = blocks.max(*most);
         }
     }
 
@@ -337,6 +387,23 @@ impl<'a> Lifetimes<'a> {
     /// Whether the run of `point` may have ended before it: it allocated nothing more, and frees have no stacks.
     pub(super) fn may_have_ended(&self, point: TracePoint) -> bool {
         !self.has_stacks_of_frees && self.is_after_last_allocation(point)
+    }
+
+    /// Whether the forward pass of `point` kept what a backward pass needs: without a graph, it frees nearly all that it
+    /// allocates.
+    pub(super) fn keeps_graph(&self, point: TracePoint) -> bool {
+        let (allocated, freed) = self.forward_allocs[self.phases.forwards_begun(point.entry as usize)];
+        allocated.saturating_sub(freed) >= (allocated / MIN_KEPT_FRACTION).max(1)
+    }
+
+    /// Whether gradients have this requested size: backward passes leave or compute blocks of this size.
+    pub(super) fn is_gradient_size(&self, requested_bytes: u64) -> bool {
+        self.gradient_sizes.contains_key(&requested_bytes) || self.computed_sizes.contains_key(&requested_bytes)
+    }
+
+    /// Whether a parameter may be larger than `requested_bytes`, or as large.
+    pub(super) fn is_within_largest_gradient(&self, requested_bytes: u64) -> bool {
+        self.gradient_sizes.keys().any(|size| *size >= requested_bytes)
     }
 
     pub(super) fn has_backward(&self) -> bool {

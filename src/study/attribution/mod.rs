@@ -1,22 +1,26 @@
 //! Attributes every live block of a position to a category, phase, step, range, file, line and stack.
 //!
 //! In: one literal replay. Out: a [`MemoryBreakdown`] per position, growth from step to step ([`Leaks`]), and layers of
-//! categories over time. `lifetimes` replays the trace, `classify` assigns categories to single blocks,
-//! `gradient_buckets` and `parameter_copies` to groups of blocks, `leaks` compares steps, `breakdown` sums up.
+//! categories over time. `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to single
+//! blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `leaks` compares steps,
+//! `breakdown` sums up.
 
 mod allocations;
 mod breakdown;
 mod category;
 mod classify;
+mod forward_blocks;
 mod free_counts;
 mod gradient_buckets;
 mod layers;
 mod leaks;
 mod lifetimes;
 mod live_set;
+mod older_blocks;
 mod parameter_copies;
 mod rules;
 mod samples;
+mod unused_graphs;
 
 use serde::Serialize;
 
@@ -30,6 +34,7 @@ pub use self::leaks::{LeakSuspect, Leaks};
 use self::lifetimes::Lifetimes;
 pub use self::rules::CategoryRule;
 use self::samples::LifetimeSamples;
+pub use self::unused_graphs::UnusedGraphs;
 use crate::replay::literal::inferred_capacity;
 use crate::stacks::phases::StepMarker;
 use crate::study::{DeviceStudy, MemoryHistory, TracePosition};

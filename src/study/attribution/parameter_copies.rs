@@ -8,7 +8,8 @@ use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
-use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine};
+use crate::snapshot::Stacks;
+use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
 
 /// How parameters and a copy in another precision may differ in size: `.0` / `.1` = parameter size / copy size.
 const PRECISION_SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1)];
@@ -63,7 +64,7 @@ pub(super) fn classify_copies(
     let gradients: SizeCounts = left.collect();
     let mut sets: FxHashMap<StackId, (SizeCounts, Vec<usize>)> = FxHashMap::default();
     for (at, block) in live_set.blocks.iter().enumerate() {
-        if may_be_copy(block, classified[at], phases.stack_traits(block.stack).purpose, lifetimes) {
+        if may_be_copy(block, classified[at], phases.stack_traits(block.stack), lifetimes) {
             let (sizes, places) = sets.entry(block.stack).or_default();
             *sizes.entry(block.requested_bytes).or_default() += 1;
             places.push(at);
@@ -88,13 +89,18 @@ pub(super) fn classify_copies(
 fn may_be_copy(
     block: &LiveBlock,
     (_, confidence): Classification,
-    makes: Option<KnownPurpose>,
+    traits: StackTraits,
     lifetimes: &Lifetimes<'_>,
 ) -> bool {
-    let is_outside_passes = |point| !matches!(lifetimes.phase(point), Phase::Forward | Phase::Backward);
+    let is_outside_passes = |phase| !matches!(phase, Phase::Forward | Phase::Backward);
     confidence != Confidence::High
-        && makes != Some(KnownPurpose::OptimizerStep)
-        && block.allocated_at.is_some_and(is_outside_passes)
+        && traits.purpose != Some(KnownPurpose::OptimizerStep)
+        && match block.allocated_at {
+            Some(allocated_at) => is_outside_passes(lifetimes.phase(allocated_at)),
+            // Blocks that are older than the trace may have a stack that names no phase, but without one they are not
+            // of one line.
+            None => block.stack != Stacks::EMPTY && traits.phase.is_none_or(is_outside_passes),
+        }
 }
 
 /// Facts about the program as a whole.
@@ -117,14 +123,22 @@ impl ProgramTraits<'_> {
         })
     }
 
+    /// The category of a block of a copy that is older than the trace.
+    fn classify_older(&self, block: &LiveBlock) -> Classification {
+        let traits = self.phases.stack_traits(block.stack);
+        let is_state = match traits.routine {
+            Some(Routine::OptimizerConstructor | Routine::OptimizerStep) => true,
+            Some(Routine::Constructor) => self.has_custom_optimizer,
+            _ => traits.phase == Some(Phase::Optimizer),
+        };
+        (if is_state { Category::OptimizerState } else { Category::Parameters }, Confidence::Low)
+    }
+
     /// The category of a block of a copy.
     fn classify(&self, block: &LiveBlock) -> Classification {
         use Category::{Gradients, OptimizerState, Other, Parameters, Temporaries};
         use Confidence::{Low, Medium};
-        let Some(allocated_at) = block.allocated_at else {
-            debug_assert!(false, "may_be_copy excludes blocks that are older than the trace");
-            return (Other, Low);
-        };
+        let Some(allocated_at) = block.allocated_at else { return self.classify_older(block) };
         let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;
         let counts = self.lifetimes.free_counts(block.stack);
         let is_short = match block.freed_at {
@@ -151,6 +165,9 @@ impl ProgramTraits<'_> {
         }
         if routine == Some(Routine::OptimizerConstructor) || self.lifetimes.phase(allocated_at) == Phase::Optimizer {
             (OptimizerState, Medium)
+        } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {
+            // Made of parameters or gradients for the step that follows: what SAM returns to, sums of squares.
+            (OptimizerState, Low)
         } else if is_trained && has_optimizer {
             // The optimizer's own state is classified already: an average of the weights.
             (Parameters, Low)

@@ -1,0 +1,112 @@
+//! Classifies what a forward pass allocates: a graph, a result, a temporary.
+
+use super::category::{Category, Classification, Confidence};
+use super::classify::Classifier;
+use super::live_set::{LiveBlock, TracePoint};
+use crate::stacks::phases::{Phase, StackTraits};
+
+impl Classifier<'_> {
+    pub(super) fn classify_forward(
+        &self,
+        block: &LiveBlock,
+        allocated_at: TracePoint,
+        traits: StackTraits,
+    ) -> Classification {
+        use Category::{Activations, Other, Temporaries};
+        use Confidence::{High, Low, Medium};
+        if !self.lifetimes.has_backward() {
+            return self.classify_without_backward(block, allocated_at);
+        }
+        let passes = self.passes_begun(block, allocated_at);
+        let Some(freed) = block.freed_at else {
+            let end = self.observed_until;
+            let counts = self.lifetimes.free_counts(block.stack);
+            let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
+            return match passes {
+                0 if self.keeps_result(block, allocated_at) => (Other, Low),
+                // Made of such results, after the pass.
+                0 if !self.lifetimes.keeps_graph(allocated_at)
+                    && !traits.has_forward_frame
+                    && counts.after_backward_start == 0 =>
+                {
+                    (Other, Low)
+                }
+                // The recording ends in this forward pass, or in the backward pass after it.
+                0 if end.run == allocated_at.run
+                    && !is_old
+                    && counts.before_any_backward() > counts.after_backward_start =>
+                {
+                    (Temporaries, Medium)
+                }
+                0 | 1 if counts.are_saved_for_backward() && is_old => (Activations, High),
+                0 | 1 if counts.after_backward_start > 0 && is_old => (Activations, Medium),
+                0 if end.run == allocated_at.run => (Activations, Medium),
+                1 if self.lifetimes.phase(end) == Phase::Backward => (Activations, Medium),
+                // Never freed. From several passes: autograd graphs without a backward pass, or results. From one
+                // pass: a buffer, or a workspace of a library.
+                _ if self.never_freed(block).is_some_and(|kept| kept.first_pass < kept.last_pass) => (Activations, Low),
+                _ => (Other, Low),
+            };
+        };
+        match passes {
+            0 if freed.run == allocated_at.run && self.forwards_begun(allocated_at, freed) == 0 => (Temporaries, High),
+            0 if self.is_result(allocated_at, freed) && self.forwards_begun(allocated_at, freed) > 1 => (Other, Low),
+            0 => (Temporaries, Medium),
+            1 if self.is_freed_by_backward(block) => (Activations, High),
+            _ if self.is_result(allocated_at, freed)
+                && !self.lifetimes.free_counts(block.stack).are_saved_for_backward() =>
+            {
+                (Other, Low)
+            }
+            // Live beyond the pass that it may have been saved for.
+            _ => (Activations, Medium),
+        }
+    }
+
+    /// Classifies a block of a forward pass in a recording without a backward pass: inference, or an end within the
+    /// first step.
+    fn classify_without_backward(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
+        use Category::{Activations, Other, Temporaries};
+        use Confidence::{High, Low, Medium};
+        let end = block.freed_at.unwrap_or(self.observed_until);
+        let is_done = self.forwards_begun(allocated_at, end) > 0;
+        let counts = self.lifetimes.free_counts(block.stack);
+        let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
+        match block.freed_at {
+            Some(freed) if freed.run == allocated_at.run && !is_done => (Temporaries, High),
+            // The graph of a result, although no backward pass follows.
+            _ if is_done && self.lifetimes.keeps_graph(allocated_at) => (Activations, Low),
+            // A result, or a cache.
+            _ if is_done => (Other, Low),
+            Some(_) => (Temporaries, Medium),
+            None if self.keeps_result(block, allocated_at) => (Other, Low),
+            None if !is_old && counts.before_any_backward() > 0 => (Temporaries, Medium),
+            // Without a graph, a pass keeps results and caches.
+            None if !self.lifetimes.keeps_graph(allocated_at) => (Other, Low),
+            None => (Activations, Low),
+        }
+    }
+
+    /// Under autocast, a pass without a graph keeps each parameter in half precision until its end.
+    pub(super) fn recognize_cast(&self, block: &LiveBlock, classification: &mut Classification) {
+        if block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size)) {
+            *classification = (Category::Parameters, Confidence::Low);
+        }
+    }
+
+    /// Whether a block that is never freed is the result of a forward pass without a graph.
+    fn keeps_result(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
+        let counts = self.lifetimes.free_counts(block.stack);
+        // A cache that each pass replaces, or results that are kept.
+        let outlive_pass = counts.after_next_forward > counts.before_any_backward() / 2;
+        let are_kept = outlive_pass || self.never_freed(block).is_some_and(|kept| kept.are_results);
+        self.is_result(allocated_at, self.observed_until) || are_kept && !self.lifetimes.keeps_graph(allocated_at)
+    }
+
+    /// Whether a forward pass without a graph left a block, and another forward pass started before `end`.
+    pub(super) fn is_result(&self, allocated_at: TracePoint, end: TracePoint) -> bool {
+        self.lifetimes.phase(allocated_at) == Phase::Forward
+            && !self.lifetimes.keeps_graph(allocated_at)
+            && self.forwards_begun(allocated_at, end) > 0
+    }
+}

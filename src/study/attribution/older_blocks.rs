@@ -1,0 +1,253 @@
+//! Classifies blocks that are older than the trace and have no stack that shows their purpose.
+//!
+//! A block that is freed early in the trace shows by that what it was. The others stay: parameters, optimizer state, and
+//! gradients that are never dropped. Each parameter has a gradient of its size, and so has each tensor of its state, so
+//! the number of blocks of one size, divided by the number of gradients, is the number of such copies.
+
+use super::category::{Category, Classification, Confidence};
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet};
+use crate::base::ids::{StackId, to_u32};
+use crate::base::intern::{SeededMap, SeededSet};
+use crate::stacks::phases::{Phase, Phases};
+
+/// Minimum number of tensors of a model whose parameters are frozen, and have no gradients.
+const MIN_FROZEN: usize = 8;
+/// Number of tensors of optimizer state per parameter: that of Adam and its variants.
+const ADAM_STATES: usize = 2;
+/// Buckets exceed the gradients in them by at most their size divided by this.
+const MAX_BUCKET_PADDING: u64 = 20;
+/// Maximum number of older blocks per parameter: with gradients, state, a master copy and an average.
+const MAX_COPIES: usize = 6;
+
+/// Classifies the older blocks among `live_set` that are [`Category::Other`] so far.
+pub(super) fn classify_older_blocks(
+    live_set: &LiveSet,
+    classified: &mut [Classification],
+    lifetimes: &Lifetimes<'_>,
+    phases: &Phases,
+) {
+    let is_unknown = |at: &usize| live_set.blocks[*at].allocated_at.is_none() && classified[*at].0 == Category::Other;
+    let unknown: Vec<usize> = (0..live_set.blocks.len()).filter(is_unknown).collect();
+    let mut older = OlderBlocks { lifetimes, phases, counts: ParameterCounts::new(live_set, classified, lifetimes) };
+    let mut kept: SeededMap<u64, Vec<usize>> = SeededMap::default();
+    for at in unknown {
+        let block = &live_set.blocks[at];
+        match older.classify_freed(block) {
+            Some(classification) => classified[at] = classification,
+            None => kept.entry(block.requested_bytes).or_default().push(at),
+        }
+    }
+    older.classify_kept(kept, classified);
+}
+
+/// A requested size with the indexes of the blocks that have it.
+type SizeGroup = (u64, Vec<usize>);
+
+struct OlderBlocks<'a> {
+    lifetimes: &'a Lifetimes<'a>,
+    phases: &'a Phases,
+    counts: ParameterCounts,
+}
+
+impl OlderBlocks<'_> {
+    fn is_trained(&self) -> bool {
+        self.lifetimes.has_backward() || self.phases.has_optimizer()
+    }
+
+    /// The category of a block that is freed before a second backward pass starts.
+    fn classify_freed(&self, block: &LiveBlock) -> Option<Classification> {
+        let freed = block.freed_at?;
+        let passes = self.lifetimes.backward_passes_at(freed);
+        if !self.lifetimes.has_backward() || passes > 1 {
+            return None;
+        }
+        let is_like_gradient = self.lifetimes.is_gradient_size(block.requested_bytes);
+        if is_like_gradient && passes == 1 && self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes) {
+            // The pass leaves a gradient of its own, so the end of the program frees this block.
+            return None;
+        }
+        let is_in_backward = self.lifetimes.phase(freed) == Phase::Backward && !block.is_freed_by_program();
+        Some(match self.lifetimes.phase(freed) {
+            // The recording starts between the forward pass and the end of the backward pass.
+            _ if is_in_backward && !(is_like_gradient && self.lifetimes.may_have_ended(freed)) => {
+                (Category::Activations, Confidence::Medium)
+            }
+            _ if is_like_gradient => (Category::Gradients, Confidence::Low),
+            Phase::Optimizer => (Category::Temporaries, Confidence::Low),
+            _ => (Category::Inputs, Confidence::Low),
+        })
+    }
+
+    /// Classifies the blocks that stay, by requested size; the indexes of each size are in the order of addresses.
+    fn classify_kept(&mut self, kept: SeededMap<u64, Vec<usize>>, classified: &mut [Classification]) {
+        let mut sizes: Vec<SizeGroup> = kept.into_iter().collect();
+        sizes.sort_unstable_by_key(|(size, _)| *size);
+        self.counts.add_computed_gradients(&sizes, self.lifetimes);
+        let mut unmatched = Vec::new();
+        for (size, blocks) in sizes {
+            let parameters = self.counts.of_size(size);
+            if parameters > 0 {
+                self.classify_copies(size, parameters, &blocks, classified);
+            } else {
+                unmatched.push((size, blocks));
+            }
+        }
+        let total = total_bytes(unmatched.iter());
+        let gradients = self.counts.bytes();
+        if unmatched.len() > 1 && total.abs_diff(gradients) <= gradients / MAX_BUCKET_PADDING {
+            // Together as large as all gradients, which are sent in buckets (DDP) or are views of them.
+            let are_separate = self.lifetimes.max_left_for_optimizer() > gradients / 2;
+            let category = if are_separate { Category::Communication } else { Category::Gradients };
+            for (_, blocks) in &unmatched {
+                set_all(classified, blocks, category);
+            }
+            return;
+        }
+        let is_most = |is_match: &dyn Fn(u64) -> bool| {
+            let matched = total_bytes(unmatched.iter().filter(|(size, _)| is_match(*size)));
+            matched > 0 && matched >= total / 10 * 9
+        };
+        let category = if is_most(&|size| self.counts.is_twice_a_parameter(size)) {
+            // Master copies and state in full precision, of parameters in half precision.
+            Category::OptimizerState
+        } else if is_most(&|size| self.counts.is_half_a_parameter(size)) {
+            Category::Parameters
+        } else {
+            return self.classify_unmatched(&unmatched, classified);
+        };
+        for (_, blocks) in &unmatched {
+            set_all(classified, blocks, category);
+        }
+    }
+
+    /// Classifies `blocks` of one size, of which `parameters` are parameters.
+    fn classify_copies(&self, size: u64, parameters: usize, blocks: &[usize], classified: &mut [Classification]) {
+        let missing = parameters.saturating_sub(self.counts.known(size));
+        let copies = blocks.len().saturating_sub(missing).div_ceil(parameters);
+        let has_state = self.counts.states.contains(&size);
+        let states = if has_state || !self.is_trained() { 0 } else { copies.min(ADAM_STATES) };
+        // Gradients that every backward pass leaves anew are not older.
+        let has_gradients = !self.lifetimes.gradient_sizes.contains_key(&size) && copies > states;
+        // Allocated in this order, and therefore mostly at ascending addresses.
+        let gradients = missing + if has_gradients { parameters } else { 0 };
+        let first_state = blocks.len().saturating_sub(states * parameters).max(gradients);
+        for (nth, at) in blocks.iter().enumerate() {
+            let category = match nth {
+                n if n < missing => Category::Parameters,
+                n if n < gradients => Category::Gradients,
+                // More copies than an optimizer has: averages of the parameters.
+                n if n < first_state => Category::Parameters,
+                _ => Category::OptimizerState,
+            };
+            classified[*at] = (category, Confidence::Low);
+        }
+    }
+
+    /// Classifies blocks whose size no gradient has.
+    fn classify_unmatched(&self, unmatched: &[SizeGroup], classified: &mut [Classification]) {
+        let is_inference =
+            !self.is_trained() && self.counts.states.is_empty() && self.phases.forwards_begun(usize::MAX) > 0;
+        // Layers repeat, so most sizes of a model occur several times.
+        let repeated = || unmatched.iter().filter(|(_, blocks)| blocks.len() > 1);
+        let is_model = repeated().map(|(_, blocks)| blocks.len()).sum::<usize>() >= MIN_FROZEN;
+        let is_most = total_bytes(repeated()) >= total_bytes(unmatched.iter()) / 2;
+        for (_, blocks) in unmatched {
+            // Without training, the model is what stays. With it, the frozen part of the model has no gradients.
+            if is_inference || is_model && (is_most || blocks.len() > 1) {
+                set_all(classified, blocks, Category::Parameters);
+            }
+        }
+    }
+}
+
+fn total_bytes<'g>(groups: impl Iterator<Item = &'g SizeGroup>) -> u64 {
+    groups.fold(0, |total, (size, blocks)| total.saturating_add(size.saturating_mul(blocks.len() as u64)))
+}
+
+fn set_all(classified: &mut [Classification], blocks: &[usize], category: Category) {
+    for at in blocks {
+        classified[*at] = (category, Confidence::Low);
+    }
+}
+
+/// The number of parameters of each requested size.
+struct ParameterCounts {
+    /// From gradients or optimizer state.
+    counts: SeededMap<u64, u32>,
+    /// Parameters whose stacks show that they are.
+    known: SeededMap<u64, u32>,
+    /// The sizes of optimizer state whose stacks show that it is.
+    states: SeededSet<u64>,
+}
+
+impl ParameterCounts {
+    fn new(live_set: &LiveSet, classified: &[Classification], lifetimes: &Lifetimes<'_>) -> Self {
+        let mut known: SeededMap<u64, u32> = SeededMap::default();
+        let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
+        let is_sure = |(_, classified): &(_, &Classification)| classified.1 != Confidence::Low;
+        for (block, (category, _)) in live_set.blocks.iter().zip(classified).filter(is_sure) {
+            match category {
+                Category::Parameters => *known.entry(block.requested_bytes).or_default() += 1,
+                Category::OptimizerState => {
+                    *of_stacks.entry((block.stack, block.requested_bytes)).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        let states = of_stacks.keys().map(|(_, requested)| *requested).collect();
+        let mut counts = lifetimes.gradient_sizes.clone();
+        // One line makes a tensor of state for each parameter.
+        for ((_, requested), blocks) in of_stacks {
+            let most = counts.entry(requested).or_default();
+            *most = blocks.max(*most);
+        }
+        Self { counts, known, states }
+    }
+
+    /// Adds sizes whose gradients no backward pass leaves: they are added to older ones or to buckets, or an optimizer
+    /// uses them within the pass. All parameters then have the same number of copies.
+    fn add_computed_gradients(&mut self, sizes: &[SizeGroup], lifetimes: &Lifetimes<'_>) {
+        let mut bytes_by_copies = [0_u64; MAX_COPIES + 1];
+        let computed = |size: &u64| lifetimes.computed_sizes.get(size).map_or(0, |blocks| *blocks as usize);
+        let mut added: Vec<(u64, usize, usize)> = Vec::new();
+        for (size, blocks) in sizes.iter().filter(|(size, _)| !self.counts.contains_key(size)) {
+            let (found, computed) = (blocks.len(), computed(size));
+            if computed == 0 {
+                continue;
+            }
+            added.push((*size, found, computed));
+            let copies = found / computed;
+            if found % computed == 0 && copies <= MAX_COPIES {
+                bytes_by_copies[copies] = bytes_by_copies[copies].saturating_add(size.saturating_mul(found as u64));
+            }
+        }
+        let most = bytes_by_copies.iter().enumerate().max_by_key(|(copies, bytes)| (**bytes, MAX_COPIES - copies));
+        let copies = most.filter(|(_, bytes)| **bytes > 0).map_or(1, |(copies, _)| copies);
+        for (size, found, computed) in added {
+            let parameters = if found % copies == 0 { found / copies } else { computed.min(found) };
+            self.counts.insert(size, to_u32(parameters));
+        }
+    }
+
+    /// The size of all gradients.
+    fn bytes(&self) -> u64 {
+        self.counts.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(u64::from(*blocks))))
+    }
+
+    fn of_size(&self, size: u64) -> usize {
+        self.counts.get(&size).map_or(0, |parameters| *parameters as usize)
+    }
+
+    fn known(&self, size: u64) -> usize {
+        self.known.get(&size).map_or(0, |parameters| *parameters as usize)
+    }
+
+    fn is_twice_a_parameter(&self, size: u64) -> bool {
+        size.is_multiple_of(2) && self.of_size(size / 2) > 0
+    }
+
+    fn is_half_a_parameter(&self, size: u64) -> bool {
+        size.checked_mul(2).is_some_and(|twice| self.of_size(twice) > 0)
+    }
+}

@@ -1,0 +1,69 @@
+//! Graphs that forward passes keep and that no backward pass uses: the model runs without `torch.no_grad()`.
+
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+
+use super::category::{Category, Classification};
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use crate::base::ids::StackId;
+use crate::base::units::ratio;
+use crate::stacks::frames::{FrameReport, StackReader};
+use crate::stacks::phases::{Phase, Phases};
+use crate::study::memory::{BlockSums, sorted_by_bytes, sum_by_key};
+
+/// Graphs smaller than this share of the allocated memory are not worth a change.
+const MIN_SHARE: f64 = 0.05;
+/// Graphs that are never freed count from this number of forward passes on: a training step may run two before its
+/// backward pass, and the last pass never counts.
+const MIN_PASSES: usize = 2;
+
+/// Activations of forward passes that no backward pass follows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UnusedGraphs {
+    /// Bytes of these activations.
+    pub bytes: u64,
+    /// Share of all allocated bytes, 0 to 1.
+    pub share_ratio: f64,
+    /// Number of forward passes whose activations are live.
+    pub passes: u64,
+    /// The line that runs the model for most of them: it belongs under `torch.no_grad()` or `torch.inference_mode()`.
+    pub called_at: Option<FrameReport>,
+}
+
+/// Finds the unused graphs among the blocks of `live_set`, which hold `allocated_bytes`.
+pub(super) fn find_unused_graphs(
+    stacks: &StackReader<'_>,
+    live_set: &LiveSet,
+    classified: &[Classification],
+    (lifetimes, phases): (&Lifetimes<'_>, &Phases),
+    allocated_bytes: u64,
+) -> Option<UnusedGraphs> {
+    let observed_until = live_set.observed_until.unwrap_or(live_set.point);
+    let forward_pass = |point: TracePoint| phases.forwards_begun(point.entry as usize);
+    // Either no backward pass starts before it is freed, or other forward passes do while it is live.
+    let is_unused = |block: &LiveBlock, allocated_at: TracePoint| {
+        let end = block.freed_at.unwrap_or(observed_until);
+        let is_over = block.freed_at.is_some() || forward_pass(end) > forward_pass(allocated_at);
+        is_over
+            && lifetimes.phase(allocated_at) == Phase::Forward
+            && lifetimes.keeps_graph(allocated_at)
+            && lifetimes.backward_passes_at(end) == lifetimes.backward_passes_at(allocated_at)
+    };
+    let activations = live_set.blocks.iter().zip(classified).filter(|(_, (kind, _))| *kind == Category::Activations);
+    let unused: Vec<(&LiveBlock, TracePoint)> = activations
+        .filter_map(|(block, _)| Some((block, block.allocated_at?)))
+        .filter(|(block, allocated_at)| is_unused(block, *allocated_at))
+        .collect();
+    let passes: FxHashSet<usize> = unused.iter().map(|(_, allocated_at)| forward_pass(*allocated_at)).collect();
+    let is_freed = unused.iter().any(|(block, _)| block.freed_at.is_some());
+    let by_stack: BlockSums<StackId> = sum_by_key(unused.iter().map(|(block, _)| (block.stack, block.bytes)));
+    let bytes = by_stack.values().map(|sum| sum.bytes).sum();
+    let share_ratio = ratio(bytes, allocated_bytes);
+    if share_ratio < MIN_SHARE || !is_freed && passes.len() < MIN_PASSES {
+        return None;
+    }
+    let (largest, _) = sorted_by_bytes(by_stack).into_iter().next()?;
+    let called_at = stacks.model_call(largest).map(|frame| stacks.frame_report(frame));
+    Some(UnusedGraphs { bytes, share_ratio, passes: passes.len() as u64, called_at })
+}
