@@ -3,7 +3,7 @@
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Blocker, OomReport, RecordedReplay, Remedy};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
-use crate::study::attribution::{Category, Leaks};
+use crate::study::attribution::{Category, Leaks, UnusedGraphs};
 use crate::study::memory::LiveByLine;
 use crate::whatif::program::{ChangeCertainty, ProgramRow};
 
@@ -21,6 +21,8 @@ pub enum Advice {
     HoldLess(Category, bool, NoSettingHelps),
     /// Request less at once.
     RequestLess(OversizedRequest),
+    /// Run forward passes that no backward pass follows without graphs.
+    NoGrad(UnusedGraphs),
     /// Load the checkpoint into host memory; the line that loads it.
     LoadOnHost(CodeLocation),
     /// The standard advice of the verdict.
@@ -139,6 +141,10 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     }
     if is_checkpoint_load(oom) {
         return Advice::LoadOnHost(oom.location.clone());
+    }
+    let unused_graphs = oom.held.as_ref().and_then(|held| held.unused_graphs.as_ref());
+    if let Some(graphs) = unused_graphs.filter(|graphs| graphs.bytes >= oom.shortfall_bytes) {
+        return Advice::NoGrad(graphs.clone());
     }
     if explaining_growth(oom, evidence.leaks).is_some() {
         return Advice::FreeGrowth(evidence.leaks.suspects.first().map(|suspect| suspect.location.clone()));

@@ -1,8 +1,9 @@
 //! The lines that a page begins with: the answer, who holds most, what to do, what to copy.
 
-use crate::support::program::{analyze, result_of, run};
-use crate::support::{fixtures, schema};
-use serde_json::Value;
+use crate::support::pickle_tree::Tree;
+use crate::support::program::{analyze, file, result_of, run};
+use crate::support::{fixtures, plain_json, schema};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
@@ -176,6 +177,25 @@ fn expandable_segments_are_recommended_where_a_replay_gains_by_them() {
     assert_eq!(gains["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     // 2.1 GiB are stuck here, of which expandable segments would need almost all.
     assert!(summary("2.15.0-fuzz-roundup")["action"].is_null());
+}
+
+#[test]
+fn graphs_that_no_backward_pass_uses_are_avoided_by_no_grad() {
+    let name = "where/2.15.0-kept_graphs";
+    let peak = analyze(&[&format!("fixtures/{name}.pickle.gz")])["snapshots"][0]["devices"][0]["peak"].clone();
+    let mut failed: Value =
+        serde_json::from_str(&plain_json::dump(&Tree::read(&fixtures::pickle(name)).unwrap())).unwrap();
+    let trace = failed["device_traces"][0].as_array_mut().unwrap();
+    trace.truncate(1 + usize::try_from(peak["allocated_event"].as_u64().unwrap()).unwrap());
+    let mut oom = trace.iter().rfind(|entry| entry["action"] == "alloc").unwrap().clone();
+    (oom["action"], oom["size"]) = (json!("oom"), json!(32 << 20));
+    (oom["device_free"], oom["addr"]) = (json!(0), json!(0));
+    trace.push(oom);
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory, "failed.json", failed.to_string().as_bytes());
+    let summary = analyze(&[&path])["summary"].clone();
+    assert!(text(&summary, "action").starts_with("run the model at app/sharded.py:96 in loss_of under"), "{summary}");
+    assert_eq!(summary["copy"], "/app/sharded.py:96");
 }
 
 #[test]

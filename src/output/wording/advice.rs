@@ -9,7 +9,7 @@ use crate::analysis::{Advice, NoSettingHelps, OversizedRequest};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::explain::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
 use crate::stacks::frames::{CodeLocation, FrameReport};
-use crate::study::attribution::Category;
+use crate::study::attribution::{Category, UnusedGraphs};
 
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +24,7 @@ impl fmt::Display for Advice {
                 let reduction = suggest_reduction(*largest, *is_training);
                 write!(f, "hold less memory at that time: {reduction}; {}", describe_replays(*why))
             }
+            Self::NoGrad(graphs) => write!(f, "{graphs}"),
             Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
             Self::LoadOnHost(location) => {
                 write!(
@@ -78,6 +79,20 @@ impl fmt::Display for Advice {
     }
 }
 
+/// How to avoid the graphs.
+impl fmt::Display for UnusedGraphs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.called_at.as_ref().map_or_else(String::new, |line| format!(" at {}", line.short_label()));
+        write!(
+            f,
+            "run the model{line} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), \
+             and no backward pass follows",
+            size(self.bytes),
+            percent(self.share_ratio)
+        )
+    }
+}
+
 impl Advice {
     /// Text to copy for this advice on `oom`: a setting, a command or a source line.
     pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
@@ -87,6 +102,7 @@ impl Advice {
             Self::Change(_, location) => file_line(location),
             Self::Set(settings) => Some(shell_assignment(settings, settings_string)),
             Self::HoldLess(..) => oom.holder(),
+            Self::NoGrad(graphs) => graphs.called_at.as_ref().map(FrameReport::file_line),
             Self::RequestLess(request) => file_line(&request.location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),

@@ -7,7 +7,7 @@ use crate::analysis::{Advice, AnalyzeReport, DeviceReport, DryRunReport, Ranks, 
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND};
 use crate::stacks::frames::FrameReport;
-use crate::study::attribution::{ByCategory, Category, Confidence, MemoryBreakdown, UnusedGraphs};
+use crate::study::attribution::{ByCategory, Category, Confidence, MemoryBreakdown};
 use crate::study::memory::LiveByLine;
 
 impl AnalyzeReport {
@@ -131,7 +131,7 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     let answer = format!("{answer}{estimates}");
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
     let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
-        (Some(suggest_no_grad(graphs)), graphs.called_at.as_ref().map(FrameReport::file_line))
+        (Some(graphs.to_string()), graphs.called_at.as_ref().map(FrameReport::file_line))
     } else if let Some(leak) = device.leaks.suspects.first() {
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
@@ -156,17 +156,6 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
         (None, None)
     };
     Summary { answer, who: held.and_then(describe_holders), action, copy }
-}
-
-fn suggest_no_grad(graphs: &UnusedGraphs) -> String {
-    let line = graphs.called_at.as_ref();
-    format!(
-        "run the model{} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), and no \
-         backward pass follows",
-        line.map_or_else(String::new, |line| format!(" at {}", line.short_label())),
-        size(graphs.bytes),
-        percent(graphs.share_ratio),
-    )
 }
 
 /// The categories named in the first lines make up at least this share of the memory.
