@@ -50,6 +50,7 @@ impl FreeSet {
             place = self.chunks.get(at).map_or(0, Vec::len);
         }
         let Some(chunk) = self.chunks.get_mut(at) else {
+            // The set was empty.
             self.chunks.push(vec![key]);
             return;
         };
@@ -65,7 +66,7 @@ impl FreeSet {
     pub(super) fn remove(&mut self, key: &FreeKey) {
         let (at, place) = self.find(key);
         let Some(chunk) = self.chunks.get_mut(at).filter(|chunk| chunk.get(place) == Some(key)) else {
-            return;
+            return; // `key` is not in the set
         };
         chunk.remove(place);
         if chunk.is_empty() {
@@ -81,15 +82,17 @@ impl FreeSet {
     #[inline]
     pub(super) fn range_from(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
         let (at, place) = self.find(&key);
-        let first = self.chunks.get(at).and_then(|chunk| chunk.get(place..)).unwrap_or_default();
-        let rest = self.chunks.get(at + 1..).unwrap_or_default();
-        first.iter().chain(rest.iter().flatten())
+        let mut chunks = self.chunks[at..].iter();
+        // If every key is less, there is no chunk at `at`.
+        let first = chunks.next().map(|chunk| &chunk[place..]).unwrap_or_default();
+        first.iter().chain(chunks.flatten())
     }
 
     /// The keys less than `key`, descending.
     pub(super) fn range_before_rev(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
         let (at, place) = self.find(&key);
-        let last = self.chunks.get(at).and_then(|chunk| chunk.get(..place)).unwrap_or_default();
+        // If every key is less, there is no chunk at `at`: all keys are in `rest`.
+        let last = self.chunks.get(at).map(|chunk| &chunk[..place]).unwrap_or_default();
         let rest = &self.chunks[..at];
         last.iter().rev().chain(rest.iter().rev().flat_map(|chunk| chunk.iter().rev()))
     }

@@ -222,13 +222,13 @@ impl CachingAllocator {
             return;
         }
         let Some(first) = self.find_free_block(request).filter(|key| key.addr != addr) else {
-            return;
+            return; // no free block serves the request, or this one does already
         };
         let free_list = self.blocks[first.id].free_list as usize;
         let free = &self.pools.free_lists[free_list].free;
         let mut same_size = free.range_from(FreeKey::at_least(first.size)).take_while(|key| key.size == first.size);
         let Some(chosen) = same_size.find(|key| key.addr == addr).map(|key| key.registration) else {
-            return;
+            return; // the block is not free, or of another size: its age does not matter
         };
         drop(same_size);
         self.make_older(chosen, first.registration);

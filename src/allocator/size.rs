@@ -93,6 +93,7 @@ pub(super) fn should_split(rounded: u64, rest: u64, splits_small: bool, settings
 /// Bytes of the block that a rounded request gets from a free block of `available` bytes: `rounded` if the
 /// block is split, else all of it.
 pub fn block_size(rounded: u64, available: u64, is_small_pool: bool, settings: &Settings) -> u64 {
+    // In a damaged recording a block may be smaller than its request. It cannot be split.
     let Some(rest) = available.checked_sub(rounded) else { return available };
     let to_the_block = is_small_pool || settings.expandable_segments;
     if should_split(rounded, rest, to_the_block, settings) { rounded } else { available }

@@ -75,6 +75,7 @@ impl<T> Slices<T> {
 fn slice_at<'a, T>(data: &'a [T], ends: &[usize], id: u32) -> &'a [T] {
     let id = id as usize;
     let start = if id == 0 { 0 } else { ends.get(id - 1).copied().unwrap_or(usize::MAX) };
+    // The id of another table may have no end here. It gets a range that is in no data, so it has no content.
     let end = ends.get(id).copied().unwrap_or(0);
     data.get(start..end).unwrap_or(&[])
 }
@@ -91,7 +92,9 @@ impl Symbols {
 
     /// The string of `id`; empty for an id of another table.
     pub fn get(&self, id: SymbolId) -> &str {
-        std::str::from_utf8(self.0.get(id.0)).unwrap_or_default()
+        let text = std::str::from_utf8(self.0.get(id.0));
+        debug_assert!(text.is_ok(), "only strings are interned");
+        text.unwrap_or_default()
     }
 
     /// Number of distinct strings.

@@ -128,7 +128,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     let (snapshots, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
-        return Ok(Exit::Unreadable);
+        return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
     match args.output.format {
         Format::Json if args.brief => {

@@ -71,6 +71,7 @@ impl Config {
     /// path.
     pub(super) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
         let Some(path) = path.map(Path::to_owned).or_else(search) else {
+            // A configuration file is optional.
             return Ok((Self::default(), None));
         };
         let shown = path.display();

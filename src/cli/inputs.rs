@@ -200,8 +200,9 @@ impl RankNames {
 }
 
 fn rank_name(input: &Input) -> (PathBuf, String) {
+    // A path such as `..` has no name, so no other file is named like it.
     let name = input.path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.split('.').next().unwrap_or_default().to_owned();
+    let name = name.split_once('.').map_or(&*name, |(stem, _)| stem).to_owned();
     (input.path.parent().unwrap_or(Path::new("")).to_owned(), name)
 }
 
@@ -294,7 +295,7 @@ fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&Snapshot, &str,
     let stored_offset = |offset: u64| {
         let len = u128::from(source.len().max(1) as u64);
         let stored = u128::from(offset) * u128::from(source.stored_bytes()) / len;
-        u64::try_from(stored).unwrap_or(0)
+        u64::try_from(stored).unwrap_or(u64::MAX)
     };
     let report = |offset: u64| {
         let now = stored_offset(offset);

@@ -138,7 +138,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         }
     }
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
-        return Ok(Exit::Unreadable);
+        return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
     output.write_with(|out| page::write(&report, &data, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
@@ -151,7 +151,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
 fn strip_directories<'p>(paths: impl Iterator<Item = &'p mut String>) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for path in paths {
-        let name = path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+        let name = path.rsplit_once(['/', '\\']).map_or(path.as_str(), |(_, name)| name).to_owned();
         let count = seen.entry(name.clone()).or_default();
         *count += 1;
         *path = if *count == 1 { name } else { format!("{count}/{name}") };

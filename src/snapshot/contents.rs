@@ -83,9 +83,7 @@ impl Pools {
 impl Snapshot {
     /// The blocks of `segment`, in address order.
     pub fn blocks_of(&self, segment: &Segment) -> &[Block] {
-        let blocks = self.blocks.get(segment.blocks.clone());
-        debug_assert!(blocks.is_some(), "the segment must be in this snapshot");
-        blocks.unwrap_or_default()
+        segment.blocks_in(&self.blocks)
     }
 
     /// The release that wrote the file: as the recorder noted it, or else the inferred range.
@@ -96,6 +94,7 @@ impl Snapshot {
 
     /// `PYTORCH_CUDA_ALLOC_CONF` as the allocator parsed it last, or as the recorder found it in the environment.
     pub fn settings_string(&self) -> Option<&str> {
+        // A recorder that found no variable knows that there are no options; without a recorder nobody knows.
         let recorded = self.recorder_info.as_ref().map(|it| it.alloc_conf.as_deref().unwrap_or_default());
         self.settings.as_ref().map(|raw| raw.string.as_str()).or(recorded)
     }

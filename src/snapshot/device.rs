@@ -30,7 +30,7 @@ impl Snapshot {
     /// Device `id`; an empty one if the file does not have it.
     pub fn device(&self, id: u64) -> Device<'_> {
         let rows = usize::try_from(id).ok().and_then(|index| self.traces.get(index));
-        let rows = rows.cloned().unwrap_or_default();
+        let rows = rows.cloned().unwrap_or_default(); // a device without a trace has no rows
         Device { snapshot: self, id, first_row: rows.start, len: rows.len() }
     }
 }
@@ -52,8 +52,7 @@ impl<'a> Device<'a> {
     pub fn segments(self) -> impl Iterator<Item = &'a Segment> + Clone {
         let all = self.snapshot.segments.as_slice();
         let first = all.partition_point(|segment| segment.device < self.id);
-        let own = all.get(first..).unwrap_or_default();
-        own.iter().take_while(move |segment| {
+        all[first..].iter().take_while(move |segment| {
             #[cfg(debug_assertions)]
             super::read_counter::count_read();
             segment.device == self.id

@@ -71,7 +71,7 @@ fn read_tracebacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
     }
     let mut forwards = FxHashMap::default();
     for row in 0..snapshot.entries.len() {
-        let Some(forward) = snapshot.entries.forward(row) else { break };
+        let Some(forward) = snapshot.entries.forward(row) else { break }; // every row has one
         if forward != Stacks::EMPTY && !forwards.contains_key(&forward) {
             let texts = snapshot.stacks.frames(forward).iter();
             let texts: Vec<SymbolId> = texts.map(|id| snapshot.stacks.frame(*id).name).collect();
@@ -131,7 +131,7 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
         let device = usize::try_from(segment.device).ok();
         // Without a trace there is no context for the blocks of this device.
         let Some(live) = device.and_then(|device| live_by_device.get(device)) else { continue };
-        let blocks = snapshot.blocks.get_mut(segment.blocks.clone()).unwrap_or_default();
+        let blocks = &mut snapshot.blocks[segment.blocks.clone()];
         for block in blocks.iter_mut().filter(|block| block.state != BlockState::Inactive) {
             let extended_id = live.get(&block.address).copied();
             if let Some(extended_id) = extended_id.filter(|id| snapshot_stacks.recorded_stack(*id) == block.stack) {
@@ -218,7 +218,7 @@ fn set_caller_of_failure(
     let Some(failed) = rows.clone().rev().find(is_failure) else { return };
     for row in (rows.start..=failed).rev() {
         let (Some(entry), Some(extended_id)) = (snapshot.entries.get(row), extended_ids.get_mut(row)) else {
-            break;
+            break; // rows of a trace are always in range
         };
         if outermost_python_frame(snapshot, entry.stack).is_some() || *extended_id != entry.stack {
             break;
@@ -312,7 +312,7 @@ fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     let bottom = (frame.file, frame.name);
     let is_call = |id: &FrameId| text(id).1 == MAKE_GRADS && is_autograd(text(id).0);
     if let Some(at) = frames.iter().position(is_call) {
-        let caller = frames.get(at + 1..).unwrap_or_default().to_vec();
+        let caller = frames[at + 1..].to_vec();
         return Thread::CallsBackward(snapshot.stacks.intern(&caller), bottom);
     }
     let is_in_backward = |id: &FrameId| waits_for_backward(text(id));

@@ -28,6 +28,15 @@ pub struct Segment {
     pub blocks: Range<usize>,
 }
 
+impl Segment {
+    /// Its blocks among `all`, the blocks of the same snapshot.
+    pub fn blocks_in<'b>(&self, all: &'b [Block]) -> &'b [Block] {
+        let blocks = all.get(self.blocks.clone());
+        debug_assert!(blocks.is_some(), "the blocks must be those of the segment's snapshot");
+        blocks.unwrap_or_default()
+    }
+}
+
 /// A piece of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {

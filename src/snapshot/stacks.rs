@@ -105,8 +105,9 @@ impl Stacks {
         self.extended(id).stack
     }
 
-    /// For a frame of generated code, the frames of the original source, innermost first.
+    /// For a frame of generated code, the frames of the original source, innermost first; empty for other code.
     pub fn original_source(&self, frame: FrameId) -> &[FrameId] {
+        // Most code is not generated.
         self.originals.get(&frame).map(|source| self.frames(*source)).unwrap_or_default()
     }
 

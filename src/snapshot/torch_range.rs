@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::keys::{self, KeySet};
-use super::stacks::Stacks;
+use super::stacks::{Frame, Stacks};
 use crate::allocator::releases::{NEWEST, key_since, releases_with_line};
 use crate::base::ids::SymbolId;
 use crate::base::intern::Symbols;
@@ -98,14 +98,14 @@ impl TorchRange {
     /// have more, they are the `Err`.
     pub(super) fn narrow_by_lines(self, stacks: &Stacks, symbols: &Symbols) -> Result<Self, Self> {
         let mut lines = [0u64; NEWEST as usize + 1];
-        for frame in stacks.all_frames() {
-            let (file, name) = (symbols.get(frame.file), symbols.get(frame.name));
-            let releases = releases_with_line(file, name, frame.line).unwrap_or(0);
+        let known_line =
+            |frame: Frame| releases_with_line(symbols.get(frame.file), symbols.get(frame.name), frame.line);
+        for releases in stacks.all_frames().filter_map(known_line) {
             for (minor, lines) in lines.iter_mut().enumerate() {
                 *lines += u64::from(releases >> minor & 1);
             }
         }
-        let most = lines.iter().copied().max().unwrap_or(0);
+        let most = lines.into_iter().fold(0, u64::max);
         if most == 0 {
             return Ok(self);
         }
@@ -114,6 +114,7 @@ impl TorchRange {
             let first = minors.next()?;
             Some(Self { first: Some(first), last: Some(minors.last().unwrap_or(first)) })
         };
+        // An open end excludes no release.
         let allowed = self.first.unwrap_or(0)..=self.last.unwrap_or(NEWEST);
         let within = range(&mut have_most().filter(|minor| allowed.contains(minor)));
         within.ok_or_else(|| range(&mut have_most()).unwrap_or(self))

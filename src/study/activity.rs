@@ -47,7 +47,7 @@ impl Activity {
         for at in 1..steps.len() {
             steps[at - 1].end = steps[at].start;
         }
-        let runs = Some(phases.runs()).filter(|runs| runs.len() <= MAX_PHASE_RUNS).unwrap_or_default();
+        let runs = if phases.runs().len() > MAX_PHASE_RUNS { &[] } else { phases.runs() };
         let ends = runs.iter().skip(1).map(|run| run.start as usize).chain([window.end]);
         let phases = runs.iter().zip(ends).filter_map(|(run, end)| {
             let [start, end] = range_in_window(run.start as usize, end)?;

@@ -145,10 +145,10 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         }
         let device = self.device();
         let literal = |is_changed: bool| {
-            let Some(inferred) = is_changed.then(|| self.inferred()) else {
+            if !is_changed {
                 return LiteralReplay { device, settings: self.settings(), settings_changes: &[] };
-            };
-            let Hypothesis { settings, settings_changes, .. } = &inferred.hypothesis;
+            }
+            let Hypothesis { settings, settings_changes, .. } = &self.inferred().hypothesis;
             LiteralReplay { device, settings, settings_changes }
         };
         if let Some(known) = self.cache.history.get() {

@@ -107,7 +107,7 @@ impl<'a> HistoryBuilder<'a> {
             entries: window.len() as u64,
             trace_entries: device.len() as u64,
             duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
-            times_us: times.unwrap_or_default().into_iter().map(|time| time.saturating_sub(start)).collect(),
+            times_us: times.into_iter().flatten().map(|time| time.saturating_sub(start)).collect(),
             peak_positions: peaks.into_iter().map(|(_, applied)| applied as u64).collect(),
             samples,
             peak,

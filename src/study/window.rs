@@ -26,6 +26,7 @@ impl Window {
         let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
         let range = match self {
             Self::All => 0..len,
+            // An open end is that of the trace.
             Self::Between(from, to) => clamp(from.unwrap_or(0))..clamp(to.unwrap_or(u64::MAX)),
             Self::Last(n) => len - clamp(n)..len,
             Self::AroundOom(n) => device.failed_requests().next_back().map_or(0..len, |oom| {

@@ -105,7 +105,7 @@ pub fn compare_settings(
         warnings: warnings.to_vec(),
         rows_tried: row_count,
         rows,
-        lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).max().unwrap_or(0),
+        lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).fold(0, u64::max),
         devices,
     })
 }

@@ -339,13 +339,13 @@ struct Pace<'a> {
 
 impl<'a> Pace<'a> {
     fn start(device: Device<'a>) -> Self {
-        let from_us = device.time_us(0).unwrap_or(0);
+        let from_us = device.time_us(0).unwrap_or(0); // without recorded times `wait` does not wait
         Self { device, from_us, started: Instant::now() }
     }
 
     /// Waits until the recorded time of entry `event`, at which a call ends; false if `stop` is set before.
     fn wait(&self, event: usize, stop: &AtomicBool) -> bool {
-        // Without recorded times there is nothing to wait for.
+        // Without recorded times the entry is due at once.
         let time_us = self.device.time_us(event).unwrap_or(0);
         let due = Duration::from_micros(time_us.saturating_sub(self.from_us));
         loop {
@@ -397,7 +397,7 @@ fn call_report(timings: &[CallTiming]) -> CallReport {
 /// The `percent`th percentile of `sorted` by nearest rank; zero if it is empty.
 pub(super) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default() // no such call was made
 }
 
 fn micros(duration: Duration) -> u64 {

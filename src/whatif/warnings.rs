@@ -84,6 +84,7 @@ pub(crate) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Wa
 /// Describes the options of the recorded string whose recorded effective value differs, by the grammar of every
 /// release that can have written the snapshot.
 pub(crate) fn ineffective_options(snapshot: &Snapshot) -> Vec<String> {
+    // Before PyTorch 2.3 no effective values are recorded to compare with.
     let Some(raw) = &snapshot.settings else { return Vec::new() };
     let parsed: Vec<Settings> = candidate_releases(&snapshot.torch)
         .filter_map(|minor| conf::parse(&raw.string, &Settings::default(), minor, UnknownKeys::Warn).ok())
@@ -136,6 +137,7 @@ const RECORDED_OPTIONS: [RecordedOption; 6] = [
         recorded_value: |raw| {
             let recorded = raw.effective.get("roundup_power2_divisions")?;
             let divisions_in = |bucket: u32| recorded.get((1u64 << bucket).to_string())?.as_u64();
+            // A missing bucket counts as 0, which turns the rounding off.
             Some(format_divisions((0..16).map(|bucket| divisions_in(bucket).unwrap_or(0))))
         },
         value_in: |settings| format_divisions(settings.roundup_power2_divisions.into_iter()),

@@ -47,6 +47,7 @@ impl<'a> ConfChange<'a> {
 
 /// The shell command that applies change `option` to the `recorded` options.
 pub fn shell_assignment(option: &str, recorded: Option<&str>) -> String {
+    // Without recorded options the change applies to PyTorch's defaults.
     match ConfChange::parse(option).apply_to(recorded.unwrap_or_default()) {
         none if none.is_empty() => "unset PYTORCH_CUDA_ALLOC_CONF".to_owned(),
         options => format!("PYTORCH_CUDA_ALLOC_CONF={}", quote_shell_word(&options)),

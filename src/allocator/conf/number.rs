@@ -1,6 +1,4 @@
 //! Numbers as the C library parses them: leading blanks and trailing text are ignored.
-//!
-//! Every `get` here uses a position that was found in the same text, so it is always in range.
 
 /// Why a text is not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +22,15 @@ fn split_sign(text: &str) -> (bool, &str) {
     }
 }
 
-fn leading_digits(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text.get(..end).unwrap_or_default()
+/// The digits at the start of `text`, and the remaining text.
+fn split_digits(text: &str) -> (&str, &str) {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    text.split_at(text.len() - rest.len())
 }
 
 fn parse_whole(text: &str) -> Result<(bool, u64), NumberError> {
     let (negative, text) = split_sign(text);
-    match leading_digits(text) {
+    match split_digits(text).0 {
         "" => Err(NumberError::NotANumber),
         digits => digits.parse().map(|n| (negative, n)).map_err(|_| NumberError::OutOfRange),
     }
@@ -65,7 +64,7 @@ pub(super) fn parse_real(text: &str) -> Result<f64, NumberError> {
         number
     } else {
         let (value, written, _) = parse_decimal_prefix(&lower).ok_or(NumberError::NotANumber)?;
-        let mantissa = written.split('e').next().unwrap_or_default();
+        let mantissa = written.split_once('e').map_or(written, |(mantissa, _)| mantissa);
         let is_zero = !mantissa.contains(|c: char| ('1'..='9').contains(&c));
         if !is_zero && !value.is_normal() {
             return Err(NumberError::OutOfRange);
@@ -86,22 +85,19 @@ pub(super) fn parse_decimal(text: &str) -> Option<f64> {
 
 /// The decimal number at the start of `text`: its value, its digits as written, and the remaining text.
 fn parse_decimal_prefix(text: &str) -> Option<(f64, &str, &str)> {
-    let before = leading_digits(text).len();
-    let point = text.get(before..).unwrap_or_default();
-    let after = point.strip_prefix('.').map_or("", leading_digits).len();
-    if before + after == 0 {
+    let (integer, point) = split_digits(text);
+    let (fraction, mut rest) = point.strip_prefix('.').map_or(("", point), split_digits);
+    if integer.is_empty() && fraction.is_empty() {
         return None;
     }
-    let mut end = before + after + usize::from(point.starts_with('.'));
-    let rest = text.get(end..).unwrap_or_default();
     if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
         let unsigned = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-        let length = leading_digits(unsigned).len();
-        if length > 0 {
-            end += 1 + exponent.len() - unsigned.len() + length;
+        let (digits, after) = split_digits(unsigned);
+        if !digits.is_empty() {
+            rest = after;
         }
     }
-    let (written, rest) = text.split_at_checked(end)?;
+    let (written, rest) = text.split_at(text.len() - rest.len());
     Some((written.parse().ok()?, written, rest))
 }
 
@@ -125,7 +121,7 @@ fn parse_hexadecimal_prefix(text: &str) -> Option<f64> {
     if length == 0 {
         return None;
     }
-    let rest = text.get(length + usize::from(seen_point)..).unwrap_or_default();
+    let (_, rest) = text.split_at(length + usize::from(seen_point));
     if let Some(exponent) = rest.strip_prefix('p')
         && let Ok((negative, exponent)) = parse_whole(exponent)
     {

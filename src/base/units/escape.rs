@@ -33,17 +33,16 @@ pub fn escape_name(text: &str) -> String {
 }
 
 fn push_escaped(out: &mut String, word: &str) {
-    let mut rest = word;
-    while let Some(c) = rest.chars().next() {
+    let mut chars = word.chars();
+    while let (rest, Some(c)) = (chars.as_str(), chars.next()) {
         if is_active(c) {
             out.extend(c.escape_default());
         } else if starts_with_command(rest) {
             out.push_str("#\\u{23}");
-            rest = rest.get(1..).unwrap_or_default();
+            chars.next(); // the second `#`
         } else {
             out.push(c);
         }
-        rest = rest.get(c.len_utf8()..).unwrap_or_default();
     }
 }
 
@@ -86,10 +85,9 @@ fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     if length <= max {
         return text.into();
     }
-    let byte_index = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(index, _)| index);
     let [first, last] = KEPT_CHARS;
-    let (start, end) = (text.get(..byte_index(first)), text.get(byte_index(length - last)..));
-    let (start, end) = (start.unwrap_or_default(), end.unwrap_or_default());
+    let start: String = text.chars().take(first).collect();
+    let end: String = text.chars().skip(length - last).collect();
     format!("{start}…{end}({} characters)", count(length as u64)).into()
 }
 

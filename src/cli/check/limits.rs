@@ -34,7 +34,11 @@ fn help(limit: Limit) -> &'static str {
     match limit.key() {
         "max-growth" => "Growth of the peak of allocated or reserved memory over the baseline",
         "max-growth-ratio" => "Growth of the peak of allocated or reserved memory, relative to the baseline",
-        _ => limit.meanings().next().unwrap_or_default(),
+        _ => {
+            let meaning = limit.meanings().next();
+            debug_assert!(meaning.is_some(), "every limit is of a figure");
+            meaning.unwrap_or_default()
+        }
     }
 }
 

@@ -111,6 +111,7 @@ impl DryRun {
         let config = serde_json::to_string(&self.assumed_gpu().config(self.patience, rank.is_some()))?;
         let mut files = stub::FILES.to_vec();
         files.push(("dry-run.json", &config));
+        // Only --world-size adds variables to the command's environment.
         let environment = rank.map(SingleRank::environment).unwrap_or_default();
         let kind = RunKind { name: "oomscope-dry-run", files: &files, environment: &environment };
         RunDirectory::prepare(output, &options, kind)

@@ -32,9 +32,9 @@ impl SizeRun {
         self.report.devices.iter().any(|device| device.oom_count > 0)
     }
 
-    /// Peak reserved bytes of the device that reserved most.
+    /// Peak reserved bytes of the device that reserved most; 0 if no device was used.
     fn reserved(&self) -> u64 {
-        self.report.devices.iter().map(|device| device.peak.reserved_bytes).max().unwrap_or(0)
+        self.report.devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max)
     }
 
     fn describe(&self) -> String {
@@ -82,18 +82,15 @@ pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
             break;
         }
     }
-    let fitting: Vec<u64> = search.fitting().collect();
-    let answer = match fitting.as_slice() {
-        [] | [_] => {
-            let failing = search.failing().unwrap_or_default();
-            format!(
-                "{} = {} does not fit on {}: it {}; give two smaller sizes",
-                fit_sizes.name,
-                count(failing),
-                args.assumed_gpu().name(),
-                search.done.get(&failing).map(SizeRun::describe).unwrap_or_default()
-            )
-        }
+    // There are at least two sizes, so one fails if fewer than two fit.
+    let answer = match search.failing() {
+        Some(failing) if search.fitting().count() < 2 => format!(
+            "{} = {} does not fit on {}: it {}; give two smaller sizes",
+            fit_sizes.name,
+            count(failing),
+            args.assumed_gpu().name(),
+            search.done[&failing].describe()
+        ),
         _ => search.find_largest()?,
     };
     let mut out = anstream::stdout().lock();
@@ -106,6 +103,13 @@ pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
 impl SizeSearch<'_> {
     fn fitting(&self) -> impl Iterator<Item = u64> {
         self.done.iter().filter(|(_, ran)| !ran.failed()).map(|(size, _)| *size)
+    }
+
+    /// The largest size that fits.
+    fn largest_fitting(&self) -> u64 {
+        let largest = self.fitting().last();
+        debug_assert!(largest.is_some(), "a search starts with two sizes that fit");
+        largest.unwrap_or(0)
     }
 
     /// The smallest size that failed.
@@ -161,7 +165,7 @@ impl SizeSearch<'_> {
         let name = self.fit_sizes.name.clone();
         let gpu = self.args.assumed_gpu().name();
         for _ in 0..MAX_CHECKS {
-            let low = self.fitting().last().unwrap_or(0);
+            let low = self.largest_fitting();
             let high = self.failing();
             if high == Some(low + 1) {
                 break;
@@ -174,7 +178,7 @@ impl SizeSearch<'_> {
             let next = if predicted <= low { low + 1 } else { predicted.min(max) };
             self.run(next)?;
         }
-        let low = self.fitting().last().unwrap_or(0);
+        let low = self.largest_fitting();
         let worst_case = self.find_largest_in_worst_case(low)?;
         let fits = self.done[&low].describe();
         let note = if self.done.values().all(|ran| ran.failed() || ran.has_known_memory()) {
@@ -218,16 +222,17 @@ impl SizeSearch<'_> {
         let first = largest_safe(&self.done);
         for tried in 0..MAX_WORST_CASE_CHECKS {
             let found = largest_safe(&self.done);
-            let from = found.unwrap_or(0) + 1;
+            let from = found.map_or(1, |found| found + 1);
             if from > low {
                 break;
             }
+            // `low` itself was run, so there is a size in the range.
             let Some((&high, _)) = self.done.range(from..=low).next() else { break };
             if high == from {
                 break;
             }
             let next = match found {
-                Some(found) if found != first.unwrap_or(0) => found.midpoint(high),
+                Some(found) if Some(found) != first => found.midpoint(high),
                 _ => high.saturating_sub((low / 64).max(1) << tried).max(from),
             };
             self.run(next)?;

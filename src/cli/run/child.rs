@@ -144,6 +144,7 @@ mod signals {
 
     /// A bit for each signal that this process ignores; 0 on systems without /proc.
     fn ignored_signals() -> u64 {
+        // Few parents ignore signals, so without a readable mask all of them are forwarded.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

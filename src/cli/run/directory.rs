@@ -201,6 +201,7 @@ impl RecordedProcess {
             // `.part` files are not complete yet.
             if Path::new(name).extension().is_none_or(|ending| ending != "part") {
                 let answer = fs::read_to_string(control.join(format!("done-{name}")));
+                // A process that has not dumped yet has no such file.
                 answers.insert(name.to_owned(), answer.unwrap_or_default());
             }
         }
@@ -229,6 +230,7 @@ impl RecordedProcess {
 #[cfg(unix)]
 fn process_exists(name: &str) -> bool {
     use rustix::process::{Pid, test_kill_process};
+    // A name that is not HOST-PID shows nothing, so its process may be running.
     let Some((host, pid)) = name.rsplit_once('-') else { return true };
     let here = rustix::system::uname();
     let pid = pid.parse().ok().and_then(Pid::from_raw);

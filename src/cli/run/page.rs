@@ -31,7 +31,7 @@ pub(in crate::cli) fn print_result(command: &[OsString], end: CommandEnd, status
 /// Writes the page in another process, so that even if it is killed, for example for lack of host memory, the exit code
 /// is that of the command.
 fn write_in_child(snapshots: &[PathBuf]) -> bool {
-    let Ok(program) = std::env::current_exe() else { return false };
+    let Ok(program) = std::env::current_exe() else { return false }; // the caller reports it
     let mut child = Command::new(program);
     child.args(["run", "--page-on"]).args(snapshots).stdin(Stdio::null());
     child.status().is_ok_and(|status| status.success())

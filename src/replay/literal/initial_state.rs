@@ -287,7 +287,7 @@ impl InitialState {
         for (index, entry) in device.entries_where(|action| action == Action::Alloc) {
             let after = self.blocks.partition_point(|b| b.addr < entry.addr);
             let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {
-                continue;
+                continue; // no initial block is below this address
             };
             let min_end = block.addr.saturating_add(round_size(block.requested, settings));
             if block.size == 0

@@ -69,6 +69,7 @@ fn range_from_entry(entry: &TraceEntry, at_end: Option<PoolId>) -> DeviceRange {
     DeviceRange {
         addr: entry.addr,
         size: entry.size,
+        // Neither the entry nor a final segment names the pool: most programs have no other than the default.
         pool: entry.pool.or(at_end).unwrap_or_default(),
         stream: entry.stream,
         is_small: is_small_pool_memory(entry),

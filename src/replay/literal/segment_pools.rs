@@ -72,6 +72,7 @@ impl SegmentPools {
             None if entry.action == Action::Oom => {
                 let stream = (entry.stream, is_small_request(entry.size));
                 let known = self.by_stream.get(&stream).filter(|_| entry.stream != DEFAULT_STREAM);
+                // The default pool is the likeliest of several.
                 known.copied().flatten().unwrap_or_default()
             }
             None => match self.live.range(..=entry.addr).next_back() {
@@ -86,7 +87,9 @@ impl SegmentPools {
         if self.is_trivial || !entry.action.is_growth() {
             return;
         }
-        let pool = entry.pool.or_else(|| self.added.get(&index).copied()).unwrap_or_default();
+        let pool = entry.pool.or_else(|| self.added.get(&index).copied());
+        debug_assert!(pool.is_some(), "every entry of the trace that takes memory is in `added`");
+        let pool = pool.unwrap_or_default();
         let end = entry.addr.saturating_add(entry.size);
         if entry.action == Action::SegmentAlloc {
             // The memory that was there before was returned to the device.

@@ -26,6 +26,7 @@ pub fn recorded_settings(snapshot: &Snapshot) -> Settings {
 pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
     let Some(raw) = &snapshot.settings else {
         let entries = &snapshot.entries;
+        // Without a recorder nothing shows the options; most programs set none.
         let mut settings = parse_or_default(snapshot.settings_string().unwrap_or_default(), minor);
         settings.expandable_segments |= snapshot.segments.iter().any(|s| s.is_expandable)
             || (0..entries.len()).any(|index| entries.action(index) == Some(Action::SegmentMap));
@@ -43,6 +44,7 @@ pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
     if let Some(divisions) = raw.effective.get("roundup_power2_divisions") {
         for (bucket, value) in settings.roundup_power2_divisions.iter_mut().enumerate() {
             let written = divisions.get((1u64 << bucket).to_string());
+            // PyTorch writes every bucket. 0 turns the rounding off, which is the default.
             *value = written.and_then(serde_json::Value::as_u64).unwrap_or(0);
         }
     }

@@ -9,6 +9,7 @@ pub(super) struct AddressRanges(BTreeMap<u64, u64>);
 impl AddressRanges {
     /// False if the range is empty, exceeds the address space or overlaps another.
     pub(super) fn insert(&mut self, addr: u64, size: u64) -> bool {
+        // The caller reports either as a divergence.
         let Some(end) = addr.checked_add(size).filter(|end| *end > addr) else { return false };
         if self.0.range(..end).next_back().is_some_and(|(_, other_end)| *other_end > addr) {
             return false;

@@ -73,11 +73,11 @@ impl<'a> ReplayCursor<'a> {
         if self.verifier.divergence.is_some() {
             return false;
         }
-        let Some(op) = self.ops.next() else { return false };
+        let Some(op) = self.ops.next() else { return false }; // the end of the trace
         self.verifier.step(&op, &self.ops);
         if let Some(sink) = sink {
             let last = op.entries().end.saturating_sub(1);
-            let time = self.device.time_us(last).unwrap_or(0);
+            let time = self.device.time_us(last).unwrap_or(0); // snapshots write a missing time as 0
             for entry in self.verifier.allocator.entries() {
                 sink(entry, time);
             }

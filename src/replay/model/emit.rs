@@ -184,6 +184,7 @@ impl Emitter<'_> {
         self.write_list(total, 0..total, |this, number| {
             let device = devices.binary_search_by_key(&(number as u64), |device| device.device);
             let device = device.ok().and_then(|index| devices.get(index));
+            // PyTorch also writes an empty list for a device without entries.
             let entries = device.map(|device| device.entries).unwrap_or_default();
             let named_entries = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
             this.write_list(named_entries().count(), named_entries(), Self::write_entry).map(drop)
@@ -261,6 +262,7 @@ impl Emitter<'_> {
             Value::Number(number) => match (number.as_u64(), number.as_i64()) {
                 (Some(value), _) => self.pickle.write_unsigned(value),
                 (None, Some(value)) => self.pickle.write_int(value),
+                // `as_f64` has a value for every number that serde_json parses.
                 (None, None) => self.pickle.write_float(number.as_f64().unwrap_or_default()),
             },
             Value::String(text) => self.pickle.write_interned(text),

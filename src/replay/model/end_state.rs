@@ -15,7 +15,7 @@ pub fn count_end_differences(device: Device<'_>, allocator: &CachingAllocator) -
     for segment in &theirs {
         while ours.next_if(|our| our.addr < segment.address).is_some() {}
         if let Some(our) = ours.next_if(|our| our.addr == segment.address) {
-            let our_blocks = blocks.get(our.blocks.clone()).unwrap_or_default();
+            let our_blocks = &blocks[our.blocks.clone()];
             let their_blocks = device.snapshot().blocks_of(segment);
             same += usize::from(
                 is_same_segment(our, segment)

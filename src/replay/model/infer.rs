@@ -102,7 +102,10 @@ fn best_release<'a>(
         .collect();
     // Ties go to the newest. Adjacent older releases that are exact as well extend its range.
     let mut tried = tried.into_iter();
-    let Some(mut best) = tried.next() else { return Inference::new(0..=0, Vec::new()) };
+    let Some(mut best) = tried.next() else {
+        debug_assert!(false, "the range of possible releases is never empty");
+        return Inference::new(0..=0, Vec::new());
+    };
     for older in tried {
         if best.is_exact && older.is_exact && *older.releases.end() + 1 == *best.releases.start() {
             best.releases = *older.releases.start()..=*best.releases.end();

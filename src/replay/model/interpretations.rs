@@ -52,7 +52,7 @@ pub(super) fn interpretations(
         // Completions before the first change of reserved memory were polled at the start of the request, or waited
         // for. Those that would have served the request were not polled.
         let request = request_from_entry(entry, pool);
-        let early_completions = prelude.completed.get(..prelude.completed_before_moves).unwrap_or_default();
+        let early_completions = &prelude.completed[..prelude.completed_before_moves];
         if !early_completions.is_empty() {
             let mut allocator = allocator.clone();
             let mut unserved = Vec::new();

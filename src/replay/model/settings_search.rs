@@ -86,7 +86,7 @@ impl<'a> SettingsSearch<'a> {
             while ahead.step(&mut None) {
                 op_starts.push(ahead.position());
             }
-            let Some(divergence) = ahead.divergence() else { break };
+            let Some(divergence) = ahead.divergence() else { break }; // the epochs explain the whole trace
             if !matches!(divergence.fault, Fault::Decision(_)) {
                 return None;
             }

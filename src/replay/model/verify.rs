@@ -380,11 +380,12 @@ impl<'a> Verifier<'a> {
 
     fn write_marker(&mut self, index: usize) {
         let entry = self.entry(index);
+        // Before PyTorch 2.12 entries have no pool, and none is compared.
+        let pool = entry.pool.unwrap_or_default();
         if entry.action == Action::Snapshot {
-            self.allocator.snapshot(entry.pool.unwrap_or_default());
+            self.allocator.snapshot(pool);
         } else {
             let TraceEntry { action, addr, size, stream, stack: context, .. } = entry;
-            let pool = entry.pool.unwrap_or_default();
             self.allocator.push_entry(AllocatorEntry { action, addr, size, stream, pool, context });
         }
     }

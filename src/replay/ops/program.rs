@@ -330,17 +330,17 @@ impl Program<'_> {
         (requests, bytes)
     }
 
-    /// In bytes, not rounded.
+    /// In bytes, not rounded; 0 if there is none.
     pub fn largest_request(&self) -> u64 {
         let size = |operation: &Operation| match operation.kind {
             OperationKind::Alloc { size, .. } => size,
             _ => 0,
         };
-        self.operations.iter().map(size).max().unwrap_or(0)
+        self.operations.iter().map(size).max().unwrap_or(0) // no operations
     }
 
     /// When `operation` was recorded, in microseconds; 0 if the file has no times.
     pub(crate) fn time_us(&self, operation: &Operation) -> u64 {
-        self.device.time_us(operation.entry_index as usize).unwrap_or(0)
+        self.device.time_us(operation.entry_index as usize).unwrap_or(0) // PyTorch before 2.2
     }
 }

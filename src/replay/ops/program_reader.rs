@@ -90,6 +90,7 @@ impl ProgramReader<'_> {
             TraceOp::Marker { entry_index } => {
                 let entry = self.entry(*entry_index);
                 if entry.action == Action::Snapshot {
+                    // Entries before PyTorch 2.12 have no pool.
                     self.push(last, OperationKind::Snapshot(entry.pool.unwrap_or_default()));
                 }
             }

@@ -67,7 +67,7 @@ impl<'a> TraceOps<'a> {
     /// The entry at which the request that ends `entries` begins, according to the stacks.
     fn request_start(&self, entries: &Range<usize>) -> usize {
         let last = entries.end - 1;
-        let stack_of = |index: usize| self.device.stack(index).unwrap_or_default();
+        let stack_of = |index: usize| self.device.stack(index).unwrap_or_default(); // `entries` are in the trace
         let request_stack = stack_of(last);
         let is_foreign = |index: &usize| {
             let stack = stack_of(*index);
@@ -78,7 +78,7 @@ impl<'a> TraceOps<'a> {
             stack != StackId::default() && stack != request_stack
         };
         let Some(foreign) = (entries.start..last).rev().find(is_foreign) else {
-            return entries.start;
+            return entries.start; // all entries belong to the request
         };
         let mut request_entries = foreign + 1..last;
         if self.is_empty_cache_stack(stack_of(foreign)) {

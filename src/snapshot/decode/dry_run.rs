@@ -13,7 +13,7 @@ impl Decoder {
     /// `None` if it is not a dict that oomscope wrote.
     pub(super) fn read_dry_run(&self, value: Value) -> Option<DryRun> {
         let text = |dict, key| self.short_text(dict, key);
-        // Other releases of oomscope may write other keys: a missing value counts as 0.
+        // Other releases of oomscope may write other keys: a missing number counts as 0, a missing list as empty.
         let number = |dict, key| self.find(dict, key).and_then(|it| self.integer(it)).unwrap_or(0);
         let unsized_by = self.find(value, "unsized")?;
         let read = |item: Value| ValueRead {
@@ -29,7 +29,7 @@ impl Decoder {
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let workspace = |row: Value| {
             let row: Vec<u64> = self.items(row).into_iter().take(5).filter_map(|it| self.integer(it)).collect();
-            let [time_us, device, stream, bytes, needed] = *row.as_slice() else { return None };
+            let [time_us, device, stream, bytes, needed] = *row.as_slice() else { return None }; // another release's row
             Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0 })
         };
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);

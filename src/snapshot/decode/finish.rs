@@ -206,11 +206,11 @@ impl Decoder {
     fn read_annotations(&mut self, value: Value) {
         for item in self.items(value) {
             let (mut name, mut is_start, mut device, mut time_us) = (None, false, 0, 0);
-            // A value of another type counts as missing: annotations are not essential.
             for (key, value) in self.pairs(item) {
                 match (key, value.kind()) {
                     (keys::NAME, Kind::Text(text)) => name = Some(text),
                     (keys::STAGE, stage) => is_start = stage == Kind::Text(keys::START),
+                    // A value of another type counts as missing: annotations are not essential.
                     (keys::DEVICE, _) => device = self.integer(value).unwrap_or(0),
                     (keys::TIME_US, _) => time_us = self.integer(value).unwrap_or(0),
                     _ => {}

@@ -38,12 +38,8 @@ impl Decoder {
 
     fn read_recorder_devices(&self, value: Value) -> Vec<RecorderDevice> {
         let device = |item: Value| RecorderDevice {
-            name: self
-                .find(item, "name")
-                .and_then(|name| self.as_text(name))
-                .filter(|name| name.len() <= MAX_TEXT)
-                .unwrap_or_default()
-                .to_owned(),
+            name: self.short_text(item, "name"),
+            // 0 says that the size is unknown.
             total_bytes: self.find(item, "total_bytes").and_then(|it| self.integer(it)).unwrap_or(0),
         };
         self.items(value).into_iter().take(MAX_ITEMS).map(device).collect()
@@ -60,6 +56,7 @@ impl Decoder {
     /// The text of `key` in a dict; empty if it is missing or too long.
     pub(super) fn short_text(&self, dict: Value, key: &str) -> String {
         let text = self.find(dict, key).and_then(|it| self.as_text(it));
+        // The recorder writes these texts for people; no figure depends on them.
         text.filter(|text| text.len() <= MAX_TEXT).unwrap_or_default().to_owned()
     }
 

@@ -321,20 +321,14 @@ impl Decoder {
 
     /// Sets the addresses of blocks, which old releases do not record, and checks the sum of their sizes.
     fn check_blocks(&mut self, segment: &Segment) {
-        let mut next = segment.address;
-        for block in self.snapshot.blocks.get_mut(segment.blocks.clone()).unwrap_or_default() {
+        let (mut next, mut sum) = (segment.address, 0_u64);
+        for block in &mut self.snapshot.blocks[segment.blocks.clone()] {
             if block.address == 0 {
                 block.address = next;
             }
             next = block.address.saturating_add(block.size);
+            sum = sum.saturating_add(block.size);
         }
-        let sum: u64 = self
-            .snapshot
-            .blocks
-            .get(segment.blocks.clone())
-            .unwrap_or_default()
-            .iter()
-            .fold(0, |sum, block| sum.saturating_add(block.size));
         if sum == segment.total_size {
             return;
         }
@@ -363,16 +357,17 @@ impl Decoder {
         text_keyed(pairs.get(..2 * MAX_PAIRS).unwrap_or(pairs)).collect()
     }
 
-    /// The items of a list, stack or pair.
+    /// The items of a list, stack or pair; other values have none.
     pub(super) fn items(&self, value: Value) -> Vec<Value> {
         match value.kind() {
             Kind::Node(LIST, index) => match self.lists.get(index as usize) {
                 Some(List::Open(items)) => items.clone(),
                 Some(List::Frozen(items)) => items.to_vec(),
+                // It was frozen to a stack or a pair.
                 Some(List::Identified(frozen)) => self.expand(*frozen).unwrap_or_default(),
                 _ => Vec::new(),
             },
-            // Other values have no items.
+            // Neither a stack nor a pair.
             _ => self.expand(value).unwrap_or_default(),
         }
     }

@@ -87,6 +87,7 @@ impl CodeLocation {
     /// One line of text: the code, with its caller or its autograd node.
     pub fn label(&self) -> String {
         let from = |line: &FrameReport| format!(" (called from {})", line.short_label());
+        // Code at the outermost line has no caller to name.
         let caller = self.called_from.as_ref().map(from).unwrap_or_default();
         match (self.backward.as_deref(), &self.frame) {
             (Some(UNKNOWN_NODE), Some(line)) => {

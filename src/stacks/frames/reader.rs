@@ -123,7 +123,7 @@ impl<'a> StackReader<'a> {
         let frames = self.stack_frames(&ids);
         let code = frames.find_code().map(|code| self.leading_line(&ids, &code));
         let caller = code.and_then(|code| frames.find_caller(code));
-        let inside = ids.get(..code.unwrap_or(own_len).min(own_len)).unwrap_or_default();
+        let inside = &ids[..code.unwrap_or(own_len).min(own_len)];
         let at = |index: Option<usize>| index.and_then(|index| ids.get(index)).copied();
         let node = inside.iter().find_map(|id| self.node_frames[id.index()]);
         let has_own_code = code.is_some_and(|code| code < own_len);

@@ -38,8 +38,9 @@ impl OpenRanges {
         self.steps += usize::from(is_step);
     }
 
-    /// Ends the innermost range of that name. Ignores a range that was opened before the recording.
+    /// Ends the innermost range of that name.
     fn end(&mut self, name: SymbolId, is_step: bool) {
+        // A range that began before the recording has an end only.
         let Some(at) = self.by_name.get_mut(&name).and_then(Vec::pop) else { return };
         self.ranges[at] = None;
         while let Some(None) = self.ranges.last() {

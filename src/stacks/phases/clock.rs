@@ -21,6 +21,7 @@ impl<'a> Clock<'a> {
         let (mut low, mut high) = (from, self.0.len());
         while low < high {
             let middle = low + (high - low) / 2;
+            // Entries without a time count as older than every time.
             if self.0.time_us(middle).unwrap_or(0) < time_us {
                 low = middle + 1;
             } else {

@@ -112,7 +112,7 @@ pub fn sum_live_by_stack<'a>(
     segments: impl Iterator<Item = &'a Segment>,
     all_blocks: &[Block],
 ) -> FxHashMap<StackId, BlockSum> {
-    let blocks = segments.flat_map(|s| all_blocks.get(s.blocks.clone()).unwrap_or_default());
+    let blocks = segments.flat_map(|segment| segment.blocks_in(all_blocks));
     let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
     sum_by_key(live.map(|block| (block.extended_stack, block.size)))
 }

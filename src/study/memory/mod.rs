@@ -224,7 +224,7 @@ pub fn report_memory<'a>(
     let mut pools: BTreeMap<[u64; 2], PoolReport> = BTreeMap::new();
     let mut streams: BTreeMap<u64, StreamReport> = BTreeMap::new();
     for segment in segments {
-        let blocks = all_blocks.get(segment.blocks.clone()).unwrap_or_default();
+        let blocks = segment.blocks_in(all_blocks);
         memory.add(segment, blocks, settings);
         let id = all_pools.get(segment.pool);
         let pool = pools.entry(id).or_insert_with(|| PoolReport::new(id));
@@ -247,7 +247,7 @@ pub(crate) fn list_segments<'a>(
     top: usize,
 ) -> SegmentList {
     let report = |segment: &Segment| {
-        let blocks = all_blocks.get(segment.blocks.clone()).unwrap_or_default();
+        let blocks = segment.blocks_in(all_blocks);
         SegmentReport::new(segment, blocks, all_pools.get(segment.pool), settings)
     };
     let mut segments: Vec<SegmentReport> = segments.map(report).collect();

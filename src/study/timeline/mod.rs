@@ -58,7 +58,7 @@ fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warn
             (recorder, marks) = fresh();
         }
         let entry = step.entry.map(|(index, _)| index);
-        let Some(sample) = sample_index(window, entry) else { return };
+        let Some(sample) = sample_index(window, entry) else { return }; // outside the window
         // A block that is freed and completed within one call never counts as pending.
         let being_freed = step.entry.map_or(0, |(index, event)| {
             if !is_completed_at_once(device, index) {

@@ -1,8 +1,6 @@
 //! Half the batch, in two passes: each forward and backward pass runs twice with half the memory, and the second run
 //! adds its gradients to those of the first.
 
-use std::ops::Range;
-
 use rustc_hash::FxHashMap;
 
 use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
@@ -32,9 +30,8 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
     let mut end_of_last = 0;
     for pass in passes.iter().filter(|pass| !pass.backward.is_empty()) {
         let (start, end) = (pass.forward.start as usize, pass.backward.end as usize);
-        let recorded_ops = |range: Range<usize>| recording.script.ops.get(range).unwrap_or_default();
-        ops.extend_from_slice(recorded_ops(end_of_last..start));
-        run_twice(recorded_ops(start..end), categories, &mut script, &mut ops);
+        ops.extend_from_slice(&recording.script.ops[end_of_last..start]);
+        run_twice(&recording.script.ops[start..end], categories, &mut script, &mut ops);
         end_of_last = end;
     }
     ops.extend_from_slice(&recording.script.ops[end_of_last..]);
@@ -63,7 +60,7 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
     let model_sizes: SeededSet<u64> = model_blocks.map(|(block, _)| block.bytes).collect();
     let is_halved = |(index, category): (usize, &Category)| {
         let block = &blocks[index];
-        let Some(allocated_at) = block.allocated_at else { return false };
+        let Some(allocated_at) = block.allocated_at else { return false }; // older than every pass
         let after = passes.partition_point(|pass| pass.forward.start <= allocated_at);
         let pass = after.checked_sub(1).map(|index| &passes[index]);
         let is_in_pass = pass.is_some_and(|pass| allocated_at < pass.backward.end);
@@ -72,7 +69,11 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
             Category::Temporaries => {
                 recording.phase_at(allocated_at) != Phase::Backward || !model_sizes.contains(&block.bytes)
             }
-            _ => false,
+            Category::Parameters
+            | Category::Gradients
+            | Category::OptimizerState
+            | Category::Communication
+            | Category::Other => false,
         };
         is_in_pass && grows && !recording.is_cublas_workspace(to_u32(index))
     };

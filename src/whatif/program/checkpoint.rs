@@ -65,7 +65,7 @@ fn checkpoint_module(recording: &RecordedProgram<'_, '_>, passes: &[Pass], modul
             }
         }
     }
-    let calls = module.passes.iter().map(|(_, calls)| calls.len()).max().unwrap_or(0);
+    let calls = module.passes.iter().map(|(_, calls)| calls.len()).fold(0, usize::max);
     ChangedProgram {
         change: ProgramChange::Checkpoint,
         certainty: if plan.is_guess { ChangeCertainty::Guess } else { ChangeCertainty::About },

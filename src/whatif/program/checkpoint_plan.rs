@@ -90,11 +90,11 @@ impl<'p> CheckpointPlan<'p> {
             return self.add_call_without_backward(call);
         }
         let is_kept = |b: u32| pass.backward.contains(&freed_at(b)) || kept_by_others.contains(&b);
-        let Some(last) = call.blocks.last().map(|block| allocated_at(*block)) else { return };
+        let Some(last) = call.blocks.last().map(|block| allocated_at(*block)) else { return }; // no blocks to free
         let mut free_ops: Vec<u32> =
             call.blocks.iter().copied().filter(|block| is_kept(*block)).map(freed_at).collect();
         free_ops.sort_unstable();
-        let Some(median_free) = free_ops.get(free_ops.len() / 2) else { return };
+        let Some(median_free) = free_ops.get(free_ops.len() / 2) else { return }; // the call keeps nothing
         // Recomputation starts when the backward pass reaches this call: after the last free of a block that belongs to
         // later calls. Frees after the median free of this call carry no information, because the program itself may
         // free such blocks after the whole backward pass.
@@ -117,7 +117,7 @@ impl<'p> CheckpointPlan<'p> {
         let to_recompute: Vec<u32> =
             call.blocks.iter().copied().filter(|b| is_kept(*b) && freed_at(*b) > recompute_at).collect();
         let Some(last_recomputed) = to_recompute.last().map(|block| allocated_at(*block)) else {
-            return;
+            return; // all that the call keeps is freed before it would be recomputed
         };
         self.before.entry(end).or_default().extend(to_recompute.iter().map(|b| moved_free(last, *b)));
         let kept: FxHashSet<u32> = to_recompute.iter().copied().collect();
@@ -157,8 +157,7 @@ impl<'p> CheckpointPlan<'p> {
 
     /// The blocks requested after operation `last` in the forward pass of `pass`.
     fn allocated_after(&self, last: u32, pass: &Pass) -> impl Iterator<Item = u32> + '_ {
-        let ops = self.base.ops.get(last as usize + 1..pass.forward.end as usize);
-        ops.unwrap_or_default().iter().filter_map(|op| match op.kind {
+        self.base.ops[last as usize + 1..pass.forward.end as usize].iter().filter_map(|op| match op.kind {
             ScriptOpKind::Alloc(block) => Some(block),
             _ => None,
         })
@@ -178,7 +177,7 @@ impl<'p> CheckpointPlan<'p> {
         let base = self.base;
         let block_at = |block: u32| &base.blocks[block as usize];
         let Some(last) = call.blocks.last().and_then(|block| block_at(*block).allocated_at) else {
-            return;
+            return; // no blocks to free
         };
         let end = last_adjacent_free(base, last) + 1;
         let mut kept: Vec<u32> = Vec::new();

@@ -28,13 +28,14 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     let mut freed_gradients: FxHashSet<u32> = FxHashSet::default();
     let mut changed_blocks = Vec::new();
     for (block_index, block) in blocks.iter().enumerate() {
+        // A gradient from before the trace has no request that could have a counterpart in later steps.
         let Some(allocated_at) = block.allocated_at else { continue };
         if categories[block_index] != Category::Gradients || block.is_failed {
             continue;
         }
         let freed_at = block.freed_at.unwrap_or(u32::MAX);
         let after = passes.partition_point(|pass| pass.forward.start <= allocated_at);
-        let Some(first_pass) = after.checked_sub(1) else { continue };
+        let Some(first_pass) = after.checked_sub(1) else { continue }; // allocated before the first pass
         let mut gradient = to_u32(block_index);
         for pass_index in (first_pass + 1..passes.len()).filter_map(starts_step) {
             let pass = &passes[pass_index];
@@ -93,8 +94,8 @@ impl BackwardRequests {
         let mut by_size_in = |pass: &Pass| {
             let range = pass.backward.start as usize..pass.backward.end as usize;
             let mut by_size: SeededMap<u64, Vec<u32>> = SeededMap::default();
-            for op in recording.script.ops.get(range).unwrap_or_default() {
-                let ScriptOpKind::Alloc(block) = op.kind else { continue };
+            for op in &recording.script.ops[range] {
+                let ScriptOpKind::Alloc(block) = op.kind else { continue }; // not a request
                 let bytes = recording.script.blocks[block as usize].bytes;
                 let same_size = by_size.entry(bytes).or_default();
                 positions.insert(block, same_size.len());

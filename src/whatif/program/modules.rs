@@ -89,8 +89,8 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
     // The blocks requested by each call site in each pass.
     let mut blocks_by_site: FxHashMap<(u32, usize), Vec<u32>> = FxHashMap::default();
     for op in &recording.script.ops {
-        let ScriptOpKind::Alloc(block) = op.kind else { continue };
-        let Some(pass) = forward_pass_of(passes, op.source) else { continue };
+        let ScriptOpKind::Alloc(block) = op.kind else { continue }; // not a request
+        let Some(pass) = forward_pass_of(passes, op.source) else { continue }; // outside of every forward pass
         // A block that outlives the pass is a workspace or a cache, not an activation of the module.
         let Pass { backward, is_truncated, .. } = &passes[pass];
         let script_block = &recording.script.blocks[block as usize];
@@ -126,7 +126,7 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
 /// Splits the requests of one call site into calls by their `stacks`: a call starts where the first stack comes again.
 /// If the parts between repeat with a longer period, a whole period is one call.
 fn split_into_calls(stacks: &[StackId]) -> Vec<Range<usize>> {
-    let Some(first) = stacks.first() else { return Vec::new() };
+    let Some(first) = stacks.first() else { return Vec::new() }; // no requests, no calls
     let starts_call = |index: &usize| stacks[*index] == *first && (*index == 0 || stacks[*index - 1] != *first);
     let mut starts: Vec<usize> = (0..stacks.len()).filter(starts_call).collect();
     let part_count = starts.len();

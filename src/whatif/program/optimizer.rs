@@ -118,7 +118,7 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
 fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
     let is_temporary = |block: &ScriptBlock| {
         let (Some(allocated_at), Some(freed_at)) = (block.allocated_at, block.freed_at) else {
-            return false;
+            return false; // it exists before or after every recorded step
         };
         // A request of another phase ends the step.
         recording.phase_at(allocated_at) == Phase::Optimizer

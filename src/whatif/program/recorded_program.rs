@@ -117,6 +117,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 let entry = trace.entry(entry as usize);
                 (entry.addr, entry.extended_stack)
             });
+            // Failed requests and repetitions beyond the trace have no recorded address.
             let Some((address, made_by)) = initial.or(requested) else { continue };
             if let Some(born) = allocated_at {
                 allocation_rows.insert(born, allocations.len());
@@ -193,6 +194,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     }
 
     pub(crate) fn code_location(&self, line: Option<LineId>) -> CodeLocation {
+        // A module that no code outside PyTorch calls has no line.
         line.map(|line| self.device.stacks().code_location(line)).unwrap_or_default()
     }
 

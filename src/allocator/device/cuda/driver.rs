@@ -27,7 +27,7 @@ const STUB_LIBRARY: c_uint = 34;
 /// `CUDA_ERROR_NO_DEVICE`
 const NO_DEVICE: c_uint = 100;
 /// Buffer for a GPU's name, including the terminating zero.
-const NAME_BYTES: usize = 256;
+const NAME_BYTES: u16 = 256;
 
 /// The GPU cannot be used, or a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -217,9 +217,8 @@ impl CudaContext {
     }
 
     pub(super) fn name(&self) -> Result<String, CudaError> {
-        let mut name: [c_char; NAME_BYTES] = [0; NAME_BYTES];
-        let room = c_int::try_from(NAME_BYTES - 1).unwrap_or(0);
-        call!(self.calls, cuDeviceGetName(name.as_mut_ptr(), room, self.device))?;
+        let mut name: [c_char; NAME_BYTES as usize] = [0; NAME_BYTES as usize];
+        call!(self.calls, cuDeviceGetName(name.as_mut_ptr(), c_int::from(NAME_BYTES - 1), self.device))?;
         // SAFETY: the buffer is zeroed and the driver may write all but its last byte, so a zero ends the name.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
         Ok(name.to_string_lossy().into_owned())

@@ -8,7 +8,7 @@ impl Tiling {
     /// The changes of the last entry, in order; empty unless tracked ([`super::Tracking::Changes`]). A block may occur
     /// several times.
     pub(crate) fn changes(&self) -> &[Change] {
-        self.changes.as_deref().unwrap_or_default()
+        self.changes.as_deref().unwrap_or_default() // not tracked
     }
 
     /// The tile that starts at `addr`.

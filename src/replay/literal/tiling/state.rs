@@ -104,14 +104,14 @@ impl Tiling {
         &self.stream_pools
     }
 
-    /// Size of the largest free block that can serve a request of this pool, stream and size class. Iterates over all
-    /// blocks.
+    /// Size of the largest free block that can serve a request of this pool, stream and size class; 0 if there is none.
+    /// Iterates over all blocks.
     pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> u64 {
         let Some(&stream_pool) = self.stream_pool_ids.get(&(pool, stream, is_small)) else {
-            return 0;
+            return 0; // never had a block
         };
         let is_match = |tile: &&Tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive;
-        self.tiles().filter(is_match).map(|tile| tile.size).max().unwrap_or(0)
+        self.tiles().filter(is_match).map(|tile| tile.size).max().unwrap_or(0) // no free block
     }
 
     /// Every active block in no order: address, size, requested bytes, state and stack.
