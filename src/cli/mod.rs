@@ -91,11 +91,11 @@ enum Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(with_command(args)) {
         Ok(cli) => cli,
-        Err(error) if error.kind() == ErrorKind::InvalidSubcommand && missing_file(&error).is_some() => {
-            exit::print_stderr(&format!("{}: no such file", missing_file(&error).unwrap_or_default()));
+        Err(error) => {
+            let Some(path) = missing_file(&error) else { return exit::print_clap_error(&error) };
+            exit::print_stderr(&format!("{path}: no such file"));
             return exit::error_code();
         }
-        Err(error) => return exit::print_clap_error(&error),
     };
     match cli.color {
         ColorChoice::Auto => {}
@@ -126,7 +126,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The argument that is no command but looks like the path of a file.
 fn missing_file(error: &clap::Error) -> Option<&str> {
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None }; // no name
     name.contains(['.', '/', '\\']).then_some(name)
 }
 

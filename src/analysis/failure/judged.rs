@@ -34,10 +34,8 @@ impl Judgement {
         let is_dead_end = outlook.is_dead_end() || trials.only_postpones();
         let (reach, unused) = (failed.reach(), failed.unused());
         let is_full = unused < reach / FULL_FRACTION && !trials.has_lasting_remedy();
-        let verdict = match ruling.verdict {
-            Verdict::Fragmentation if exceeds_reach || is_dead_end || is_full => Verdict::Capacity,
-            verdict => verdict,
-        };
+        let is_futile = ruling.verdict == Verdict::Fragmentation && (exceeds_reach || is_dead_end || is_full);
+        let verdict = if is_futile { Verdict::Capacity } else { ruling.verdict };
         let is_confirmed = match verdict {
             // Only a replay of this and the next step shows that contiguous memory would have been enough.
             Verdict::Fragmentation => trials.has_lasting_remedy() && !grows && outlook.growth.is_none(),

@@ -23,7 +23,7 @@ impl AreaChart<'_> {
     pub(super) fn draw(&self, pens: Glyphs) -> Vec<String> {
         let indent = " ".repeat(LABEL_COLUMNS + 2);
         let legend = self.legend(pens);
-        let top = self.back.iter().copied().max().unwrap_or(0).max(1);
+        let top = self.back.iter().copied().fold(1, u64::max);
         let line = |row: u64| {
             let label = match row {
                 0 => "0".to_owned(),
@@ -57,6 +57,7 @@ impl AreaChart<'_> {
     fn legend_entries(&self, pens: Glyphs) -> Vec<String> {
         let [front, back] = self.names;
         let behind = format!("{} {back}", pens.back);
+        // Only their colours tell layers apart.
         let Some(paint) = pens.paint.filter(|_| !self.layers.is_empty()) else {
             return vec![format!("{} {front}", pens.front), behind];
         };

@@ -34,7 +34,7 @@ pub(super) fn draw_bands(
 
 /// Every n-th of numbered bands, extended to the next one kept, so that their numbers fit.
 fn thin_out(bands: &[Band], columns: usize) -> Vec<Band> {
-    let widest = bands.iter().map(|band| band.name.len()).max().unwrap_or(0) + MIN_BAND_COLUMNS - 1;
+    let widest = bands.iter().map(|band| band.name.len()).fold(0, usize::max) + MIN_BAND_COLUMNS - 1;
     let every = round_up(bands.len().saturating_mul(widest).div_ceil(columns.max(1)) as u64);
     let every = usize::try_from(every).unwrap_or(usize::MAX);
     let mut kept: Vec<Band> = bands.iter().step_by(every).cloned().collect();

@@ -83,7 +83,7 @@ fn limit_block_rows(block: &Block, rows: usize) -> Block {
             Block::Fields(fields.iter().map(field).collect())
         }
         Block::Stack(stack) => {
-            let out = more(stack.frames.len()).unwrap_or(0) as u64;
+            let out = stack.frames.len().saturating_sub(rows) as u64;
             let mut stack = stack.clone();
             stack.frames.truncate(rows);
             stack.folded_frames += out;

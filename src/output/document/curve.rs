@@ -81,9 +81,9 @@ const MAX_TICKS: u64 = 8;
 pub fn curve(curve: &Curve) -> String {
     let points = || curve.lines.iter().flat_map(|line| &line.points);
     let limit = curve.limit.as_ref().map(|(bytes, _)| *bytes);
-    let max_bytes = points().map(|point| point.bytes).chain(limit).max().unwrap_or(0).max(1);
-    let first = points().map(|point| point.x).min().unwrap_or(0);
-    let last = points().map(|point| point.x).max().unwrap_or(0).max(first.saturating_add(1));
+    let max_bytes = points().map(|point| point.bytes).chain(limit).fold(1, u64::max);
+    let first = points().map(|point| point.x).min().unwrap_or(0); // no line has a point
+    let last = points().map(|point| point.x).fold(first.saturating_add(1), u64::max);
     let top = MARK_ROW_HEIGHT * (curve.marks.len() as f64 + 0.5);
     let mut drawing =
         CurveSvg { out: String::new(), top, first, x_range: last - first, max_bytes: max_bytes as f64 * 1.04 };

@@ -56,7 +56,7 @@ fn table(table: &Table) -> String {
     let class = |column: usize| {
         if table.text_columns.contains(&column) { "" } else { " class=\"number\"" }
     };
-    let caption = table.caption.as_ref().map(|text| format!("<caption>{}</caption>\n", inline(text)));
+    let caption = |text| format!("<caption>{}</caption>\n", inline(text));
     let head = |(column, name): (usize, &Cow<'_, str>)| {
         format!("<th scope=\"col\"{}>{}</th>", class(column), escape_html(name))
     };
@@ -66,12 +66,12 @@ fn table(table: &Table) -> String {
         format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
     };
     let header = if table.header.is_empty() { String::new() } else { format!("<thead><tr>{header}</tr></thead>\n") };
-    let note = table.note.as_ref().map(|text| format!("<p class=\"note\">{}</p>\n", inline(text)));
+    let note = |text| format!("<p class=\"note\">{}</p>\n", inline(text));
     format!(
         "<div class=\"table\"><table>\n{}{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
-        caption.unwrap_or_default(),
+        table.caption.as_ref().map_or_else(String::new, caption),
         table.rows.iter().map(row).collect::<String>(),
-        note.unwrap_or_default()
+        table.note.as_ref().map_or_else(String::new, note)
     )
 }
 

@@ -108,14 +108,14 @@ fn details(summary: &str, inside: &[String]) -> String {
 /// A code block of `lines`; its fence is longer than any run of backquotes in them.
 fn code_fence(lines: &[String]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| escape_text(line)).collect();
-    let longest = lines.iter().map(|line| longest_run(line)).max().unwrap_or(0);
+    let longest = lines.iter().map(|line| longest_run(line)).fold(0, usize::max);
     let fence = "`".repeat(3.max(longest + 1));
     format!("{fence}\n{}\n{fence}", lines.join("\n"))
 }
 
 /// The longest run of backquotes.
 fn longest_run(text: &str) -> usize {
-    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+    text.split(|c| c != '`').map(str::len).fold(0, usize::max)
 }
 
 /// Where a text is used, which decides what must be escaped.
@@ -145,13 +145,13 @@ fn inline(text: &Text, context: Context) -> String {
 fn line_start(text: &Text) -> String {
     let text = inline(text, Context::Text);
     let text = text.trim_start();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let mark = text.get(digits..).unwrap_or_default();
-    match (digits, mark.chars().next()) {
+    let (digits, mark) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    let mut after_mark = mark.chars();
+    match (digits.len(), after_mark.next()) {
         (0, Some('-' | '+' | '=')) | (1.., Some('.' | ')'))
-            if !mark.get(1..).unwrap_or_default().starts_with(char::is_alphanumeric) =>
+            if !after_mark.as_str().starts_with(char::is_alphanumeric) =>
         {
-            format!("{}\\{mark}", text.get(..digits).unwrap_or_default())
+            format!("{digits}\\{mark}")
         }
         _ => text.to_owned(),
     }

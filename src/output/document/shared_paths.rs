@@ -129,8 +129,7 @@ impl SharedDirectory {
         };
         let common = known.bytes().zip(directory.bytes()).take_while(|(a, b)| a == b).count();
         if common < known.len() {
-            let shared = known.as_bytes().get(..common).unwrap_or_default();
-            let end = shared.iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
+            let end = known.as_bytes()[..common].iter().rposition(|byte| matches!(byte, b'/' | b'\\'));
             known.truncate(end.map_or(0, |end| end + 1));
         }
     }

@@ -46,7 +46,7 @@ pub(super) fn chart_svg(chart: &Chart) -> String {
 fn aria_label(chart: &Chart) -> String {
     let names = chart.rows.iter().map(|row| match &row.shape {
         Shape::Area { back, names: [_, front], .. } => {
-            format!("{front}, of up to {}", size(back.iter().copied().max().unwrap_or(0)))
+            format!("{front}, of up to {}", size(back.iter().copied().fold(0, u64::max)))
         }
         _ => row.name.clone(),
     });
@@ -81,7 +81,7 @@ impl SvgChart<'_> {
     fn draw_row(&mut self, row: &ChartRow) {
         let height = match &row.shape {
             Shape::Area { back, front, names: [back_name, front_name], layers } => {
-                let top = back.iter().copied().max().unwrap_or(0).max(1);
+                let top = back.iter().copied().fold(1, u64::max);
                 let scale = |value: &u64| *value as f64 / top as f64;
                 self.draw_steps("back", AREA_HEIGHT, back.iter().map(scale));
                 self.draw_steps("front", AREA_HEIGHT, front.iter().map(scale));
@@ -112,6 +112,7 @@ impl SvgChart<'_> {
         self.draw_text(LEFT - 6.0, middle, "end", &row.name);
         let min_max = |values: &[u64]| {
             let ends = [values.iter().min(), values.iter().max()];
+            // A chart without buckets has no extremes.
             ends.map(|end| percent(end.copied().unwrap_or(0) as f64 / MILLION))
         };
         match (&row.note, &row.shape) {
@@ -164,9 +165,8 @@ impl SvgChart<'_> {
             drawn.push(sums.clone());
         }
         // Drawn as running sums from the back to the front: each covers the lower part of the one behind it.
-        for (at, sums) in drawn.iter().enumerate().rev() {
-            let class = layers.get(at).map(layer_class).unwrap_or_default();
-            self.draw_steps(&class, AREA_HEIGHT, sums.iter().map(&scale));
+        for (layer, sums) in layers.iter().zip(&drawn).rev() {
+            self.draw_steps(&layer_class(layer), AREA_HEIGHT, sums.iter().map(&scale));
         }
         for layer in layers {
             self.captions.push(legend_entry(&layer_class(layer), &layer.name));

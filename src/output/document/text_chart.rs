@@ -54,7 +54,7 @@ impl TextChart<'_> {
             Shape::Bands { bands, is_numbered } => {
                 let (entries, columns) = (self.chart.entries, self.columns);
                 let drawn = bands::draw_bands(bands, *is_numbered, entries, columns, self.pens.axis);
-                let Some(drawn) = drawn else { return Vec::new() };
+                let Some(drawn) = drawn else { return Vec::new() }; // too many bands to be legible
                 escape_text(&drawn)
             }
             Shape::Empty => String::new(),
@@ -97,7 +97,10 @@ impl TextChart<'_> {
         let [corner, part, mark] = self.pens.axis_line;
         let mut line = vec![part; self.columns];
         for tick in &ticks {
-            line.get_mut(tick.column..=tick.column).unwrap_or_default().fill(mark);
+            // A tick beyond the last column is not drawn.
+            if let Some(part) = line.get_mut(tick.column) {
+                *part = mark;
+            }
         }
         let line: String = line.into_iter().collect();
         let row = |name: &str, labels: Vec<(usize, String)>| {
@@ -119,7 +122,7 @@ impl TextChart<'_> {
         let next = starts.iter().skip(1).copied().chain([self.chart.entries]);
         for ((start, next), value) in starts.iter().zip(next).zip(values) {
             let (from, to) = (self.column(*start), self.column(next));
-            for column in out.get_mut(from..to.max(from + 1)).unwrap_or_default() {
+            for column in out.iter_mut().take(to.max(from + 1)).skip(from) {
                 *column = Some(column.map_or(*value, |old| extreme(old, *value)));
             }
         }
@@ -148,6 +151,7 @@ impl TextChart<'_> {
     fn min_max_labels(&self, values: &[u64]) -> [String; 2] {
         let drawn = self.min_per_column(values);
         let ends = [drawn.iter().min(), drawn.iter().max()];
+        // A chart without columns has no extremes.
         ends.map(|end| percent(end.copied().unwrap_or(0) as f64 / MILLION))
     }
 
@@ -161,6 +165,7 @@ impl TextChart<'_> {
         let mut columns = vec![' '; self.columns];
         for [first, next] in spans {
             let (from, to) = (self.column(*first), self.column(*next));
+            // A range that starts after the last entry has no column.
             columns.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(pen);
         }
         columns.into_iter().collect()

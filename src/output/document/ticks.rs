@@ -17,7 +17,7 @@ pub(super) struct Tick {
 /// Ticks of `chart` in `columns` columns, at round entry indexes.
 pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<Tick> {
     let end = chart.first.saturating_add(chart.entries);
-    let times = chart.times_us.iter().map(|us| duration(*us).len()).max().unwrap_or(0);
+    let times = chart.times_us.iter().map(|us| duration(*us).len()).fold(0, usize::max);
     let widest = count(end).len().max(times) + MIN_LABEL_GAP;
     let room = (columns / widest).max(1) as u64;
     let step = round_up(chart.entries.div_ceil(room));
@@ -75,7 +75,7 @@ pub(super) fn lay_out_labels(
             }
             drawn.push(vec![' '; columns]);
         }
-        let Some(line) = drawn.get_mut(at) else { continue };
+        let line = &mut drawn[at];
         line.resize(line.len().max(end), ' ');
         for (place, character) in line.iter_mut().skip(begin).zip(label) {
             *place = character;

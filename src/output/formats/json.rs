@@ -28,7 +28,7 @@ fn serialize_with(report: &impl Serialize, formatter: impl Formatter) -> serde_j
     let mut text = Vec::new();
     report.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
     text.push(b'\n');
-    Ok(String::from_utf8(text).unwrap_or_default())
+    String::from_utf8(text).map_err(serde::ser::Error::custom)
 }
 
 /// Wraps a formatter and escapes active characters. A JSON parser reads the same values.
@@ -41,16 +41,15 @@ impl<F: Formatter> Formatter for EscapingFormatter<F> {
         }
         let mut done = 0;
         for (at, c) in fragment.char_indices() {
-            let rest = fragment.get(at..).unwrap_or_default();
-            if is_active(c) || (c == '#' && starts_with_command(rest)) {
-                out.write_all(fragment.get(done..at).unwrap_or_default().as_bytes())?;
+            if is_active(c) || (c == '#' && starts_with_command(&fragment[at..])) {
+                out.write_all(&fragment.as_bytes()[done..at])?;
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     write!(out, "\\u{unit:04x}")?;
                 }
                 done = at + c.len_utf8();
             }
         }
-        out.write_all(fragment.get(done..).unwrap_or_default().as_bytes())
+        out.write_all(&fragment.as_bytes()[done..])
     }
 
     fn write_char_escape<W: ?Sized + Write>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {

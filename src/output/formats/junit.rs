@@ -64,7 +64,7 @@ fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match c {
-            '#' if starts_with_command(text.get(at..).unwrap_or_default()) => out.push_str("&#35;"),
+            '#' if starts_with_command(&text[at..]) => out.push_str("&#35;"),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),

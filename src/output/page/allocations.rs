@@ -124,7 +124,7 @@ impl PageLifetimes {
             let place = self.place(PoolStream { pool, stream, is_small });
             let (address, bytes) = (segment.address, segment.total_size);
             self.add_segment(SegmentRange { start: 0, end: None, address, bytes, place, is_expandable });
-            for block in blocks.get(segment.blocks.clone()).unwrap_or_default() {
+            for block in segment.blocks_in(blocks) {
                 if block.state != BlockState::Inactive {
                     let is_pending = block.state == BlockState::ActivePendingFree;
                     self.add_allocation(PageAllocation {
@@ -238,7 +238,7 @@ impl PageLifetimes {
             touched.take_while(|(_, at)| ends_after(at)).map(|(address, at)| (*address, *at)).collect();
         for (key, at) in gone {
             self.held.remove(&key);
-            let Some(segment) = self.segments.get_mut(at as usize) else { continue };
+            let segment = &mut self.segments[at as usize];
             segment.end = Some(now);
             let original = *segment;
             let part = |from: u64, to: u64| SegmentRange {

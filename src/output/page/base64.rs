@@ -12,6 +12,7 @@ pub(super) fn write(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     for chunk in bytes.chunks(CHUNK) {
         text.clear();
         for three in chunk.chunks(3) {
+            // The last group is padded with zero bits.
             let at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
             let bits = at(0) << 16 | at(1) << 8 | at(2);
             for place in 0..4_usize {

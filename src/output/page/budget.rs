@@ -59,9 +59,9 @@ impl PageLifetimes {
             .collect();
         let series: Vec<u64> = held
             .chunks(held.len().div_ceil(SERIES_LEN).max(1))
-            .map(|chunk| chunk.iter().copied().max().unwrap_or(0))
+            .map(|chunk| chunk.iter().copied().fold(0, u64::max))
             .collect();
-        let bytes_at_most = series.iter().copied().max().unwrap_or(0);
+        let bytes_at_most = series.iter().copied().fold(0, u64::max);
         let summary = Undrawn { allocations: left, bytes_at_most };
         Some(Omitted { summary, series: series.into_iter().collect::<Column>().bytes })
     }

@@ -7,7 +7,7 @@ use flate2::write::DeflateEncoder;
 use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
-use super::allocations::{PageAllocation, PageLifetimes, PoolStream, SegmentRange};
+use super::allocations::{PageAllocation, PageLifetimes, SegmentRange};
 use super::budget::Omitted;
 use super::columns::Column;
 use super::events;
@@ -170,7 +170,7 @@ fn allocations(
             to_u32(kinds.len() - 1)
         })));
     }
-    let place = |kind: &Kind| places.get(kind.place as usize).copied().unwrap_or_default();
+    let place = |kind: &Kind| places[kind.place as usize];
     let of = |read: &dyn Fn(&Kind) -> u64| kinds.iter().map(read).collect::<Column>().bytes;
     let columns = vec![
         ("start", start.bytes),
@@ -208,9 +208,8 @@ fn segments(lives: &PageLifetimes, space: &AddressMap, places: &[(usize, usize)]
     const EXPANDABLE: u64 = 2;
     let all = &lives.segments;
     let of = |read: &dyn Fn(&SegmentRange) -> u64| all.iter().map(read).collect::<Column>().bytes;
-    let place = |one: &SegmentRange| places.get(one.place as usize).copied().unwrap_or_default();
-    let is_small =
-        |one: &SegmentRange| lives.places.get(one.place as usize).is_some_and(|place: &PoolStream| place.is_small);
+    let place = |one: &SegmentRange| places[one.place as usize];
+    let is_small = |one: &SegmentRange| lives.places[one.place as usize].is_small;
     let mut addr = Column::default();
     for one in all {
         addr.push_change(space.offset_of(one.address));

@@ -48,7 +48,7 @@ pub(super) fn failures(
 
 /// Releases of device memory, and snapshots.
 pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<PageMark> {
-    let Some(over_time) = device.history() else { return Vec::new() };
+    let Some(over_time) = device.history() else { return Vec::new() }; // no trace
     let is_in = |event: &usize| device.window().contains(event);
     let given = device_frees(device.device(), over_time.outcome.initial_totals.reserved);
     let given = given.filter(|given| is_in(&given.entry_index)).filter_map(|given| {
@@ -92,7 +92,7 @@ pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Pa
 pub(super) fn phase_runs(phases: &Phases, shown: ShownEntries) -> Vec<(EntryCount, usize)> {
     let mut runs: Vec<(EntryCount, usize)> = Vec::new();
     for run in phases.runs() {
-        let Some(moment) = shown.to_page(run.start) else { break };
+        let Some(moment) = shown.to_page(run.start) else { break }; // after the last entry shown
         // All runs before the first entry shown start at 0: keep the last.
         if runs.last().is_some_and(|last| last.0 == moment) {
             runs.pop();

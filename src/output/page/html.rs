@@ -84,7 +84,7 @@ pub(super) fn summary_len(document: &Document) -> usize {
 fn csp_hash(text: &str) -> io::Result<String> {
     let mut name = b"sha256-".to_vec();
     base64::write(&Sha256::digest(text.as_bytes()), &mut name)?;
-    Ok(String::from_utf8(name).unwrap_or_default())
+    String::from_utf8(name).map_err(io::Error::other)
 }
 
 /// Writes JSON for the script, escaped so that it cannot end the element.
@@ -101,6 +101,7 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 
 /// All devices, worst first: index of the snapshot, rank, data.
 fn worst_first<'a>(report: &AnalyzeReport, data: &'a [SnapshotData]) -> Vec<(usize, usize, &'a PageData)> {
+    // Without the table of ranks the order is that of the snapshots.
     let ranks = report.ranks.as_ref().map(|ranks| ranks.rows.as_slice()).unwrap_or_default();
     let rank: std::collections::HashMap<(&str, u64), usize> =
         ranks.iter().enumerate().map(|(at, row)| ((&*row.path, row.device), at)).collect();
@@ -116,7 +117,7 @@ fn worst_first<'a>(report: &AnalyzeReport, data: &'a [SnapshotData]) -> Vec<(usi
 }
 
 fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> PageEntry<'a> {
-    let path = report.snapshots.get(snapshot).map(|one| one.path.as_str()).unwrap_or_default();
+    let path = report.snapshots[snapshot].path.as_str();
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     PageEntry {
         snapshot,

@@ -94,12 +94,12 @@ impl Sparkline {
         let most = |series: usize| {
             let chunks = buckets.chunks(buckets.len().div_ceil(SPARKLINE_BUCKETS).max(1));
             let most = |chunk: &[crate::replay::literal::Bucket<3>]| {
-                chunk.iter().map(|bucket| bucket.max[series]).max().unwrap_or(0)
+                chunk.iter().map(|bucket| bucket.max[series]).fold(0, u64::max)
             };
             chunks.map(most).collect::<Vec<u64>>()
         };
         let [reserved, allocated] = [SERIES_RESERVED, SERIES_ALLOCATED].map(most);
-        let scale = reserved.iter().copied().max().unwrap_or(0).max(1);
+        let scale = reserved.iter().copied().fold(1, u64::max);
         let thousandths = |values: Vec<u64>| {
             let part = |value: u64| u128::from(value) * 1000 / u128::from(scale);
             values.into_iter().map(|value| u64::try_from(part(value)).unwrap_or(1000)).collect()

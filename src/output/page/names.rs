@@ -36,5 +36,7 @@ impl NameTable {
 
 /// The index of `one` in `all`, a list of every variant.
 pub(super) fn index_of<T: PartialEq + Copy>(all: &[T], one: T) -> usize {
-    all.iter().position(|other| *other == one).unwrap_or_default()
+    let index = all.iter().position(|other| *other == one);
+    debug_assert!(index.is_some(), "the list has every variant");
+    index.unwrap_or_default()
 }

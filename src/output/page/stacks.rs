@@ -138,6 +138,7 @@ impl Strings {
 
     fn json(&self) -> Vec<u8> {
         let all = (0..self.0.len()).map(|at| self.0.get(crate::base::ids::SymbolId::from_index(at)));
+        // A list of strings has nothing that cannot be written.
         serde_json::to_vec(&all.collect::<Vec<&str>>()).unwrap_or_default()
     }
 }

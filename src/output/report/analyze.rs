@@ -99,7 +99,7 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
 }
 
 fn over_time(document: &mut Document, device: &DeviceReport) {
-    let Some(timeline) = device.timeline.as_ref().filter(|t| t.entries > 1) else { return };
+    let Some(timeline) = device.timeline.as_ref().filter(|t| t.entries > 1) else { return }; // nothing to draw
     if device.peak.reserved_bytes > 0 {
         let mut inside = Document::default();
         inside.chart(chart(timeline, device));

@@ -14,7 +14,7 @@ const SHOWN_LINES: usize = 4;
 
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
-    let Some((held, moment)) = shown_breakdown(device) else { return };
+    let Some((held, moment)) = shown_breakdown(device) else { return }; // neither lines nor categories are known
     document.heading(heading(held, &moment));
     let rows = breakdown_rows(held);
     if !rows.is_empty() {
@@ -72,10 +72,7 @@ fn holder(held: &LiveByLine) -> Cell {
 }
 
 fn category(category: Category) -> &'static str {
-    match category {
-        Category::OptimizerState => "optimizer state",
-        other => other.word(),
-    }
+    if category == Category::OptimizerState { "optimizer state" } else { category.word() }
 }
 
 fn phase(phase: Option<Phase>) -> &'static str {

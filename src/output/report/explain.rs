@@ -21,7 +21,8 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
     summary(&mut document, &report.summary());
     document.paragraph(describe_input(report));
     let failure_groups = group_failures(&report.failures);
-    for (i, group) in failure_groups.iter().take(top).enumerate() {
+    let (shown, further) = failure_groups.split_at(top.min(failure_groups.len()));
+    for (i, group) in shown.iter().enumerate() {
         let failure = group.first;
         self::failure(&mut document, group);
         // A traceback of one frame repeats the line above.
@@ -31,7 +32,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         }
         figures(&mut document, failure, i == 0);
     }
-    further_messages(&mut document, failure_groups.get(top..).unwrap_or_default());
+    further_messages(&mut document, further);
     for mapping in &report.refused_mappings {
         refused_mappings(&mut document, mapping);
     }
@@ -123,12 +124,14 @@ fn source_text(text: Option<&str>) -> Text {
 }
 
 fn describe_certainty(failure: &ExplainedFailure) -> String {
-    let mut sure = match (failure.confidence, failure.verdict) {
-        (Certainty::Certain, Verdict::Unknown) => "certain".to_owned(),
-        (Certainty::Certain, _) => "certain: the numbers of the message decide it".to_owned(),
-        (_, Verdict::Unknown) if failure.system.is_none() => "possible: the message has too few numbers".to_owned(),
-        _ => "possible".to_owned(),
+    let is_unknown = failure.verdict == Verdict::Unknown;
+    let sure = match failure.confidence {
+        Certainty::Certain if is_unknown => "certain",
+        Certainty::Certain => "certain: the numbers of the message decide it",
+        Certainty::Possible if is_unknown && failure.system.is_none() => "possible: the message has too few numbers",
+        Certainty::Possible => "possible",
     };
+    let mut sure = sure.to_owned();
     if failure.within_rounding {
         sure.push_str("; the rounding of the numbers could change it");
     }
@@ -181,7 +184,7 @@ fn further_messages(document: &mut Document, groups: &[FailureGroup]) {
 }
 
 fn statistics(document: &mut Document, all: &[StatisticsReport]) {
-    let Some(last) = all.last() else { return };
+    let Some(last) = all.last() else { return }; // the log has no table of statistics
     let who = source_label(last.rank, last.source.as_deref());
     let device = last.device.map_or_else(String::new, |device| format!(" of device {device}"));
     let label = if who.is_empty() { String::new() } else { format!("{who}; ") };

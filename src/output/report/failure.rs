@@ -124,7 +124,7 @@ fn circumstances(document: &mut Document, oom: &OomReport) {
 
 /// A hypothetical request, and whether it would be served.
 pub(super) fn hypothetical_request(document: &mut Document, device: &DeviceReport) {
-    let Some(request) = &device.request else { return };
+    let Some(request) = &device.request else { return }; // without --request
     let when = device.moment.map_or_else(String::new, |at| format!(" {}", describe_position_on(device, at)));
     let request_label = format!("{} more on device {}{when}", size(request.asked_bytes), device.device);
     match &request.outcome {

@@ -79,10 +79,9 @@ fn ranges(mut numbers: Vec<u64>) -> String {
     numbers.dedup();
     let mut text = String::new();
     for run in numbers.chunk_by(|a, b| a + 1 == *b) {
-        let [first, ..] = run else { continue };
         let _ = match run {
-            [first] => write!(text, ", {first}"),
-            [.., last] => write!(text, ", {first}-{last}"),
+            [number] => write!(text, ", {number}"),
+            [first, .., last] => write!(text, ", {first}-{last}"),
             [] => Ok(()),
         };
     }

@@ -9,6 +9,7 @@ use crate::study::memory::{MemoryReport, PoolReport, SegmentReport, StreamReport
 /// Totals, rounding and peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
+    // Without --at the figures are those of the snapshot.
     let at = phrases::describe_position_on(device, device.moment.unwrap_or_default());
     document.heading(format!("Memory of device {} {at}", device.device));
     document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
@@ -26,7 +27,7 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
             ),
         );
     }
-    let Some(timeline) = &device.timeline else { return };
+    let Some(timeline) = &device.timeline else { return }; // no trace, no peak
     let peak = &device.peak;
     let at = |event: Option<u64>| match event {
         Some(event) => format!("at entry {}", count(event)),

@@ -53,9 +53,8 @@ pub(super) fn stack_label_in_line(location: &CodeLocation) -> Text {
 
 /// An operation, with its share of the bytes if that is below 100%.
 pub(super) fn operation_label(operation: Option<&str>, share: Option<f64>) -> Option<Text> {
-    let share = share.filter(|share| *share < 1.0);
-    let share = share.map(|share| format!(" ({} of it)", percent(share))).unwrap_or_default();
-    operation.map(|operation| code(operation).and(share))
+    let share = share.filter(|share| *share < 1.0).map(|share| format!(" ({} of it)", percent(share)));
+    operation.map(|operation| share.into_iter().fold(code(operation), Text::and))
 }
 
 /// The Python frames outside the interpreter's internals, innermost first, and the number of other frames.
@@ -85,6 +84,7 @@ pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
             .filter(|t| t.entries == t.trace_entries)
             .filter_map(|t| t.duration_us)
             .max();
+        // Before PyTorch 2.2 entries have no times.
         let over = longest.map(|us| format!(" over {}", duration(us))).unwrap_or_default();
         parts.push(format!("{}{over}", counted(snapshot.events, "trace entry")));
     } else {
@@ -219,7 +219,7 @@ const MIN_SHOWN_EXCESS: u64 = 1 << 20;
 
 /// The settings that help, best first, or why none does. Empty if none was replayed.
 pub(super) fn describe_remedies(oom: &OomReport) -> Vec<String> {
-    let Some(undisturbed) = oom.as_recorded else { return Vec::new() };
+    let Some(undisturbed) = oom.as_recorded else { return Vec::new() }; // no replay
     let mut texts = describe_tried_settings(oom, &undisturbed);
     if undisturbed.undecided > 0 {
         texts.push(format!(
@@ -322,9 +322,9 @@ fn describe_remedy(remedy: &Remedy, own: &RecordedReplay, next: Option<NextStep>
 
 /// The headroom that a remedy leaves, and the result of one more step.
 fn describe_headroom(remedy: &Remedy, next: Option<NextStep>) -> String {
-    let Some(headroom) = remedy.spare_bytes else { return String::new() };
+    let Some(headroom) = remedy.spare_bytes else { return String::new() }; // the request still fails
     let left = format!("; {} headroom", size(headroom));
-    let (Some(next), Some(then)) = (next, remedy.next_step) else { return left };
+    let (Some(next), Some(then)) = (next, remedy.next_step) else { return left }; // unknown
     if !then.fails {
         return match next.needed_bytes {
             0 => format!("{left}; one more step succeeds too"),
@@ -350,6 +350,7 @@ pub(super) fn timeline_range(timeline: &MemoryHistory) -> String {
 
 /// Describes a range of `events` entries from `first` on, of `all` entries.
 pub(super) fn entry_range(first: u64, events: u64, all: u64, duration_us: Option<u64>) -> String {
+    // Before PyTorch 2.2 entries have no times.
     let time = duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
     let part = if events < all { format!("{} to {} of ", count(first), count(first + events)) } else { String::new() };
     format!("{part}{}{time}", counted(all, "entry"))

@@ -7,28 +7,25 @@ use crate::output::document::{Cell, Document, Table, Text, code};
 
 /// The common directory of all paths, including its slash.
 fn common_directory(rows: &[RankRow]) -> String {
-    let mut paths = rows.iter().map(|r| r.path.as_str());
-    let mut common = paths.next().unwrap_or_default();
-    for path in paths {
-        let same = common.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
-        // The first differing byte may be inside a character.
-        let same = (0..=same).rev().find(|i| common.is_char_boundary(*i)).unwrap_or(0);
-        common = common.get(..same).unwrap_or_default();
-    }
-    common.rfind('/').and_then(|slash| common.get(..=slash)).unwrap_or_default().to_owned()
+    let common = rows.iter().map(|row| row.path.as_str()).reduce(common_prefix);
+    common.and_then(|common| Some(&common[..=common.rfind('/')?])).map_or_else(String::new, str::to_owned)
+}
+
+fn common_prefix<'p>(a: &'p str, b: &'p str) -> &'p str {
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b);
+    &a[..same.map(|(c, _)| c.len_utf8()).sum()]
 }
 
 /// The common ending of all paths, such as `.pickle.gz`.
 fn common_ending(rows: &[RankRow]) -> String {
     let ending = |path: &str| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        [".pickle", ".pkl", ".json"]
-            .iter()
-            .find_map(|e| name.rfind(e).and_then(|at| name.get(at..).map(str::to_owned)))
-            .unwrap_or_default()
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let start = [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.rfind(ending))?;
+        Some(name[start..].to_owned())
     };
-    let first = rows.first().map(|r| ending(&r.path)).unwrap_or_default();
-    if rows.iter().all(|r| r.path.ends_with(&first)) { first } else { String::new() }
+    let first = rows.first().and_then(|row| ending(&row.path));
+    let common = first.filter(|ending| rows.iter().all(|row| row.path.ends_with(ending)));
+    common.unwrap_or_default() // the names have different endings, or none of these
 }
 
 /// One row; the path without `directory` and `ending`.

@@ -32,7 +32,7 @@ pub fn replay(report: &ReplayReport) -> Document {
 
 fn verified(document: &mut Document, device: &ReplayedDevice) {
     let recorded = device.events.recorded;
-    let matched = device.events.matched.unwrap_or(0);
+    let matched = device.events.matched.unwrap_or(0); // a device without a trace has nothing to match
     let name = device.device;
     if recorded == 0 {
         return document.heading(format!("Device {name}: no trace to replay"));
@@ -129,8 +129,7 @@ fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
         "" => "default".to_owned(),
         options => options.to_owned(),
     };
-    for pair in changes.windows(2).take(MAX_CHANGES) {
-        let [before, after] = pair else { continue };
+    for (before, after) in changes.iter().zip(changes.iter().skip(1)).take(MAX_CHANGES) {
         let at = if after.event == device.events.recorded {
             "after the last entry".to_owned()
         } else {

@@ -128,10 +128,10 @@ impl TimelinePage<'_> {
     fn chart(&mut self, rows: Vec<ChartRow>) {
         let starts = (0..self.device.buckets.first_event.len() as u64).map(|n| self.start(n));
         let starts = starts.collect();
+        // Before PyTorch 2.2 entries have no times, and the chart no time axis.
         let begin = self.device.start_us.unwrap_or(0);
         let times: Option<Vec<u64>> = self.device.buckets.time_us.iter().copied().collect();
-        let times = times.unwrap_or_default().into_iter();
-        let times_us = times.map(|time| time.saturating_sub(begin)).collect();
+        let times_us = times.into_iter().flatten().map(|time| time.saturating_sub(begin)).collect();
         let (entries, first) = (self.device.events, self.device.first_event);
         self.document.chart(Chart { entries, first, starts, times_us, rows });
     }
@@ -225,6 +225,7 @@ impl TimelinePage<'_> {
 
     fn when(&self, event: u64, time_us: Option<u64>) -> String {
         let after = time_us.zip(self.device.start_us).map(|(time, start)| time.saturating_sub(start));
+        // Before PyTorch 2.2 entries have no times.
         let after = after.map(|us| format!(", after {}", duration(us))).unwrap_or_default();
         format!("at entry {}{after}", count(event))
     }

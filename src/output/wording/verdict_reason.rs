@@ -69,9 +69,10 @@ fn describe_ladder(reason: &VerdictReason) -> String {
 
 /// No pool is recorded, and the default pool did not release `bytes`, as it does before a request fails.
 fn not_released(bytes: u64, verdict: Verdict, covers: &str) -> String {
-    let rest = match verdict {
-        Verdict::PrivatePool => format!("; {covers}"),
-        _ => ", nor was the free memory of the request's own pool".to_owned(),
+    let rest = if verdict == Verdict::PrivatePool {
+        format!("; {covers}")
+    } else {
+        ", nor was the free memory of the request's own pool".to_owned()
     };
     format!(
         "{} of free memory could have been released to the device and was not{rest}. Either the \

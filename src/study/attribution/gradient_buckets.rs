@@ -78,7 +78,13 @@ impl GradientBuckets {
             match category {
                 Category::Gradients if is_bucket(block) => in_buckets += block.requested_bytes,
                 Category::Gradients => separate += block.requested_bytes,
-                _ => {}
+                Category::Parameters
+                | Category::OptimizerState
+                | Category::Activations
+                | Category::Communication
+                | Category::Inputs
+                | Category::Temporaries
+                | Category::Other => {}
             }
         }
         // While the next pass communicates, gradients move into the buckets one by one.

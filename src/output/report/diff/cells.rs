@@ -53,6 +53,7 @@ pub(super) fn blocks(held: &LiveChange) -> String {
 
 /// Totals, segments, blocks and fragmentation.
 pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> Vec<Vec<Cell>> {
+    // A recording that lacks the device has nothing on it.
     let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let delta = &device.delta;
     let row = |depth, name: &str, figure: Figure| {
@@ -230,6 +231,7 @@ pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
             (Some(before), Some(after)) if before != after => {
                 format!("{} (was {})", stream(after), stream(before))
             }
+            // The stream exists in at least one of the two.
             (before, after) => after.or(before).map(stream).unwrap_or_default(),
         };
         space(name, s.before, s.after, s.delta)
@@ -245,7 +247,7 @@ pub(super) fn ranks(ranks: &RanksDiff) -> Vec<Vec<Cell>> {
     let ending = [".pickle", ".pkl", ".json"]
         .into_iter()
         .find(|ending| ranks.rows.iter().all(|row| row.name.ends_with(ending)))
-        .unwrap_or_default();
+        .unwrap_or_default(); // no common ending to leave out
     ranks.rows.iter().map(|row| rank(row, ending)).collect()
 }
 

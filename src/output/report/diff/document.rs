@@ -91,6 +91,7 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
         rows.push(row(&others.held, share, "everything else".into()));
     }
     let all = device.delta.change(Figure::Allocated);
+    // A recording that lacks the device has nothing on it.
     let [before, after] =
         [device.before, device.after].map(|figures| figures.unwrap_or_default().number(Figure::Allocated));
     rows.push(vec![

@@ -98,7 +98,7 @@ fn has_same_message(a: &Finding, b: &Finding) -> bool {
 
 /// Findings of one device with the same message.
 fn findings(document: &mut Document, group: &[&Finding]) {
-    let Some(finding) = group.first() else { return };
+    let Some(finding) = group.first() else { return }; // a group has at least one
     let codes: Vec<&str> = group.iter().map(|finding| finding.code.word()).collect();
     let title = with_severity(finding, &format!("{} {}", outcome_label(finding), codes.join(", ")));
     let device = format!(", device {} of ", finding.device);
