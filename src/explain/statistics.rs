@@ -70,8 +70,7 @@ pub(super) fn evaluate(statistics: &Statistics) -> StatisticsReport {
         .flat_map(|gauge| [&gauge.current, &gauge.peak])
         .flatten()
         .map(|amount| amount.error_bytes)
-        .max()
-        .unwrap_or(0);
+        .fold(0, u64::max);
     let (reserved, allocated) = (now(&statistics.reserved), now(&statistics.allocated));
     let active = now(&statistics.active).max(allocated);
     let (peak_reserved, peak_allocated) = (peak(&statistics.reserved), peak(&statistics.allocated));
@@ -119,6 +118,7 @@ fn retries_text(retries: u64) -> String {
 
 /// Combines two questions: did the device ever refuse memory, and how much more was reserved than ever allocated?
 fn health(s: &StatisticsReport) -> (&'static str, String) {
+    // Counters that the log cuts off count as 0, except where the text would claim that.
     let (retries, ooms) = (s.retries.unwrap_or(0), s.ooms.unwrap_or(0));
     let waste = s.peak_reserved_bytes.saturating_sub(s.peak_allocated_bytes);
     let is_wasteful = waste >= MIN_WASTE_BYTES && s.waste_ratio >= MIN_WASTE_RATIO;
@@ -129,6 +129,7 @@ fn health(s: &StatisticsReport) -> (&'static str, String) {
         percent(s.waste_ratio)
     );
     let refusals = match (retries, ooms) {
+        (0, 0) if s.retries.is_none() => "these statistics do not show whether the device refused memory".to_owned(),
         (0, 0) => "the device never refused memory".to_owned(),
         (0, ooms) => {
             format!("the device refused memory, {} followed", counted(ooms, "out-of-memory error"))
@@ -138,7 +139,7 @@ fn health(s: &StatisticsReport) -> (&'static str, String) {
             format!("{}; {} followed", retries_text(retries), counted(ooms, "out-of-memory error"))
         }
     };
-    match (is_wasteful, retries + ooms > 0) {
+    match (is_wasteful, retries > 0 || ooms > 0) {
         (false, false) => ("healthy", format!("{refusals}, and {peaks}. Free memory in the cache is reused")),
         (true, has_refused) => {
             let split = if s.inactive_split_bytes > 0 {

@@ -347,3 +347,15 @@ fn statistics_are_read_alike_from_a_table_from_python_and_from_json() {
         assert_eq!((table.device, python.error_bytes, json.error_bytes), (Some(0), 0, 0));
     }
 }
+
+#[test]
+fn statistics_without_counters_do_not_say_that_nothing_was_refused() {
+    let gauges = "allocated_bytes.all.current: 5, reserved_bytes.all.current: 7";
+    let evaluate = |text: &str| report(text.as_bytes()).unwrap().statistics.remove(0);
+    let unknown = evaluate(gauges);
+    assert!(unknown.reason.starts_with("these statistics do not show whether"), "{}", unknown.reason);
+    let known = evaluate(&format!("{gauges}, num_alloc_retries: 0"));
+    assert!(known.reason.starts_with("the device never refused memory"), "{}", known.reason);
+    let most = evaluate(&format!("{gauges}, num_alloc_retries: 1, num_ooms: {}", u64::MAX));
+    assert_eq!((most.state, most.ooms), ("full", Some(u64::MAX)));
+}

@@ -193,6 +193,7 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
     let multiple = fit("dense", &[4, 8], &["--capacity", "316MiB", "--multiple-of", "128"]);
     let answer = multiple["summary"]["answer"].as_str().unwrap();
     assert!(answer.ends_with("no multiple of 128 fits on 316 MiB"), "{answer}");
+    assert_eq!(multiple["summary"]["action"], "leave out --multiple-of to see what fits");
     let far = fit("gan", &[4, 8], &["--capacity", "1GiB"]);
     assert_eq!(codes(&far), ["far-away"]);
     assert!(far["summary"]["answer"].as_str().unwrap().starts_with("an estimate"));

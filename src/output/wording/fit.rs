@@ -16,6 +16,7 @@ impl FitReport {
             let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
             (size, Reverse(peak))
         };
+        // A report has a device.
         let Some(device) = self.devices.iter().min_by_key(fitting_size) else { return Summary::default() };
         let device_prefix = match *self.devices {
             [_] => String::new(),
@@ -34,7 +35,7 @@ impl FitReport {
                 (Some(action.to_owned()), None)
             }
             _ if self.multiple > 1 && device.largest.as_ref().is_some_and(|none| none.size == Some(0)) => {
-                (Some("leave out --self.multiple-of to see what fits".to_owned()), None)
+                (Some("leave out --multiple-of to see what fits".to_owned()), None)
             }
             _ => (None, None),
         };
