@@ -33,7 +33,7 @@ pub(super) fn fragmentation(numbers: &MessageNumbers) -> Vec<String> {
                 .to_owned(),
         );
     } else if has_expandable {
-        let note = numbers.vendor.expandable.map(|note| format!(" {note}")).unwrap_or_default();
+        let note = numbers.vendor.expandable.map_or_else(String::new, |note| format!(" {note}"));
         advice.push(format!("{}{note}", Verdict::Fragmentation.advice_text()));
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());

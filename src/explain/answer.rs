@@ -159,7 +159,7 @@ impl ExplainedFailure {
         let backend = self.backend.as_deref().filter(|backend| *backend != "CUDA");
         match (devices, backend) {
             (Some(devices), backend) => {
-                let backend = backend.map(|name| format!("{name} ")).unwrap_or_default();
+                let backend = backend.map_or_else(String::new, |name| format!("{name} "));
                 let noun = if devices.contains(['-', ',']) { "devices" } else { "device" };
                 format!("Out of memory on {backend}{noun} {devices}")
             }

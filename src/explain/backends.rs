@@ -47,8 +47,8 @@ pub(super) fn block_too_large(numbers: &MessageNumbers, limit: &str) -> Conclusi
 
 /// For a caching allocator whose message does not have the free memory of the device.
 pub(super) fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Conclusion {
-    let (Some(capacity), Some(tensors), Some(unallocated)) = (numbers.capacity, numbers.tensors, numbers.unallocated)
-    else {
+    let parts = numbers.tensors.zip(numbers.unallocated).zip(numbers.reserved);
+    let (Some(capacity), Some(((tensors, unallocated), reserved))) = (numbers.capacity, parts) else {
         return incomplete(numbers);
     };
     let (requested, device) =
@@ -82,7 +82,7 @@ pub(super) fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Co
                     "PyTorch has {} of the device's {device} reserved, and the {requested} requested would also fit: other \
                      processes hold the rest, or the driver refuses a request of this size. The message does not show \
                      how much is free",
-                    format_approx(numbers.reserved.unwrap_or_default())
+                    format_approx(reserved)
                 ),
                 &advice.iter().map(String::as_str).collect::<Vec<_>>(),
             )

@@ -148,9 +148,11 @@ fn requested_meaning(numbers: &MessageNumbers) -> &'static str {
     if matches!(numbers.printed.wording, Wording::Mps | Wording::Async) {
         return "size of the block that could not be allocated";
     }
-    match numbers.request.unwrap_or_default().bytes {
-        bytes if bytes == 2 * MIB => "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB",
-        bytes if bytes == 20 * MIB => {
+    match numbers.request {
+        Some(request) if request.bytes == 2 * MIB => {
+            "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB"
+        }
+        Some(request) if request.bytes == 20 * MIB => {
             "requested from the device: a segment of 20 MiB, for a request of more than 1 MiB and \
              less than 10 MiB"
         }

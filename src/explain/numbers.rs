@@ -52,6 +52,7 @@ impl MessageNumbers {
     pub(super) fn from_allocation(printed: FailedAllocation, text: &str) -> Self {
         let approx = |amount: &Option<_>| amount.as_ref().map(ApproxBytes::from);
         let (capacity, free) = (approx(&printed.capacity), approx(&printed.free));
+        // PyTorch prints private pools only if they hold memory.
         let private = approx(&printed.private_pools).unwrap_or_default();
         let allocated = approx(&printed.allocated);
         // Messages of Metal and cudaMallocAsync do not have the size of the cache.
@@ -99,8 +100,9 @@ impl MessageNumbers {
     /// show streams and pools.
     pub(super) fn memory_at_failure(&self, request: ApproxBytes, free: ApproxBytes) -> MemoryAtFailure {
         let none = ApproxBytes::default();
-        let cached = self.unallocated.unwrap_or_default();
-        let outside = self.reclaimable_outside.unwrap_or_default();
+        // Memory that the message does not show cannot lead to a verdict.
+        let known = |amount: Option<ApproxBytes>| amount.unwrap_or(none);
+        let (cached, outside) = (known(self.unallocated), known(self.reclaimable_outside));
         let (cached, left) = if self.is_cache_full(request) { (none, cached) } else { (cached, none) };
         let (outside, desktop) = if self.is_outside_significant() { (outside, none) } else { (none, outside) };
         MemoryAtFailure {
@@ -120,8 +122,8 @@ impl MessageNumbers {
 
     /// True if the cache is as full as caches get and the request is small, so fragmentation is not the cause.
     pub(super) fn is_cache_full(&self, request: ApproxBytes) -> bool {
-        let device = self.capacity.or(self.reserved).unwrap_or_default().bytes;
-        let is_small = request.bytes <= device / SMALL_REQUEST_DIVISOR;
+        let device = self.capacity.or(self.reserved);
+        let is_small = device.is_some_and(|device| request.bytes <= device.bytes / SMALL_REQUEST_DIVISOR);
         let parts = self.unallocated.zip(self.reserved);
         is_small && parts.is_some_and(|(left, all)| left.bytes <= all.bytes / BUSY_CACHE_DIVISOR)
     }

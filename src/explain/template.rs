@@ -86,7 +86,7 @@ impl<'a> PrintedNumbers<'a> {
 
 /// The amount as printed, or with a unit that is easier to read.
 fn amount_text(amount: &PrintedAmount) -> String {
-    let unit = amount.text.rsplit(' ').next().unwrap_or_default();
+    let unit = amount.text.rsplit_once(' ').map_or(amount.text.as_str(), |(_, unit)| unit);
     match unit {
         "bytes" | "B" => size(amount.bytes),
         "kB" if amount.bytes >= MIB => size(amount.bytes),

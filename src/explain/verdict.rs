@@ -78,7 +78,7 @@ fn conclude_native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxB
         | Verdict::Unknown
         | Verdict::Served => {
             debug_assert_eq!(ruling.verdict, Verdict::Capacity, "a message cannot show other verdicts");
-            capacity(numbers, &memory, &requested, base)
+            capacity(numbers, &memory, [reserved, unallocated], &requested, base)
         }
     };
     let mut advice = conclusion.advice;
@@ -147,7 +147,7 @@ fn outside(numbers: &MessageNumbers, reserved: ApproxBytes, requested: &str, bas
         reason: format!(
             "{} of the device is in use outside this process' allocator{}; without it the {requested} \
              requested would fit. The allocator itself holds {}",
-            format_approx(numbers.outside.unwrap_or_default()),
+            outside_text(numbers),
             outside_users(numbers),
             format_approx(reserved)
         ),
@@ -158,11 +158,17 @@ fn outside(numbers: &MessageNumbers, reserved: ApproxBytes, requested: &str, bas
     }
 }
 
-fn capacity(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str, base: Conclusion) -> Conclusion {
-    let (request, cached) = (memory.segment, numbers.unallocated.unwrap_or_default());
+fn capacity(
+    numbers: &MessageNumbers,
+    memory: &MemoryAtFailure,
+    [reserved, cached]: [ApproxBytes; 2],
+    requested: &str,
+    base: Conclusion,
+) -> Conclusion {
+    let request = memory.segment;
     let all_free = memory.device_free.saturating_add(cached);
     let is_too_large = numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
-    let (reserved, free_text) = (numbers.reserved.unwrap_or_default(), format_approx(all_free));
+    let free_text = format_approx(all_free);
     let reason = if is_too_large {
         format!(
             "the request of {requested} alone is larger than the device ({})",
@@ -336,7 +342,7 @@ fn freed_since(numbers: &MessageNumbers, base: Conclusion) -> Conclusion {
         reason: format!(
             "{} of the device is in use outside this process' allocator{}. The {} free would have been enough, but \
              PyTorch reads it a moment after the refusal, and other processes allocate and free in between",
-            format_approx(numbers.outside.unwrap_or_default()),
+            outside_text(numbers),
             outside_users(numbers),
             amount_text(numbers.printed.free.as_ref()),
         ),
@@ -363,20 +369,31 @@ fn outside_users(numbers: &MessageNumbers) -> String {
 
 /// Memory that could have served the request, largest first.
 fn causes(numbers: &MessageNumbers) -> Vec<Cause<String>> {
-    let cause = |kind, amount: ApproxBytes, note: &str| Cause { kind, bytes: amount.bytes, note: note.to_owned() };
+    // `largest_first` leaves out amounts that are unknown or zero.
+    let cause = |kind, amount: Option<ApproxBytes>, note: &str| Cause {
+        kind,
+        bytes: amount.map_or(0, |amount| amount.bytes),
+        note: note.to_owned(),
+    };
     largest_first(vec![
         cause(
             Verdict::Fragmentation,
-            numbers.unallocated.unwrap_or_default(),
+            numbers.unallocated,
             "reserved but unallocated, of any stream and in any number of pieces",
         ),
-        cause(Verdict::PrivatePool, numbers.private_free, "free in private pools (CUDA graphs, MemPool)"),
+        cause(Verdict::PrivatePool, Some(numbers.private_free), "free in private pools (CUDA graphs, MemPool)"),
         cause(
             Verdict::NonPytorch,
-            numbers.outside.unwrap_or_default(),
+            numbers.outside,
             "in use outside this allocator: other processes, the CUDA context, libraries",
         ),
     ])
+}
+
+/// The memory in use outside the allocator, for conclusions that blame it.
+fn outside_text(numbers: &MessageNumbers) -> String {
+    debug_assert!(numbers.outside.is_some(), "unknown memory leads to no verdict");
+    format_approx(numbers.outside.unwrap_or_default())
 }
 
 fn unallocated_text(numbers: &MessageNumbers, unallocated: ApproxBytes) -> String {

@@ -152,7 +152,7 @@ fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange],
         [None, None] => String::new(), // a device is listed because one of the snapshots has it
         [Some(before), Some(after)] => {
             let number = |figure| [before.number(figure), after.number(figure)];
-            let scale = scale.map(|scale| format!(": {}", scale.describe())).unwrap_or_default();
+            let scale = scale.map_or_else(String::new, |scale| format!(": {}", scale.describe()));
             summary(moment, number(Figure::Allocated), lines) + &scale + &failures(number(Figure::Ooms))
         }
     }

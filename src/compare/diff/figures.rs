@@ -100,9 +100,11 @@ impl Figures {
         found.map_or(Amount::Count(0), |(_, amount)| *amount)
     }
 
-    /// The figure as a number of bytes or items.
+    /// The figure of one side as a number of bytes or items.
     pub fn number(&self, figure: Figure) -> u64 {
-        u64::try_from(self.amount(figure).as_integer()).unwrap_or_default()
+        let number = u64::try_from(self.amount(figure).as_integer());
+        debug_assert!(number.is_ok(), "only a change is negative");
+        number.unwrap_or_default()
     }
 
     /// The change of the figure in bytes or items, in the result of `Self::change_to`.

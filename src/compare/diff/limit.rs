@@ -143,7 +143,7 @@ impl FailOn {
                     g.device,
                     g.moment,
                     growth(g.before_bytes, g.after_bytes),
-                    limit.allowed(g.before_bytes).map(|b| format!(" ({})", size(b))).unwrap_or_default()
+                    limit.allowed(g.before_bytes).map_or_else(String::new, |b| format!(" ({})", size(b)))
                 ),
             })
             .collect();
@@ -160,7 +160,7 @@ impl FailOn {
 
 impl Growth<'_> {
     fn rank(&self) -> String {
-        self.name.map(|name| format!("{name}, ")).unwrap_or_default()
+        self.name.map_or_else(String::new, |name| format!("{name}, "))
     }
 }
 

@@ -111,13 +111,14 @@ impl<'a> DeviceHolders<'a> {
         for pair in self.pairs {
             let stacks = self.stacks(pair);
             let Some((side, stack)) = [1, 0].into_iter().find_map(|side| Some((side, stacks[side]?))) else {
+                debug_assert!(false, "a pair has a stack on one side at least");
                 continue;
             };
             let set = *sets.entry(links.set(self.line(side, stack))).or_insert_with(|| {
                 rows.push(LineTotals::default());
                 rows.len() - 1
             });
-            let Some(row) = rows.get_mut(set) else { continue };
+            let row = &mut rows[set];
             let held = self.held(pair);
             row.held.merge(&held);
             for (largest, stack) in row.largest.iter_mut().zip(stacks) {
@@ -144,7 +145,7 @@ impl<'a> DeviceHolders<'a> {
                     let moved_from = moved_from.filter(is_same_kind);
                     CodeLocation { moved_from, ..after }
                 }
-                (before, after) => after.or(before).unwrap_or_default(),
+                (before, after) => after.or(before).unwrap_or_default(), // a row has a stack on one side
             };
             let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
             let operations = row.changed.iter();

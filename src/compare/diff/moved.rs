@@ -33,7 +33,7 @@ impl DeviceHolders<'_> {
                 [None, Some(row)] => (1, row),
                 _ => continue,
             };
-            let Some(stack) = self.sides[side].stacks.get(row) else { continue };
+            let stack = &self.sides[side].stacks[row];
             let line = self.readers[side].line_id(stack.id);
             if line.frame.is_none() {
                 continue;

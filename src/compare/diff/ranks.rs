@@ -56,6 +56,7 @@ pub struct RanksDiff {
 
 impl RankChange {
     fn new(name: &str, device: &DeviceDiff) -> Self {
+        // A snapshot without the device holds nothing there.
         let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
         let sides = |figure| [before.number(figure), after.number(figure)];
         let [before_allocated_bytes, after_allocated_bytes] = sides(Figure::Allocated);

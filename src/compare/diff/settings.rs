@@ -38,6 +38,7 @@ pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChang
     ];
     let named = named.into_iter().map(|(key, b, a)| (key.to_owned(), b, a));
     let effective = |study: &Study<'_>| study.snapshot().settings.as_ref().map(|raw| raw.effective.clone());
+    // Only settings that both snapshots record are compared.
     let (before, after) = (effective(before).unwrap_or_default(), effective(after).unwrap_or_default());
     let recorded = before.into_iter().filter_map(|(key, value)| {
         let other = after.get(&key)?.clone();

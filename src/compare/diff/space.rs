@@ -113,6 +113,7 @@ pub(super) fn streams(sides: [&MemoryReport; 2]) -> Vec<StreamChange> {
         pairs.push([gone.get(row).cloned(), new.get(row).cloned()]);
     }
     let change = |[before, after]: [Option<StreamReport>; 2]| {
+        // A stream that one side lacks has no memory there.
         let space = |stream: &Option<StreamReport>| stream.as_ref().map(stream_use).unwrap_or_default();
         StreamChange {
             before_stream: before.as_ref().map(|s| s.stream),

@@ -139,7 +139,7 @@ impl PeaksByPhaseAndStep {
         if totals.reserved > peak.reserved_bytes {
             (peak.reserved_bytes, peak.reserved_event) = (totals.reserved, event);
         }
-        let Some(entry) = entry else { return };
+        let Some(entry) = entry else { return }; // the state before the first entry is in no phase or step
         let most = self.by_phase.entry(phases.phase_at(entry)).or_default();
         *most = totals.allocated.max(*most);
         if let Some(step) = phases.step_at(entry) {
@@ -161,6 +161,7 @@ pub(super) struct ComparedPart {
 
 impl ComparedPart {
     pub(super) fn new(devices: [Option<DeviceStudy<'_, '_>>; 2], at: ComparedMoment) -> Self {
+        // A snapshot without the device has no peaks.
         let peaks_of_all = |device: Option<DeviceStudy<'_, '_>>| {
             device.map(|device| PeaksByPhaseAndStep::before_entry(device, None)).unwrap_or_default()
         };
@@ -170,6 +171,7 @@ impl ComparedPart {
             _ => None,
         };
         let until = [steps.and_then(|s| s.before_until), steps.and_then(|s| s.after_until)];
+        // As above, without the device.
         let mut peaks = devices.map(|device| device.map(DeviceStudy::peak).unwrap_or_default());
         for side in [0, 1] {
             if let (Some(device), Some(_)) = (devices[side], until[side]) {
@@ -200,7 +202,7 @@ fn by_phase(sides: [&PeaksByPhaseAndStep; 2]) -> Vec<PhaseChange> {
         return Vec::new();
     }
     let change_of = |phase: Phase| {
-        let peak_of = |side: &BTreeMap<Phase, u64>| side.get(&phase).copied().unwrap_or(0);
+        let peak_of = |side: &BTreeMap<Phase, u64>| side.get(&phase).copied().unwrap_or(0); // without this phase
         PhaseChange {
             phase,
             before_peak_allocated_bytes: peak_of(before),
@@ -212,8 +214,9 @@ fn by_phase(sides: [&PeaksByPhaseAndStep; 2]) -> Vec<PhaseChange> {
 }
 
 fn by_step(sides: [&PeaksByPhaseAndStep; 2], steps: Option<CommonSteps>) -> Vec<StepChange> {
-    let Some(steps) = steps else { return Vec::new() };
+    let Some(steps) = steps else { return Vec::new() }; // the steps cannot be aligned
     let change_of = |step| {
+        // A step without entries allocates nothing.
         let [before, after] = sides.map(|maxima| maxima.by_step.get(&step).copied().unwrap_or_default());
         StepChange {
             step,

@@ -57,9 +57,9 @@ pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChan
                 format!(", {} of it from {place}", size(bytes.unsigned_abs()))
             } else {
                 let opposite = lines.iter().find(|line| line.held.delta_bytes.signum() == -by.signum());
-                let opposite = opposite
-                    .map(|line| format!(", {} at {}", signed_size(line.held.delta_bytes), line.location.label()))
-                    .unwrap_or_default();
+                let opposite = opposite.map_or_else(String::new, |line| {
+                    format!(", {} at {}", signed_size(line.held.delta_bytes), line.location.label())
+                });
                 format!(", with {} at {place}{opposite}", signed_size(bytes))
             }
         }

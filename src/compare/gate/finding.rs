@@ -85,7 +85,7 @@ impl Finding {
     /// Severity of a violation, for comparing findings of one code: the ratio to the limit, then the figure itself,
     /// because the limit may be 0. Unknown figures are the worst.
     pub fn excess(&self) -> (f64, f64) {
-        let Some(actual) = self.actual else { return (f64::INFINITY, f64::INFINITY) };
+        let Some(actual) = self.actual else { return (f64::INFINITY, f64::INFINITY) }; // unknown
         let times = actual.as_f64() / self.limit.as_f64();
         (if times.is_nan() { 0.0 } else { times }, actual.as_f64())
     }

@@ -120,7 +120,7 @@ impl Gate<'_> {
         let mut findings = Vec::new();
         for limit in Limit::all() {
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(limits) {
-                let Some(most) = limits.get(limit) else { continue };
+                let Some(most) = limits.get(limit) else { continue }; // not limited
                 let figures = limit.figures();
                 findings.extend(figures.map(|figure| self.finding(device, path, figure, severity, most)));
             }
@@ -169,7 +169,7 @@ impl Gate<'_> {
     /// A finding for each growth limit on each device of the baseline that `judged` lacks, because a rank that died
     /// leaves no file. Snapshots in `unreadable` are reported elsewhere.
     pub fn missing_findings(&self, judged: &[JudgedSnapshot], unreadable: &BTreeSet<String>) -> Vec<Finding> {
-        let Some(baseline) = self.baseline else { return Vec::new() };
+        let Some(baseline) = self.baseline else { return Vec::new() }; // nothing was expected
         let is_any = self.is_only && baseline.has_single_snapshot();
         let rows_of: BTreeMap<&str, &[u64]> =
             judged.iter().map(|snapshot| (&*snapshot.name, &*snapshot.devices)).collect();

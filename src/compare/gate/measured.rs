@@ -155,7 +155,7 @@ impl GatedDevice<'_, '_> {
             }
             _ => ("reserved", self.replayed_peak_reserved()),
         };
-        let Ok([before, now]) = peaks else { return String::new() };
+        let Ok([before, now]) = peaks else { return String::new() }; // no growth to describe
         let peak = format!("the peak of {kind} memory, replayed from an empty pool,");
         if before == now {
             return format!("{peak} is {}, as in the baseline", size(now));
@@ -169,7 +169,7 @@ impl GatedDevice<'_, '_> {
 
     /// The `top` lines that contribute most to the figure, and the kind of their bytes.
     pub(super) fn lines(&self, figure: Figure, top: usize) -> (Vec<LineShare>, &'static str) {
-        let peak = self.device.history().map(|over_time| over_time.peak).unwrap_or_default();
+        let peak = self.device.peak();
         let (metric, what) = match figure {
             Figure::GapRatio | Figure::InactiveSplitRatio | Figure::StrandedRatio | Figure::ExternalRatio => {
                 (LineMetric::StrandedBeside, "of free memory kept apart by its blocks")
@@ -180,8 +180,7 @@ impl GatedDevice<'_, '_> {
                 (LineMetric::AllocatedAfter(peak.allocated_event), "held when allocated memory peaked")
             }
             Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
-                let entry = self.device.peak().reserved_event;
-                (LineMetric::ActiveAfter(entry), "held when reserved memory peaked")
+                (LineMetric::ActiveAfter(peak.reserved_event), "held when reserved memory peaked")
             }
             Figure::Ooms => {
                 let last = self.failures.last();

@@ -81,6 +81,7 @@ pub(super) fn split_source(text: &str) -> (LineSource, &str) {
         // Blanks after the last prefix are the indentation of the text.
         let trimmed = rest.trim_start();
         let Some((prefix, behind)) = parse_prefix(trimmed, rest.len() == text.len()) else {
+            // The line has no further prefix.
             return (source, rest.strip_prefix(' ').unwrap_or(rest));
         };
         match prefix {

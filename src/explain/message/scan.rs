@@ -63,7 +63,7 @@ struct SourceState {
 impl SourceState {
     /// Returns true if `body` is source code below a frame, and keeps its first line.
     fn take_code(&mut self, body: &str) -> bool {
-        let Some(indentation) = self.frame_indentation else { return false };
+        let Some(indentation) = self.frame_indentation else { return false }; // no frame above
         if traceback::indentation(body) <= indentation || body.trim().is_empty() {
             self.frame_indentation = None;
             return false;
@@ -333,8 +333,11 @@ fn innermost_first(mut frames: Vec<TracebackFrame>) -> Vec<TracebackFrame> {
 }
 
 fn truncate(text: &str) -> String {
-    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
 }
 
 #[cfg(test)]

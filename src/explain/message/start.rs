@@ -36,7 +36,7 @@ pub(super) fn choose_by_frame(
     text: &str,
     innermost: Option<&TracebackFrame>,
 ) -> &'static KnownMessage {
-    let Some(frame) = innermost else { return system };
+    let Some(frame) = innermost else { return system }; // no traceback to choose by
     let has = |word: &str| {
         [Some(&frame.file), Some(&frame.name), frame.code.as_ref()]
             .into_iter()

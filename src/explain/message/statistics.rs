@@ -76,7 +76,7 @@ pub(super) fn parse_table_header(text: &str, line: u64, source: &LineSource) -> 
 
 /// Parses a row of `table`; returns false if `text` is not a row.
 pub(super) fn parse_table_row(table: &mut Statistics, text: &str) -> bool {
-    let Some((_, row)) = text.split_once('|') else { return false };
+    let Some((_, row)) = text.split_once('|') else { return false }; // no cells
     if let Some((ooms, retries)) = row.split_once('|')
         && let Some((_, ooms)) = ooms.split_once("CUDA OOMs:")
         && let Some((_, retries)) = retries.split_once("retries:")
@@ -122,7 +122,7 @@ pub(super) fn parse_stats(
         let value = behind.trim_start_matches(['"', '\'', ':', '=', ',', ' ', '|']);
         let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
         let Some(number) = value.get(..digits).and_then(|digits| digits.parse().ok()) else {
-            continue;
+            continue; // no number, or one above 64 bits
         };
         let record = open.get_or_insert_with(|| Statistics::new(line, source, false));
         if !set_value(record, key, number) {
@@ -147,6 +147,7 @@ fn is_stats_key(key: &str) -> bool {
 fn set_value(record: &mut Statistics, key: &str, number: u64) -> bool {
     if key.starts_with(PRIVATE_POOLS_KEY) {
         if key.ends_with(".all.current") {
+            // Several keys, one for each pool, are added up.
             record.private_pools = Some(record.private_pools.unwrap_or(0).saturating_add(number));
         }
         return true;
@@ -157,7 +158,10 @@ fn set_value(record: &mut Statistics, key: &str, number: u64) -> bool {
         "num_alloc_retries" => return first(&mut record.retries),
         _ => {}
     }
-    let Some((name, which)) = key.split_once("_bytes.all.") else { return true };
+    let Some((name, which)) = key.split_once("_bytes.all.") else {
+        debug_assert!(false, "`is_stats_key` admits no other key");
+        return true;
+    };
     let gauge = match name {
         "allocated" => &mut record.allocated,
         "active" => &mut record.active,

@@ -207,6 +207,7 @@ fn parse_device(text: &str) -> Option<u64> {
         .find_map(|word| tried.split_once(word))
         .or_else(|| text.split_once("on device "))
         .map(|(_, rest)| rest);
+    // See above for PyTorch 2.3.
     let Some(behind) = behind else { return tried.ends_with(" GPU").then_some(0) };
     let end = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
     if let Some(number) = behind.get(..end).and_then(|digits| digits.parse().ok()) {
@@ -223,8 +224,8 @@ fn parse_processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
     let mut parts: Vec<&str> = text.split(IN_USE).collect();
     parts.pop();
     for part in parts {
-        let Some(in_use) = PrintedAmount::at_end(part) else { continue };
-        let Some((subject, _)) = part.rsplit_once(" has ") else { continue };
+        let Some(in_use) = PrintedAmount::at_end(part) else { continue }; // cut off, or no amount
+        let Some((subject, _)) = part.rsplit_once(" has ") else { continue }; // cut off
         let mut words = subject.split_whitespace().rev();
         match (words.next(), words.next()) {
             (Some("process"), Some("this" | "This")) => this_process = Some(in_use),

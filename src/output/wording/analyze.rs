@@ -25,14 +25,14 @@ fn summarize_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Summary
         None => snapshots.first(),
     };
     let summary = shown.map(|snapshot| summarize_snapshot(snapshot, worst.map(|row| row.device)));
-    let mut summary = summary.unwrap_or_default();
+    let mut summary = summary.unwrap_or_default(); // a report has a snapshot
     if let Some(ranks) = ranks.filter(|_| snapshots.len() > 1) {
         summary.answer.clone_from(&ranks.summary);
     }
     if let Some(dry_run) = shown.and_then(|snapshot| snapshot.dry_run.as_ref()) {
         let has_failed = snapshots.iter().flat_map(|snapshot| &snapshot.devices);
         let has_failed = has_failed.into_iter().any(|device| device.oom_count > 0);
-        let upper_end = describe_with_workspaces(dry_run).unwrap_or_default();
+        let upper_end = describe_with_workspaces(dry_run);
         summary.answer = format!("{}: {}{upper_end}", dry_run_verdict(dry_run, has_failed), summary.answer);
     }
     summary
@@ -48,10 +48,10 @@ fn dry_run_verdict(dry_run: &DryRunReport, has_failed: bool) -> String {
     format!("{fits} on {} (dry run)", dry_run.gpu)
 }
 
-/// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most.
-fn describe_with_workspaces(dry_run: &DryRunReport) -> Option<String> {
+/// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most. Empty without convolutions.
+fn describe_with_workspaces(dry_run: &DryRunReport) -> String {
     let with = dry_run.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
-    with.max_by_key(|with| with.reserved_bytes.maximum).map(|with| {
+    with.max_by_key(|with| with.reserved_bytes.maximum).map_or_else(String::new, |with| {
         format!(
             "; with workspaces of cuDNN up to {} allocated, {} reserved",
             size(with.allocated_bytes),

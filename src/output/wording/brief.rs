@@ -82,7 +82,7 @@ impl Brief {
     pub fn within(report: &AnalyzeReport, max_bytes: usize) -> Self {
         let worst_row = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
         let shown = report.snapshots.iter().find(|snapshot| worst_row.is_none_or(|worst| worst.path == snapshot.path));
-        let Some(shown) = shown else { return Self::default() };
+        let Some(shown) = shown else { return Self::default() }; // a report has a snapshot
         let several = Some(report.snapshots.len()).filter(|snapshots| *snapshots > 1);
         let device = shown.devices.iter().find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
         let brief = Self::from_snapshot(shown, device, MAX_LISTED);
@@ -139,7 +139,7 @@ impl Brief {
             warnings,
             ..Self::default()
         };
-        let Some(device) = device else { return brief };
+        let Some(device) = device else { return brief }; // the snapshot holds nothing
         let last = device.ooms.last();
         let held = last.map_or(device.at_peak.as_ref(), |oom| oom.held.as_ref());
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);

@@ -11,7 +11,7 @@ impl CheckReport {
     pub fn summary(&self) -> Summary {
         let answer = self.verdict();
         let failed = self.failed_findings();
-        let Some(worst) = failed.first() else { return Summary::from_answer(answer) };
+        let Some(worst) = failed.first() else { return Summary::from_answer(answer) }; // no finding
         let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
         let answer = format!("{answer}: {code} of device {device} of {path}: {}", worst.message);
         let place = |line: &CodeLine| {

@@ -22,7 +22,7 @@ impl DiffReport {
             _ => format!("device {}: {}", most.device, most.summary),
         };
         let rank = self.ranks.as_ref().map(|ranks| ranks.rows.first().map_or("", |worst| worst.name.as_str()));
-        let rank = rank.map(|name| format!("{}: ", escape_text(name))).unwrap_or_default();
+        let rank = rank.map_or_else(String::new, |name| format!("{}: ", escape_text(name)));
         let failed = if self.fail_on.as_ref().is_some_and(|fail_on| fail_on.failed) { "FAILED: " } else { "" };
         let answer = format!("{failed}{rank}{answer}");
         let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
@@ -31,6 +31,7 @@ impl DiffReport {
             let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
             format!("{place}: {held} after ({by})")
         });
+        // A snapshot without the device has no failures there.
         let [ooms_before, ooms_after] =
             [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
         let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);

@@ -39,7 +39,7 @@ fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     let title = failure.describe(device.as_deref());
     // The lines of a server that refuses to start are not the user's.
     let location = failure.culprit.as_ref().filter(|_| failure.kind != "serving");
-    let location = location.map(|frame| format!(" at {} in {}", frame.file_line(), frame.name)).unwrap_or_default();
+    let location = location.map_or_else(String::new, |frame| format!(" at {} in {}", frame.file_line(), frame.name));
     let reason = match failure.system {
         Some(_) => failure.verdict_reason.clone(),
         None => failure.verdict.to_string(),
@@ -77,6 +77,6 @@ fn largest_holder(failure: &ExplainedFailure) -> Option<String> {
     // `max_by_key` returns the last of equals; the first is wanted.
     let (bytes, who) = known.rev().max_by_key(|(bytes, _)| *bytes).filter(|(bytes, _)| *bytes > 0)?;
     let of = failure.capacity_bytes.filter(|capacity| *capacity >= bytes);
-    let of = of.map(|all| format!(" of {} ({})", size(all), percent(ratio(bytes, all))));
-    Some(format!("{who}: {}{}", size(bytes), of.unwrap_or_default()))
+    let of = of.map_or_else(String::new, |all| format!(" of {} ({})", size(all), percent(ratio(bytes, all))));
+    Some(format!("{who}: {}{of}", size(bytes)))
 }

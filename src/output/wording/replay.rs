@@ -47,7 +47,7 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
             let at = divergence
                 .as_ref()
                 .map_or_else(String::new, |divergence| format!(" at entry {}", count(divergence.event as u64)));
-            let matched = count(device.events.matched.unwrap_or(0) as u64);
+            let matched = count(device.events.matched.unwrap_or(0) as u64); // null only in a what-if
             let answer = format!(
                 "the model diverges from the recording of device {id}{at}: {matched} of {} reproduced",
                 counted(recorded, "entry")

@@ -10,7 +10,7 @@ use crate::base::units::{self, counted, percent, ratio, size};
 /// The reason in a sentence with figures.
 impl fmt::Display for VerdictReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dead_end = self.dead_end.map(describe_dead_end).unwrap_or_default();
+        let dead_end = self.dead_end.map_or_else(String::new, describe_dead_end);
         write!(f, "{}{dead_end}", describe_ladder(self))
     }
 }
@@ -84,6 +84,7 @@ fn not_released(bytes: u64, verdict: Verdict, covers: &str) -> String {
 }
 
 fn spurious(c: &MemoryAtFailure, limit: u64) -> String {
+    // A trace always shows the largest block, unlike a message.
     let (request, largest) = (c.request.bytes, c.largest.unwrap_or_default().bytes);
     let rule = if request < limit && largest >= limit {
         format!("but max_split_size ({}) keeps blocks of that size for requests of that size", size(limit))
@@ -101,6 +102,7 @@ fn fragmented(c: &MemoryAtFailure, free: &str, wanted: &str) -> String {
         let which = if is_small_request(c.request.bytes) { "larger than" } else { "up to" };
         format!("only in blocks for requests {which} 1 MiB")
     } else {
+        // A trace always shows it, unlike a message.
         format!("the largest piece is {}", size(c.largest.unwrap_or_default().bytes))
     };
     let covers = if c.suffices_with_device(c.own.all).is_likely() {
@@ -124,7 +126,7 @@ fn describe_dead_end(dead_end: DeadEnd) -> String {
         DeadEnd::NextStep(next) => format!(
             ", but one more step like the last needs {} more, and {} would be left",
             size(next.needed_bytes),
-            size(next.spare_bytes.unwrap_or(0))
+            size(next.spare_bytes.unwrap_or(0)) // known: it is less than needed
         ),
         DeadEnd::Filling(filling) => format!(
             ", but this line took {} in its last {}, and {} would be left",

@@ -15,7 +15,8 @@ impl WhatIfReport {
     pub fn summary(&self) -> Summary {
         let summaries = self.devices.iter().map(|device| summarize_device(device, self));
         // `max_by_key` takes the last of equals; the first one is wanted.
-        summaries.rev().max_by_key(|(severity, _)| *severity).unwrap_or_default().1
+        let worst = summaries.rev().max_by_key(|(severity, _)| *severity);
+        worst.unwrap_or_default().1 // a report has a device
     }
 }
 
@@ -106,7 +107,7 @@ fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRo
         true => "; later requests are not recorded",
         false => "",
     };
-    let headroom_text = headroom.map(|bytes| format!("; {} headroom", size(bytes))).unwrap_or_default();
+    let headroom_text = headroom.map_or_else(String::new, |bytes| format!("; {} headroom", size(bytes)));
     let (setting, id) = (&best.settings, device.device);
     Summary {
         answer: format!("{setting} serves {failed} on device {id}{headroom_text}{caveat}"),
@@ -117,7 +118,7 @@ fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRo
 }
 
 fn is_negligible(bytes: u64, device: &WhatIfDevice) -> bool {
-    bytes < device.capacity_bytes.unwrap_or(0) / NOTICEABLE_PARTS
+    device.capacity_bytes.is_some_and(|capacity| bytes < capacity / NOTICEABLE_PARTS)
 }
 
 fn summarize_none_served(device: &WhatIfDevice) -> Summary {

@@ -176,7 +176,7 @@ impl<'a> StackReader<'a> {
 
     /// The index of the frame whose line leads.
     fn leading_line(&self, ids: &[FrameId], code: &CodeFrames) -> usize {
-        let Some(user) = code.user else { return code.innermost };
+        let Some(user) = code.user else { return code.innermost }; // only packages
         let helpers = self.helper_lines.get_or_init(|| self.helper_lines());
         match (ids.get(code.innermost), ids.get(user)) {
             (Some(package), Some(caller)) if helpers.is_helper(*package, *caller, code.is_user_in_module) => user,

@@ -93,7 +93,7 @@ impl ObservationEnds {
 
     /// For the live blocks after `entry`.
     fn after(&self, entry: Option<usize>) -> usize {
-        let now = entry.unwrap_or(0);
+        let now = entry.unwrap_or(0); // the start of the trace
         let last = self.last_alloc.map_or(now, |last| last.max(now));
         let failed = self.failed.partition_point(|failed| *failed < now);
         self.failed.get(failed).map_or(last, |failed| last.min(*failed))

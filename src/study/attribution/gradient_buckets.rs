@@ -32,6 +32,7 @@ impl GradientBuckets {
             .iter()
             .filter(|block| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets));
         let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
+        // Without an entry, the position is the start of the trace.
         let (now, run) = (live_set.entry.unwrap_or(0), live_set.point.run);
         let has_started = |run: &&PhaseRun| run.start as usize <= now;
         let runs = phases.runs().iter().take_while(has_started);

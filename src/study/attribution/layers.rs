@@ -35,6 +35,7 @@ pub(super) fn category_layers(
     let (before, after): (Vec<_>, Vec<_>) = sampled.into_iter().partition(|(b, _)| is_before(b));
     let mut bytes = vec![vec![0_u64; samples + 1]; Category::ALL.len()];
     for (end, sampled) in [(failed, before), (last, after)] {
+        // Without a failure `before` is empty; without an allocation all frees are teardown.
         let at = lifetimes.point(end.unwrap_or_default());
         let (mut blocks, spans): (Vec<LiveBlock>, Vec<Range<u32>>) = sampled.into_iter().unzip();
         for block in &mut blocks {

@@ -192,7 +192,12 @@ impl ParameterCounts {
                 Category::OptimizerState => {
                     *of_stacks.entry((block.stack, block.requested_bytes)).or_default() += 1;
                 }
-                _ => {}
+                Category::Gradients
+                | Category::Activations
+                | Category::Communication
+                | Category::Inputs
+                | Category::Temporaries
+                | Category::Other => {}
             }
         }
         let states = of_stacks.keys().map(|(_, requested)| *requested).collect();

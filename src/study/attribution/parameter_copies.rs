@@ -33,9 +33,9 @@ fn is_copy(set: &SizeCounts, parameters: &SizeCounts) -> bool {
         let (mut matched, mut copied) = (0_u64, 0_u64);
         for (size, blocks) in set {
             let scaled = size.checked_mul(*parameter_scale);
-            let Some(scaled) = scaled.filter(|size| size % copy_scale == 0) else { continue };
+            let Some(scaled) = scaled.filter(|size| size % copy_scale == 0) else { continue }; // no whole elements
             let parameter_size = scaled / copy_scale;
-            let Some(available) = parameters.get(&parameter_size) else { continue };
+            let Some(available) = parameters.get(&parameter_size) else { continue }; // no such parameter
             // One line may make up to three copies: two moments and a master weight.
             matched = matched.saturating_add(size.saturating_mul((*blocks).min(available * 3)));
             copied = copied.saturating_add(parameter_size.saturating_mul((*blocks).min(*available)));
@@ -138,6 +138,7 @@ impl ProgramTraits<'_> {
     fn classify(&self, block: &LiveBlock) -> Classification {
         use Category::{Gradients, OptimizerState, Other, Parameters, Temporaries};
         use Confidence::{Low, Medium};
+        // Older than the recording.
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block) };
         let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;
         let counts = self.lifetimes.free_counts(block.stack);
