@@ -91,7 +91,9 @@ def one(oomscope, directory, venv, program):
             if n
             else None
         )
-        cells.append("not stated" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}")
+        cells.append(
+            "not stated" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}"
+        )
     return f"| {program} | " + " | ".join(cells) + f" | {device['paired_ratio']:.4f} | {codes} |"
 
 

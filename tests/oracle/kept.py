@@ -11,7 +11,6 @@ import sharded
 from sharded import Block, Model, Net, ids, loss_of, note, signal, train, truth
 from truth import run
 
-
 # ---------------------------------------------------------------- optimizers of one's own
 
 
