@@ -5,6 +5,7 @@ use crate::analysis::failure::{Blocker, OomReport, RecordedReplay, Remedy};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::study::attribution::{Category, Leaks, UnusedGraphs};
 use crate::study::memory::LiveByLine;
+use crate::whatif::ForecastVerdict;
 use crate::whatif::program::{ChangeCertainty, ProgramRow};
 
 /// A recommended action, or a fact that supports it.
@@ -12,8 +13,12 @@ use crate::whatif::program::{ChangeCertainty, ProgramRow};
 pub enum Advice {
     /// Free what a line keeps after each step; `None` if no line is known.
     FreeGrowth(Option<CodeLocation>),
+    /// Set an option: in a replay the rest of the iteration and one more then succeed.
+    GoOn(String),
     /// Set an option: in a replay the request then succeeds.
     Set(String),
+    /// Try an option: in a replay the request then succeeds, but the requests after it are not known.
+    Try(String),
     /// Change the program as described, at a line: in a replay every request then succeeds.
     Change(String, CodeLocation),
     /// Hold less memory, most of which belongs to the category. The flag: the program has a backward pass or an
@@ -149,18 +154,23 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if explaining_growth(oom, evidence.leaks).is_some() {
         return Advice::FreeGrowth(evidence.leaks.suspects.first().map(|suspect| suspect.location.clone()));
     }
-    // Without a replay of the next step, a capacity verdict predicts that later requests fail too.
-    let is_lasting = |remedy: &&Remedy| {
-        let next_succeeds = remedy.next_step.map(|next| !next.fails);
-        remedy.avoids_oom && next_succeeds.unwrap_or(oom.verdict != Verdict::Capacity)
-    };
-    let remedy = oom.remedies.iter().find(is_lasting);
-    if let Some(remedy) = remedy.filter(|remedy| remedy.without.is_none()) {
-        return Advice::Set(remedy.settings.clone());
+    let is_settable = |remedy: &&Remedy| remedy.avoids_oom && remedy.without.is_none();
+    let remedies = || oom.remedies.iter().filter(is_settable);
+    if let Some(remedy) = remedies().find(|remedy| remedy.forecast.as_ref().is_some_and(ForecastVerdict::goes_on)) {
+        return Advice::GoOn(remedy.settings.clone());
     }
     let is_sure = |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true);
     if let Some(change) = evidence.changes.first().filter(is_sure) {
         return Advice::Change(change.label(), change.location.clone());
+    }
+    // A capacity verdict predicts that later requests fail too.
+    for remedy in remedies().filter(|_| oom.verdict != Verdict::Capacity) {
+        match &remedy.forecast {
+            // The trace has the requests after it.
+            None => return Advice::Set(remedy.settings.clone()),
+            Some(ForecastVerdict::Unknown { .. }) => return Advice::Try(remedy.settings.clone()),
+            Some(ForecastVerdict::GoesOn { .. } | ForecastVerdict::FailsAgain { .. }) => {}
+        }
     }
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);

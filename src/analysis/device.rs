@@ -6,13 +6,14 @@ use super::advice::{Advice, Evidence, advise, explaining_growth};
 use super::expandable_gain::ExpandableGain;
 use super::options::Options;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{FailureCollector, OomReport, RequestReport, request};
+use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
 use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, StepsReport};
 use crate::study::memory::{BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, top_lines, top_stacks};
 use crate::study::{Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
+use crate::whatif::ForecastVerdict;
 use crate::whatif::program::{ProgramRow, find_best_changes};
 
 /// One device of a snapshot.
@@ -150,10 +151,11 @@ const MAX_CHANGES: usize = 3;
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
 fn needs_program_change(oom: &OomReport) -> bool {
-    let is_served = || oom.remedies.iter().any(|remedy| remedy.avoids_oom);
+    // Without a forecast, the trace has the later requests.
+    let lasts = |remedy: &Remedy| remedy.avoids_oom && remedy.forecast.as_ref().is_none_or(ForecastVerdict::goes_on);
     match oom.verdict {
         Verdict::Capacity => true,
-        Verdict::Fragmentation => !oom.remedies.is_empty() && !is_served(),
+        Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(lasts),
         Verdict::MemoryLimit
         | Verdict::Spurious
         | Verdict::PendingFree

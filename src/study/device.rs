@@ -15,6 +15,7 @@ use crate::replay::ops::Program;
 use crate::snapshot::{Device, Snapshot};
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
+use crate::study::iterations::{Growth, ProgramLoops};
 use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
 
 /// The facts of one device, each filled in on first use.
@@ -29,6 +30,7 @@ pub(super) struct DeviceCache<'a> {
     inferred_capacity: OnceLock<Option<u64>>,
     inferred_limit: OnceLock<Option<RangeInclusive<u64>>>,
     peaks_from_empty: OnceLock<PeaksFromEmpty>,
+    growth: OnceLock<Option<Growth>>,
 }
 
 impl<'a> DeviceCache<'a> {
@@ -43,6 +45,7 @@ impl<'a> DeviceCache<'a> {
             inferred_capacity: OnceLock::new(),
             inferred_limit: OnceLock::new(),
             peaks_from_empty: OnceLock::new(),
+            growth: OnceLock::new(),
         }
     }
 }
@@ -232,6 +235,44 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         let settings = |entry| hypothesis.settings_at(entry);
         let infer = || inferred_limit(self.device(), settings, self.reserved_before());
         self.cache.inferred_limit.get_or_init(infer).clone()
+    }
+
+    /// The growth from iteration to iteration in the loop that the trace ends in: in a trace that a failed request ended,
+    /// up to that; else up to the last request, or up to the last training step.
+    pub(crate) fn growth(self) -> Option<&'s Growth> {
+        let find = || {
+            let up_to = |end| {
+                let (loops, _) = ProgramLoops::from_trace(self.device(), self.stacks(), end);
+                loops.growth(&|entry| self.phases().step_at(entry)).filter(|growth| !growth.is_single_request)
+            };
+            if self.ends_with_failure() {
+                return up_to(self.failed_requests().next_back());
+            }
+            let last_step = || self.phases().step_ends().last().map(|end| *end as usize);
+            up_to(None).or_else(|| up_to(Some(last_step()?)))
+        };
+        let with_allocated = |growth: Growth| {
+            let allocated = self.allocated_before(&growth.start_entries);
+            growth.with_allocated(&allocated)
+        };
+        self.cache.growth.get_or_init(|| find().map(with_allocated)).as_ref()
+    }
+
+    /// Allocated bytes before each of the ascending `entries`.
+    fn allocated_before(self, entries: &[usize]) -> Vec<u64> {
+        let (mut allocated, mut last) = (Vec::with_capacity(entries.len()), 0);
+        self.replay(Tracking::Totals, |step| {
+            match step.entry {
+                None => allocated.clear(), // a replay may start over
+                Some((index, _)) => {
+                    let is_passed = |entry: &&usize| **entry <= index;
+                    let passed = entries[allocated.len()..].iter().take_while(is_passed).count();
+                    allocated.extend(std::iter::repeat_n(last, passed));
+                }
+            }
+            last = step.tiling.totals().allocated;
+        });
+        allocated
     }
 
     /// Peaks replayed from an empty pool; `None` without a trace.

@@ -24,6 +24,7 @@ mod device;
 pub mod figures;
 mod from_empty;
 mod history;
+pub mod iterations;
 mod lost_history;
 pub mod memory;
 mod position;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::cost::Costs;
+use super::forecast::{Forecast, ForecastLength};
 use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
 use super::overrides::{Overrides, apply_option, hypothesis_with};
 use super::recorded_run::RecordedRun;
@@ -16,8 +17,7 @@ use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
-use crate::replay::model::{EntrySink, simulate};
-use crate::replay::ops::Continuation;
+use crate::replay::model::{EntrySink, simulate, simulate_with_headroom};
 use crate::snapshot::{Action, Device};
 use crate::study::{DeviceStudy, Study};
 
@@ -60,11 +60,11 @@ pub fn compare_settings(
     let rows_done = AtomicUsize::new(0);
     let (mut rows, mut devices) = (Vec::new(), Vec::new());
     for (device, tried) in settings_by_device {
-        let goes_on = device.continuation();
+        let forecast = Forecast::from_device(device, ForecastLength::UntilFull);
         let mut device_rows: Vec<WhatIfRow> = tried
             .into_par_iter()
             .map(|(option, overrides)| {
-                let row = replay_row(device, option, &overrides, (options.costs, goes_on.as_ref()));
+                let row = replay_row(device, option, &overrides, (options.costs, forecast.as_ref()));
                 progress(rows_done.fetch_add(1, Ordering::Relaxed) + 1, row_count);
                 row
             })
@@ -164,7 +164,7 @@ fn replay_row(
     device: DeviceStudy<'_, '_>,
     option: String,
     overrides: &Overrides,
-    (costs, goes_on): (Option<&Costs>, Option<&Continuation<'_>>),
+    (costs, forecast): (Option<&Costs>, Option<&Forecast<'_>>),
 ) -> WhatIfRow {
     let hypothesis = hypothesis_with(device, overrides);
     let mut device_time_ns = 0u64;
@@ -186,14 +186,16 @@ fn replay_row(
         true => (capacity, Some(statistics.reserved_bytes.all.peak)),
         false => (capacity, None),
     };
+    let goes_on = forecast
+        .filter(|_| simulation.ooms.is_empty() && !simulation.avoided.is_empty())
+        .map(|known| simulate_with_headroom(&known.program, &hypothesis, &known.headroom_entries().into()));
     let row = WhatIfRow {
         settings: option,
         device: device.id(),
         ooms: simulation.ooms.len(),
         first_oom_event: simulation.ooms.first().map(|(event, _)| *event),
-        next_step_fails: goes_on
-            .filter(|_| simulation.ooms.is_empty() && !simulation.avoided.is_empty())
-            .map(|goes_on| !simulate(&goes_on.program, &hypothesis, None).ooms.is_empty()),
+        next_step_fails: forecast.filter(|_| goes_on.is_some()).and_then(|known| known.fails_soon(goes_on.as_ref()?)),
+        forecast: forecast.zip(goes_on.as_ref()).map(|(known, goes_on)| known.verdict(device, goes_on)),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,

@@ -12,6 +12,7 @@ mod compare;
 mod cost;
 mod emit;
 pub mod fit;
+pub(crate) mod forecast;
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 mod gpu_replay;
@@ -33,6 +34,7 @@ pub(crate) use self::compare::is_worth_trying;
 pub use self::compare::{WhatIfOptions, compare_settings};
 pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
+pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use self::gpu_replay::{

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::forecast::ForecastVerdict;
 use super::inferred_settings::SettingsFrom;
 use crate::base::warning::Warning;
 use crate::study::LostHistory;
@@ -236,10 +237,14 @@ pub struct WhatIfRow {
     pub ooms: usize,
     /// Entry index of the first failed request in the device's trace; null if none fails.
     pub first_oom_event: Option<usize>,
-    /// Whether one more step like the last would fail; present if the recording ends with a failure that this row
-    /// avoids and the step before shows which requests would follow.
+    /// Whether a request fails in the rest of the failed iteration or in one more; present if the recording ends with a
+    /// failure that this row avoids and earlier iterations show which requests would follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step_fails: Option<bool>,
+    /// The fate of the program after the failed request; present if the recording ends with a failure that this
+    /// row avoids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<ForecastVerdict>,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Peak of allocated bytes.

@@ -332,7 +332,7 @@ fn what_a_remedy_only_postpones_is_no_fragmentation() {
         assert_eq!((best.settings.as_str(), best.avoids_oom), ("expandable_segments:True", true));
         let then = best.next_step.unwrap();
         assert_eq!((then.served_requests + 1, then.fails), (later, true), "{name}");
-        assert_eq!(best.spare_bytes, oom.next_step.unwrap().spare_bytes, "{name}");
+        assert!(best.spare_bytes < oom.next_step.unwrap().spare_bytes, "{name}: granules");
     }
     // Half of a checkpoint was loaded: no step before it tells what is to come.
     let oom = dead_end("load_checkpoint");
@@ -340,8 +340,8 @@ fn what_a_remedy_only_postpones_is_no_fragmentation() {
     let filling = oom.filling.unwrap();
     assert!(filling.requests > 100 && filling.bytes > 4 * filling.spare_bytes, "{filling:?}");
     // What lasts is still one.
-    let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
-    let report = analyze(&snapshot, "varlen", 0, Options::default());
+    let snapshot = fixtures::snapshot("goes_on/buckets-430");
+    let report = analyze(&snapshot, "buckets", 0, Options::default());
     let oom = &report.devices[0].ooms[0];
     assert_eq!((oom.verdict.word(), oom.confidence.word()), ("fragmentation", "certain"));
     assert!(!oom.remedies[0].next_step.unwrap().fails);
@@ -365,11 +365,11 @@ fn growth_that_explains_a_failure_is_said_first() {
     let words: Vec<&str> = failure.split_whitespace().collect();
     let failure = words.join(" ");
     let section = failure.split_once("Out of memory on").unwrap().1;
-    let figures = ["MiB a step", "6.92 MiB a step", "lasts", "asks for"];
+    let figures = ["MiB a step", "6.33 MiB a step", "lasts", "asks for"];
     assert_eq!(figures.map(|text| section.matches(text).count()), [3, 2, 0, 0], "{section}");
-    assert!(section.contains("but not in one piece: one more step fails after 7 requests"), "{section}");
-    let few = dead_end("fsdp2").growth.unwrap();
-    assert!(few.steps < 6 && !few.explains, "as many random sizes may rise: {few:?}");
+    assert!(section.contains("one more step requests 10.49 MiB and fails after 7 requests"), "{section}");
+    let few = dead_end("fsdp2").growth;
+    assert_eq!(few, None, "its inputs grow");
 }
 
 /// A verdict that is said to be certain is the cause that was arranged.

@@ -39,6 +39,7 @@ mod explain_messages;
 mod failures;
 mod fit;
 mod fit_page;
+mod forecasts;
 mod fuzz_targets;
 mod gate_pool_history;
 mod generator;

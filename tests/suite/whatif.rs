@@ -91,7 +91,8 @@ fn the_best_come_first_and_the_grid_has_no_row_twice() {
     // As `analyze` has it of the remedies: what only postpones the failure is told from what lasts.
     let later = |option: &str| report.rows.iter().find(|row| row.settings == option).unwrap().next_step_fails;
     assert_eq!(later("max_split_size_mb:256"), Some(true));
-    assert_eq!(later("expandable_segments:True"), Some(false));
+    // PyTorch itself fails again at the second request after this one.
+    assert_eq!(later("expandable_segments:True"), Some(true));
     assert!(keys.is_sorted(), "{keys:?}");
     let mut settings: Vec<&str> = report.rows.iter().map(|row| row.settings.as_str()).collect();
     assert!(settings.len() > 15);

@@ -9,6 +9,7 @@ use crate::replay::literal::{ReplayStep, Tracking};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
+use crate::whatif::forecast::{Forecast, ForecastLength};
 
 /// Maximum number of failed requests in a report: a program that retries forever fails a million times.
 const MAX_OOMS: usize = 1000;
@@ -66,8 +67,8 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
         let Self { device, failed, .. } = self;
         let earlier = failed.len().saturating_sub(DESCRIBED_OOMS);
         let ends_trace = !failed.is_empty() && device.ends_with_failure();
-        let continuation = if ends_trace { device.continuation() } else { None };
-        let trials = remedies(device, &failed[earlier..], continuation.as_ref());
+        let forecast = if ends_trace { Forecast::from_device(device, ForecastLength::UntilFull) } else { None };
+        let trials = remedies(device, &failed[earlier..], forecast.as_ref());
         let is_reproduced = trials.is_ok();
         let trials = trials.unwrap_or_else(|divergence| {
             let (id, entry, why) = (device.id(), divergence.entry_index, divergence.describe());
@@ -89,7 +90,7 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
             let context = FailureContext {
                 trials: trials.unwrap_or_default(),
                 ends_trace: is_last && ends_trace,
-                continuation: continuation.as_ref().filter(|_| is_last),
+                forecast: forecast.as_ref().filter(|_| is_last),
                 held: held.take_if(|_| is_last),
                 is_reproduced,
                 grows,

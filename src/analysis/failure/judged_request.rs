@@ -59,8 +59,8 @@ pub struct JudgedRequest {
     /// Uninterrupted requests by the failing line; only for a failure that ended a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filling: Option<Filling>,
-    /// Predicted memory needs of the next step; only for a failure that ended a trace and whose request was also made
-    /// one step earlier.
+    /// Predicted memory needs of the rest of the iteration and of one more; only for a failure that ended a trace, in a
+    /// loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<NextStep>,
     /// The innermost line outside PyTorch in the request's stack.

@@ -19,7 +19,7 @@ pub(crate) use gathered::FailureCollector;
 pub use gathered::failures;
 pub use judged_request::JudgedRequest;
 pub use oom::OomReport;
-pub use outlook::{Filling, Growth, NextStep};
+pub use outlook::{Filling, Growth, NextStep, UnusualInput};
 pub use reason::{CauseNote, DeadEnd, Served, VerdictReason};
 pub use remedies::{Continued, RecordedReplay, Remedy};
 pub(crate) use request::request;

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::failed::FailureFacts;
 use super::judged::Judgement;
 use super::judged_request::JudgedRequest;
-use super::outlook::Outlook;
+use super::outlook::{Outlook, UnusualInput};
 use super::remedies::{RecordedReplay, Remedy, TrialResults};
-use crate::replay::ops::Continuation;
 use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
+use crate::whatif::forecast::Forecast;
 
 /// A failed request: an `oom` entry of a trace. A [`JudgedRequest`] with replays.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,6 +19,10 @@ pub struct OomReport {
     /// The request, the memory and the verdict.
     #[serde(flatten)]
     pub request: JudgedRequest,
+    /// The input of the failed iteration, if that is why the iteration needs more than those before; only for a failure
+    /// that ended a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unusual_input: Option<UnusualInput>,
     /// The replay under the recorded settings; absent if the model does not reproduce the trace or no setting was
     /// tried.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,8 +50,8 @@ pub(super) struct FailureContext<'p> {
     pub(super) trials: TrialResults,
     /// No request follows in the trace.
     pub(super) ends_trace: bool,
-    /// The predicted continuation of the program, if known.
-    pub(super) continuation: Option<&'p Continuation<'p>>,
+    /// The requests that follow, for a failure that ended the trace.
+    pub(super) forecast: Option<&'p Forecast<'p>>,
     /// Attribution of the memory, for the last failure of a trace.
     pub(super) held: Option<MemoryBreakdown>,
     /// The model reproduces the recording.
@@ -58,9 +62,9 @@ pub(super) struct FailureContext<'p> {
 
 impl OomReport {
     pub(super) fn new(device: DeviceStudy<'_, '_>, failed: FailureFacts, context: FailureContext<'_>) -> Self {
-        let FailureContext { trials, ends_trace, continuation, held, is_reproduced, grows } = context;
+        let FailureContext { trials, ends_trace, forecast, held, is_reproduced, grows } = context;
         let outlook = if ends_trace {
-            Outlook::after_failure(device, &failed, continuation, failed.missing_bytes())
+            Outlook::after_failure(device, &failed, forecast, failed.missing_bytes())
         } else {
             Outlook::default()
         };
@@ -69,6 +73,7 @@ impl OomReport {
         let judgement = Judgement::new(&failed, &trials, outlook, known, device.settings());
         Self {
             request: JudgedRequest::new(device, failed, &judgement),
+            unusual_input: forecast.and_then(|known| UnusualInput::from_forecast(device, known)),
             as_recorded: trials.as_recorded,
             remedies: trials.remedies,
             held,

@@ -3,26 +3,22 @@
 use serde::Serialize;
 
 use super::failed::FailureFacts;
-use crate::replay::ops::Continuation;
+use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
+use crate::study::iterations::{self, GrowthKind};
+use crate::whatif::forecast::Forecast;
 
 /// Minimum number of uninterrupted requests by one line that count as filling memory.
 const MIN_RUN: usize = 8;
 /// See [`Filling::exceeds_room`].
 const FILLING_FRACTION: u64 = 4;
-/// Minimum number of growing steps that explain a failure. That the failing step holds the most is expected; of seven
-/// random sizes, the six before it are in ascending order once in 720 cases.
-const MIN_EXPLAINING_STEPS: usize = 6;
-/// Minimum number of growing steps, with no shrinking step between them.
-const MIN_STEPS: usize = 3;
-
-/// The predicted next step: the requests that followed the same request one step earlier, up to this request again.
+/// The rest of the failed iteration and one more, as far as earlier iterations predict them for sure.
 /// Bytes are rounded to 512, the smallest rounding under any setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NextStep {
     /// Number of requests.
     pub requests: u64,
-    /// Peak of allocated bytes in that step, beyond those with the failed request.
+    /// Peak of allocated bytes, beyond those with the failed request.
     pub needed_bytes: u64,
     /// Bytes within reach that the failed request would have left; null if it exceeded them.
     pub spare_bytes: Option<u64>,
@@ -35,10 +31,12 @@ impl NextStep {
     }
 }
 
-/// Growth of allocated memory at the same request, from step to step up to the failure.
+/// Growth of allocated memory from iteration to iteration up to the failure: the same figure as `leaks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Growth {
-    /// Number of consecutive steps without a decrease, at least three of them with an increase.
+    /// The kind of growth.
+    pub kind: GrowthKind,
+    /// Number of consecutive steps whose memory was compared.
     pub steps: u64,
     /// Average growth per step in bytes.
     pub bytes_per_step: u64,
@@ -49,6 +47,52 @@ pub struct Growth {
     /// Whether growth explains the failure: without it the request would have fitted, and the remaining memory would
     /// not have lasted for as many steps again.
     pub explains: bool,
+}
+
+impl Growth {
+    fn new(growth: &iterations::Growth, remaining: Option<u64>, missing: u64) -> Self {
+        let steps = growth.steps();
+        let (bytes_per_step, bytes) = (growth.bytes_per_step(), growth.bytes());
+        let steps_left = remaining.and_then(|remaining| remaining.checked_div(bytes_per_step));
+        let is_short = steps_left.is_none_or(|left| left < steps);
+        let kind = growth.kind;
+        Self { kind, steps, bytes_per_step, bytes, steps_left, explains: bytes >= missing && is_short }
+    }
+}
+
+/// An iteration that needs more memory than those before it at the same request, because its input is larger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnusualInput {
+    /// The line of the first request of the iteration whose size differs: its input.
+    pub location: CodeLocation,
+    /// Bytes of that request.
+    pub input_bytes: u64,
+    /// The median of its bytes in the iterations before.
+    pub usual_input_bytes: u64,
+    /// Peak of allocated bytes in this iteration beyond those at its start, up to the failed request.
+    pub needed_bytes: u64,
+    /// The median of the same in the iterations before.
+    pub usual_bytes: u64,
+    /// The maximum of the same in the iterations before.
+    pub most_bytes: u64,
+    /// Number of iterations before.
+    pub iterations: u64,
+}
+
+impl UnusualInput {
+    pub(super) fn from_forecast(device: DeviceStudy<'_, '_>, forecast: &Forecast<'_>) -> Option<Self> {
+        let found = forecast.unusual_input?;
+        let (stacks, stack) = (device.stacks(), device.device().entry(found.entry).extended_stack);
+        Some(Self {
+            location: stacks.code_location(stacks.line_id(stack)),
+            input_bytes: found.input_bytes,
+            usual_input_bytes: found.usual_input_bytes,
+            needed_bytes: found.needed_bytes,
+            usual_bytes: found.usual_bytes,
+            most_bytes: found.most_bytes,
+            iterations: found.iterations as u64,
+        })
+    }
 }
 
 /// Uninterrupted requests of the failing line up to the failure, which fill memory.
@@ -91,7 +135,7 @@ impl Outlook {
     pub(super) fn after_failure(
         device: DeviceStudy<'_, '_>,
         failed: &FailureFacts,
-        continuation: Option<&Continuation<'_>>,
+        forecast: Option<&Forecast<'_>>,
         missing: u64,
     ) -> Self {
         let c = &failed.circumstances;
@@ -99,20 +143,21 @@ impl Outlook {
         let is_limited = c.device_free.covers(c.segment_in_granules).is_likely();
         let free = if is_limited { 0 } else { failed.request.device_free };
         let reach = failed.totals.reserved.saturating_add(free);
-        let Some(continuation) = continuation else {
+        let is_known = |forecast: &&Forecast<'_>| forecast.sure_requests() > 0 && !forecast.is_single_request();
+        let known = forecast.filter(is_known);
+        let Some(forecast) = known else {
             let held = failed.totals.allocated.saturating_add(failed.request.bytes);
             let remaining = reach.checked_sub(held);
             let filling = remaining.and_then(|remaining| Filling::before_failure(device, failed, remaining));
             return Self { filling, ..Self::default() };
         };
-        let held = continuation.live_by_step.last().copied().unwrap_or(0); // no step: nothing held
-        let remaining = reach.checked_sub(held);
+        let remaining = reach.checked_sub(forecast.live_bytes);
         let next_step = NextStep {
-            requests: continuation.added_requests as u64,
-            needed_bytes: continuation.peak_after.saturating_sub(held),
+            requests: forecast.sure_requests() as u64,
+            needed_bytes: forecast.sure_peak_bytes.saturating_sub(forecast.live_bytes),
             spare_bytes: remaining,
         };
-        let growth = growth(&continuation.live_by_step, remaining, missing);
+        let growth = forecast.growth.as_ref().map(|growth| Growth::new(growth, remaining, missing));
         Self { next_step: Some(next_step), growth, filling: None }
     }
 
@@ -121,47 +166,5 @@ impl Outlook {
         self.growth.is_some_and(|growth| growth.explains)
             || self.next_step.is_some_and(NextStep::exceeds_room)
             || self.filling.is_some_and(Filling::exceeds_room)
-    }
-}
-
-/// Growth of `held`, the bytes of each step, over the last consecutive steps without a decrease.
-fn growth(held: &[u64], remaining: Option<u64>, missing: u64) -> Option<Growth> {
-    let pairs = || held.windows(2).rev().take_while(|pair| pair[1] >= pair[0]);
-    // Steps before the first increase are not part of the growth.
-    let steps = pairs().enumerate().filter(|(_, pair)| pair[1] > pair[0]).last()?.0 + 1;
-    let rises = pairs().filter(|pair| pair[1] > pair[0]).count();
-    let first = held.len().checked_sub(steps + 1)?;
-    let bytes = held.last()?.saturating_sub(*held.get(first)?);
-    let bytes_per_step = bytes.checked_div(steps as u64)?;
-    let steps_left = remaining.and_then(|remaining| remaining.checked_div(bytes_per_step));
-    let is_short = steps_left.is_none_or(|left| left < steps as u64);
-    (rises >= MIN_STEPS).then_some(Growth {
-        steps: steps as u64,
-        bytes_per_step,
-        bytes,
-        steps_left,
-        explains: rises >= MIN_EXPLAINING_STEPS && bytes >= missing && is_short,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn growth_counts_every_step_and_explains_a_smaller_shortfall() {
-        assert_eq!(growth(&[10, 20, 30], Some(5), 1), None, "too few steps to tell");
-        assert_eq!(growth(&[10, 20, 30, 40, 35, 35], Some(5), 1), None, "the growth ended");
-        let every_other = growth(&[9, 9, 9, 10, 10, 20, 20, 30, 30], Some(5), 1).unwrap();
-        assert_eq!((every_other.steps, every_other.bytes), (6, 21));
-        let few = growth(&[50, 10, 20, 30, 40], Some(25), 20).unwrap();
-        assert_eq!((few.steps, few.bytes_per_step, few.bytes), (3, 10, 30));
-        assert_eq!((few.steps_left, few.explains), (Some(2), false));
-        let held = [50, 10, 20, 30, 40, 50, 60, 70];
-        assert!(growth(&held, Some(25), 20).unwrap().explains);
-        assert!(!growth(&held, Some(25), 61).unwrap().explains, "the growth is too small");
-        assert!(!growth(&held, Some(99), 5).unwrap().explains, "there was room for more steps");
-        let beyond = growth(&held, None, 5).unwrap();
-        assert_eq!((beyond.steps_left, beyond.explains), (None, true));
     }
 }

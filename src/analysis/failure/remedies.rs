@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::failed::FailureFacts;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
-use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate};
-use crate::replay::ops::Continuation;
+use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
-use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, hypothesis_with, is_worth_trying};
+use crate::whatif::forecast::Forecast;
+use crate::whatif::{COMMON_SETTINGS, ForecastVerdict, Overrides, apply_option, hypothesis_with, is_worth_trying};
 
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
@@ -33,20 +33,24 @@ pub struct Remedy {
     pub device_allocs: u64,
     /// Number of device frees up to this request.
     pub device_frees: u64,
-    /// Bytes within reach that remain after the request; absent if it fails.
+    /// The largest further request like it that would be served after it, in bytes, to within 2 MiB or 1/256; absent if
+    /// it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spare_bytes: Option<u64>,
-    /// The replay of the next step; absent if the next step is unknown.
+    /// The replay of the rest of the failed iteration and of one more; absent if these are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<Continued>,
+    /// The fate of the program after the request; only for a request that ended the trace, and absent if it fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<ForecastVerdict>,
 }
 
-/// A replay of the next step, as predicted from the step before.
+/// A replay of the rest of the failed iteration and of one more, as predicted from earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Continued {
-    /// Number of requests that succeed.
+    /// Number of requests after the failed one that succeed.
     pub served_requests: u64,
-    /// Whether the request after them fails; if false, the whole step succeeds.
+    /// Whether the request after them fails; if false, all of them succeed.
     pub fails: bool,
 }
 
@@ -99,14 +103,14 @@ impl TrialResults {
 }
 
 /// Replays other settings for each of `ooms`, failures of `device`. A failure that the replay under the recorded
-/// settings does not reproduce gets no remedies. The last one is also replayed with the program's continuation.
+/// settings does not reproduce gets no remedies. The last one is also replayed with the program's forecast.
 ///
 /// # Errors
 /// The first divergence, when the model does not reproduce the recorded run.
-pub(super) fn remedies<'s>(
-    device: DeviceStudy<'s, '_>,
+pub(super) fn remedies<'s, 'a>(
+    device: DeviceStudy<'s, 'a>,
     ooms: &[FailureFacts],
-    continuation: Option<&Continuation<'_>>,
+    forecast: Option<&Forecast<'a>>,
 ) -> Result<Vec<TrialResults>, &'s Divergence> {
     if ooms.is_empty() || device.device().len() > MAX_CONTINUED_ENTRIES {
         return Ok(Vec::new());
@@ -115,7 +119,7 @@ pub(super) fn remedies<'s>(
     if !verification.is_exact() {
         return verification.divergence.as_ref().map_or(Ok(Vec::new()), Err);
     }
-    let trials = SettingTrials::new(device, continuation);
+    let trials = SettingTrials::new(device, ooms, forecast);
     let mut is_pool_open = false;
     let at = |oom: &FailureFacts| {
         // After a request of an unknown pool the replay may differ from the recording, so no remedy is reported.
@@ -127,7 +131,10 @@ pub(super) fn remedies<'s>(
 
 /// Replays of a device's calls under the recorded and other settings. Where unrecorded graph captures matter, each is
 /// replayed with and without captures.
-struct SettingTrials {
+struct SettingTrials<'f, 's, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    /// The requests after the last failure.
+    forecast: Option<&'f Forecast<'a>>,
     /// Under the recorded settings.
     controls: Vec<Simulation>,
     /// The entries that fail in each of `controls`.
@@ -140,19 +147,19 @@ struct SettingTrials {
     reach: u64,
     reserved_before: u64,
     is_rounded_up: bool,
-    /// Number of requests in the continuation after the last failure.
-    continued_requests: Option<u64>,
 }
 
-impl SettingTrials {
-    fn new(device: DeviceStudy<'_, '_>, continuation: Option<&Continuation<'_>>) -> Self {
-        let program = continuation.map_or_else(|| device.program(), |known| &known.program);
+impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
+    fn new(device: DeviceStudy<'s, 'a>, ooms: &[FailureFacts], forecast: Option<&'f Forecast<'a>>) -> Self {
+        let program = forecast.map_or_else(|| device.program(), |known| &known.program);
+        let ooms = ooms.iter().map(|oom| oom.request.entry);
+        let headroom_entries = ooms.chain(forecast.iter().flat_map(|known| known.headroom_entries())).collect();
         let as_recorded = hypothesis_with(device, &Overrides::default());
         let captures: &[bool] = if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
         let simulate_each = |hypothesis: &Hypothesis| -> Vec<Simulation> {
             let with = |assumes_captures: &bool| {
                 let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
-                simulate(program, &hypothesis, None)
+                simulate_with_headroom(program, &hypothesis, &headroom_entries)
             };
             captures.iter().map(with).collect()
         };
@@ -170,6 +177,8 @@ impl SettingTrials {
             .collect();
         let divisions = as_recorded.settings.roundup_power2_divisions;
         Self {
+            device,
+            forecast,
             failed: failed.collect(),
             tried,
             // No setting rounds to less than the default settings do.
@@ -178,7 +187,6 @@ impl SettingTrials {
             reserved_before: device.reserved_before(),
             // Only the rounded size of a failed request is recorded; other settings may round it to less.
             is_rounded_up: divisions.iter().any(|d| *d > 1),
-            continued_requests: continuation.map(|known| known.added_requests as u64),
             controls,
         }
     }
@@ -240,13 +248,17 @@ impl SettingTrials {
         let mut failures = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
         let avoids_oom = failures.all(|at| at != event && failed.contains(&at))
             && !self.needed.get(&event).is_some_and(|needed| self.exceeds_reach(*needed));
-        let is_last = self.needed.keys().next_back() == Some(&event);
-        let next = done.ooms.iter().map(|(at, _)| *at).find(|at| *at > event);
-        let next_step = |requests: u64| Continued {
-            // The first request of the continuation is the failed one again.
-            served_requests: next.map_or(requests, |at| (at - event).saturating_sub(2) as u64),
-            fails: next.is_some(),
-        };
+        let forecast = self.forecast.filter(|known| avoids_oom && known.failed == event);
+        // The failed request is served, and so is its repetition.
+        let is_repeated = |known: &&Forecast<'_>| known.first_failure(done) != Some(0);
+        let avoids_oom = avoids_oom && forecast.is_none_or(|known| is_repeated(&known));
+        let forecast = forecast.filter(is_repeated);
+        let next_step = forecast.and_then(|known| {
+            let failure = known.first_failure(done).filter(|request| *request <= known.one_more);
+            let served_requests = failure.map_or(known.one_more, |request| request - 1) as u64;
+            known.fails_soon(done).map(|fails| Continued { served_requests, fails })
+        });
+        let held_at = forecast.map_or(event, |known| known.headroom_entries()[0]);
         Remedy {
             settings: candidate.option.to_owned(),
             without: candidate.without,
@@ -254,8 +266,9 @@ impl SettingTrials {
             peak_reserved_bytes: figures.peak_reserved,
             device_allocs: figures.device_allocs,
             device_frees: figures.device_frees,
-            spare_bytes: avoids_oom.then(|| self.reach.saturating_sub(figures.allocated)),
-            next_step: self.continued_requests.filter(|_| avoids_oom && is_last).map(next_step),
+            spare_bytes: done.headroom.get(&held_at).copied().filter(|_| avoids_oom),
+            next_step,
+            forecast: forecast.map(|known| known.verdict(self.device, done)),
         }
     }
 }

@@ -6,7 +6,8 @@ use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, strong};
 use crate::stacks::phases::Phase;
-use crate::study::attribution::{Age, Category, Confidence, Leaks, MemoryBreakdown};
+use crate::study::attribution::Leaks;
+use crate::study::attribution::{Age, Category, Confidence, MemoryBreakdown};
 use crate::study::memory::LiveByLine;
 
 /// Maximum number of lines shown.

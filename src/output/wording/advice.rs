@@ -18,7 +18,11 @@ impl fmt::Display for Advice {
             Self::FreeGrowth(Some(line)) => {
                 write!(f, "free what {} keeps after each step: no setting helps for long", line.label())
             }
+            Self::GoOn(settings) => write!(f, "set {settings}: in a replay the job then goes on"),
             Self::Set(settings) => write!(f, "set {settings}: in a replay the request then succeeds"),
+            Self::Try(settings) => {
+                write!(f, "try {settings}: in a replay the request then succeeds; the ones after it are not known")
+            }
             Self::Change(label, _) => write!(f, "{label}; in a replay every request then succeeds"),
             Self::HoldLess(largest, is_training, why) => {
                 let reduction = suggest_reduction(*largest, *is_training);
@@ -100,7 +104,9 @@ impl Advice {
         match self {
             Self::FreeGrowth(location) => location.as_ref().and_then(file_line),
             Self::Change(_, location) => file_line(location),
-            Self::Set(settings) => Some(shell_assignment(settings, settings_string)),
+            Self::GoOn(settings) | Self::Set(settings) | Self::Try(settings) => {
+                Some(shell_assignment(settings, settings_string))
+            }
             Self::HoldLess(..) => oom.holder(),
             Self::NoGrad(graphs) => graphs.called_at.as_ref().map(FrameReport::file_line),
             Self::RequestLess(request) => file_line(&request.location),

@@ -28,6 +28,8 @@ pub use emit::{EmittedDevice, emit};
 pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, InferredDevice, KnownSetup, infer, settings_in_effect};
-pub use simulate::{ModelFigures, Simulation, peak_if_served, simulate, simulate_on, sufficient_capacity};
+pub use simulate::{
+    ModelFigures, Simulation, peak_if_served, simulate, simulate_on, simulate_with_headroom, sufficient_capacity,
+};
 pub use try_request::{RequestResult, try_request};
 pub use verification::{EntrySink, Verification};

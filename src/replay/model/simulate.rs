@@ -5,7 +5,7 @@
 //! recorded program continued without it. The work of other streams is assumed to take as long as recorded: a pending
 //! free is completed where its completion was recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::hypothesis::Hypothesis;
 use super::verification::EntrySink;
@@ -21,6 +21,8 @@ use crate::replay::ops::{ListRange, Operation, OperationKind, Program, ReleaseSc
 
 /// How often a device is enlarged for one request. One time may not do, since mapped memory is rounded up to granules.
 const MAX_ENLARGEMENTS: usize = 16;
+/// Headroom is measured to within this part of itself.
+const HEADROOM_PARTS: u64 = 256;
 
 #[derive(Debug)]
 pub struct Simulation {
@@ -32,6 +34,8 @@ pub struct Simulation {
     pub avoided: Vec<(usize, u64)>,
     /// The figures right after each request that failed when it was recorded, by entry index.
     pub at_failures: BTreeMap<usize, ModelFigures>,
+    /// See [`simulate_with_headroom`].
+    pub headroom: BTreeMap<usize, u64>,
     pub allocator: CachingAllocator,
 }
 
@@ -65,6 +69,40 @@ pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mu
     simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
+/// The same. The result has the headroom right after each request of `entries` that is served: the largest further
+/// request on the same stream and for the same pool that would be served.
+pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
+    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
+    simulator.headroom_probe = Some((entries, largest_request));
+    for operation in &program.operations {
+        simulator.perform(operation);
+        simulator.allocator.clear_entries();
+    }
+    let Simulator { ooms, avoided, at_failures, headroom, allocator, .. } = simulator;
+    Simulation { predicted: 0, ooms, avoided, at_failures, headroom, allocator }
+}
+
+/// The largest request like `request` that would be served now, to within 1/256 or 2 MiB.
+fn largest_request(simulator: &Simulator<'_, SimulatedDevice>, request: &Request<'_>) -> u64 {
+    let is_served = |size: u64| {
+        let (mut allocator, mut device) = (simulator.allocator.clone(), simulator.device.clone());
+        allocator.malloc(&Request { size, ..*request }, &mut device).is_some()
+    };
+    let statistics = simulator.allocator.statistics();
+    let cached = statistics.reserved_bytes.all.current.saturating_sub(statistics.allocated_bytes.all.current);
+    let free = simulator.device.free_bytes().saturating_add(cached);
+    let (mut served, mut failing) = (0, free.saturating_add(1));
+    while failing - served > (served / HEADROOM_PARTS).max(SMALL_SEGMENT) {
+        let middle = served + (failing - served) / 2;
+        if is_served(middle) {
+            served = middle;
+        } else {
+            failing = middle;
+        }
+    }
+    served
+}
+
 /// The same on `device`. Before each operation, `should_continue` gets the index of its last entry and returns whether
 /// to perform it and those after it.
 pub fn simulate_on<D: ReplayDevice>(
@@ -91,8 +129,8 @@ pub fn simulate_on<D: ReplayDevice>(
         }
         simulator.allocator.clear_entries();
     }
-    let Simulator { ooms, avoided, at_failures, allocator, .. } = simulator;
-    Simulation { predicted, ooms, avoided, at_failures, allocator }
+    let Simulator { ooms, avoided, at_failures, headroom, allocator, .. } = simulator;
+    Simulation { predicted, ooms, avoided, at_failures, headroom, allocator }
 }
 
 /// The peak of reserved bytes of `program` under `hypothesis`; `None` if a request fails.
@@ -150,7 +188,12 @@ struct Simulator<'a, D> {
     at_failures: BTreeMap<usize, ModelFigures>,
     /// The device grows whenever a request would fail.
     is_elastic: bool,
+    /// After which entries to measure the headroom, and how.
+    headroom_probe: Option<HeadroomProbe<'a, D>>,
+    headroom: BTreeMap<usize, u64>,
 }
+
+type HeadroomProbe<'a, D> = (&'a BTreeSet<usize>, fn(&Simulator<'a, D>, &Request<'_>) -> u64);
 
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
     fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
@@ -182,6 +225,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             avoided: Vec::new(),
             at_failures: BTreeMap::new(),
             is_elastic: false,
+            headroom_probe: None,
+            headroom: BTreeMap::new(),
         }
     }
 
@@ -229,7 +274,16 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                         self.allocator.complete_free(*pending_free, context);
                     }
                 }
-                self.record_request(operation.entry_index as usize, served, slot, (size, context));
+                let entry_index = operation.entry_index as usize;
+                if let Some((entries, measure)) = self.headroom_probe
+                    && served.is_some()
+                    && entries.contains(&entry_index)
+                {
+                    let like = Request { finished: &[], wait_order: &[], freeable: &[], ..request };
+                    let bytes = measure(self, &like);
+                    self.headroom.insert(entry_index, bytes);
+                }
+                self.record_request(entry_index, served, slot, (size, context));
             }
             OperationKind::Free { slot, is_pending, context } => {
                 if let SlotContent::Live(id) = std::mem::replace(&mut self.slots[slot as usize], SlotContent::Empty)

@@ -5,7 +5,6 @@
 //! performed on the allocator model any number of times; a `Script`, in which operations can be removed, added and
 //! moved; and the memory that went back to the device (`device_frees`). Knows nothing of the allocator's decisions.
 
-mod continuation;
 mod device_frees;
 mod program;
 mod program_reader;
@@ -16,7 +15,6 @@ mod trace_op;
 mod trace_ops;
 mod workspaces;
 
-pub use continuation::Continuation;
 pub use device_frees::{DeviceFree, device_frees};
 pub use program::Program;
 pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope};

@@ -38,12 +38,12 @@ pub(crate) struct Operation {
 /// A range of [`Program::completed`] or [`Program::released_pools`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ListRange {
-    pub(super) start: u32,
-    pub(super) len: u32,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
 }
 
 impl ListRange {
-    pub(super) fn range(self) -> Range<usize> {
+    pub(crate) fn range(self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.len as usize
     }
@@ -265,7 +265,7 @@ impl Program<'_> {
 
     /// Calls `visit` with the entry index of every request, and the bytes of the live blocks with it, rounded under
     /// `settings`.
-    pub(super) fn for_each_request(&self, settings: &Settings, mut visit: impl FnMut(usize, u64)) {
+    pub(crate) fn for_each_request(&self, settings: &Settings, mut visit: impl FnMut(usize, u64)) {
         self.walk_requests(settings, |request| {
             visit(request.entry_index as usize, request.live_bytes);
         });

@@ -245,7 +245,7 @@ impl Classifier<'_> {
         if block.freed_at.is_none() && self.is_state_in_one_go(block) {
             return (Category::OptimizerState, Confidence::Low);
         }
-        if self.is_queued(block, allocated_at) && !self.lifetimes.leaks.grows(block.extended_stack) {
+        if self.is_queued(block, allocated_at) && !self.lifetimes.grows(block.extended_stack) {
             return (Category::Inputs, Confidence::Low);
         }
         (Category::Other, Confidence::Low)
@@ -257,7 +257,7 @@ impl Classifier<'_> {
         use Confidence::{High, Low, Medium};
         match block.freed_at {
             Some(freed) if freed.run == allocated_at.run => (Temporaries, High),
-            _ if self.lifetimes.leaks.grows(block.extended_stack) => (Other, Low),
+            _ if self.lifetimes.grows(block.extended_stack) => (Other, Low),
             None if self.is_kept_from_start(block, allocated_at) => self.classify_kept_from_start(block),
             None if self.is_state_in_one_go(block) => (Category::OptimizerState, Low),
             // No input serves many passes, but some wait in a queue.

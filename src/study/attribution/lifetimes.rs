@@ -1,12 +1,12 @@
 //! Collects block lifetimes in one replay: the live blocks of some positions with their allocation and free, statistics
-//! of all blocks by stack and by phase run, and the live memory of each line at the end of each step.
+//! of all blocks by stack and by phase run.
 
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
 use super::free_counts::FreeCounts;
-use super::leaks::LeakTracker;
+use super::leaks::growing_lines;
 use super::live_set::{LiveBlock, LiveSet, TracePoint, is_run_by_program};
 use super::samples::LifetimeSamples;
 use crate::base::ids::{StackId, to_u32};
@@ -69,7 +69,8 @@ pub(super) struct Lifetimes<'a> {
     pub(super) parameter_sizes: SeededSet<u64>,
     /// Requested sizes of gathered parameters.
     gathered_sizes: BTreeSet<u64>,
-    pub(super) leaks: LeakTracker,
+    /// By stack: the memory of its line grows from iteration to iteration. Empty if no line grows.
+    grows: Vec<bool>,
     /// The last failed request so far, or the last allocation once it has passed: frees after it are teardown.
     teardown_after: Option<u32>,
 }
@@ -128,7 +129,7 @@ impl<'a> Lifetimes<'a> {
             forward_allocs: vec![(0, 0); phases.forwards_begun(usize::MAX) + 1],
             parameter_sizes: SeededSet::default(),
             gathered_sizes: BTreeSet::new(),
-            leaks: LeakTracker::new(stacks),
+            grows: Vec::new(),
         }
     }
 
@@ -140,7 +141,13 @@ impl<'a> Lifetimes<'a> {
         samples: LifetimeSamples<LiveBlock>,
     ) -> Self {
         let (stacks, phases) = (device.stacks(), device.phases());
-        let mut lifetimes = Self::new(phases, device.snapshot().stacks.len());
+        let stack_count = device.snapshot().stacks.len();
+        let mut lifetimes = Self::new(phases, stack_count);
+        let growing = growing_lines(device);
+        if !growing.is_empty() {
+            let is_growing = |stack| growing.contains(&stacks.line_id(StackId::from_index(stack)));
+            lifetimes.grows = (0..stack_count).map(is_growing).collect();
+        }
         lifetimes.samples = samples;
         let mut live: SeededMap<u64, OpenBlock> = SeededMap::default();
         // Blocks of earlier live sets that are still live, by address.
@@ -150,7 +157,6 @@ impl<'a> Lifetimes<'a> {
         wanted.dedup();
         let mut wanted = wanted.into_iter().peekable();
         let last_alloc = device.device().indexes_with_action(Action::Alloc).next_back();
-        let mut ends = phases.step_ends().iter().copied().peekable();
         device.replay(Tracking::Totals, |step| {
             if let Some((index, entry)) = step.entry {
                 at.entry = to_u32(index);
@@ -158,12 +164,10 @@ impl<'a> Lifetimes<'a> {
                 if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
                     at.run += 1;
                 }
-                lifetimes.apply_entry(stacks, &entry, at, step.tiling, &mut live, &mut awaited);
-                if ends.next_if(|end| *end == at.entry + 1).is_some() {
-                    lifetimes.leaks.end_step(step.tiling.totals().allocated);
-                }
+                lifetimes.apply_entry(&entry, at, step.tiling, &mut live, &mut awaited);
             } else {
-                live = lifetimes.open_initial_blocks(stacks, step.tiling);
+                live = open_initial_blocks(stacks, step.tiling);
+                lifetimes.starts_empty = live.is_empty();
             }
             let entry = step.entry.map(|(index, _)| index);
             if wanted.next_if_eq(&entry).is_some() {
@@ -190,27 +194,6 @@ impl<'a> Lifetimes<'a> {
         lifetimes
     }
 
-    /// The blocks that are live before the first entry.
-    fn open_initial_blocks(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> SeededMap<u64, OpenBlock> {
-        let mut live = SeededMap::default();
-        for (address, bytes, requested_bytes, state, extended_stack) in tiling.active_blocks() {
-            if state == BlockState::ActiveAllocated {
-                let stack = stacks.recorded_stack(extended_stack);
-                live.insert(
-                    address,
-                    OpenBlock { stack, extended_stack, bytes, requested_bytes, allocated_at: None, first_sample: 0 },
-                );
-            }
-        }
-        self.starts_empty = live.is_empty();
-        let mut by_address: Vec<(&u64, &OpenBlock)> = live.iter().collect();
-        by_address.sort_unstable_by_key(|(address, _)| **address);
-        for (_, block) in by_address {
-            self.leaks.add_older(stacks, block.extended_stack, block.bytes);
-        }
-        live
-    }
-
     /// Counts the blocks that are live at the end of the trace.
     fn finish<'l>(&mut self, live: impl Iterator<Item = &'l OpenBlock>, at: TracePoint) {
         for block in live {
@@ -230,7 +213,6 @@ impl<'a> Lifetimes<'a> {
 
     fn apply_entry(
         &mut self,
-        stacks: &StackReader<'_>,
         event: &TraceEntry,
         at: TracePoint,
         tiling: &Tiling,
@@ -260,9 +242,7 @@ impl<'a> Lifetimes<'a> {
                     }
                     _ => {}
                 }
-                self.leaks.add(stacks, extended_stack, bytes);
                 if let Some(lost) = live.insert(event.addr, new) {
-                    self.leaks.remove(stacks, lost.extended_stack, lost.bytes);
                     self.samples.end_lifetime(lost.first_sample, || lost.block(event.addr, None));
                 }
             }
@@ -276,10 +256,7 @@ impl<'a> Lifetimes<'a> {
                 let freed = Some((at, traits));
                 self.samples.end_lifetime(block.first_sample, || block.block(event.addr, freed));
                 if let Some(allocated_at) = block.allocated_at {
-                    self.leaks.remove(stacks, block.extended_stack, block.bytes);
                     self.count_free(block, allocated_at, at, by_program);
-                } else {
-                    self.leaks.remove_older(stacks, block.extended_stack, block.bytes);
                 }
                 for (set, row) in awaited.remove(&event.addr).unwrap_or_default() {
                     let live_set = &mut self.live_sets[set];
@@ -371,6 +348,11 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
+    /// Whether the memory of the line of `stack` grows from iteration to iteration.
+    pub(super) fn grows(&self, stack: StackId) -> bool {
+        self.grows.get(stack.index()).copied().unwrap_or(false)
+    }
+
     pub(super) fn free_counts(&self, stack: StackId) -> FreeCounts {
         self.free_counts[stack.index()]
     }
@@ -459,6 +441,21 @@ impl<'a> Lifetimes<'a> {
     pub(super) fn backward_passes_at(&self, point: TracePoint) -> u32 {
         point.run_index().map_or(0, |run| self.backward_passes_begun[run])
     }
+}
+
+/// The blocks that are live before the first entry.
+fn open_initial_blocks(stacks: &StackReader<'_>, tiling: &Tiling) -> SeededMap<u64, OpenBlock> {
+    let mut live = SeededMap::default();
+    for (address, bytes, requested_bytes, state, extended_stack) in tiling.active_blocks() {
+        if state == BlockState::ActiveAllocated {
+            let stack = stacks.recorded_stack(extended_stack);
+            live.insert(
+                address,
+                OpenBlock { stack, extended_stack, bytes, requested_bytes, allocated_at: None, first_sample: 0 },
+            );
+        }
+    }
+    live
 }
 
 /// The live blocks of `tiling`, by address.

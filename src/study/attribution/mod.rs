@@ -1,9 +1,8 @@
 //! Attributes every live block of a position to a category, phase, step, range, file, line and stack.
 //!
-//! In: one literal replay. Out: a [`MemoryBreakdown`] per position, growth from step to step ([`Leaks`]), and layers of
-//! categories over time. `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to single
-//! blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `leaks` compares steps,
-//! `breakdown` sums up.
+//! In: one literal replay. Out: a [`MemoryBreakdown`] per position, the lines whose memory grows ([`Leaks`]), and
+//! layers of categories over time. `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to
+//! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `breakdown` sums up.
 
 mod allocations;
 mod breakdown;
@@ -118,7 +117,7 @@ pub(crate) fn attribute_memory(
         at_failure: failure.and_then(|failure| breakdown(Some(failure))),
         at_position: position.and_then(breakdown),
         steps: StepsReport { completed: phases.completed_steps() as u64, marker: phases.step_marker() },
-        leaks: lifetimes.leaks.report(device.stacks(), top, capacity),
+        leaks: Leaks::from_device(device, top, capacity),
         layers,
     }
 }

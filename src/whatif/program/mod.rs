@@ -6,9 +6,8 @@
 //! changed program would make exactly these calls. Does not know the program's source, only its requests.
 //!
 //! `recorded_program` has the script and the phase of each operation; each kind of change has a file that edits the
-//! script; `find_changes` lists them; `change_replay` replays them. If the recording ends with a failure and the step
-//! before shows which requests would follow, the script goes on for one more step
-//! ([`crate::replay::ops::Continuation`]).
+//! script; `find_changes` lists them; `change_replay` replays them. If the recording ends with a failure, the script
+//! goes on as [`crate::whatif::forecast`] predicts, up to the end of one more iteration.
 
 mod batch;
 mod best_changes;

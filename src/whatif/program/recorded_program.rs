@@ -13,11 +13,12 @@ use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Allocation, Category, classify_allocations};
+use crate::whatif::forecast::{Forecast, ForecastLength};
 
 /// Default workspace sizes of cuBLASLt (`at::cuda::getCUDABlasLtWorkspace`): 1 MiB, and 32 MiB from Hopper on.
 const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
 
-/// The operations of a device's program. After a failure that ended it they go on for one step, if known.
+/// The operations of a device's program. After a failure that ended it they go on as predicted, up to the end of one more iteration.
 pub(crate) struct RecordedProgram<'s, 'a> {
     pub(crate) device: DeviceStudy<'s, 'a>,
     pub(crate) program: Cow<'s, Program<'a>>,
@@ -42,9 +43,9 @@ pub(crate) struct PeakBlocks {
 impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// `device` has a trace.
     pub(crate) fn from_device(device: DeviceStudy<'s, 'a>) -> Self {
-        let continued = device.continuation();
-        let (program, repeats) = match continued {
-            Some(goes_on) => (Cow::Owned(goes_on.program), goes_on.sources),
+        let forecast = Forecast::from_device(device, ForecastLength::OneMore).filter(Forecast::has_one_more);
+        let (program, repeats) = match forecast {
+            Some(forecast) => (Cow::Owned(forecast.program), forecast.sources),
             None => (Cow::Borrowed(device.program()), Vec::new()),
         };
         let entry_of = |op: usize| {

@@ -1,0 +1,125 @@
+//! Where requests come from: the Python frames of their stacks, their stream and pool.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::ids::{FrameId, PoolId, StackId, to_u32};
+use crate::base::intern::Slices;
+use crate::snapshot::Snapshot;
+use crate::stacks::frames::{Origin, StackReader, forward_slashes};
+
+/// Code that calls the same functions many times within one call of the program: modules, optimizers, file loaders.
+const INNER_FILES: [&str; 5] =
+    ["torch/nn/modules/module.py", "torch/optim/", "torch/serialization.py", "torch/autograd/", "torch/_tensor.py"];
+const OPTIMIZER_FILES: &str = "torch/optim/";
+const MODULE_CALL: &str = "_call_impl";
+
+/// Numbers the call sites of one snapshot.
+#[derive(Debug)]
+pub(crate) struct CallSites {
+    /// By frame: Python code.
+    is_python: Vec<bool>,
+    /// By frame: code of [`INNER_FILES`].
+    is_inner: Vec<bool>,
+    /// By frame: code of an optimizer of PyTorch.
+    is_optimizer: Vec<bool>,
+    /// By frame: `Module._call_impl`.
+    is_module_call: Vec<bool>,
+    /// By frame: code of PyTorch, or a constructor.
+    makes_parameters: Vec<bool>,
+    /// The Python frames of each distinct stack, innermost first.
+    python_frames: Slices<FrameId>,
+    /// Id in `python_frames` by recorded stack.
+    by_stack: FxHashMap<StackId, u32>,
+    /// By Python frames, stream and pool.
+    by_origin: FxHashMap<(u32, u64, PoolId), u32>,
+    /// Id in `python_frames` by call site.
+    frames_of_site: Vec<u32>,
+}
+
+impl CallSites {
+    pub(crate) fn new(stacks: &StackReader<'_>, snapshot: &Snapshot) -> Self {
+        let frames = || (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
+        let is_in = |files: &[&str]| {
+            let file = |id: FrameId| forward_slashes(snapshot.text(snapshot.stacks.frame(id).file));
+            frames().map(|id| files.iter().any(|part| file(id).contains(part))).collect()
+        };
+        Self {
+            is_python: frames().map(|id| stacks.origin(id) != Origin::Native).collect(),
+            is_inner: is_in(&INNER_FILES),
+            makes_parameters: frames()
+                .map(|id| {
+                    let is_constructor = snapshot.text(snapshot.stacks.frame(id).name) == "__init__";
+                    is_constructor || stacks.origin(id) == Origin::Torch
+                })
+                .collect(),
+            is_optimizer: is_in(&[OPTIMIZER_FILES]),
+            is_module_call: frames().map(|id| snapshot.text(snapshot.stacks.frame(id).name) == MODULE_CALL).collect(),
+            python_frames: Slices::default(),
+            by_stack: FxHashMap::default(),
+            by_origin: FxHashMap::default(),
+            frames_of_site: Vec::new(),
+        }
+    }
+
+    /// The call site of a request for `pool` by `stack` on `stream`.
+    pub(super) fn site(&mut self, snapshot: &Snapshot, stack: StackId, stream: u64, pool: PoolId) -> u32 {
+        let stack = snapshot.stacks.recorded_stack(stack);
+        let frames = *self.by_stack.entry(stack).or_insert_with(|| {
+            let all = snapshot.stacks.frames(stack).iter().copied();
+            let python: Vec<FrameId> = all.filter(|id| self.is_python[id.index()]).collect();
+            self.python_frames.intern(&python)
+        });
+        *self.by_origin.entry((frames, stream, pool)).or_insert_with(|| {
+            self.frames_of_site.push(frames);
+            to_u32(self.frames_of_site.len() - 1)
+        })
+    }
+
+    /// The Python frames of `site`, innermost first; none in a backward pass, whose threads are C++.
+    fn frames(&self, site: u32) -> &[FrameId] {
+        self.python_frames.get(self.frames_of_site[site as usize])
+    }
+
+    pub(crate) fn has_python(&self, site: u32) -> bool {
+        !self.frames(site).is_empty()
+    }
+
+    /// Whether an optimizer of PyTorch makes the requests of `site`.
+    pub(crate) fn is_in_optimizer(&self, site: u32) -> bool {
+        self.frames(site).iter().any(|id| self.is_optimizer[id.index()])
+    }
+
+    /// Whether a module makes the requests of `site` while it is called.
+    pub(crate) fn is_in_module_call(&self, site: u32) -> bool {
+        self.frames(site).iter().any(|id| self.is_module_call[id.index()])
+    }
+
+    /// Whether code of PyTorch or a constructor makes the requests of `site`, as it does for parameters.
+    pub(crate) fn is_in_torch_or_constructor(&self, site: u32) -> bool {
+        self.frames(site).iter().any(|id| self.makes_parameters[id.index()])
+    }
+
+    /// The length of the shortest end of `sites` that is not inside one call of a module, an optimizer or a backward
+    /// pass: its stacks share no such frame, and some have Python frames.
+    pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
+        let mut shared: Option<Vec<FrameId>> = None;
+        let mut is_known = vec![false; self.frames_of_site.len()];
+        for (back, site) in sites.iter().rev().enumerate() {
+            if std::mem::replace(&mut is_known[*site as usize], true) || !self.has_python(*site) {
+                continue;
+            }
+            let outermost_first = self.frames(*site).iter().rev();
+            match &mut shared {
+                None => shared = Some(outermost_first.copied().collect()),
+                Some(shared) => {
+                    let equal = shared.iter().zip(outermost_first).take_while(|(a, b)| a == b).count();
+                    shared.truncate(equal);
+                }
+            }
+            if shared.iter().flatten().all(|id| !self.is_inner[id.index()]) {
+                return back + 1;
+            }
+        }
+        usize::MAX
+    }
+}

@@ -1,0 +1,85 @@
+//! An iteration that needs more than those before it, because its input is larger.
+
+use std::ops::Range;
+
+use super::growth::median;
+use super::requests::RequestId;
+use super::{ProgramLoops, Requests};
+
+/// An iteration needs at least this multiple of the usual, in parts of 100, to be unusual.
+const MIN_UNUSUAL_PERCENT: u64 = 110;
+
+/// An iteration that needs more memory than those before it, at the same request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnusualInput {
+    /// The trace entry of the first request of the iteration whose size differs.
+    pub(crate) entry: usize,
+    /// Its bytes.
+    pub(crate) input_bytes: u64,
+    /// The median of its bytes in the iterations before.
+    pub(crate) usual_input_bytes: u64,
+    /// Peak of the live bytes of this iteration beyond those at its start, so far.
+    pub(crate) needed_bytes: u64,
+    /// The median of the same up to the same request in the iterations before.
+    pub(crate) usual_bytes: u64,
+    /// The most of them.
+    pub(crate) most_bytes: u64,
+    /// Number of iterations before.
+    pub(crate) iterations: usize,
+}
+
+impl ProgramLoops {
+    /// The input of the last iteration, if it is the reason why the iteration needs more than the ones before.
+    pub(crate) fn unusual_input(&self) -> Option<UnusualInput> {
+        let iterations =
+            self.iterations.as_ref().filter(|iterations| iterations.complete() > 1 && !iterations.is_inner)?;
+        let requests = &self.requests;
+        let start = iterations.start();
+        let len = requests.len() - start;
+        // Up to the same request.
+        let before = || {
+            (0..iterations.complete()).map(|index| iterations.range(index)).map(|range| {
+                let end = range.end.min(range.start + len);
+                range.start..end
+            })
+        };
+        let needed_bytes = requests.needed_in(start..requests.len());
+        let needs: Vec<u64> = before().map(|range| requests.needed_in(range)).collect();
+        let most_bytes = needs.iter().copied().max()?;
+        let usual_bytes = median(needs);
+        let is_larger = |usual: u64, now: u64| now.saturating_mul(100) >= usual.saturating_mul(MIN_UNUSUAL_PERCENT);
+        if needed_bytes <= most_bytes || !is_larger(usual_bytes, needed_bytes) {
+            return None;
+        }
+        let usual_of = |offset: usize| {
+            let same = before().map(|range| range.start + offset);
+            median(
+                same.filter(|at| requests.site(*at) == requests.site(start + offset))
+                    .map(|at| requests.bytes(at))
+                    .collect(),
+            )
+        };
+        let (input, usual_input_bytes) = (0..len)
+            .map(|offset| (start + offset, usual_of(offset)))
+            .find(|(request, usual)| requests.bytes(*request) != *usual)?;
+        let input_bytes = requests.bytes(input);
+        is_larger(usual_input_bytes, input_bytes).then_some(UnusualInput {
+            entry: requests.entry(input),
+            input_bytes,
+            usual_input_bytes,
+            needed_bytes,
+            usual_bytes,
+            most_bytes,
+            iterations: iterations.complete(),
+        })
+    }
+}
+
+impl Requests {
+    /// Peak of the live bytes during the requests of `range`, beyond those at its start.
+    pub(super) fn needed_in(&self, range: Range<RequestId>) -> u64 {
+        let at_start = self.live_before(range.start);
+        let live = range.map(|request| self.live_before(request).saturating_add_unsigned(self.bytes(request)));
+        u64::try_from(live.max().unwrap_or(0).saturating_sub(at_start)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,237 @@
+//! The sizes of each request of an iteration, in the iterations before and in the one that failed.
+
+use rustc_hash::FxHashMap;
+
+use super::laws::{is_constant, scale};
+use crate::allocator::conf::Settings;
+use crate::allocator::round_size;
+use crate::base::ids::to_u32;
+use crate::base::intern::{SeededSet, Slices};
+use crate::study::iterations::{CallSites, Iterations, MAX_COMPARED, NEVER, RequestId, Requests};
+
+/// Sizes that vary from iteration to iteration and may determine others, at most.
+const MAX_REFERENCES: usize = 40;
+/// Iterations that are compared with the last one, at most.
+const MAX_CANDIDATES: usize = 64;
+/// A backward pass ends where this many requests in a row have Python frames.
+const MAX_BACKWARD_GAP: usize = 8;
+
+/// The size that a request will have, and whether an established law predicts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PredictedSize {
+    pub(super) bytes: u64,
+    pub(super) is_sure: bool,
+}
+
+/// The sizes of each request of an iteration, by its offset.
+#[derive(Debug)]
+pub(super) struct IterationHistory {
+    /// The complete iteration that the one that failed is like.
+    pub(super) source: usize,
+    /// Number of requests in it.
+    pub(super) len: usize,
+    /// Complete iterations with the same call sites, newest first.
+    members: Vec<RequestId>,
+    /// Distinct sizes over the members.
+    classes: Slices<u64>,
+    class_of_offset: Vec<u32>,
+    is_gradient: Vec<bool>,
+    /// Offsets of requests without Python frames.
+    is_stackless: Vec<bool>,
+    /// Sizes of blocks that are older than the source and stay.
+    persistent: SeededSet<u64>,
+}
+
+/// The sizes that the iteration which failed shows.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    /// By class, each size with the number of requests that had it.
+    counts: FxHashMap<u32, Vec<(u64, usize)>>,
+    /// Classes that vary, with their size in this iteration, largest first.
+    references: Vec<(u32, u64)>,
+    /// The commonest ratio of the new size to that of the iterations before, where it differs for the first time.
+    new_permille: Option<u64>,
+    /// Sizes of the varying classes that this iteration has not come to yet.
+    derived: FxHashMap<u32, PredictedSize>,
+}
+
+impl IterationHistory {
+    /// `None` if no earlier iteration has made the same requests as the last one so far.
+    pub(super) fn new(
+        requests: &Requests,
+        iterations: &Iterations,
+        sites: &CallSites,
+        older_blocks: &[u64],
+    ) -> Option<Self> {
+        let failed = requests.len() - 1;
+        let (source, members) = find_matching(requests, iterations)?;
+        let start = iterations.starts()[source];
+        let len = iterations.range(source).len();
+        let mut classes = Slices::default();
+        let class_of_offset = (0..len).map(|offset| {
+            let sizes: Vec<u64> = members.iter().map(|member| requests.bytes(member + offset)).collect();
+            classes.intern(&sizes)
+        });
+        let class_of_offset = class_of_offset.collect();
+        let is_stackless: Vec<bool> = (0..len).map(|offset| !sites.has_python(requests.site(start + offset))).collect();
+        let stays = |request: &RequestId| requests.freed_after(*request) as usize >= failed;
+        let older = (0..start).filter(stays).map(|request| requests.bytes(request));
+        let persistent =
+            older.chain(older_blocks.iter().map(|bytes| round_size(*bytes, &Settings::default()))).collect();
+        let mut history =
+            Self { source, len, members, classes, class_of_offset, is_gradient: Vec::new(), is_stackless, persistent };
+        history.is_gradient = history.find_gradients(requests, start);
+        Some(history)
+    }
+
+    /// Number of iterations with known sizes.
+    pub(super) fn depth(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The offsets whose blocks have the size of an older block and outlive the backward pass that makes them.
+    fn find_gradients(&self, requests: &Requests, start: RequestId) -> Vec<bool> {
+        let mut is_gradient = vec![false; self.len];
+        let (mut pass_end, mut next) = (None::<usize>, 0);
+        for offset in (0..self.len).rev().filter(|offset| self.is_stackless[*offset]) {
+            let end = pass_end.filter(|_| next - offset <= MAX_BACKWARD_GAP).unwrap_or(offset);
+            (pass_end, next) = (Some(end), offset);
+            let request = start + offset;
+            let outlives =
+                requests.freed_after(request) == NEVER || requests.freed_after(request) as usize > start + end;
+            is_gradient[offset] = outlives && self.persistent.contains(&requests.bytes(request));
+        }
+        is_gradient
+    }
+
+    pub(super) fn sizes(&self, offset: usize) -> &[u64] {
+        self.classes.get(self.class_of_offset[offset])
+    }
+
+    pub(super) fn is_stackless(&self, offset: usize) -> bool {
+        self.is_stackless[offset]
+    }
+
+    /// Reads the sizes `now` of the requests at the first offsets.
+    pub(super) fn observe(&self, pairs: impl Iterator<Item = (usize, u64)>) -> Observed {
+        let mut observed = Observed::default();
+        for (offset, now) in pairs {
+            let counts = observed.counts.entry(self.class_of_offset[offset]).or_default();
+            match counts.iter_mut().find(|(bytes, _)| *bytes == now) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((now, 1)),
+            }
+        }
+        let mut permilles: FxHashMap<u64, usize> = FxHashMap::default();
+        for (class, counts) in &mut observed.counts {
+            counts.sort_by_key(|(bytes, count)| (std::cmp::Reverse(*count), *bytes));
+            let (sizes, now) = (self.classes.get(*class), counts[0].0);
+            if !is_constant(sizes) {
+                observed.references.push((*class, now));
+            } else if sizes[0] != now {
+                *permilles.entry(now.saturating_mul(1000) / sizes[0].max(1)).or_default() += 1;
+            }
+        }
+        let largest = |class: u32| self.classes.get(class).iter().copied().max();
+        observed.references.sort_by_key(|(class, _)| (std::cmp::Reverse(largest(*class)), *class));
+        observed.references.truncate(MAX_REFERENCES);
+        let commonest = permilles.into_iter().max_by_key(|(permille, count)| (*count, *permille));
+        observed.new_permille = commonest.map(|(permille, _)| permille);
+        let varying = (0..to_u32(self.classes.len())).filter(|class| !is_constant(self.classes.get(*class)));
+        let unseen = varying.filter(|class| !observed.counts.contains_key(class));
+        observed.derived = unseen.map(|class| (class, self.derive(self.classes.get(class), &observed))).collect();
+        observed
+    }
+
+    /// The size that the request at `offset` will have in the iteration that failed.
+    pub(super) fn predict(&self, offset: usize, observed: &Observed) -> PredictedSize {
+        let sure = |bytes| PredictedSize { bytes, is_sure: true };
+        let unsure = |bytes| PredictedSize { bytes, is_sure: false };
+        let class = self.class_of_offset[offset];
+        let sizes = self.classes.get(class);
+        let is_always_equal = is_constant(sizes);
+        if self.is_gradient[offset] && is_always_equal {
+            return sure(sizes[0]);
+        }
+        if let Some(counts) = observed.counts.get(&class) {
+            let is_clear = counts.get(1).is_none_or(|second| counts[0].1 > 2 * second.1);
+            if is_clear {
+                return sure(counts[0].0);
+            }
+            let is_parameter_sized =
+                self.persistent.contains(&sizes[0]) && counts.iter().any(|(bytes, _)| *bytes == sizes[0]);
+            return unsure(if is_parameter_sized { sizes[0] } else { counts[0].0 });
+        }
+        if is_always_equal && !observed.references.is_empty() {
+            return sure(sizes[0]);
+        }
+        if let Some(derived) = observed.derived.get(&class) {
+            return *derived;
+        }
+        match observed.new_permille {
+            None => sure(sizes[0]),
+            Some(_) if self.persistent.contains(&sizes[0]) && self.is_stackless[offset] => sure(sizes[0]),
+            Some(_) if self.persistent.contains(&sizes[0]) => unsure(sizes[0]),
+            Some(permille) => unsure(in_proportion(sizes[0], permille, 1000)),
+        }
+    }
+
+    /// The size of a varying class by that of another one.
+    fn derive(&self, sizes: &[u64], observed: &Observed) -> PredictedSize {
+        let references = observed.references.iter();
+        let by_reference = |(reference, now): &(u32, u64)| scale(sizes, self.classes.get(*reference), *now);
+        match references.clone().find_map(by_reference) {
+            Some(bytes) => PredictedSize { bytes, is_sure: true },
+            None => PredictedSize { bytes: self.most_similar(sizes, observed), is_sure: false },
+        }
+    }
+
+    /// `sizes` in the iteration that was most like this one by the largest reference, in proportion.
+    fn most_similar(&self, sizes: &[u64], observed: &Observed) -> u64 {
+        let Some((reference, now)) = observed.references.first() else { return sizes[0] };
+        let earlier = self.classes.get(*reference);
+        let nearest = (0..earlier.len()).min_by_key(|index| earlier[*index].abs_diff(*now)).unwrap_or(0);
+        in_proportion(sizes[nearest], *now, earlier[nearest])
+    }
+
+    /// Total bytes of the requests of each member, oldest first.
+    pub(super) fn totals(&self) -> Vec<u64> {
+        let total = |back: usize| (0..self.len).map(|offset| self.sizes(offset)[back]).fold(0, u64::saturating_add);
+        (0..self.depth()).rev().map(total).collect()
+    }
+}
+
+/// The complete iteration that is most like the last one so far, and the first requests of those with the same call
+/// sites, newest first.
+fn find_matching(requests: &Requests, iterations: &Iterations) -> Option<(usize, Vec<RequestId>)> {
+    let complete = iterations.complete();
+    let newest = |count: usize| (0..complete).rev().take(count);
+    if iterations.is_uniform {
+        let members = newest(MAX_COMPARED).map(|index| iterations.starts()[index]).collect();
+        return Some((complete - 1, members));
+    }
+    let start = iterations.start();
+    let done = requests.len() - start;
+    let sites = |range: std::ops::Range<RequestId>| range.map(|request| requests.site(request));
+    let begins_equally = |index: &usize| {
+        let range = iterations.range(*index);
+        range.len() > done && sites(range).zip(sites(start..start + done)).all(|(earlier, now)| earlier == now)
+    };
+    let bytes = |start: RequestId| (start..start + done).fold(0u64, |sum, at| sum.saturating_add(requests.bytes(at)));
+    let now = bytes(start);
+    let source = newest(MAX_CANDIDATES)
+        .filter(begins_equally)
+        .min_by_key(|index| bytes(iterations.starts()[*index]).abs_diff(now))?;
+    let has_equal_sites = |index: &usize| {
+        let (range, wanted) = (iterations.range(*index), iterations.range(source));
+        range.len() == wanted.len() && sites(range).eq(sites(wanted))
+    };
+    let members = newest(MAX_CANDIDATES).filter(has_equal_sites).take(MAX_COMPARED);
+    Some((source, members.map(|index| iterations.starts()[index]).collect()))
+}
+
+/// `bytes * numerator / denominator`, rounded up to a block.
+pub(super) fn in_proportion(bytes: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
+    round_size(u64::try_from(scaled).unwrap_or(u64::MAX).max(1), &Settings::default())
+}

@@ -1,0 +1,211 @@
+//! Predicts the requests of a program after the failed request that ended its recording.
+//!
+//! In: the loop that the program was in ([`crate::study::iterations`]). Out: a [`Forecast`]: the recorded program, then
+//! the failed request once more, the rest of its iteration, one more iteration, and further ones while memory grows; the
+//! simulator replays it under any settings, capacity or change. [`Forecast::verdict`] is the outcome of such a replay. Sizes
+//! follow from those of earlier iterations (`history`, `laws`), frees from where earlier iterations freed (`steady`).
+//! During the first optimizer step the state still to come follows from the parameters' sizes (`first_step`).
+//!
+//! A prediction is an assumption about the program. Requests without an established law are marked as unsure, and those
+//! that nothing shows are not predicted: see [`WhyUnknown`].
+
+mod first_step;
+mod history;
+mod laws;
+mod program_index;
+mod steady;
+mod unknown;
+mod verdict;
+mod writer;
+
+use self::first_step::predict_first_step;
+use self::program_index::ProgramIndex;
+use self::steady::{Horizon, NextSizes, SteadyPredictor};
+pub use self::unknown::WhyUnknown;
+pub use self::verdict::{FailsIn, ForecastVerdict};
+use self::writer::ContinuationWriter;
+use crate::allocator::conf::Settings;
+use crate::replay::ops::{Operation, OperationKind, Program};
+use crate::study::DeviceStudy;
+use crate::study::iterations::{CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, UnusualInput};
+
+/// Predicted requests of a program whose memory grows, at most. Every setting replays them all.
+const MAX_GROWING_REQUESTS: usize = 12_000;
+
+/// A program that goes on after its last request failed.
+#[derive(Debug)]
+pub(crate) struct Forecast<'a> {
+    /// The recorded operations. Then the failed request again, now served, and the predicted operations. Each added
+    /// request has an entry index of its own, counted on from the failed one.
+    pub(crate) program: Program<'a>,
+    /// For each operation of `program`, the recorded one that it is or repeats.
+    pub(crate) sources: Vec<u32>,
+    /// Entry index of the failed request.
+    pub(crate) failed: usize,
+    /// Number of predicted requests after the failed one.
+    pub(crate) requests: usize,
+    /// How many of them end the iteration that failed.
+    pub(crate) rest: usize,
+    /// How many of them end one more iteration.
+    pub(crate) one_more: usize,
+    /// Number of leading requests whose sizes follow from established laws.
+    pub(crate) sure: usize,
+    /// Why later requests are unsure, or not predicted.
+    pub(crate) limit: Option<WhyUnknown>,
+    /// Entry index of the request with which most is allocated, up to the end of one more iteration.
+    pub(crate) peak_entry: usize,
+    /// Live bytes with the failed request, in blocks of 512 bytes.
+    pub(crate) live_bytes: u64,
+    /// Peak of the live bytes after it, in the sure requests up to the end of one more iteration.
+    pub(crate) sure_peak_bytes: u64,
+    /// The growth from iteration to iteration.
+    pub(crate) growth: Option<Growth>,
+    /// The input of the iteration that failed, if that is why it needs more than those before.
+    pub(crate) unusual_input: Option<UnusualInput>,
+}
+
+/// How far to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForecastLength {
+    /// Up to the end of one more iteration.
+    OneMore,
+    /// If memory grows, until it exceeds the device.
+    UntilFull,
+}
+
+/// The parts of a prediction, in numbers of requests after the failed one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Parts {
+    rest: usize,
+    one_more: usize,
+    sure: usize,
+    limit: Option<WhyUnknown>,
+}
+
+impl<'a> Forecast<'a> {
+    /// The forecast after the failed request that ended the trace of `device`; `None` if requests follow it.
+    pub(crate) fn from_device(device: DeviceStudy<'_, 'a>, length: ForecastLength) -> Option<Self> {
+        let end = device.failed_requests().next_back().filter(|_| device.ends_with_failure())?;
+        let (loops, sites) = ProgramLoops::from_trace(device.device(), device.stacks(), Some(end));
+        let reach = device.inferred_capacity().unwrap_or(u64::MAX);
+        Self::from_loops(device.program(), &loops, &sites, device.growth(), (reach, length))
+    }
+
+    fn from_loops(
+        program: &Program<'a>,
+        loops: &ProgramLoops,
+        sites: &CallSites,
+        growth: Option<&Growth>,
+        (reach, length): (u64, ForecastLength),
+    ) -> Option<Self> {
+        let failed = loops.requests.len().checked_sub(1)?;
+        let index = ProgramIndex::new(program, &loops.requests)?;
+        let mut writer = ContinuationWriter::new(program, &index, &loops.requests);
+        let live_bytes = writer.live_bytes();
+        let first_step =
+            loops.inner.map(|inner| predict_first_step(&index, &loops.requests, inner, sites, &mut writer));
+        let parts = match (first_step, &loops.iterations) {
+            (Some(Ok(turns)), _) => {
+                Parts { rest: turns, one_more: turns, sure: turns, limit: Some(WhyUnknown::FirstIteration) }
+            }
+            (_, Some(iterations)) => {
+                let is_until_full = length == ForecastLength::UntilFull && loops.growth(&|_| None).is_some();
+                let iterations_ahead = if is_until_full { usize::MAX } else { 1 };
+                let horizon = Horizon { iterations: iterations_ahead, requests: MAX_GROWING_REQUESTS, reach };
+                let predictor =
+                    SteadyPredictor::new(&loops.requests, (program, &index), iterations, sites, &mut writer);
+                let prediction = predictor.map(|predictor| predictor.predict(sites, horizon));
+                let requests = writer.len() - 1 - failed;
+                match prediction {
+                    Some(prediction) => steady_parts(iterations, prediction, failed, requests),
+                    None => Parts { limit: Some(WhyUnknown::NewRequests), ..Parts::default() },
+                }
+            }
+            (Some(Err(why)), None) => Parts { limit: Some(why), ..Parts::default() },
+            (None, None) => Parts { limit: Some(WhyUnknown::NoLoop), ..Parts::default() },
+        };
+        let Parts { rest, one_more, sure, limit } = parts;
+        let requests = writer.len() - 1 - failed;
+        let failed_entry = loops.requests.entry(failed);
+        let (program, sources) = writer.finish();
+        let (mut peak_entry, mut peak_bytes, mut sure_peak_bytes) = (failed_entry + 1, live_bytes, live_bytes);
+        program.for_each_request(&Settings::default(), |entry, live| {
+            let number = entry.checked_sub(failed_entry + 1).filter(|number| *number <= one_more);
+            if number.is_some_and(|number| number <= sure) {
+                sure_peak_bytes = live.max(sure_peak_bytes);
+            }
+            if number.is_some() && live > peak_bytes {
+                (peak_entry, peak_bytes) = (entry, live);
+            }
+        });
+        let is_replaced = growth.is_some_and(|growth| growth.kind == GrowthKind::Replaced);
+        Some(Self {
+            program,
+            sources,
+            failed: failed_entry,
+            requests,
+            rest,
+            one_more,
+            sure,
+            limit,
+            peak_entry,
+            live_bytes,
+            sure_peak_bytes,
+            growth: growth.cloned(),
+            // A tensor that replaces itself by a larger one is no input.
+            unusual_input: loops.unusual_input().filter(|_| !is_replaced),
+        })
+    }
+
+    /// Number of requests after the failed one that are sure, up to the end of one more iteration.
+    pub(crate) fn sure_requests(&self) -> usize {
+        self.sure.min(self.one_more)
+    }
+
+    /// Whether each iteration makes a single request, so that nothing shows how many follow.
+    pub(crate) fn is_single_request(&self) -> bool {
+        self.one_more == self.rest + 1
+    }
+
+    /// Whether it covers the rest of the iteration and one more.
+    pub(crate) fn covers_one_more(&self) -> bool {
+        self.one_more > self.rest && self.limit.is_none_or(|why| why == WhyUnknown::IrregularSizes)
+    }
+
+    /// Whether it predicts one more iteration, sure or not.
+    pub(crate) fn has_one_more(&self) -> bool {
+        self.one_more > self.rest && self.limit != Some(WhyUnknown::FirstIteration)
+    }
+
+    /// The recorded entry that the request with entry index `entry` is or repeats.
+    pub(crate) fn source_entry(&self, entry: usize) -> Option<usize> {
+        let operations = &self.program.operations;
+        let at = operations.partition_point(|operation| (operation.entry_index as usize) < entry);
+        let is_request = |operation: &Operation| {
+            operation.entry_index as usize == entry && matches!(operation.kind, OperationKind::Alloc { .. })
+        };
+        let op = at + operations[at..].iter().position(is_request)?;
+        Some(operations[self.sources[op] as usize].entry_index as usize)
+    }
+}
+
+/// Which of the `requests` after the `failed` one are sure, and why not the others.
+fn steady_parts(
+    iterations: &Iterations,
+    prediction: steady::SteadyPrediction,
+    failed: usize,
+    requests: usize,
+) -> Parts {
+    let steady::SteadyPrediction { rest, one_more, is_rest_sure, next_sizes } = prediction;
+    let Repetition { period, matched } = iterations.repetition;
+    let is_whole_match = !iterations.is_uniform || matched >= period || failed + 1 - iterations.start() >= period;
+    let (sure, limit) = match () {
+        () if iterations.is_inner => (0, Some(WhyUnknown::FirstIteration)),
+        () if !is_rest_sure => (0, Some(WhyUnknown::NewSizes)),
+        () if !is_whole_match => (0, Some(WhyUnknown::SingleIteration)),
+        () if next_sizes == NextSizes::Irregular => (rest, Some(WhyUnknown::IrregularSizes)),
+        () if iterations.complete() < 2 => (rest, Some(WhyUnknown::SingleIteration)),
+        () => (requests, None),
+    };
+    Parts { rest, one_more, sure, limit }
+}

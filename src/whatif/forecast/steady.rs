@@ -1,0 +1,383 @@
+//! The rest of an iteration and the iterations after it, as those before.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::history::IterationHistory;
+use super::laws::{MAX_ERROR, Trend, is_constant, scale_or_bend};
+use super::program_index::ProgramIndex;
+use super::writer::ContinuationWriter;
+use crate::replay::ops::{OperationKind, Program};
+use crate::study::iterations::{CallSites, Iterations, Repetition, RequestId, Requests};
+
+/// Values of the input that are kept to find its trend.
+const INPUT_VALUES: usize = 13;
+/// Sizes kept for each request of an iteration.
+const KEPT_SIZES: usize = 10;
+/// The share of a part's bytes that laws without support may predict.
+const MAX_UNSURE_PARTS: u64 = 10;
+
+/// How sizes go on after the iteration that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NextSizes {
+    /// They are constant or follow a trend.
+    Regular,
+    /// They vary without a rule; the iteration that needed most so far stands for the next.
+    Irregular,
+    /// They differ for the first time; the next iteration is like this one.
+    NewSize,
+}
+
+/// How far to predict.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Horizon {
+    /// Complete iterations after the one that failed.
+    pub(super) iterations: usize,
+    /// Predicted requests, at most, unless that would not cover one iteration.
+    pub(super) requests: usize,
+    /// Live bytes beyond which nothing can be served.
+    pub(super) reach: u64,
+}
+
+/// The predicted requests of a loop.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SteadyPrediction {
+    /// Number of requests after the failed one up to the end of its iteration.
+    pub(super) rest: usize,
+    /// The same up to the end of the next iteration.
+    pub(super) one_more: usize,
+    /// The sizes in the rest of the iteration follow from laws.
+    pub(super) is_rest_sure: bool,
+    pub(super) next_sizes: NextSizes,
+}
+
+/// Predicts what follows the last of `requests`.
+pub(super) struct SteadyPredictor<'r, 'w, 'a> {
+    requests: &'r Requests,
+    index: &'r ProgramIndex,
+    program: &'r Program<'a>,
+    iterations: &'r Iterations,
+    history: IterationHistory,
+    writer: &'w mut ContinuationWriter<'r, 'a>,
+    /// Blocks by iteration and offset, from the one that failed (row 0) on; `None` for requests left out.
+    blocks: Vec<Vec<Option<RequestId>>>,
+    /// Sizes by offset, oldest first.
+    series: Vec<Vec<u64>>,
+    /// Live blocks by call site, oldest first.
+    live_by_site: FxHashMap<u32, VecDeque<RequestId>>,
+    /// By row of `blocks`: the complete iteration that it repeats.
+    templates: Vec<usize>,
+    failed: RequestId,
+}
+
+/// The request whose varying size determines the others.
+struct Input {
+    sizes: Vec<u64>,
+    trend: Trend,
+}
+
+impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
+    /// `None` if no earlier iteration has made the same requests as the last one so far.
+    pub(super) fn new(
+        requests: &'r Requests,
+        (program, index): (&'r Program<'a>, &'r ProgramIndex),
+        iterations: &'r Iterations,
+        sites: &CallSites,
+        writer: &'w mut ContinuationWriter<'r, 'a>,
+    ) -> Option<Self> {
+        let history = IterationHistory::new(requests, iterations, sites, index.older_blocks())?;
+        let failed = requests.len() - 1;
+        let current_blocks = (iterations.start()..=failed).map(Some).collect();
+        let Repetition { period, matched } = iterations.repetition;
+        let first = iterations.starts()[0].min((failed + 1).saturating_sub(matched + period));
+        let mut live_by_site: FxHashMap<u32, VecDeque<RequestId>> = FxHashMap::default();
+        for request in first..=failed {
+            if writer.is_live(request) {
+                live_by_site.entry(requests.site(request)).or_default().push_back(request);
+            }
+        }
+        Some(Self {
+            requests,
+            index,
+            program,
+            iterations,
+            templates: vec![history.source],
+            history,
+            writer,
+            blocks: vec![current_blocks],
+            series: Vec::new(),
+            live_by_site,
+            failed,
+        })
+    }
+
+    pub(super) fn predict(mut self, sites: &CallSites, horizon: Horizon) -> SteadyPrediction {
+        let (len, start) = (self.history.len, self.iterations.start());
+        let done = self.failed - start + 1;
+        let mut now: Vec<u64> = (start..=self.failed).map(|request| self.requests.bytes(request)).collect();
+        let observed = self.history.observe(now.iter().copied().enumerate());
+        let (mut rest_bytes, mut unsure_bytes) = (0u64, 0u64);
+        for offset in done..len {
+            let size = self.history.predict(offset, &observed);
+            now.push(size.bytes);
+            rest_bytes = rest_bytes.saturating_add(size.bytes);
+            unsure_bytes = unsure_bytes.saturating_add(if size.is_sure { 0 } else { size.bytes });
+        }
+        let made_once = self.made_once(sites);
+        self.repeat_frees(0, done - 1);
+        for (offset, bytes) in now.iter().enumerate().skip(done) {
+            self.repeat_request(0, offset, *bytes, &made_once);
+        }
+        let rest = self.predicted();
+        let (next_sizes, trend, mut input) = self.next_sizes(&now, done);
+        let typical = match next_sizes {
+            NextSizes::Irregular => self.largest_iteration(&now),
+            NextSizes::Regular | NextSizes::NewSize => (self.history.source, now.clone()),
+        };
+        let series = (0..len).map(|offset| {
+            let earlier = self.history.sizes(offset).iter().rev().copied();
+            earlier.chain([now[offset]]).collect()
+        });
+        self.series = series.collect();
+        let mut one_more = rest;
+        for iteration in 1..=horizon.iterations {
+            if iteration > 1 && (self.predicted() + len > horizon.requests || self.writer.live_bytes() > horizon.reach)
+            {
+                break;
+            }
+            let input_size = input.as_mut().map(Input::advance);
+            let (template, sizes) = &typical;
+            self.templates.push(*template);
+            self.blocks.push(Vec::with_capacity(sizes.len()));
+            for (offset, bytes) in sizes.iter().enumerate() {
+                let bytes = match next_sizes {
+                    NextSizes::Irregular | NextSizes::NewSize => *bytes,
+                    NextSizes::Regular => self.next_size(offset, trend, input.as_ref().zip(input_size)),
+                };
+                self.repeat_request(iteration, offset, bytes, &made_once);
+            }
+            if iteration == 1 {
+                one_more = self.predicted();
+            }
+        }
+        let is_rest_sure = unsure_bytes.saturating_mul(MAX_UNSURE_PARTS) <= rest_bytes;
+        SteadyPrediction { rest, one_more, is_rest_sure, next_sizes }
+    }
+
+    /// Number of requests after the failed one.
+    fn predicted(&self) -> usize {
+        self.writer.len() - 1 - self.failed
+    }
+
+    /// By offset: the only complete iteration made optimizer state there, once.
+    fn made_once(&self, sites: &CallSites) -> Vec<bool> {
+        let is_state =
+            |request: RequestId| self.writer.is_live(request) && sites.is_in_optimizer(self.requests.site(request));
+        let is_only_one = self.iterations.complete() == 1;
+        self.iterations.range(self.history.source).map(|request| is_only_one && is_state(request)).collect()
+    }
+
+    /// How sizes go on, the trend of their total, and the input that determines them, if there is one.
+    fn next_sizes(&self, now: &[u64], done: usize) -> (NextSizes, Trend, Option<Input>) {
+        let mut totals = self.history.totals();
+        let varied_before = !self.iterations.is_uniform || !is_constant(&totals);
+        totals.push(now.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)));
+        let input = self.input(now, done);
+        let (trend, error) = Trend::of_series(&totals);
+        let next = match () {
+            () if self.iterations.is_uniform && (input.is_some() || error < MAX_ERROR) => NextSizes::Regular,
+            () if varied_before => NextSizes::Irregular,
+            () => NextSizes::NewSize,
+        };
+        (next, trend, input)
+    }
+
+    /// The first request of the iteration whose size varies, with all the sizes that its call site had, if these follow
+    /// a trend.
+    fn input(&self, now: &[u64], done: usize) -> Option<Input> {
+        let varies = |offset: &usize| {
+            let sizes = self.history.sizes(*offset);
+            !self.history.is_stackless(*offset) && (!is_constant(sizes) || sizes[0] != now[*offset])
+        };
+        let offset = (0..done).find(varies)?;
+        let start = self.iterations.start();
+        let site = self.requests.site(start + offset);
+        let is_same = |request: &RequestId| self.requests.site(*request) == site;
+        let each = self.iterations.range(self.history.source).filter(is_same).count();
+        let since = (start + offset + 1..=self.failed).filter(is_same).count();
+        let of_site = (0..=self.failed).rev().filter(is_same);
+        let mut sizes: Vec<u64> =
+            of_site.skip(since).step_by(each).take(INPUT_VALUES).map(|request| self.requests.bytes(request)).collect();
+        sizes.reverse();
+        let (trend, error) = Trend::of_series(&sizes);
+        (error < MAX_ERROR).then_some(Input { sizes, trend })
+    }
+
+    /// The iteration that requested most, of the complete ones and this one, as one to repeat with its sizes.
+    fn largest_iteration(&self, now: &[u64]) -> (usize, Vec<u64>) {
+        let sizes = |index: usize| self.iterations.range(index).map(|request| self.requests.bytes(request));
+        let total = |index: &usize| sizes(*index).fold(0u64, u64::saturating_add);
+        let this = now.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        // The first iteration may also make state.
+        let largest = (1..self.iterations.complete()).max_by_key(total).filter(|index| total(index) > this);
+        match largest {
+            Some(index) => (index, sizes(index).collect()),
+            None => (self.history.source, now.to_vec()),
+        }
+    }
+
+    /// The size at `offset` in the next iteration, which is added to its series.
+    fn next_size(&mut self, offset: usize, trend: Trend, input: Option<(&Input, u64)>) -> u64 {
+        let series = &mut self.series[offset];
+        let last = series.last().copied().unwrap_or(0);
+        let next = match input {
+            Some((input, now)) => {
+                let count = series.len().min(self.history.depth() + 1);
+                let sizes = &series[series.len() - count..];
+                let before = input.sizes.len() - 1; // the last is that of this iteration
+                let inputs = &input.sizes[before.saturating_sub(count)..before];
+                let sizes = &sizes[count - inputs.len().min(count)..];
+                if is_constant(sizes) { last } else { scale_or_bend(sizes, inputs, now) }
+            }
+            None if is_constant(&series[series.len().saturating_sub(4)..]) => last,
+            None => trend.next(series).filter(|bytes| *bytes > 0).map_or(last, |bytes| bytes.div_ceil(512) * 512),
+        };
+        series.push(next);
+        if series.len() > KEPT_SIZES {
+            series.remove(0);
+        }
+        next
+    }
+
+    /// The recorded request that `offset` of `iteration` repeats.
+    fn source(&self, iteration: usize, offset: usize) -> RequestId {
+        self.iterations.starts()[self.templates[iteration]] + offset
+    }
+
+    /// Repeats the request at `offset`, in the iteration that failed (0) or a later one, and the frees after it.
+    fn repeat_request(&mut self, iteration: usize, offset: usize, bytes: u64, made_once: &[bool]) {
+        if made_once.get(offset) == Some(&true) {
+            self.blocks[iteration].push(None);
+            return;
+        }
+        let source = self.source(iteration, offset);
+        let counterpart = |block| self.counterpart(block, iteration);
+        let op = self.index.op(source);
+        let pending: Vec<(RequestId, Option<RequestId>)> = match self.program.operations[op].kind {
+            OperationKind::Alloc { completions, .. } => self.completed(completions.range(), &counterpart),
+            _ => Vec::new(),
+        };
+        let block = self.writer.request_after(source, bytes, |freed| find(&pending, freed));
+        self.blocks[iteration].push(Some(block));
+        self.live_by_site.entry(self.requests.site(source)).or_default().push_back(block);
+        self.repeat_frees(iteration, offset);
+    }
+
+    /// The counterparts of the blocks whose pending frees `completions` complete.
+    fn completed(
+        &self,
+        completions: Range<usize>,
+        counterpart: &dyn Fn(RequestId) -> Option<RequestId>,
+    ) -> Vec<(RequestId, Option<RequestId>)> {
+        completions
+            .filter_map(|index| self.index.completed_by(index))
+            .map(|block| (block, counterpart(block)))
+            .collect()
+    }
+
+    /// Repeats what followed the request at `offset` of the last complete iteration.
+    fn repeat_frees(&mut self, iteration: usize, offset: usize) {
+        let source = self.source(iteration, offset);
+        let earlier = self.frees_one_earlier(source);
+        let mut free_count = 0;
+        for op in self.index.ops_after(source) {
+            if let OperationKind::Release { completions, .. } = self.program.operations[op].kind {
+                let counterpart = |block| self.counterpart(block, iteration);
+                let pending = self.completed(completions.range(), &counterpart);
+                self.writer.release(op, |freed| find(&pending, freed));
+                continue;
+            }
+            let Some(block) = self.index.freed_by(op) else { continue };
+            let before = earlier.as_ref().and_then(|earlier| earlier.get(free_count)).copied();
+            free_count += 1;
+            if let Some(freed) = self.block_to_free(block, before, iteration) {
+                self.writer.free(freed, op);
+            }
+        }
+    }
+
+    /// The blocks freed one iteration earlier than after `source`, if they correspond to those freed there.
+    fn frees_one_earlier(&self, source: RequestId) -> Option<Vec<RequestId>> {
+        let freed = |request| self.index.ops_after(request).filter_map(|op| self.index.freed_by(op));
+        let is_known = self.iterations.is_uniform && self.iterations.complete() > 1;
+        let earlier = source.checked_sub(self.history.len).filter(|_| is_known)?;
+        let earlier: Vec<RequestId> = freed(earlier).collect();
+        (freed(source).count() == earlier.len()).then_some(earlier)
+    }
+
+    /// The block that is freed where the last complete iteration freed `block`, and the one before it `before`.
+    fn block_to_free(&mut self, block: RequestId, before: Option<RequestId>, iteration: usize) -> Option<RequestId> {
+        if block < self.iterations.starts()[self.templates[iteration]]
+            && let Some(before) = before.filter(|before| block < *before)
+            && self.requests.site(block) == self.requests.site(before)
+        {
+            // Such as a backward pass: what was made last is freed first.
+            let down = (before - block).checked_mul(iteration + 1)?;
+            let next = block.checked_sub(down)?;
+            let is_same_site = self.requests.site(next) == self.requests.site(block);
+            return (is_same_site && self.writer.is_live(next)).then_some(next);
+        }
+        let found = self.counterpart(block, iteration)?;
+        if self.writer.is_live(found) {
+            return Some(found);
+        }
+        // That one is gone already: the oldest that the same call made.
+        let queue = self.live_by_site.get_mut(&self.requests.site(block))?;
+        while queue.front().is_some_and(|oldest| !self.writer.is_live(*oldest)) {
+            queue.pop_front();
+        }
+        queue.front().copied().filter(|_| found <= self.failed)
+    }
+
+    /// The block of `iteration` or of one before it in place of `block`, which its template or one before that made.
+    fn counterpart(&self, block: RequestId, iteration: usize) -> Option<RequestId> {
+        let starts = self.iterations.starts();
+        let own = starts.partition_point(|start| *start <= block).checked_sub(1)?;
+        let offset = block - starts[own];
+        // How many iterations before `iteration`.
+        let back = self.templates[iteration].checked_sub(own)?;
+        let site = self.requests.site(block);
+        if let Some(row) = iteration.checked_sub(back) {
+            if self.requests.site(self.source(row, offset)) == site {
+                return *self.blocks[row].get(offset)?;
+            }
+            let ordinal = (starts[own]..block).filter(|request| self.requests.site(*request) == site).count();
+            let blocks = self.blocks[row].iter().enumerate();
+            let mut same = blocks.filter(|(at, _)| self.requests.site(self.source(row, *at)) == site);
+            return *same.nth(ordinal)?.1;
+        }
+        let earlier = self.iterations.complete().checked_sub(back - iteration)?;
+        let mut same = self.iterations.range(earlier).filter(|request| self.requests.site(*request) == site);
+        let at_offset = starts[earlier] + offset;
+        if at_offset < starts[earlier + 1] && self.requests.site(at_offset) == site {
+            return Some(at_offset);
+        }
+        let ordinal = (starts[own]..block).filter(|request| self.requests.site(*request) == site).count();
+        same.nth(ordinal)
+    }
+}
+
+fn find(pairs: &[(RequestId, Option<RequestId>)], block: RequestId) -> Option<RequestId> {
+    pairs.iter().find(|(recorded, _)| *recorded == block).and_then(|(_, counterpart)| *counterpart)
+}
+
+impl Input {
+    /// Adds the predicted next size.
+    fn advance(&mut self) -> u64 {
+        let next = self.trend.next(&self.sizes).or(self.sizes.last().copied()).unwrap_or(0);
+        self.sizes.push(next);
+        next
+    }
+}

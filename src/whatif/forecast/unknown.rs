@@ -1,0 +1,21 @@
+//! Why a forecast ends.
+
+use crate::base::warning::words;
+
+words! {
+    /// Why a forecast is unsure, or ends.
+    pub enum WhyUnknown {
+        /// No earlier iteration shows what follows
+        NoLoop = "no-loop",
+        /// The failed request belongs to the first iteration, and nothing shows the rest of it
+        FirstIteration = "first-iteration",
+        /// Only one earlier iteration is recorded, or only a part of one
+        SingleIteration = "single-iteration",
+        /// The sizes of this iteration are new, and no law predicts the others
+        NewSizes = "new-sizes",
+        /// The iteration makes requests that no earlier one made
+        NewRequests = "new-requests",
+        /// Sizes vary from iteration to iteration without a rule
+        IrregularSizes = "irregular-sizes",
+    }
+}

@@ -1,0 +1,140 @@
+//! The fate of a program after a failed request that is served.
+
+use serde::Serialize;
+
+use super::Forecast;
+use super::unknown::WhyUnknown;
+use crate::base::warning::words;
+use crate::replay::model::Simulation;
+use crate::stacks::frames::CodeLocation;
+use crate::study::DeviceStudy;
+use crate::study::iterations::GrowthKind;
+
+words! {
+    /// When a program fails again.
+    pub enum FailsIn {
+        /// In the rest of the iteration whose request failed
+        ThisIteration = "this-iteration",
+        /// In the iteration after it
+        NextIteration = "next-iteration",
+        /// Later, because memory grows from iteration to iteration
+        LaterIteration = "later-iteration",
+    }
+}
+
+/// The fate of a program after a failed request that is served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum ForecastVerdict {
+    /// The rest of its iteration and one more are served.
+    GoesOn {
+        /// The largest further request that would be served when most is allocated, in bytes.
+        headroom_bytes: u64,
+    },
+    /// A later request fails.
+    FailsAgain {
+        /// Number of requests that are served after the failed one.
+        after_requests: u64,
+        /// When it fails.
+        fails_in: FailsIn,
+        /// Number of iterations between that of the failed request and this one.
+        iterations_later: u64,
+        /// Whether sizes and order of all requests up to it follow from established laws; otherwise it is likely, and
+        /// the number of requests a guess.
+        sure: bool,
+        /// The line whose request fails.
+        location: Box<CodeLocation>,
+    },
+    /// Nothing that is recorded shows it.
+    Unknown {
+        /// Why.
+        why: WhyUnknown,
+    },
+}
+
+impl ForecastVerdict {
+    /// Whether the rest of its iteration and one more are served.
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::GoesOn { .. })
+    }
+}
+
+impl Forecast<'_> {
+    /// The number (from 1) of the predicted request that is the first to fail in `simulation`, a replay of
+    /// [`Self::program`].
+    pub(crate) fn first_failure(&self, simulation: &Simulation) -> Option<usize> {
+        let later = simulation.ooms.iter().map(|(entry, _)| *entry).find(|entry| *entry > self.failed)?;
+        Some(later - self.failed - 1)
+    }
+
+    /// Whether a request fails in `simulation` in the rest of the iteration or in one more; `None` if these are unknown.
+    pub(crate) fn fails_soon(&self, simulation: &Simulation) -> Option<bool> {
+        match self.first_failure(simulation).filter(|request| *request <= self.one_more) {
+            Some(request) => (request <= self.sure).then_some(true),
+            None => self.covers_one_more().then_some(false),
+        }
+    }
+
+    /// The entries after which to measure headroom: the failed request, and the one with which most is allocated up to
+    /// the end of one more iteration.
+    pub(crate) fn headroom_entries(&self) -> [usize; 2] {
+        [self.failed + 1, self.peak_entry]
+    }
+
+    /// The fate of the program in `simulation`, a replay of [`Self::program`] with the headroom at
+    /// [`Self::headroom_entries`], in which the failed request is served.
+    pub(crate) fn verdict(&self, device: DeviceStudy<'_, '_>, simulation: &Simulation) -> ForecastVerdict {
+        if let Some(request) = self.first_failure(simulation).filter(|request| *request > 0) {
+            return self.failure(device, request);
+        }
+        let headroom = self.headroom_entries().iter().filter_map(|entry| simulation.headroom.get(entry)).min();
+        let headroom_bytes = headroom.copied().unwrap_or(0);
+        match (self.limit, &self.growth) {
+            (Some(why), _) if why != WhyUnknown::IrregularSizes => ForecastVerdict::Unknown { why },
+            (_, Some(growth)) if growth.kind == GrowthKind::Kept => {
+                let iterations =
+                    headroom_bytes / growth.bytes_per_iteration.max(1) + self.iterations_until(self.requests);
+                ForecastVerdict::FailsAgain {
+                    after_requests: iterations.saturating_mul(self.period() as u64).saturating_add(self.rest as u64),
+                    fails_in: FailsIn::LaterIteration,
+                    iterations_later: iterations,
+                    sure: false,
+                    location: Box::default(),
+                }
+            }
+            _ => ForecastVerdict::GoesOn { headroom_bytes },
+        }
+    }
+
+    fn period(&self) -> usize {
+        (self.one_more - self.rest).max(1)
+    }
+
+    /// The number of iterations between the one that failed and that of the predicted request `number`.
+    fn iterations_until(&self, number: usize) -> u64 {
+        number.checked_sub(self.rest + 1).map_or(0, |beyond| 1 + (beyond / self.period()) as u64)
+    }
+
+    fn failure(&self, device: DeviceStudy<'_, '_>, number: usize) -> ForecastVerdict {
+        let iterations_later = self.iterations_until(number);
+        let sure = number <= self.sure;
+        if let Some(why) = self.limit.filter(|why| !sure && *why == WhyUnknown::IrregularSizes) {
+            return ForecastVerdict::Unknown { why };
+        }
+        let stacks = device.stacks();
+        let stack = |entry| device.device().entry(entry).extended_stack;
+        let location = self.source_entry(self.failed + 1 + number).map(stack);
+        let location = location.map(|stack| stacks.code_location(stacks.line_id(stack)));
+        ForecastVerdict::FailsAgain {
+            after_requests: (number - 1) as u64,
+            fails_in: match iterations_later {
+                0 => FailsIn::ThisIteration,
+                1 => FailsIn::NextIteration,
+                _ => FailsIn::LaterIteration,
+            },
+            iterations_later,
+            sure,
+            location: Box::new(location.unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Appends predicted requests and frees to a recorded program.
+
+use rustc_hash::FxHashSet;
+
+use super::program_index::ProgramIndex;
+use crate::allocator::conf::Settings;
+use crate::allocator::round_size;
+use crate::base::ids::to_u32;
+use crate::replay::ops::{ListRange, Operation, OperationKind, Program};
+use crate::snapshot::BlockState;
+use crate::study::iterations::{RequestId, Requests};
+
+/// A program with predicted operations at its end. Blocks are named by their requests: up to the failed one those of
+/// [`Requests`], then the predicted ones in order.
+#[derive(Debug)]
+pub(super) struct ContinuationWriter<'r, 'a> {
+    requests: &'r Requests,
+    index: &'r ProgramIndex,
+    recorded: &'r Program<'a>,
+    program: Program<'a>,
+    sources: Vec<u32>,
+    /// The entry index of the last request so far.
+    entry_index: u32,
+    /// Slots of the failed request and the predicted ones.
+    slots: Vec<u32>,
+    /// Bytes of the predicted requests.
+    bytes: Vec<u64>,
+    is_live: Vec<bool>,
+    /// Blocks whose free waits for another stream.
+    pending: FxHashSet<RequestId>,
+    live_bytes: u64,
+}
+
+impl<'r, 'a> ContinuationWriter<'r, 'a> {
+    /// Appends the failed request, the last of `requests`, which is now served.
+    pub(super) fn new(recorded: &'r Program<'a>, index: &'r ProgramIndex, requests: &'r Requests) -> Self {
+        let failed = requests.len() - 1;
+        let failed_op = index.op(failed);
+        let operations = recorded.operations[..=failed_op].to_vec();
+        let mut writer = Self {
+            requests,
+            index,
+            recorded,
+            entry_index: operations[failed_op].entry_index,
+            program: Program { operations, ..recorded.clone() },
+            sources: (0..=to_u32(failed_op)).collect(),
+            slots: Vec::new(),
+            bytes: Vec::new(),
+            is_live: (0..failed).map(|request| requests.freed_after(request) as usize >= failed).collect(),
+            pending: FxHashSet::default(),
+            live_bytes: older_bytes(recorded).saturating_add_signed(requests.live_before(failed)),
+        };
+        writer.request(failed, requests.bytes(failed));
+        writer
+    }
+
+    fn push(&mut self, source: usize, kind: OperationKind) {
+        self.program.operations.push(Operation { entry_index: self.entry_index, kind });
+        self.sources.push(to_u32(source));
+    }
+
+    /// The number of recorded and predicted requests.
+    pub(super) fn len(&self) -> usize {
+        self.is_live.len()
+    }
+
+    pub(super) fn is_live(&self, block: RequestId) -> bool {
+        self.is_live.get(block).copied().unwrap_or(false)
+    }
+
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    pub(super) fn bytes(&self, block: RequestId) -> u64 {
+        match block.checked_sub(self.requests.len() - 1) {
+            Some(predicted) => self.bytes[predicted],
+            None => self.requests.bytes(block),
+        }
+    }
+
+    /// Appends a request like the recorded `source`, of `bytes`, and returns its number.
+    pub(super) fn request(&mut self, source: RequestId, bytes: u64) -> RequestId {
+        self.request_after(source, bytes, |_| None)
+    }
+
+    /// The same. The pending frees that the source completes are completed for the blocks that `counterpart` returns.
+    pub(super) fn request_after(
+        &mut self,
+        source: RequestId,
+        bytes: u64,
+        counterpart: impl Fn(RequestId) -> Option<RequestId>,
+    ) -> RequestId {
+        let op = self.index.op(source);
+        let OperationKind::Alloc { stream, pool, context, completions, .. } = self.recorded.operations[op].kind else {
+            debug_assert!(false, "a request is an allocation");
+            return 0;
+        };
+        let completions = self.complete(completions, counterpart);
+        self.entry_index = self.entry_index.saturating_add(1);
+        let slot = to_u32(self.program.slot_count);
+        self.program.slot_count += 1;
+        self.slots.push(slot);
+        self.bytes.push(bytes);
+        self.is_live.push(true);
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
+        self.push(op, OperationKind::Alloc { size: bytes, stream, pool, context, slot: Some(slot), completions });
+        self.is_live.len() - 1
+    }
+
+    fn slot(&self, block: RequestId) -> Option<u32> {
+        if let Some(predicted) = block.checked_sub(self.requests.len() - 1) {
+            return self.slots.get(predicted).copied();
+        }
+        match self.recorded.operations[self.index.op(block)].kind {
+            OperationKind::Alloc { slot, .. } => slot,
+            _ => None,
+        }
+    }
+
+    /// Frees `block`, if it is live, like the recorded operation `source`.
+    pub(super) fn free(&mut self, block: RequestId, source: usize) {
+        let Some(slot) = self.slot(block).filter(|_| self.is_live(block)) else { return };
+        let (is_pending, context) = match self.recorded.operations[source].kind {
+            OperationKind::Free { is_pending, context, .. } => (is_pending, context),
+            _ => (false, crate::base::ids::StackId::default()),
+        };
+        self.is_live[block] = false;
+        self.live_bytes = self.live_bytes.saturating_sub(self.bytes(block));
+        if is_pending {
+            self.pending.insert(block);
+        }
+        self.push(source, OperationKind::Free { slot, is_pending, context });
+    }
+
+    /// Repeats the recorded operation `source` if it releases memory to the device.
+    pub(super) fn release(&mut self, source: usize, counterpart: impl Fn(RequestId) -> Option<RequestId>) {
+        if let OperationKind::Release { scope, context, completions } = self.recorded.operations[source].kind {
+            let completions = self.complete(completions, counterpart);
+            self.push(source, OperationKind::Release { scope, context, completions });
+        }
+    }
+
+    fn complete(&mut self, completions: ListRange, counterpart: impl Fn(RequestId) -> Option<RequestId>) -> ListRange {
+        let start = self.program.completed.len();
+        if !self.pending.is_empty() {
+            for completion in completions.range() {
+                let block = self.index.completed_by(completion).and_then(&counterpart);
+                if let Some(block) = block.filter(|block| self.pending.remove(block)) {
+                    self.program.completed.extend(self.slot(block));
+                }
+            }
+        }
+        ListRange { start: to_u32(start), len: to_u32(self.program.completed.len() - start) }
+    }
+
+    /// The program, and for each operation the recorded one that it is or repeats.
+    pub(super) fn finish(self) -> (Program<'a>, Vec<u32>) {
+        (self.program, self.sources)
+    }
+}
+
+/// Bytes that were live before the first operation of `program`, in blocks of 512 bytes.
+fn older_bytes(program: &Program<'_>) -> u64 {
+    let live = program.initial_blocks.iter().filter(|block| block.state != BlockState::ActivePendingFree);
+    live.map(|block| round_size(block.requested, &Settings::default())).fold(0, u64::saturating_add)
+}
