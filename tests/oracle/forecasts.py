@@ -36,7 +36,9 @@ def programs():
 def record(venv, name, mib, settings, out):
     facts = Path(str(out).removesuffix(".pickle.gz") + ".json")
     if not facts.exists():
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"}
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"
+        }
         env |= {"VENV": venv, "STUBCUDA_TOTAL_MIB": str(mib), "PYTORCH_CUDA_ALLOC_CONF": settings}
         env |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
         command = [HERE / "run.sh", HERE / "goes_on.py", name.rsplit("-", 1)[0], out]

@@ -7,7 +7,6 @@ and OUT.json has `fails` and `held_at_steps`, what PyTorch says is allocated at 
 the same in every run.
 """
 
-import json
 import sys
 
 import torch

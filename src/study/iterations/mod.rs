@@ -1,8 +1,8 @@
 //! Finds the loop that a program is in, from its stacks alone: training, evaluation, generation, serving.
 //!
-//! In: a device's trace. Out: the iterations that end with its last request ([`Iterations`]): their length in
+//! In: a device's trace. Out: the iterations that end with its last request (`Iterations`): their length in
 //! requests, where the last one starts, and how many complete ones precede it; and what grows from iteration to
-//! iteration ([`Growth`]). Two requests correspond if they have the same Python frames, stream and pool; their sizes may
+//! iteration (`Growth`). Two requests correspond if they have the same Python frames, stream and pool; their sizes may
 //! differ. No optimizer, backward pass or annotation is needed.
 //!
 //! The period is the shift by which the sequence of call sites matches itself furthest back from its end. Loops inside

@@ -7,7 +7,7 @@
 //!
 //! `recorded_program` has the script and the phase of each operation; each kind of change has a file that edits the
 //! script; `find_changes` lists them; `change_replay` replays them. If the recording ends with a failure, the script
-//! goes on as [`crate::whatif::forecast`] predicts, up to the end of one more iteration.
+//! goes on as `whatif::forecast` predicts, up to the end of one more iteration.
 
 mod batch;
 mod best_changes;
