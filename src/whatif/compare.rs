@@ -60,7 +60,7 @@ pub fn compare_settings(
     let rows_done = AtomicUsize::new(0);
     let (mut rows, mut devices) = (Vec::new(), Vec::new());
     for (device, tried) in settings_by_device {
-        let forecast = Forecast::from_device(device, ForecastLength::UntilFull);
+        let forecast = Forecast::from_device(device, ForecastLength::UntilFull(options.capacity));
         let mut device_rows: Vec<WhatIfRow> = tried
             .into_par_iter()
             .map(|(option, overrides)| {

@@ -58,6 +58,13 @@ def analyze(oomscope, path):
     return device
 
 
+def on_larger(oomscope, path, mib):
+    """What `whatif` says of the recorded settings on a device of `mib`."""
+    command = [oomscope, "whatif", "--format", "json", "--capacity", f"{mib}MiB", "--set", "backend:native", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["rows"][0].get("forecast")
+
+
 def judge(verdict, next_requests, after, fails):
     """What came of `verdict`, where the program failed again at request `after`, or (not `fails`) ended before it."""
     kind = verdict["verdict"]
@@ -125,6 +132,15 @@ def main():
             verdict = {k: v for k, v in verdict.items() if k != "location"} | {"spare": remedy["spare_bytes"] / MIB}
             truth = f"+{number}" if after["fails"] else "ends"
             print(f"    {settings:50} {truth:8} {result:20} {verdict}")
+        larger = mib * 5 // 4
+        after = record(venv, name, larger, "", out / f"{name}-on-{larger}.pickle.gz")
+        verdict, number = on_larger(oomscope, base, larger), after["requests"] - facts["requests"]
+        if verdict:
+            result = judge(verdict, next_requests, number, after["fails"])
+            counts[result.split(":")[0]] += 1
+            verdict.pop("location", None)
+            truth = f"+{number}" if after["fails"] else "ends"
+            print(f"    on {larger} MiB {truth:>43} {result:20} {verdict}")
     print(dict(counts))
 
 

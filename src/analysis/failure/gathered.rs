@@ -67,7 +67,7 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
         let Self { device, failed, .. } = self;
         let earlier = failed.len().saturating_sub(DESCRIBED_OOMS);
         let ends_trace = !failed.is_empty() && device.ends_with_failure();
-        let forecast = if ends_trace { Forecast::from_device(device, ForecastLength::UntilFull) } else { None };
+        let forecast = if ends_trace { Forecast::from_device(device, ForecastLength::UntilFull(None)) } else { None };
         let trials = remedies(device, &failed[earlier..], forecast.as_ref());
         let is_reproduced = trials.is_ok();
         let trials = trials.unwrap_or_else(|divergence| {

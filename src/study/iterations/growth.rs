@@ -11,7 +11,9 @@ use crate::base::intern::SeededMap;
 use crate::base::warning::words;
 
 /// Fewer differences between iterations show no growth.
-const MIN_DIFFERENCES: usize = 3;
+const MIN_DIFFERENCES: usize = 4;
+/// Blocks are larger than their requests by up to this part.
+const MAX_SLACK_PARTS: u64 = 6;
 /// Growth between iterations explains the growth of the memory needed within one up to this multiple: a tensor that is
 /// made anew exists twice for a while.
 const MAX_TRANSIENT_MULTIPLE: u64 = 2;
@@ -72,10 +74,15 @@ impl Growth {
     /// its request.
     #[must_use]
     pub(crate) fn with_allocated(mut self, allocated: &[u64]) -> Self {
-        let allocated: Vec<i64> = allocated.iter().map(|bytes| bytes.cast_signed()).collect();
-        self.bytes_per_iteration =
-            typical_rise(&allocated).filter(|bytes| *bytes > 0).unwrap_or(self.bytes_per_iteration);
-        self.allocated_bytes = allocated.last().map_or(0, |bytes| bytes.cast_unsigned());
+        let [first, second @ .., last] = allocated else { return self };
+        self.allocated_bytes = *last;
+        // The first iteration may make state.
+        let (start, rises) = second.first().map_or((first, 1), |second| (second, allocated.len() as u64 - 2));
+        let rise = last.saturating_sub(*start) / rises;
+        let by_requests = self.bytes_per_iteration;
+        if rise.abs_diff(by_requests) <= by_requests / MAX_SLACK_PARTS {
+            self.bytes_per_iteration = rise;
+        }
         self
     }
 

@@ -69,8 +69,8 @@ pub(crate) struct Forecast<'a> {
 pub(crate) enum ForecastLength {
     /// Up to the end of one more iteration.
     OneMore,
-    /// If memory grows, until it exceeds the device.
-    UntilFull,
+    /// If memory grows, until it exceeds these bytes, or without them the memory within reach.
+    UntilFull(Option<u64>),
 }
 
 /// The parts of a prediction, in numbers of requests after the failed one.
@@ -87,8 +87,11 @@ impl<'a> Forecast<'a> {
     pub(crate) fn from_device(device: DeviceStudy<'_, 'a>, length: ForecastLength) -> Option<Self> {
         let end = device.failed_requests().next_back().filter(|_| device.ends_with_failure())?;
         let (loops, sites) = ProgramLoops::from_trace(device.device(), device.stacks(), Some(end));
-        let reach = device.inferred_capacity().unwrap_or(u64::MAX);
-        Self::from_loops(device.program(), &loops, &sites, device.growth(), (reach, length))
+        let reach = match length {
+            ForecastLength::OneMore => None,
+            ForecastLength::UntilFull(bytes) => Some(bytes.or(device.inferred_capacity()).unwrap_or(u64::MAX)),
+        };
+        Self::from_loops(device.program(), &loops, &sites, device.growth(), reach)
     }
 
     fn from_loops(
@@ -96,7 +99,7 @@ impl<'a> Forecast<'a> {
         loops: &ProgramLoops,
         sites: &CallSites,
         growth: Option<&Growth>,
-        (reach, length): (u64, ForecastLength),
+        until: Option<u64>,
     ) -> Option<Self> {
         let failed = loops.requests.len().checked_sub(1)?;
         let index = ProgramIndex::new(program, &loops.requests)?;
@@ -109,9 +112,12 @@ impl<'a> Forecast<'a> {
                 Parts { rest: turns, one_more: turns, sure: turns, limit: Some(WhyUnknown::FirstIteration) }
             }
             (_, Some(iterations)) => {
-                let is_until_full = length == ForecastLength::UntilFull && loops.growth(&|_| None).is_some();
-                let iterations_ahead = if is_until_full { usize::MAX } else { 1 };
-                let horizon = Horizon { iterations: iterations_ahead, requests: MAX_GROWING_REQUESTS, reach };
+                let reach = until.filter(|_| loops.growth(&|_| None).is_some());
+                let horizon = Horizon {
+                    iterations: if reach.is_some() { usize::MAX } else { 1 },
+                    requests: MAX_GROWING_REQUESTS,
+                    reach: reach.unwrap_or(u64::MAX),
+                };
                 let predictor =
                     SteadyPredictor::new(&loops.requests, (program, &index), iterations, sites, &mut writer);
                 let prediction = predictor.map(|predictor| predictor.predict(sites, horizon));

@@ -8,7 +8,6 @@ use crate::base::warning::words;
 use crate::replay::model::Simulation;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
-use crate::study::iterations::GrowthKind;
 
 words! {
     /// When a program fails again.
@@ -39,10 +38,10 @@ pub enum ForecastVerdict {
         fails_in: FailsIn,
         /// Number of iterations between that of the failed request and this one.
         iterations_later: u64,
-        /// Whether sizes and order of all requests up to it follow from established laws; otherwise it is likely, and
-        /// the number of requests a guess.
+        /// Whether all requests up to it were predicted by established laws and replayed. Otherwise the number of requests
+        /// follows from the rate of growth and the headroom.
         sure: bool,
-        /// The line whose request fails.
+        /// The line whose request fails; without a frame if the number of requests is an estimate.
         location: Box<CodeLocation>,
     },
     /// Nothing that is recorded shows it.
@@ -91,9 +90,9 @@ impl Forecast<'_> {
         let headroom_bytes = headroom.copied().unwrap_or(0);
         match (self.limit, &self.growth) {
             (Some(why), _) if why != WhyUnknown::IrregularSizes => ForecastVerdict::Unknown { why },
-            (_, Some(growth)) if growth.kind == GrowthKind::Kept => {
-                let iterations =
-                    headroom_bytes / growth.bytes_per_iteration.max(1) + self.iterations_until(self.requests);
+            (_, Some(growth)) => {
+                let by_headroom = 1 + headroom_bytes / growth.bytes_per_iteration.max(1);
+                let iterations = by_headroom.max(self.iterations_until(self.requests));
                 ForecastVerdict::FailsAgain {
                     after_requests: iterations.saturating_mul(self.period() as u64).saturating_add(self.rest as u64),
                     fails_in: FailsIn::LaterIteration,
@@ -102,7 +101,7 @@ impl Forecast<'_> {
                     location: Box::default(),
                 }
             }
-            _ => ForecastVerdict::GoesOn { headroom_bytes },
+            (_, None) => ForecastVerdict::GoesOn { headroom_bytes },
         }
     }
 
@@ -117,8 +116,7 @@ impl Forecast<'_> {
 
     fn failure(&self, device: DeviceStudy<'_, '_>, number: usize) -> ForecastVerdict {
         let iterations_later = self.iterations_until(number);
-        let sure = number <= self.sure;
-        if let Some(why) = self.limit.filter(|why| !sure && *why == WhyUnknown::IrregularSizes) {
+        if let Some(why) = self.limit.filter(|_| number > self.sure) {
             return ForecastVerdict::Unknown { why };
         }
         let stacks = device.stacks();
@@ -133,7 +131,7 @@ impl Forecast<'_> {
                 _ => FailsIn::LaterIteration,
             },
             iterations_later,
-            sure,
+            sure: true,
             location: Box::new(location.unwrap_or_default()),
         }
     }
