@@ -12,6 +12,7 @@ const INNER_FILES: [&str; 5] =
     ["torch/nn/modules/module.py", "torch/optim/", "torch/serialization.py", "torch/autograd/", "torch/_tensor.py"];
 const OPTIMIZER_FILES: &str = "torch/optim/";
 const MODULE_CALL: &str = "_call_impl";
+const THREAD_ENTRIES: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
 
 /// Numbers the call sites of one snapshot.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct CallSites {
     is_optimizer: Vec<bool>,
     /// By frame: `Module._call_impl`.
     is_module_call: Vec<bool>,
+    /// By frame: the entry of a Python thread. Stacks without one are called by the engine of a backward pass.
+    is_thread_entry: Vec<bool>,
     /// By frame: code of PyTorch, or a constructor.
     makes_parameters: Vec<bool>,
     /// The Python frames of each distinct stack, innermost first.
@@ -51,6 +54,9 @@ impl CallSites {
                     let is_constructor = snapshot.text(snapshot.stacks.frame(id).name) == "__init__";
                     is_constructor || stacks.origin(id) == Origin::Torch
                 })
+                .collect(),
+            is_thread_entry: frames()
+                .map(|id| THREAD_ENTRIES.contains(&snapshot.text(snapshot.stacks.frame(id).name)))
                 .collect(),
             is_optimizer: is_in(&[OPTIMIZER_FILES]),
             is_module_call: frames().map(|id| snapshot.text(snapshot.stacks.frame(id).name) == MODULE_CALL).collect(),
@@ -100,12 +106,16 @@ impl CallSites {
     }
 
     /// The length of the shortest end of `sites` that is not inside one call of a module, an optimizer or a backward
-    /// pass: its stacks share no such frame, and some have Python frames.
+    /// pass: its stacks share no such frame, and some are those of the program's own threads.
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
+        // Some recordings lack the outer frames of all stacks.
+        let has_entry = |site: u32| self.frames(site).iter().any(|id| self.is_thread_entry[id.index()]);
+        let has_entries = (0..to_u32(self.frames_of_site.len())).any(has_entry);
+        let is_in_program = |site: u32| if has_entries { has_entry(site) } else { self.has_python(site) };
         let mut shared: Option<Vec<FrameId>> = None;
         let mut is_known = vec![false; self.frames_of_site.len()];
         for (back, site) in sites.iter().rev().enumerate() {
-            if std::mem::replace(&mut is_known[*site as usize], true) || !self.has_python(*site) {
+            if std::mem::replace(&mut is_known[*site as usize], true) || !is_in_program(*site) {
                 continue;
             }
             let outermost_first = self.frames(*site).iter().rev();

@@ -58,6 +58,10 @@ fn proportional(points: &[(f64, f64)], x_error: f64) -> Option<(f64, f64)> {
 
 /// A rising line on which all `points` lie, with such an error.
 fn affine(points: &[(f64, f64)], x_error: f64) -> Option<(f64, f64)> {
+    // Any two points lie on a line.
+    if points.len() < 3 {
+        return None;
+    }
     let highest = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     let lowest = points.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let (run, rise) = (highest.0 - lowest.0, highest.1 - lowest.1);
