@@ -18,6 +18,7 @@ import os
 import sys
 import time
 
+import _oomscope_files as files
 import _oomscope_ranks as ranks
 import _oomscope_stub as stub
 
@@ -70,6 +71,14 @@ class DryRun:
         self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
+        self.overlay = None
+        if self.options["redirect_files"]:
+            self.overlay = files.Overlay(os.path.dirname(control))
+            self.overlay.install()
+            sys.meta_path.insert(0, AfterImport("safetensors", self.overlay.after_safetensors))
+            sys.meta_path.insert(0, AfterImport("wandb", self.overlay.after_wandb))
+            sys.meta_path.insert(0, AfterImport("sqlite3", self.overlay.after_sqlite))
+            sys.meta_path.insert(0, AfterImport("huggingface_hub.hf_api", files.keep_off_hub))
 
     # Loading -----------------------------------------------------------------------------------------------------
 
@@ -105,6 +114,8 @@ class DryRun:
 
     def after_torch(self, torch):
         self.skip_large_fills(torch)
+        if self.overlay:
+            self.overlay.after_torch(torch)
         ranks.after_torch(torch, self.options["alone"])
         sys.meta_path.insert(0, AfterImport("transformers.generation.utils", end_generation))
 

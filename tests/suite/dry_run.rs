@@ -64,6 +64,30 @@ fn a_torch_without_cuda_headers_is_told_and_not_run() {
 
 #[test]
 #[cfg(unix)]
+fn no_file_of_the_user_changes() {
+    let check = "import sys; sys.exit(sys.version_info < (3, 8))";
+    if !Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let best = file(&directory, "best.pt", b"real");
+    let program = "open('best.pt', 'w').write('zeros'); print(open('best.pt').read())";
+    let command = ["--", "python3", "-c", program];
+    let output = dry_run(directory.path(), &command);
+    let lines = said(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "zeros\n");
+    assert_eq!(std::fs::read(&best).unwrap(), b"real");
+    assert!(lines.contains("files that the program writes go to oomscope-dry-run-1/files"), "{lines}");
+    assert!(lines.contains("1 file that the program wrote is in oomscope-dry-run-1/files: /"), "{lines}");
+    assert!(lines.ends_with("/best.pt\n"), "{lines}");
+
+    let output = dry_run(directory.path(), &[&["--real-files"], &command[..]].concat());
+    assert_eq!(std::fs::read(&best).unwrap(), b"zeros");
+    assert!(!said(&output).contains("that the program"), "{}", said(&output));
+}
+
+#[test]
+#[cfg(unix)]
 fn one_rank_of_many_is_told_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let told = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK";

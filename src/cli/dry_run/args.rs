@@ -65,6 +65,14 @@ pub(in crate::cli) struct DryRun {
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 
+    /// Let the program write its files in their own places, and loggers send the run to services
+    ///
+    /// Without this option, everything that Python writes goes to DIR/files and is read back from there, because the
+    /// tensors of a dry run are zero and must not replace real ones. New files in temporary and cache directories stay
+    /// in place.
+    #[arg(long)]
+    pub(super) real_files: bool,
+
     /// Stop a program that only reads values, and allocates no memory, for this long; 0: never
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
     patience: Duration,
@@ -108,7 +116,8 @@ impl DryRun {
             wait: 10.0,
         };
         let rank = self.single_rank()?;
-        let config = serde_json::to_string(&self.assumed_gpu().config(self.patience, rank.is_some()))?;
+        let config =
+            serde_json::to_string(&self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files))?;
         let mut files = stub::FILES.to_vec();
         files.push(("dry-run.json", &config));
         // Only --world-size adds variables to the command's environment.

@@ -29,6 +29,8 @@ pub(super) struct DryRunConfig {
     patience: f64,
     /// The program is one rank of a job, and the others do not run.
     alone: bool,
+    /// Files that the program writes go to the output directory instead of their own places.
+    redirect_files: bool,
     environment: BTreeMap<&'static str, String>,
 }
 
@@ -54,7 +56,7 @@ impl AssumedGpu {
         }
     }
 
-    pub(super) fn config(&self, patience: Duration, alone: bool) -> DryRunConfig {
+    pub(super) fn config(&self, patience: Duration, alone: bool, redirect_files: bool) -> DryRunConfig {
         let gpu = self.gpu;
         let environment = [
             ("STUBCUDA_NAME", gpu.product.to_owned()),
@@ -74,6 +76,7 @@ impl AssumedGpu {
             context_bytes: gpu.context_mib * MIB,
             patience: patience.as_secs_f64(),
             alone,
+            redirect_files,
             environment: environment.into(),
         }
     }

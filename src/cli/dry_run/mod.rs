@@ -11,6 +11,7 @@ mod fit_sizes;
 mod single_rank;
 mod size_search;
 mod stub;
+mod written_files;
 
 pub(super) use self::args::DryRun;
 use super::exit::{Exit, print_stderr};
@@ -21,6 +22,10 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         return size_search::run(args, sizes);
     }
     let directory = args.prepare(args.output.as_deref())?;
+    let name = directory.name().to_owned();
+    if !args.real_files {
+        print_stderr(&written_files::announce(&name));
+    }
     let (end, status, snapshots) = record(&args.command, directory)?;
     print_result(&args.command, end, &status, &snapshots);
     if !snapshots.is_empty() && end.code() != 0 {
@@ -29,6 +34,9 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
              that ran",
             end.code()
         ));
+    }
+    if let Some(list) = written_files::list(&name) {
+        print_stderr(&list);
     }
     Ok(Exit::Code(end.code()))
 }

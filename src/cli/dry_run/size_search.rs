@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 
 use super::args::DryRun;
 use super::fit_sizes::FitSizes;
+use super::written_files;
 use crate::analysis::{DryRunReport, Options, RangeReport, SnapshotReport, analyze};
 use crate::base::units::{count, size};
 use crate::cli::exit::{Exit, print_stderr};
@@ -75,6 +76,9 @@ pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
         Some(directory) => directory.clone(),
         None => create_numbered("oomscope-dry-run")?,
     };
+    if !args.real_files {
+        print_stderr(&written_files::announce(&directory.join(format!("{}-N", fit_sizes.name))));
+    }
     let mut search = SizeSearch { args, fit_sizes, directory, done: BTreeMap::new() };
     for size in &fit_sizes.sizes {
         search.run(*size)?;

@@ -119,6 +119,11 @@ impl RunDirectory {
         Ok(())
     }
 
+    /// The path for messages, as given.
+    pub(in crate::cli) fn name(&self) -> &Path {
+        &self.name
+    }
+
     /// The absolute path.
     pub(super) fn path(&self) -> &Path {
         &self.path

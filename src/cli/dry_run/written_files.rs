@@ -1,0 +1,55 @@
+//! The files that a program wrote in a dry run, which are in the output directory instead of their own places.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::base::units::counted;
+
+/// The recorder's overlay (`python/oomscope/_files.py`) puts the copy of `/a/b` at `DIR/files/a/b`.
+const FILES_DIR: &str = "files";
+/// Maximum number of names in the list.
+const MAX_NAMES: usize = 5;
+
+/// The line before the program starts.
+pub(super) fn announce(directory: &Path) -> String {
+    format!(
+        "dry run: files that the program writes go to {}, so that none of yours changes (--real-files: to their own \
+         places)",
+        directory.join(FILES_DIR).display()
+    )
+}
+
+/// Lists what the program wrote, or removes the directory if that is nothing.
+pub(super) fn list(directory: &Path) -> Option<String> {
+    let root = directory.join(FILES_DIR);
+    let mut files = Vec::new();
+    let mut pending = vec![root.clone()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            // The type of a link is not that of its target, so no link is followed.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => pending.push(entry.path()),
+                _ => files.push(entry.path()),
+            }
+        }
+    }
+    if files.is_empty() {
+        // There are at most empty directories. If they cannot be removed, they do no harm.
+        let _ = fs::remove_dir_all(&root);
+        return None;
+    }
+    files.sort();
+    let original = |path: &PathBuf| path.strip_prefix(&root).map_or(path.clone(), |rest| Path::new("/").join(rest));
+    let names: Vec<String> = files.iter().take(MAX_NAMES).map(|path| original(path).display().to_string()).collect();
+    let more = match files.len().saturating_sub(MAX_NAMES) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    Some(format!(
+        "{} that the program wrote {} in {}: {}{more}",
+        counted(files.len() as u64, "file"),
+        if files.len() == 1 { "is" } else { "are" },
+        root.display(),
+        names.join(", "),
+    ))
+}
