@@ -20,8 +20,8 @@ pub(super) struct Judgement {
 
 impl Judgement {
     /// Judges a request that `failed`. Fragmentation becomes capacity if the program would fail again soon after, or
-    /// if the device is full and no setting is known to serve the next step too. A verdict is certain only if the model reproduces the recording and memory does not grow; a capacity verdict
-    /// also requires a known device size.
+    /// if the device is full and no setting is known to serve the next step too. A verdict is certain only if the model
+    /// reproduces the recording and memory does not grow; a capacity verdict also requires a known device size.
     pub(super) fn new(
         failed: &FailureFacts,
         trials: &TrialResults,

@@ -11,6 +11,7 @@ use super::outlook::{Outlook, UnusualInput};
 use super::remedies::{RecordedReplay, Remedy, TrialResults};
 use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
+use crate::whatif::ForecastVerdict;
 use crate::whatif::forecast::Forecast;
 
 /// A failed request: an `oom` entry of a trace. A [`JudgedRequest`] with replays.
@@ -23,6 +24,8 @@ pub struct OomReport {
     /// that ended a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unusual_input: Option<UnusualInput>,
+    /// No request follows in the trace, and those that would have are not known: the verdict is about this request alone.
+    pub is_rest_unknown: bool,
     /// The replay under the recorded settings; absent if the model does not reproduce the trace or no setting was
     /// tried.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +74,12 @@ impl OomReport {
         let is_capacity_known = device.capacity().is_some();
         let known = [is_reproduced, is_capacity_known, grows];
         let judgement = Judgement::new(&failed, &trials, outlook, known, device.settings());
+        let is_known = |remedy: &Remedy| {
+            let forecast = remedy.forecast.as_ref();
+            forecast.is_some_and(|verdict| !matches!(verdict, ForecastVerdict::Unknown { .. }))
+        };
         Self {
+            is_rest_unknown: ends_trace && !trials.remedies.iter().any(is_known),
             request: JudgedRequest::new(device, failed, &judgement),
             unusual_input: forecast.and_then(|known| UnusualInput::from_forecast(device, known)),
             as_recorded: trials.as_recorded,

@@ -2,6 +2,7 @@
 
 use super::Summary;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
+use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{Advice, AnalyzeReport, DeviceReport, DryRunReport, Ranks, SnapshotReport};
 use crate::base::units::{duration, percent, ratio, size};
@@ -81,6 +82,9 @@ fn summarize_failure(oom: &OomReport, device: &DeviceReport, settings_string: Op
     let why = match (device.advice.first(), device.explaining_growth(oom)) {
         (Some(Advice::RequestLess(_)), _) => format!("the request itself is too large ({})", oom.verdict),
         (_, Some(bytes)) => format!("memory grows by {} a step ({})", size(bytes), oom.verdict),
+        (_, None) if concerns_one_request(oom) => {
+            format!("{} (of this request; what follows is not known)", oom.verdict)
+        }
         (_, None) => oom.verdict.to_string(),
     };
     let answer = format!(
@@ -96,6 +100,16 @@ fn summarize_failure(oom: &OomReport, device: &DeviceReport, settings_string: Op
     let copy = first.and_then(|advice| advice.copy(oom, settings_string));
     Summary { answer, who: held.and_then(describe_holders), action: first.map(ToString::to_string), copy }
 }
+
+/// Whether the verdict blames free memory that this request could not use, and nothing shows whether the program would
+/// go on with it.
+fn concerns_one_request(oom: &OomReport) -> bool {
+    use Verdict::{Fragmentation, OtherStream, PendingFree, PrivatePool};
+    oom.is_rest_unknown && matches!(oom.verdict, Fragmentation | OtherStream | PendingFree | PrivatePool)
+}
+
+/// Growth below this part of the peak is not worth a look.
+const MIN_GROWTH_PARTS: u64 = 100;
 
 fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary {
     let (memory, peak) = (&device.memory, &device.peak);
@@ -132,7 +146,9 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
     let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
         (Some(graphs.to_string()), graphs.called_at.as_ref().map(FrameReport::file_line))
-    } else if let Some(leak) = device.leaks.suspects.first() {
+    } else if let Some(leak) =
+        device.leaks.suspects.first().filter(|leak| leak.bytes >= peak.allocated_bytes / MIN_GROWTH_PARTS)
+    {
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} per step");

@@ -46,6 +46,13 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &P
     }
     classifier.buckets.yield_to_gradients(live_set, &mut classified, phases);
     parameter_copies::classify_copies(live_set, &mut classified, lifetimes, phases);
+    for (block, classification) in live_set.blocks.iter().zip(&mut classified) {
+        // A graph or a model of which code outside the model makes more in each iteration is neither: it is kept data.
+        let is_guess = matches!(*classification, (Category::Activations | Category::Parameters, Confidence::Low));
+        if is_guess && lifetimes.grows(block.extended_stack) && !phases.stack_traits(block.stack).has_forward_frame {
+            *classification = (Category::Other, Confidence::Low);
+        }
+    }
     classified
 }
 
@@ -56,6 +63,9 @@ const MAX_INPUT_PASSES: u32 = 4;
 const MIN_MODEL_TENSORS: u32 = 8;
 /// Minimum number of tensors of optimizer state that one line allocates and keeps.
 const MIN_STATE_TENSORS: u32 = 3;
+
+/// Younger blocks may be temporaries, whatever others show.
+const MIN_OLD_ENTRIES: u32 = 64;
 
 pub(super) struct Classifier<'a> {
     pub(super) lifetimes: &'a Lifetimes<'a>,
@@ -337,6 +347,8 @@ impl Classifier<'_> {
             Lifetime::InRun if gathered == GatherEvidence::Possible => (Temporaries, Medium),
             Lifetime::InRun => (Temporaries, High),
             Lifetime::Unknown if is_like_gradient => (Gradients, Medium),
+            // Most are freed soon; a pass that is differentiated itself (`create_graph=True`) keeps them.
+            Lifetime::Unknown if self.outlives_others(block) => (Other, Low),
             Lifetime::Unknown => (Temporaries, Medium),
             // A backward pass frees no gradients, so an earlier pass saved it, as for a gradient penalty. After its
             // last allocation, though, the pass may have ended.
@@ -356,6 +368,12 @@ impl Classifier<'_> {
             Lifetime::BeyondRun if block.freed_at.is_some() => (Gradients, Low),
             Lifetime::BeyondRun => (Other, Low),
         }
+    }
+
+    /// Whether `block` has been live for longer than any block of its stack that was freed before the next pass.
+    fn outlives_others(&self, block: &LiveBlock) -> bool {
+        let age = block.allocated_at.map_or(0, |allocated_at| self.observed_until.entry - allocated_at.entry);
+        age > self.lifetimes.free_counts(block.stack).max_early_lifetime.max(MIN_OLD_ENTRIES)
     }
 
     /// Sharded training frees the input of a reduction within the pass; the output is for the optimizer.

@@ -42,9 +42,14 @@ impl Classifier<'_> {
                 0 | 1 if counts.after_backward_start > 0 && is_old => (Activations, Medium),
                 0 if end.run == allocated_at.run => (Activations, Medium),
                 1 if self.lifetimes.phase(end) == Phase::Backward => (Activations, Medium),
-                // Never freed. From several passes: autograd graphs without a backward pass, or results. From one
+                // Never freed. From several passes: autograd graphs without a backward pass or retained by it. From one
                 // pass: a buffer, or a workspace of a library.
-                _ if self.never_freed(block).is_some_and(|kept| kept.first_pass < kept.last_pass) => (Activations, Low),
+                _ if self.never_freed(block).is_some_and(|kept| kept.first_pass < kept.last_pass)
+                    && self.lifetimes.forward_pass(allocated_at).retains_graph() =>
+                {
+                    (Activations, Low)
+                }
+                // An output that the program keeps.
                 _ => (Other, Low),
             };
         };
@@ -82,13 +87,25 @@ impl Classifier<'_> {
             None if self.keeps_result(block, allocated_at) => (Other, Low),
             None if !is_old && counts.before_any_backward() > 0 => (Temporaries, Medium),
             // Without a graph, a pass keeps results and caches.
-            None if !self.lifetimes.keeps_graph(allocated_at) => (Other, Low),
+            None if !self.is_graph_likely(allocated_at) => (Other, Low),
             None => (Activations, Low),
         }
     }
 
+    /// Whether the forward pass of `point`, during which the recording ends, keeps a graph. The pass before it shows more,
+    /// if there is one: it is complete.
+    fn is_graph_likely(&self, point: TracePoint) -> bool {
+        let pass = self.lifetimes.forward_pass_before(point).filter(|before| !before.is_tiny());
+        let pass = pass.unwrap_or_else(|| self.lifetimes.forward_pass(point));
+        pass.keeps_graph() && !pass.is_tiny()
+    }
+
     /// Under autocast, a pass without a graph keeps each parameter in half precision until its end.
     pub(super) fn recognize_cast(&self, block: &LiveBlock, classification: &mut Classification) {
+        let in_this_pass = |point| self.forwards_begun(point, self.observed_until) == 0;
+        if !block.allocated_at.is_some_and(in_this_pass) {
+            return;
+        }
         if block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size)) {
             *classification = (Category::Parameters, Confidence::Low);
         }

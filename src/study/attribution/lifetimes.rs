@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
+use super::forward_pass::ForwardPass;
 use super::free_counts::FreeCounts;
 use super::leaks::growing_lines;
 use super::live_set::{LiveBlock, LiveSet, TracePoint, is_run_by_program};
@@ -27,9 +28,6 @@ pub(super) enum GatherEvidence {
 
 /// Padding of shards to equal size is at most the gathered size divided by this.
 const MAX_PADDING_FRACTION: u64 = 8;
-
-/// A forward pass with a graph keeps at least its allocations divided by this.
-const MIN_KEPT_FRACTION: u32 = 4;
 
 /// Block lifetimes of one replay. Runs are numbered as in [`TracePoint::run`].
 pub(super) struct Lifetimes<'a> {
@@ -62,9 +60,8 @@ pub(super) struct Lifetimes<'a> {
     pub(super) computed_sizes: SeededMap<u64, u32>,
     /// The same for the current backward pass, whose number comes first.
     computed_in_pass: (u32, SeededMap<u64, u32>),
-    /// For each forward pass, numbered by [`Phases::forwards_begun`]: how many blocks it allocated, and how many of
-    /// these it freed.
-    forward_allocs: Vec<(u32, u32)>,
+    /// Blocks of each forward pass, numbered by [`Phases::forwards_begun`].
+    forward_passes: Vec<ForwardPass>,
     /// Requested sizes of blocks that PyTorch allocated for parameters.
     pub(super) parameter_sizes: SeededSet<u64>,
     /// Requested sizes of gathered parameters.
@@ -126,7 +123,7 @@ impl<'a> Lifetimes<'a> {
             teardown_after: None,
             computed_sizes: SeededMap::default(),
             computed_in_pass: (0, SeededMap::default()),
-            forward_allocs: vec![(0, 0); phases.forwards_begun(usize::MAX) + 1],
+            forward_passes: vec![ForwardPass::default(); phases.forwards_begun(usize::MAX) + 1],
             parameter_sizes: SeededSet::default(),
             gathered_sizes: BTreeSet::new(),
             grows: Vec::new(),
@@ -284,11 +281,16 @@ impl<'a> Lifetimes<'a> {
         self.count_outliving_pass(block, allocated_at, freed, by_program);
         let [forward, last] = [allocated_at, freed].map(|point| self.phases.forwards_begun(point.entry as usize));
         let is_before_backward = self.backward_passes_at(allocated_at) == self.backward_passes_at(freed);
-        if self.phase(allocated_at) == Phase::Forward && forward == last && is_before_backward {
-            self.forward_allocs[forward].1 += 1;
+        let in_forward = self.phase(allocated_at) == Phase::Forward;
+        let is_module_block = in_forward && self.phases.stack_traits(block.stack).has_forward_frame;
+        if in_forward && forward == last && is_before_backward {
+            self.forward_passes[forward].count(is_module_block, |counts| &mut counts.freed);
         }
         let passes = self.backward_passes_at(freed).saturating_sub(self.backward_passes_at(allocated_at));
         let in_backward = self.phase(freed) == Phase::Backward && !by_program;
+        if in_forward && passes > 0 && in_backward {
+            self.forward_passes[forward].count(is_module_block, |counts| &mut counts.freed_by_backward);
+        }
         let counts = &mut self.free_counts[block.stack.index()];
         if allocated_at.run == freed.run {
             counts.in_run += 1;
@@ -322,7 +324,8 @@ impl<'a> Lifetimes<'a> {
                 }
                 *self.computed_in_pass.1.entry(requested_bytes).or_default() += 1;
             }
-            Phase::Forward => self.forward_allocs[self.phases.forwards_begun(at.entry as usize)].0 += 1,
+            Phase::Forward => self.forward_passes[self.phases.forwards_begun(at.entry as usize)]
+                .count(traits.has_forward_frame, |counts| &mut counts.allocated),
             _ => {}
         }
     }
@@ -371,11 +374,20 @@ impl<'a> Lifetimes<'a> {
         !self.has_stacks_of_frees && self.is_after_last_allocation(point)
     }
 
-    /// Whether the forward pass of `point` kept what a backward pass needs: without a graph, it frees nearly all that it
-    /// allocates.
+    /// Whether the forward pass of `point` kept what a backward pass needs.
     pub(super) fn keeps_graph(&self, point: TracePoint) -> bool {
-        let (allocated, freed) = self.forward_allocs[self.phases.forwards_begun(point.entry as usize)];
-        allocated.saturating_sub(freed) >= (allocated / MIN_KEPT_FRACTION).max(1)
+        self.forward_pass(point).keeps_graph()
+    }
+
+    /// The forward pass of `point`.
+    pub(super) fn forward_pass(&self, point: TracePoint) -> ForwardPass {
+        self.forward_passes[self.phases.forwards_begun(point.entry as usize)]
+    }
+
+    /// The forward pass before that of `point`.
+    pub(super) fn forward_pass_before(&self, point: TracePoint) -> Option<ForwardPass> {
+        let pass = self.phases.forwards_begun(point.entry as usize).checked_sub(1);
+        pass.filter(|pass| *pass > 0).map(|pass| self.forward_passes[pass])
     }
 
     /// Whether gradients have this requested size: backward passes leave or compute blocks of this size.

@@ -9,6 +9,7 @@ mod breakdown;
 mod category;
 mod classify;
 mod forward_blocks;
+mod forward_pass;
 mod free_counts;
 mod gradient_buckets;
 mod layers;

@@ -14,9 +14,9 @@ use crate::study::memory::{BlockSums, sorted_by_bytes, sum_by_key};
 
 /// Graphs smaller than this share of the allocated memory are not worth a change.
 const MIN_SHARE: f64 = 0.05;
-/// Graphs that are never freed count from this number of forward passes on: a training step may run two before its
-/// backward pass, and the last pass never counts.
-const MIN_PASSES: usize = 2;
+/// Graphs that are never freed count from this number of forward passes on, if the recording has no backward pass: a
+/// training step may run some before its first one. The last pass never counts.
+const MIN_PASSES: usize = 4;
 
 /// Activations of forward passes that no backward pass follows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,6 +47,7 @@ pub(super) fn find_unused_graphs(
         let is_over = block.freed_at.is_some() || forward_pass(end) > forward_pass(allocated_at);
         is_over
             && lifetimes.phase(allocated_at) == Phase::Forward
+            && phases.stack_traits(block.stack).has_forward_frame
             && lifetimes.keeps_graph(allocated_at)
             && lifetimes.backward_passes_at(end) == lifetimes.backward_passes_at(allocated_at)
     };
@@ -60,10 +61,19 @@ pub(super) fn find_unused_graphs(
     let by_stack: BlockSums<StackId> = sum_by_key(unused.iter().map(|(block, _)| (block.stack, block.bytes)));
     let bytes = by_stack.values().map(|sum| sum.bytes).sum();
     let share_ratio = ratio(bytes, allocated_bytes);
-    if share_ratio < MIN_SHARE || !is_freed && passes.len() < MIN_PASSES {
+    let min_passes = max_passes_before_backward(phases).map_or(MIN_PASSES, |usual| usual + 1);
+    if share_ratio < MIN_SHARE || !is_freed && passes.len() < min_passes {
         return None;
     }
     let (largest, _) = sorted_by_bytes(by_stack).into_iter().next()?;
     let called_at = stacks.model_call(largest).map(|frame| stacks.frame_report(frame));
     Some(UnusedGraphs { bytes, share_ratio, passes: passes.len() as u64, called_at })
+}
+
+/// The maximum number of forward passes from one backward pass to the next; `None` without a backward pass.
+fn max_passes_before_backward(phases: &Phases) -> Option<usize> {
+    let starts = phases.runs().iter().filter(|run| run.phase == Phase::Backward);
+    let mut counts = starts.map(|run| phases.forwards_begun(run.start as usize));
+    let first = counts.next()?;
+    Some(counts.fold((first, first), |(usual, before), count| (usual.max(count - before), count)).0)
 }

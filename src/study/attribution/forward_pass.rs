@@ -1,0 +1,90 @@
+//! Counts of the blocks of one forward pass, which show whether it kept a graph.
+
+/// A pass with a graph keeps at least its allocations divided by this.
+const MIN_KEPT_FRACTION: u32 = 4;
+/// Modules that allocate fewer blocks in a pass say little: the code around them counts too.
+const MIN_MODULE_BLOCKS: u32 = 3;
+
+/// Blocks that one forward pass allocated.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ForwardPass {
+    all: BlockCounts,
+    /// Those that modules allocated: the code around them keeps results, which need no graph.
+    by_modules: BlockCounts,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BlockCounts {
+    pub(super) allocated: u32,
+    /// Freed within the pass.
+    pub(super) freed: u32,
+    /// Freed by a backward pass.
+    pub(super) freed_by_backward: u32,
+}
+
+impl ForwardPass {
+    /// Adds a block to one of the counts.
+    pub(super) fn count(&mut self, is_module_block: bool, field: impl Fn(&mut BlockCounts) -> &mut u32) {
+        *field(&mut self.all) += 1;
+        if is_module_block {
+            *field(&mut self.by_modules) += 1;
+        }
+    }
+
+    fn counts(self) -> BlockCounts {
+        if self.by_modules.allocated < MIN_MODULE_BLOCKS { self.all } else { self.by_modules }
+    }
+
+    /// Whether it kept what a backward pass needs: without a graph, it frees nearly all that it allocates, but for a
+    /// result.
+    pub(super) fn keeps_graph(self) -> bool {
+        let counts = self.counts();
+        let results = u32::from(counts.allocated >= MIN_MODULE_BLOCKS);
+        counts.outliving() >= (counts.allocated / MIN_KEPT_FRACTION).max(results + 1)
+    }
+
+    /// Whether its graph is still there after its backward pass (`retain_graph=True`), or has never had one. Otherwise
+    /// the blocks that stay are outputs that the program keeps.
+    pub(super) fn retains_graph(self) -> bool {
+        let counts = self.counts();
+        counts.freed_by_backward < counts.outliving().div_ceil(2)
+    }
+
+    /// Whether it allocated so little that nothing shows whether it keeps a graph.
+    pub(super) fn is_tiny(self) -> bool {
+        self.all.allocated < MIN_MODULE_BLOCKS
+    }
+}
+
+impl BlockCounts {
+    /// Number of blocks that outlived the pass.
+    fn outliving(self) -> u32 {
+        self.allocated.saturating_sub(self.freed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(allocated: u32, freed: u32, freed_by_backward: u32) -> ForwardPass {
+        let by_modules = BlockCounts { allocated, freed, freed_by_backward };
+        ForwardPass { all: by_modules, by_modules }
+    }
+
+    #[test]
+    fn a_graph_is_most_of_what_modules_allocate() {
+        assert!(pass(20, 8, 0).keeps_graph());
+        assert!(!pass(20, 19, 0).keeps_graph() && !pass(3, 2, 0).keeps_graph(), "a result");
+        assert!(pass(3, 1, 0).keeps_graph() && pass(1, 0, 0).keeps_graph());
+        let mut with_results = pass(4, 4, 0);
+        (0..6).for_each(|_| with_results.count(false, |counts| &mut counts.allocated));
+        assert!(!with_results.keeps_graph(), "results that the code around the model makes");
+    }
+
+    #[test]
+    fn a_backward_pass_frees_the_graph_but_no_kept_output() {
+        assert!(pass(20, 8, 0).retains_graph());
+        assert!(!pass(20, 8, 11).retains_graph(), "one output is kept");
+    }
+}
