@@ -46,21 +46,22 @@ def _on_oom(device: int, requested: int, total: int, free: int) -> None:
 
 @contextlib.contextmanager
 def record(
-    path: "Union[str, os.PathLike[str]]", *, max_entries: int = 1_000_000, stacks: str = "python"
+    path: "Union[str, os.PathLike[str]]", *, max_entries: int = 1_000_000, stacks: str = "python", names: bool = True
 ) -> Iterator[Recording]:
     """Records CUDA memory history in the block, and writes the snapshot to `path` (`.pickle` or `.pickle.gz`).
 
     The snapshot is written at the end of the block. If a request fails, it is also written at that moment, and an
-    exception that ends the block keeps that snapshot.
+    exception that ends the block keeps that snapshot. It has the `names` of the variables that keep memory alive.
     """
     import torch
 
-    recording = Recording(path, {"max_entries": max_entries, "stacks": stacks})
+    recording = Recording(path, {"max_entries": max_entries, "stacks": stacks, "names": names})
     # `oomscope run` records this process already, and must continue afterwards.
     is_recorded = getattr(sys, "_oomscope_recording", False)
     if not is_recorded:
         torch.cuda.init()
         _recorder.start_history(max_entries, stacks)
+    _recorder.load_names(recording._options)
     if not getattr(_on_oom, "attached", False):
         _recorder.attach_observer(_on_oom)
         _on_oom.attached = True  # type: ignore[attr-defined]

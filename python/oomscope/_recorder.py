@@ -9,6 +9,8 @@ initializes CUDA: it waits until the program does. There are three ways to use i
    `import torch`. It does nothing unless OOMSCOPE_DIR is set.
 3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write_to`.
 
+Beside it, `_names.py` and the files that it uses find the variable that keeps each tensor alive.
+
 Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` starts recording, and
 `Recorder.on_oom` writes a snapshot. The processes of a job communicate through files in DIR/.recorder:
 
@@ -38,7 +40,7 @@ BY_HAND = "by hand "
 # Limit of frames per thread in the snapshot.
 MAX_FRAMES = 100
 # Options in the file DIR/.recorder/config. The environment can set them, too: OOMSCOPE_MAX_ENTRIES and so on.
-DEFAULTS = {"max_entries": 1000000, "stacks": "python", "at": "oom", "keep": 3, "wait": 10.0}
+DEFAULTS = {"max_entries": 1000000, "stacks": "python", "at": "oom", "keep": 3, "wait": 10.0, "names": 1}
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
@@ -243,6 +245,7 @@ class Recorder(object):
         import threading
 
         start_history(self.options["max_entries"], self.options["stacks"])
+        load_names(self.options)
         sys._oomscope_recording = True
         attach_observer(self.on_oom)
         sys._oomscope_recorder = self
@@ -474,9 +477,44 @@ def snapshot(reason, oom, options):
     """PyTorch's snapshot, with metadata under the key `oomscope`, which other viewers ignore."""
     import torch
 
+    named = names(options)  # before the snapshot, which adds a million objects to this process
     taken = torch.cuda.memory._snapshot()
-    taken["oomscope"] = metadata(reason, oom, options)
+    taken["oomscope"] = dict(metadata(reason, oom, options), names=named)
     return taken
+
+
+def load_names(options):
+    """The module that names tensors, or None if it is not wanted or cannot be loaded.
+
+    It is loaded when recording starts: at a failure an import would run the program's import hooks.
+    """
+    if not options.get("names"):
+        return None
+    try:
+        if __package__:
+            from . import _names
+
+            return _names
+        import _oomscope_names
+
+        return _oomscope_names
+    except ImportError:  # the directory is gone; the snapshots cannot be written there either
+        options["names"] = 0
+        return None
+    except Exception as error:
+        log("variables will have no names: " + describe_error(error))
+        options["names"] = 0
+        return None
+
+
+def names(options):
+    """The variables that keep GPU memory alive: `_names.describe`. None if they are not wanted."""
+    module = load_names(options)
+    try:
+        return module and module.describe()
+    except Exception as error:
+        log("variables have no names: " + describe_error(error))
+        return None
 
 
 def metadata(reason, oom, options):

@@ -12,6 +12,7 @@ use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, StepsReport};
 use crate::study::memory::{BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, top_lines, top_stacks};
+use crate::study::variables::KeptReport;
 use crate::study::{Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
 use crate::whatif::ForecastVerdict;
 use crate::whatif::program::{ProgramRow, find_best_changes};
@@ -57,6 +58,9 @@ pub struct DeviceReport {
     pub top_stacks: Vec<LiveByStack>,
     /// The lines of user code that hold the most memory, largest first, `--top` of them.
     pub top_lines: Vec<LiveByLine>,
+    /// The variables that keep the memory of the snapshot alive; absent with `--at`, and if the recorder did not look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_by: Option<KeptReport>,
     /// Attribution of the memory at the peak of allocated memory; null without a trace.
     pub at_peak: Option<MemoryBreakdown>,
     /// Attribution of the memory at the requested position; absent if none was requested.
@@ -133,6 +137,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
         top_lines: top_lines(stacks, memory.live_by_stack, all, top).rows,
+        kept_by: if moment.is_none() { KeptReport::from_names(device, top) } else { None },
         memory: memory.figures,
         at_peak: attribution.at_peak,
         at_moment: attribution.at_position,

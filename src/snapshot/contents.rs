@@ -6,6 +6,7 @@ use super::recorder_info::RecorderInfo;
 use super::segments::{Block, Blocks, Segment, Segments};
 use super::settings::RawSettings;
 use super::stacks::Stacks;
+use super::tensor_names::TensorNames;
 use super::torch_range::TorchRange;
 use super::trace::{Annotation, TraceEntries};
 use crate::base::ids::{PoolId, SymbolId};
@@ -42,6 +43,8 @@ pub struct Snapshot {
     pub torch_by_keys: TorchRange,
     /// Information from the recorder of `oomscope run`, if it took the snapshot.
     pub recorder_info: Option<RecorderInfo>,
+    /// The variables that keep memory alive, if the recorder looked for them.
+    pub tensor_names: Option<TensorNames>,
     /// Problems that did not prevent reading.
     pub warnings: Warnings,
 }

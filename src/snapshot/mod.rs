@@ -26,6 +26,7 @@ mod recorder_info;
 mod segments;
 mod settings;
 mod stacks;
+mod tensor_names;
 mod torch_range;
 mod trace;
 
@@ -41,6 +42,7 @@ pub use recorder_info::{RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
 pub use stacks::{ExtendedStack, Frame, Stacks};
+pub use tensor_names::{Author, LocalTensor, NameRoot, NamedContainer, NamedTensor, RootKind, TensorKind, TensorNames};
 pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};
 

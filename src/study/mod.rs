@@ -29,6 +29,7 @@ mod lost_history;
 pub mod memory;
 mod position;
 pub mod timeline;
+pub mod variables;
 mod warnings;
 mod window;
 

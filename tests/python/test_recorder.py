@@ -15,7 +15,8 @@ import pytest
 
 from conftest import ROOT, environment
 
-RECORDER = ROOT / "python" / "oomscope" / "_recorder.py"
+PACKAGE = ROOT / "python" / "oomscope"
+RECORDER = PACKAGE / "_recorder.py"
 OOM = "import torch\nheld = []\nwhile True: held.append(torch.empty(100 << 20, device='cuda'))\n"
 SURVIVE = """
 import torch
@@ -46,6 +47,8 @@ def recorded(tmp_path, child):
         control = tmp_path / "out" / ".recorder"
         control.mkdir(parents=True, exist_ok=True)
         shutil.copy(str(RECORDER), str(control / "sitecustomize.py"))
+        for name in ("names", "objects", "tensors"):
+            shutil.copy(str(PACKAGE / ("_%s.py" % name)), str(control / ("_oomscope_%s.py" % name)))
         if options is not None:
             (control / "config").write_text(json.dumps(options))
         path = str(control) + os.pathsep + environment()["PYTHONPATH"]
@@ -228,24 +231,31 @@ def test_old_pythons_can_parse_it():
 
 
 def test_it_uses_only_the_standard_library():
-    tree = ast.parse(RECORDER.read_text())
+    sources = [RECORDER, *(PACKAGE / name for name in ("_names.py", "_objects.py", "_tensors.py"))]
     names = set()
-    for node in ast.walk(tree):
+    for node in (node for source in sources for node in ast.walk(ast.parse(source.read_text()))):
         if isinstance(node, ast.Import):
             names.update(alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module.split(".")[0])
-    assert names - {"torch", "_oomscope_dry_run"} <= {
+    own = {"_oomscope_dry_run", "_oomscope_names", "_oomscope_objects", "_oomscope_tensors"}
+    assert names - {"torch", *own} <= {
         "atexit",
+        "collections",
+        "contextlib",
+        "gc",
         "gzip",
         "importlib",
         "json",
         "os",
         "pickle",
         "platform",
+        "re",
         "signal",
         "socket",
         "sys",
+        "sysconfig",
         "threading",
         "time",
+        "types",
     }

@@ -85,6 +85,7 @@ mod statistics;
 mod summary;
 mod timeline;
 mod timeline_command;
+mod variables;
 mod whatif;
 mod where_memory_was;
 mod wide;

@@ -85,6 +85,10 @@ pub(in crate::cli) struct DryRun {
     #[arg(long, default_value = "python")]
     stacks: StackKind,
 
+    /// Do not look for the variables that keep GPU memory alive
+    #[arg(long)]
+    no_names: bool,
+
     /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
@@ -114,6 +118,7 @@ impl DryRun {
             at: SnapshotWhen::Exit,
             keep: 3,
             wait: 10.0,
+            names: !self.no_names,
         };
         let rank = self.single_rank()?;
         let config =

@@ -11,8 +11,14 @@ use serde::Serialize;
 
 use crate::cli::atomic_file::AtomicFile;
 
-/// Python imports it at the start of every process that has the control directory on its path.
-const RECORDER: &str = include_str!("../../../python/oomscope/_recorder.py");
+/// Python imports the first one at the start of every process that has the control directory on its path; the recorder
+/// imports the others.
+const RECORDER: &[(&str, &str)] = &[
+    ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py")),
+    ("_oomscope_names.py", include_str!("../../../python/oomscope/_names.py")),
+    ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),
+    ("_oomscope_tensors.py", include_str!("../../../python/oomscope/_tensors.py")),
+];
 const CONTROL_DIR: &str = ".recorder";
 /// Number of directory names that a run without `-o` tries.
 const MAX_RUNS: u32 = 100_000;
@@ -26,6 +32,8 @@ pub(in crate::cli) struct RecorderOptions {
     pub(in crate::cli) keep: u64,
     /// Seconds.
     pub(in crate::cli) wait: f64,
+    /// Whether to find the variables that keep memory alive.
+    pub(in crate::cli) names: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -110,8 +118,7 @@ impl RunDirectory {
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control_dir();
         let config = serde_json::to_string(options)?;
-        let recorder = [("sitecustomize.py", RECORDER), ("config", config.as_str())];
-        for (name, text) in recorder.iter().chain(others) {
+        for (name, text) in RECORDER.iter().chain(others).chain([&("config", config.as_str())]) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;
             AtomicFile::open(&path)?.write_with(|out| out.write_all(text.as_bytes()))?;

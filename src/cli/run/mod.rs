@@ -29,7 +29,7 @@ Examples:
   oomscope run --at exit -- python train.py                       also a snapshot at the end if nothing failed
 
 Every Python process of the command that uses CUDA is recorded, from its first use of CUDA. Nothing has to be installed
-in its environment: PYTHONPATH gets a directory with one Python file, which waits until the program imports torch.
+in its environment: PYTHONPATH gets a directory with a Python file that waits until the program imports torch.
 Python's options -I and -E ignore PYTHONPATH.
 
 Exit code: the command's, or 128 plus the number of the signal that ended it, as in a shell; 2 wrong usage;
@@ -62,6 +62,10 @@ pub(super) struct Run {
     /// A process that has started its snapshot gets ten times as long to finish it.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     wait: Duration,
+
+    /// Do not look for the variables that keep GPU memory alive
+    #[arg(long)]
+    no_names: bool,
 
     /// Write the page on these snapshots; the run starts this in a separate process
     #[arg(long, hide = true, value_name = "FILE", num_args = 1..)]
@@ -113,6 +117,7 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
         at: args.at,
         keep: args.keep,
         wait: args.wait.as_secs_f64(),
+        names: !args.no_names,
     };
     let kind = RunKind { name: "oomscope-run", files: &[], environment: &[] };
     let directory = RunDirectory::prepare(args.output.as_deref(), &options, kind)?;

@@ -21,6 +21,7 @@ mod ranks;
 mod replay;
 mod summary;
 mod timeline;
+mod variables;
 mod whatif;
 
 pub use analyze::{after_run, analyze};

@@ -12,6 +12,7 @@ pub(super) fn summary(document: &mut Document, summary: &Summary) {
 /// The same without the result, for pages whose title states it.
 pub(super) fn holder_and_action(document: &mut Document, summary: &Summary) {
     document.fields("held by", summary.who.as_deref());
+    document.fields("kept by", summary.variable.as_deref());
     document.fields("to do", summary.action.as_deref());
     document.fields("copy", summary.copy.as_deref().map(code));
 }

@@ -1,6 +1,7 @@
 //! The summary of an analysis.
 
 use super::Summary;
+use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
@@ -98,7 +99,13 @@ fn summarize_failure(oom: &OomReport, device: &DeviceReport, settings_string: Op
     let held = device.at_moment.as_ref().or(oom.held.as_ref());
     let first = device.advice.first();
     let copy = first.and_then(|advice| advice.copy(oom, settings_string));
-    Summary { answer, who: held.and_then(describe_holders), action: first.map(ToString::to_string), copy }
+    Summary {
+        answer,
+        who: held.and_then(describe_holders),
+        variable: describe_kept(device),
+        action: first.map(ToString::to_string),
+        copy,
+    }
 }
 
 /// Whether the verdict blames free memory that this request could not use, and nothing shows whether the program would
@@ -125,6 +132,7 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
                 device.device
             ),
             who: describe_largest_line(&device.top_lines, memory.allocated_bytes),
+            variable: describe_kept(device),
             action: Some("record a history to see the peak, and failures".to_owned()),
             copy: Some("oomscope run --at exit -- python train.py".to_owned()),
         };
@@ -171,7 +179,12 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     } else {
         (None, None)
     };
-    Summary { answer, who: held.and_then(describe_holders), action, copy }
+    Summary { answer, who: held.and_then(describe_holders), variable: describe_kept(device), action, copy }
+}
+
+/// The variable that keeps most at the snapshot.
+fn describe_kept(device: &DeviceReport) -> Option<String> {
+    describe_variable(device.kept_by.as_ref()?, device.memory.allocated_bytes)
 }
 
 /// The categories named in the first lines make up at least this share of the memory.

@@ -113,6 +113,7 @@ impl Brief {
         brief.summary = Summary {
             answer: keep_start(&self.summary.answer),
             who: self.summary.who.as_ref().map(keep_start),
+            variable: self.summary.variable.as_ref().map(keep_start),
             action: self.summary.action.as_ref().map(keep_start),
             // A truncated text is no use to copy.
             copy: self.summary.copy.clone().filter(|copy| copy.chars().count() <= length),

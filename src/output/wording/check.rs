@@ -27,7 +27,7 @@ impl CheckReport {
             None if lacks_history => ("record the job with its history".to_owned(), Some(RECORD_COMMAND.to_owned())),
             None => ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path)),
         };
-        Summary { answer, who, action: Some(action), copy }
+        Summary { answer, who, variable: None, action: Some(action), copy }
     }
 
     /// The verdict in one sentence.

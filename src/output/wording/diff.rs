@@ -44,6 +44,6 @@ impl DiffReport {
             Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
             None => (None, None),
         };
-        Summary { answer, who, action, copy }
+        Summary { answer, who, variable: None, action, copy }
     }
 }

@@ -13,6 +13,7 @@ impl ExplainReport {
             (None, Some(last)) => Summary {
                 answer: last.reason.clone(),
                 who: None,
+                variable: None,
                 action: Some(last.advice.to_owned()).filter(|_| last.state != "healthy"),
                 copy: (last.state == "fragmentation").then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
             },
@@ -60,6 +61,7 @@ fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     Summary {
         answer: format!("{title}{location}: {reason}{numbers}"),
         who: largest_holder(failure),
+        variable: None,
         action: failure.advice.first().cloned(),
         copy: failure.copy.clone(),
     }

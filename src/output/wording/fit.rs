@@ -42,6 +42,7 @@ impl FitReport {
         Summary {
             answer: format!("{device_prefix}{estimate}{}", describe_answer(device, self.multiple)),
             who: device.growth.first().map(|line| describe_growth(line, device)),
+            variable: None,
             action,
             copy,
         }

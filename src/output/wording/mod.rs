@@ -16,6 +16,7 @@ mod program;
 mod replay;
 mod summary;
 mod timeline;
+mod variables;
 mod verdict_reason;
 mod whatif;
 

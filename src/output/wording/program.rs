@@ -65,6 +65,7 @@ impl ProgramReport {
         Summary {
             answer,
             who: largest_holder,
+            variable: None,
             action: Some(action.to_owned()),
             copy: best.location.frame.as_ref().map(FrameReport::file_line),
         }

@@ -41,7 +41,7 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
                 size(device.peak_allocated_bytes)
             );
             let action = "try other settings: what-ifs of this recording are reliable".to_owned();
-            (0, Summary { answer, who: None, action: Some(action), copy: whatif })
+            (0, Summary { answer, who: None, variable: None, action: Some(action), copy: whatif })
         }
         (Some(false), divergence) => {
             let at = divergence
@@ -53,7 +53,7 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
                 counted(recorded, "entry")
             );
             let action = "treat every what-if of this recording as an estimate".to_owned();
-            (3, Summary { answer, who: None, action: Some(action), copy: whatif })
+            (3, Summary { answer, who: None, variable: None, action: Some(action), copy: whatif })
         }
     }
 }
@@ -80,7 +80,7 @@ fn summarize_what_if(report: &ReplayReport, device: &ReplayedDevice, recorded: &
         _ => Some("try many settings at once".to_owned()),
     };
     let copy = if failures > 0 { command_line("whatif", &report.path) } else { copy };
-    (if failures > 0 { 2 } else { 0 }, Summary { answer, who: None, action, copy })
+    (if failures > 0 { 2 } else { 0 }, Summary { answer, who: None, variable: None, action, copy })
 }
 
 /// Compares the number of failed requests, such as `no request fails; 3 failed as recorded`.

@@ -11,6 +11,9 @@ pub struct Summary {
     pub answer: String,
     /// The code that holds the most memory; null if none does, or if the command does not look at holders.
     pub who: Option<String>,
+    /// The variable that keeps the most memory alive; absent if the recording does not name variables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variable: Option<String>,
     /// The recommended action; null if nothing needs to be done.
     pub action: Option<String>,
     /// Text to copy for `action`: a setting, a source line, a command or a call; null if there is none.

@@ -62,5 +62,5 @@ fn summarize_device(device: &DeviceTimeline, is_lost: bool, path: &str) -> Summa
         ("see who held the memory at its peak", "peak")
     };
     let copy = command_line(&format!("analyze --at {position}"), path);
-    Summary { answer, who: None, action: copy.is_some().then(|| action.to_owned()), copy }
+    Summary { answer, who: None, variable: None, action: copy.is_some().then(|| action.to_owned()), copy }
 }

@@ -75,6 +75,7 @@ fn summarize_all_served(device: &WhatIfDevice, recorded: &WhatIfRow, recorded_se
                 size(peak)
             ),
             who: None,
+            variable: None,
             action: Some(format!("set it to reserve {} less", size(peak - best.peak_reserved_bytes))),
             copy: Some(shell_assignment(&best.settings, recorded_settings)),
         },
@@ -112,6 +113,7 @@ fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRo
     Summary {
         answer: format!("{setting} serves {failed} on device {id}{headroom_text}{caveat}"),
         who: None,
+        variable: None,
         action: Some(action.to_owned()),
         copy,
     }

@@ -9,6 +9,7 @@ mod dry_run;
 mod finish;
 mod recorder_info;
 mod records;
+mod tensor_names;
 
 use crate::base::input::looks_like_log;
 use std::ops::Range;

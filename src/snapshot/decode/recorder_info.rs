@@ -29,6 +29,7 @@ impl Decoder {
                     recorded.oom_device = self.find(value, "device").and_then(|it| self.integer(it));
                 }
                 "dry_run" => recorded.dry_run = self.read_dry_run(value),
+                "names" => self.snapshot.tensor_names = self.read_tensor_names(value),
                 "threads" => recorded.threads = self.read_recorder_threads(value),
                 _ => {}
             }

@@ -1,0 +1,637 @@
+"""Names the tensors of this process that are on a GPU: which variable keeps each of them alive.
+
+`describe(budget_s)` returns a dict of built-in types, which the recorder stores as `oomscope.names` in the snapshot:
+
+- `version`: 1. `complete`: whether the time sufficed. `ms`: the time. `omitted`: number of storages without a row.
+- `tensors`: a row of integers for each storage, the largest first: address, bytes, kind (index in `kinds`), name (in
+  `texts`), root (in `roots`), operator that saved it (in `texts`), whether only an autograd graph leads from the
+  variable to it (0 or 1), dtype (in `texts`), shape (in `shapes`, or -1). `texts[0]` is None.
+- `kinds`: the words for what a storage is, see `KINDS`. `saved` is for the backward pass.
+- `roots`: where names start: `kind` (see `Root`), `author` of the code (`user`, `library`, `pytorch`), and `frames`
+  (a list with the function, for a local variable) or `module`.
+- `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
+- `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
+
+The walk starts at the variables of every frame and module of the user. If memory is left without a name, it goes on to
+the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so
+the shortest name comes first. Of several names the best wins: that of a parameter before a loop variable, any variable
+before an autograd graph.
+
+It runs no code of the program (`_objects`, `_tensors`), allocates no GPU memory, keeps nothing, and stops in time.
+"""
+
+import collections
+import gc
+import sys
+import time
+
+try:
+    from . import _objects as objects
+    from . import _tensors as tensors_of
+except ImportError:  # beside the recorder of `oomscope run`
+    import _oomscope_objects as objects
+    import _oomscope_tensors as tensors_of
+
+BUDGET_S = 0.9
+# Shares of the budget: after the first the walk through the user's variables ends, after the second every walk. At
+# least the rest is for the names as text.
+USER_SHARE, WALK_SHARE = 0.6, 0.85
+# Time of a search among all objects, in multiples of the time to list them.
+SEARCH_FACTOR = 4
+# Items of a large container that are visited in one go. If the first ones lead to no tensor, the rest waits.
+CHUNK = 1000
+# A container with at most so many items is visited in one go.
+SMALL = 16
+# Limits of what is remembered: visited objects, storages, names of one storage.
+MAX_OBJECTS, MAX_ROWS, MAX_CANDIDATES = 1000000, 100000, 4
+# Limits of a name: characters, and steps from its root.
+MAX_NAME, MAX_DEPTH = 300, 200
+MAX_LOCALS = 50
+# Objects that the garbage collector may know before a search among them takes too long.
+MAX_SEARCHED = 6000000
+# Tensors without a variable whose holders are looked for, and how far.
+MAX_CLIMBS, MAX_HOPS = 4, 6
+# A share of memory without a name that is not worth a further search.
+NEGLIGIBLE = 0.002
+
+PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE = KINDS = (
+    "parameter",
+    "buffer",
+    "gradient",
+    "optimizer state",
+    "saved",
+    "variable",
+)
+# Attributes through which a wrapper holds what it wraps.
+TRANSPARENT = ("._orig_mod", "._fsdp_wrapped_module", "._checkpoint_wrapped_module", "._local_tensor")
+
+
+class Root:
+    """Where a name starts: a `frame`, a `module`, or an `exception`.
+
+    Or no variable leads there: the value of a running `call`, a reference `cycle`, or `unreached` in the time allowed.
+    """
+
+    __slots__ = ("author", "frame", "kind", "module")
+
+    def __init__(self, kind, author=objects.USER, frame=None, module=None):
+        self.kind, self.author, self.frame, self.module = kind, author, frame, module
+
+    def describe(self):
+        described = {"kind": self.kind, "author": self.author}
+        if self.frame is not None:
+            described["frames"] = [self.frame]
+        if self.module is not None:
+            described["module"] = self.module
+        return described
+
+
+class Path:
+    """The way to an object: the path to what refers to it, and a label.
+
+    The label is text, or the id of the parameter to which a dict of optimizer state belongs.
+    """
+
+    __slots__ = ("items", "kind", "label", "module", "operator", "root", "size", "up")
+
+    def __init__(self, up, label, kind=None, operator=None, root=None):
+        self.up, self.label, self.kind, self.operator = up, label, kind, operator
+        # The id of the module here; type and number of items of the container here.
+        self.module = self.size = None
+        if up is None:
+            self.root, self.items = root, None
+        else:
+            self.root, self.items = up.root, up.items
+            if kind is None and (up.kind == SAVED or up.kind == STATE):
+                self.kind, self.operator = up.kind, operator or up.operator
+
+
+class Storage:
+    """GPU memory, and the paths to tensors that use it."""
+
+    __slots__ = ("bytes", "dtype", "kinds", "operator", "paths", "shape")
+
+    def __init__(self, size, dtype, shape):
+        self.bytes, self.dtype, self.shape = size, dtype, shape
+        self.paths, self.kinds, self.operator = [], set(), None
+
+
+class Walk:
+    """Visits objects, and notes the tensors on a GPU."""
+
+    def __init__(self, tensors, end):
+        self.tensors, self.end = tensors, end
+        self.objects = objects.Objects(tensors.directory)
+        self.allocated_bytes, self.named_bytes = tensors.allocated_bytes(), 0
+        self.can_read_graphs = tensors.is_graph_stable()
+        self.storages = {}
+        # Visited objects, by id. They stay alive until the end, so that no id is used again.
+        self.seen, self.kept = set(), []
+        # (object, path): to visit, to visit once the queue is empty, and to visit if memory is left without a name.
+        self.queue, self.late, self.deferred = collections.deque(), [], []
+        # `Items` that are visited in parts.
+        self.large = []
+        self.is_complete = True
+        self.kinds = {}
+        # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
+        self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
+
+    def release(self):
+        """Drops every reference to an object of the program, also if something refers to this walk in a cycle."""
+        self.objects.locals.forget()
+        for items in self.large:
+            items.objects = items.label = None
+        for container in (self.kept, self.queue, self.late, self.deferred, self.large, self.kinds):
+            container.clear()
+
+    def has_all(self):
+        return self.allocated_bytes - self.named_bytes <= NEGLIGIBLE * self.allocated_bytes
+
+    # The queue -------------------------------------------------------------------------------------------------------
+
+    def push(self, obj, path):
+        if type(obj) is objects.Items:
+            self.push_items(obj, path)
+        elif objects.is_tracked(obj):
+            self.queue.append((obj, path))
+
+    def push_items(self, items, path):
+        path.size = (items.type_name, len(items.objects))
+        if len(items.objects) > SMALL:
+            items.path = path
+            self.large.append(items)
+            self.queue.append((items, path))
+            return
+        for index, item in enumerate(items.objects):
+            if objects.is_tracked(item):
+                self.queue.append((item, Path(path, items.label(index))))
+
+    def run(self, until):
+        """Visits what is in the queue, at most until then."""
+        count = 0
+        while self.queue or self.late:
+            if not self.queue:
+                self.queue.extend(self.late)
+                self.late.clear()
+            count += 1
+            if not count & 63 and (time.perf_counter() > until or len(self.kept) > MAX_OBJECTS):
+                self.is_complete = False
+                self.queue.clear()
+                self.late.clear()
+                return
+            obj, path = self.queue.popleft()
+            if type(obj) is objects.Items:
+                self.visit_items(obj, path)
+            else:
+                self.visit(obj, path)
+
+    def visit_items(self, items, path):
+        """Visits the next ones. The others follow once all that these lead to is visited."""
+        if items.next and not items.found and not items.is_resumed:
+            self.deferred.append((items, path))
+            return
+        start, items.next = items.next, items.next + CHUNK
+        for index, item in enumerate(items.objects[start : items.next], start):
+            if objects.is_tracked(item):
+                below = Path(path, items.label(index))
+                below.items = items
+                self.visit(item, below)
+        if items.next < len(items.objects):
+            self.queue.append((items, path))
+
+    def resume_deferred(self):
+        for items, path in self.deferred:
+            items.is_resumed = True
+            self.queue.append((items, path))
+        self.deferred.clear()
+
+    def visit(self, obj, path):
+        cls = type(obj)
+        known = self.kinds.get(id(cls))
+        if known is None:
+            known = self.kinds[id(cls)] = (self.tensors.kind(cls), cls)
+        kind = known[0]
+        try:
+            if kind == "tensor":
+                self.visit_tensor(obj, path)
+            elif self.is_new(obj):
+                if kind == "object":
+                    for label, value in self.objects.children(obj):
+                        self.push(value, Path(path, label))
+                elif kind == "module":
+                    self.visit_module(obj, path)
+                elif kind == "optimizer":
+                    self.visit_optimizer(obj, path)
+                elif kind == "node":
+                    self.visit_node(obj, path)
+                else:
+                    self.visit_sharded(obj, path)
+        except Exception:  # an object in a state that nobody expects is left out
+            pass
+
+    def is_new(self, obj):
+        if id(obj) in self.seen:
+            return False
+        self.seen.add(id(obj))
+        self.kept.append(obj)
+        return True
+
+    # Objects of PyTorch ----------------------------------------------------------------------------------------------
+
+    def visit_tensor(self, tensor, path, gradient_of=None):
+        has_storage = self.note(tensor, path)
+        if not self.is_new(tensor):
+            return
+        for label, value in self.objects.shapes.attributes(tensor):
+            kind = GRADIENT if "grad" in label else path.kind
+            is_part = self.tensors.kind(type(value)) == "tensor"
+            self.push(value, Path(path, label, kind if is_part else None))
+        for label, part in () if has_storage else self.tensors.parts(tensor):
+            self.visit_tensor(part, Path(path, label, path.kind))
+        gradient = self.tensors.gradient(tensor)
+        if gradient is not None:
+            self.visit_tensor(gradient, Path(self.parameter_paths.get(id(tensor), path), ".grad", GRADIENT))
+        node = self.tensors.grad_fn(tensor) if self.can_read_graphs else None
+        if node is not None:
+            self.queue.append((node, Path(path, "", SAVED)))
+
+    def note(self, tensor, path):
+        """Notes the storage of a tensor. Returns False if it has none on a GPU."""
+        found = self.tensors.storage(tensor)
+        if found is None:
+            return False
+        address, size = found
+        storage = self.storages.get(address)
+        if storage is None:
+            storage = Storage(size, self.tensors.dtype(tensor), self.tensors.shape(tensor))
+            self.storages[address] = storage
+            self.named_bytes += size
+        storage.kinds.add(path.kind or VARIABLE)
+        if path.kind == SAVED:
+            storage.operator = storage.operator or path.operator
+        if len(storage.paths) < MAX_CANDIDATES:
+            storage.paths.append(path)
+        items = path.items
+        while items is not None and not items.found:
+            items.found = True
+            items = items.path.items
+        return True
+
+    def visit_node(self, node, path):
+        for operator, value in self.tensors.saved_by(node):
+            self.push(value, Path(path, "", SAVED, operator))
+        name = objects.type_name(type(node))
+        for label, value in self.objects.shapes.attributes(node):
+            below = Path(path, "", SAVED, name + label)
+            if self.tensors.kind(type(value)) == "tensor":
+                self.push(value, below)
+            else:  # perhaps the model, which has better names
+                self.late.append((value, below))
+        for following in self.tensors.next_nodes(node):
+            if id(following) not in self.seen:
+                self.queue.append((following, path))
+        for hooks in gc.get_referents(node):
+            if type(hooks) is not type and type(hooks) is not dict:
+                self.late.append((hooks, Path(path, "", SAVED, name + ".hook")))
+
+    def visit_module(self, module, path):
+        """Visits the whole tree, so that parameters get their names before any list has given them one."""
+        waiting = [(module, path)]
+        count = 0
+        while waiting:
+            count += 1
+            if not count & 63 and time.perf_counter() > self.end:
+                self.is_complete = False
+                return
+            module, path = waiting.pop()
+            path.module = id(module)
+            self.module_paths[id(module)] = path
+            own = self.objects.shapes.instance_dict(module)
+            for key, kind in (("_parameters", PARAMETER), ("_buffers", BUFFER)):
+                for name, value in self.items_of(own.get(key)):
+                    if objects.is_subtype(type(value), self.tensors.base):
+                        below = Path(path, objects.attribute_label(name), kind)
+                        self.parameter_paths.setdefault(id(value), below)
+                        self.visit_tensor(value, below)
+            for name, value in self.items_of(own.get("_modules")):
+                if not objects.is_subtype(type(value), self.tensors.module):
+                    continue
+                label = "[%s]" % name if type(name) is str and name.isdigit() else objects.attribute_label(name)
+                if value is not module:
+                    self.parents.setdefault(id(value), (id(module), label))
+                if self.is_new(value):
+                    waiting.append((value, Path(path, label)))
+            for label, value in self.objects.shapes.attributes(module):
+                if label not in ("._parameters", "._buffers", "._modules"):
+                    self.push(value, Path(path, label))
+            for label, value in self.objects.of_class(type(module)):
+                self.push(value, Path(None, objects.type_name(type(module)) + label, root=path.root))
+
+    def visit_optimizer(self, optimizer, path):
+        state = self.objects.shapes.instance_dict(optimizer).get("state")
+        for parameter, values in self.items_of(state):
+            of_parameter = Path(path, id(parameter), STATE)
+            if objects.is_subtype(type(values), dict):
+                for name, value in self.items_of(values):
+                    self.push(value, Path(of_parameter, objects.attribute_label(name), STATE))
+            else:
+                self.push(values, of_parameter)
+        for label, value in self.objects.shapes.attributes(optimizer):
+            if value is not state:
+                self.push(value, Path(path, label))
+
+    def visit_sharded(self, sharded, path):
+        """FSDP2's own record of a parameter, which knows the name that it has in the model."""
+        own = self.objects.shapes.instance_dict(sharded)
+        name = own.get("_param_fqn")
+        name = objects.plain(name) if type(name) is str else "?"
+        for label, value in self.objects.shapes.attributes(sharded):
+            is_shard = "sharded_param" in label and "unsharded" not in label
+            part = "shard of " if is_shard else "all-gathered "
+            self.push(value, Path(None, part + name, PARAMETER, root=path.root))
+
+    @staticmethod
+    def items_of(value):
+        return list(dict.items(value)) if objects.is_subtype(type(value), dict) else []
+
+    # Where names start -----------------------------------------------------------------------------------------------
+
+    def push_frames(self, author):
+        for frame in frames_of_all_threads():
+            if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
+                root = Root("frame", author, describe_frame(frame))
+                for name, value in self.objects.locals.of(frame):
+                    self.push(value, Path(None, objects.plain(name), root=root))
+
+    def push_modules(self):
+        """The variables of the user's modules, and of the user's functions whose module is nowhere else."""
+        modules = [
+            (name, objects.module_dict(module)) for name, module in list(sys.modules.items()) if self.is_users(module)
+        ]
+        for frame in frames_of_all_threads():
+            if objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
+                modules.append((dict.get(frame.f_globals, "__name__"), frame.f_globals))
+        for module, variables in modules:
+            if type(module) is not str or not self.is_new(variables):
+                continue
+            root = Root("module", module=objects.plain(module))
+            prefix = "" if module == "__main__" else objects.plain(module) + "."
+            for name, value in list(dict.items(variables)):
+                if type(name) is str and not (name.startswith("__") and name.endswith("__")):
+                    self.push(value, Path(None, prefix + objects.plain(name), root=root))
+
+    def is_users(self, module):
+        return objects.author_of_module(module, self.tensors.directory) == objects.USER
+
+    def push_exceptions(self):
+        handled = getattr(sys, "_current_exceptions", dict)()
+        handled = [one[1] if type(one) is tuple else one for one in handled.values()]
+        for error in [*handled, sys.exc_info()[1]]:
+            self.push(error, Path(None, "the exception being handled", root=Root("exception")))
+        for name in ("last_exc", "last_value"):
+            self.push(sys.__dict__.get(name), Path(None, "sys." + name, root=Root("exception")))
+
+    # Tensors that no variable reaches --------------------------------------------------------------------------------
+
+    def note_unreached(self):
+        """Notes tensors that only the garbage collector knows: values of running calls, and reference cycles."""
+        if sys.getallocatedblocks() > MAX_SEARCHED * 2:
+            self.is_complete = False
+            return
+        start = time.perf_counter()
+        known = gc.get_objects()
+        listed = time.perf_counter()
+        if listed + SEARCH_FACTOR * (listed - start) > self.end:
+            self.is_complete = False
+            return
+        is_tensor = {id(cls) for kind, cls in self.kinds.values() if kind == "tensor"}
+        is_tensor |= {id(self.tensors.torch.Tensor), id(self.tensors.torch.nn.Parameter)}
+        found = [obj for obj in known if id(type(obj)) in is_tensor and id(obj) not in self.seen]
+        can_climb = self.is_complete and not self.deferred and len(known) < MAX_SEARCHED / 4
+        del known
+        sized = [(self.tensors.storage(tensor), tensor) for tensor in found[:MAX_ROWS]]
+        del found
+        sized = [(storage[1], tensor) for storage, tensor in sized if storage and storage[0] not in self.storages]
+        sized.sort(key=lambda one: -one[0])
+        alike = {}
+        for index, (_, tensor) in enumerate(sized):
+            root, label = Root("call" if can_climb else "unreached"), ""
+            key = (self.tensors.dtype(tensor), self.tensors.shape(tensor))
+            if can_climb and index < MAX_CLIMBS:
+                alike[key] = self.climb(tensor, sized[index], sized)
+            root, label = alike.get(key, (root, label))
+            self.visit_tensor(tensor, Path(None, label, root=root))
+
+    def climb(self, tensor, pair, pairs):
+        """From a tensor to what refers to it: around a cycle, or up to a value that only C++ or the stack has."""
+        lists = [[tensor]]  # the way up is `lists[0]`; the others hold referrers
+        try:
+            return self.climb_with(lists, [pair, pairs, self.kept, lists])
+        finally:
+            for one in lists:
+                one.clear()
+
+    def climb_with(self, lists, others):
+        passed = lists[0]
+        for _ in range(MAX_HOPS):
+            if time.perf_counter() > self.end:
+                return Root("unreached"), ""
+            referrers = gc.get_referrers(passed[-1])
+            lists.append(referrers)
+            found = [one for one in referrers if type(one) is not FRAME and not is_one_of(one, others + lists)]
+            lists.append(found)
+            if not found or id(found[0]) in self.seen:
+                return Root("call"), ""
+            if is_one_of(found[0], passed):
+                break
+            passed.append(found[0])
+        holders = [one for one in passed if self.tensors.kind(type(one)) in ("object", "module")]
+        named = [one for one in holders if type(one) not in (dict, list, tuple)] or passed[-1:]
+        return Root("cycle"), objects.type_name(type(named[0]))
+
+    # Text ------------------------------------------------------------------------------------------------------------
+
+    def steps(self, path):
+        """Labels and paths from the tensor to the root. Below the outermost module the labels are those of modules."""
+        for _ in range(MAX_DEPTH):
+            parent = self.parents.get(path.module)
+            if parent is not None and parent[0] in self.module_paths:
+                yield parent[1], path
+                path = self.module_paths[parent[0]]
+            else:
+                yield path.label, path
+                if path.up is None:
+                    return
+                path = path.up
+
+    def name(self, path):
+        """The name at `path`."""
+        labels = [self.state_label(label) if type(label) is int else label for label, _ in self.steps(path)]
+        text = "".join(label for label in reversed(labels) if label not in TRANSPARENT)
+        return text if len(text) <= MAX_NAME else text[: MAX_NAME - 3] + "..."
+
+    def state_label(self, parameter):
+        """The label of a parameter's state: its name in the outermost module, as in a state dict."""
+        path = self.parameter_paths.get(parameter)
+        if path is None:
+            return ".state[*]"
+        module = path.up.module
+        for _ in range(MAX_DEPTH):
+            parent = self.parents.get(module)
+            if parent is None or parent[0] not in self.module_paths:
+                break
+            module = parent[0]
+        outermost = self.name(self.module_paths[module])
+        inside = self.name(path)[len(outermost) :].replace("[", ".").replace("]", "")
+        return ".state[%s]" % inside.lstrip(".")
+
+
+FRAME = type(sys._getframe())
+
+
+def is_one_of(obj, others):
+    return any(obj is other for other in others)
+
+
+def frames_of_all_threads():
+    """The frames of this thread, then those of the others; outermost first."""
+    import threading
+
+    this = threading.get_ident()
+    tops = sorted(sys._current_frames().items(), key=lambda item: item[0] != this)
+    found = []
+    for _, frame in tops:
+        chain = []
+        while frame is not None:
+            chain.append(frame)
+            frame = frame.f_back
+        found += reversed(chain)
+    return found
+
+
+def describe_frame(frame):
+    code = frame.f_code
+    return {"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name}
+
+
+def rank(path):
+    """The smallest is the best name of a storage."""
+    author = (objects.USER, objects.LIBRARY, objects.PYTORCH).index(path.root.author)
+    is_found = path.root.kind in ("frame", "module", "exception")
+    by_kind = {PARAMETER: 0, BUFFER: 0, GRADIENT: 1, STATE: 1, SAVED: 4}
+    return not is_found, author, by_kind.get(path.kind, 3 if path.up is None else 2)
+
+
+class Table:
+    """Values with an index for each."""
+
+    def __init__(self, *values):
+        self.indexes = {value: index for index, value in enumerate(values)}
+
+    def index(self, value):
+        return self.indexes.setdefault(value, len(self.indexes))
+
+    def values(self):
+        return list(self.indexes)
+
+
+def describe(budget_s=BUDGET_S):
+    """The names as in the header of this file, or None if this PyTorch cannot be read."""
+    torch = sys.modules.get("torch")
+    try:
+        tensors = tensors_of.Tensors(torch)
+    except (AttributeError, StopIteration):
+        return None
+    was_collecting = gc.isenabled()
+    gc.disable()  # a collection would run finalizers of the program
+    walk = None
+    try:
+        with tensors.without_overrides():
+            start = time.perf_counter()
+            walk = Walk(tensors, start + budget_s * WALK_SHARE)
+            visit_all(walk, start, budget_s)
+            described = encode(walk, time.perf_counter() + budget_s * (1 - WALK_SHARE))
+            described["locals"] = describe_locals(walk)
+            described["ms"] = int((time.perf_counter() - start) * 1000)
+            return described
+    finally:
+        if walk is not None:
+            walk.release()
+        if was_collecting:
+            gc.enable()
+
+
+def visit_all(walk, start, budget_s):
+    walk.push_frames(objects.USER)
+    walk.push_modules()
+    walk.push_exceptions()
+    walk.run(start + budget_s * USER_SHARE)
+    for author in (objects.LIBRARY, objects.PYTORCH):
+        if not walk.has_all():
+            walk.push_frames(author)
+            walk.run(min(walk.end, time.perf_counter() + budget_s * (1 - USER_SHARE) / 4))
+    if not walk.has_all():
+        walk.resume_deferred()
+        walk.run(walk.end)
+    if not walk.has_all():
+        walk.note_unreached()
+        walk.run(walk.end)
+
+
+def encode(walk, end):
+    texts, shapes, roots, containers = Table(None), Table(), {}, {}
+    rows = []
+    storages = sorted(walk.storages.items(), key=lambda item: (-item[1].bytes, item[0]))
+    for address, storage in storages[:MAX_ROWS]:
+        if not len(rows) & 63 and time.perf_counter() > end:
+            break
+        path = min(storage.paths, key=rank)
+        steps = [step for _, step in walk.steps(path)]
+        kind = min(storage.kinds, key=(PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE).index)
+        root = steps[-1].root
+        rows.append(
+            (
+                address,
+                storage.bytes,
+                KINDS.index(kind),
+                texts.index(walk.name(path) or None),
+                roots.setdefault(id(root), (len(roots), root))[0],
+                texts.index(storage.operator),
+                int(path.kind == SAVED),
+                texts.index(storage.dtype),
+                -1 if storage.shape is None else shapes.index(storage.shape),
+            )
+        )
+        for step in steps:
+            if step.size is not None and id(step) not in containers:
+                containers[id(step)] = (texts.index(walk.name(step)), texts.index(step.size[0]), step.size[1])
+    return {
+        "version": 1,
+        "complete": walk.is_complete and len(rows) == len(storages),
+        "omitted": len(storages) - len(rows),
+        "kinds": list(KINDS),
+        "texts": texts.values(),
+        "shapes": [list(shape) for shape in shapes.values()],
+        "roots": [root.describe() for _, root in roots.values()],
+        "containers": list(containers.values()),
+        "tensors": rows,
+    }
+
+
+def describe_locals(walk):
+    """The tensors among the variables of the innermost function of the user, on this thread."""
+    frame = sys._getframe()
+    while frame is not None and objects.author_of_frame(frame, walk.tensors.directory) != objects.USER:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    is_module = frame.f_locals is frame.f_globals
+    variables = list(dict.items(frame.f_globals)) if is_module else walk.objects.locals.of(frame)
+    found = []
+    for name, value in variables:
+        if type(name) is str and objects.is_subtype(type(value), walk.tensors.base) and len(found) < MAX_LOCALS:
+            is_plain = type(value) is walk.tensors.torch.Tensor or walk.tensors.storage(value) is not None
+            shape = walk.tensors.shape(value) if is_plain else None
+            if shape is not None:
+                found.append((objects.plain(name), walk.tensors.dtype(value), list(shape)))
+    return {"frames": [describe_frame(frame)], "tensors": found}

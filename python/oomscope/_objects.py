@@ -1,0 +1,402 @@
+"""Reads the objects of a program without running its code.
+
+`Objects.children` returns what an object refers to, with a label for each: an attribute, an index, a key, a local
+variable. `_names` uses it inside a process that is about to fail, so nothing here calls anything that the program can
+define:
+
+- The class of an object is the result of `type`, and its bases come from `type.__mro__` itself. `isinstance` and
+  `__class__` would ask the object, and a metaclass can define the comparison of types.
+- Attributes come from the instance's `__dict__` and from slots, through the descriptors that Python made for them.
+  Properties and `__getattr__` are never called.
+- Containers are read by the methods of `list`, `dict` and so on, not by those of a subclass. No key is hashed.
+- Everything else is known by `gc.get_referents`, without a name.
+
+Labels hold names, never values: a key of a dict appears only if it looks like a name or is a small number.
+"""
+
+import collections
+import gc
+import os
+import re
+import sys
+import sysconfig
+import types
+
+# Longer keys, and keys with other characters, are values rather than names.
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}\Z")
+MAX_INT_KEY = 100000
+# In place of a key or an index that is not written.
+ANY = "[*]"
+
+mro_of = type.__dict__["__mro__"].__get__
+dict_of_type = type.__dict__["__dict__"].__get__
+is_tracked = gc.is_tracked
+
+
+class Items:
+    """The items of a container, with the state of a walk that may visit some of them first."""
+
+    __slots__ = ("found", "is_resumed", "label", "next", "objects", "path", "type_name")
+
+    def __init__(self, type_name, objects, label):
+        self.type_name, self.objects = type_name, objects
+        # From an index to the label of that item.
+        self.label = label
+        # For the walk: where they are, how many are visited, whether one led anywhere, whether to visit all even so.
+        self.path, self.next, self.found, self.is_resumed = None, 0, False, False
+
+
+def type_name(cls):
+    """`cls.__name__`, without asking a metaclass."""
+    return plain(type.__dict__["__name__"].__get__(cls))
+
+
+def plain(text):
+    """`text` as an exact, short str; a subclass might define how to print it."""
+    return str.__getitem__(text, slice(0, 200))
+
+
+def is_subtype(cls, base):
+    for parent in mro_of(cls):  # noqa: SIM110, `any` takes twice as long
+        if parent is base:
+            return True
+    return False
+
+
+def attribute_label(name):
+    return "." + name if type(name) is str and NAME.match(name) else ".*"
+
+
+def key_label(key):
+    kind = type(key)
+    if kind is str and NAME.match(key):
+        return "[%r]" % key
+    if kind is int and 0 <= key < MAX_INT_KEY:
+        return "[%d]" % key
+    return ANY
+
+
+def index_label(index):
+    return "[%d]" % index
+
+
+# Attributes ----------------------------------------------------------------------------------------------------------
+
+
+class Shapes:
+    """Where the instances of each class keep their attributes."""
+
+    def __init__(self):
+        self.known = {}
+
+    def of(self, cls):
+        """The getter of `__dict__`, or None, and (name, getter) for each slot."""
+        shape = self.known.get(id(cls))
+        if shape is None:
+            shape = self.read(cls)
+            self.known[id(cls)] = shape
+        return shape
+
+    def read(self, cls):
+        get_dict, slots = None, []
+        for parent in mro_of(cls):
+            members = dict_of_type(parent)
+            descriptor = members.get("__dict__")
+            if get_dict is None and type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+                get_dict = descriptor.__get__
+            if "__slots__" in members:
+                for name, member in members.items():
+                    if type(member) is types.MemberDescriptorType:
+                        slots.append((name, member.__get__))
+        return get_dict, slots, cls  # the class stays alive, so that its id stays its own
+
+    def instance_dict(self, obj):
+        """`obj.__dict__` if it is an ordinary one, else an empty dict."""
+        get_dict = self.of(type(obj))[0]
+        found = get_dict(obj) if get_dict else None
+        return found if type(found) is dict else {}
+
+    def attributes(self, obj):
+        """The attributes that the garbage collector tracks: the others hold no tensor."""
+        own = list(self.instance_dict(obj).items())
+        found = [(attribute_label(name), value) for name, value in own if may_hold(value)]
+        for name, get in self.of(type(obj))[1]:
+            try:
+                value = get(obj)
+            except AttributeError:  # not set
+                continue
+            if may_hold(value):
+                found.append((attribute_label(name), value))
+        return found
+
+
+def may_hold(value):
+    """Whether to look into an attribute. Modules have many empty dicts."""
+    is_dict = type(value) is dict or type(value) is collections.OrderedDict
+    return is_tracked(value) and not (is_dict and not dict.__len__(value))
+
+
+# Frames --------------------------------------------------------------------------------------------------------------
+
+
+def references_of_locals():
+    """References to the dict of a frame's variables while nothing but the frame holds it."""
+    variables = sys._getframe().f_locals
+    return sys.getrefcount(variables)
+
+
+REFERENCES_OF_LOCALS = references_of_locals()
+
+
+def type_of_locals():
+    return type(sys._getframe().f_locals)
+
+
+# A dict, and since Python 3.13 a view of the variables themselves.
+LOCALS_TYPE = type_of_locals()
+
+
+class Locals:
+    """Reads the variables of frames, and forgets afterwards what Python would keep.
+
+    Up to Python 3.12 a frame keeps the dict that `f_locals` returns, and with it objects that the function drops later.
+    `forget` empties it, unless something else holds the dict, or a debugger is active that would write it back.
+    """
+
+    def __init__(self):
+        self.filled = []
+
+    def of(self, frame):
+        """The variables of `frame` as (name, value). Nothing for a class body with a namespace of its own."""
+        variables = frame.f_locals
+        if variables is frame.f_globals:
+            return []
+        kind = type(variables)
+        if kind is not dict and kind is not LOCALS_TYPE:
+            return []
+        found = list(kind.items(variables))
+        if kind is dict and frame.f_code.co_flags & 1:  # a function, which keeps its variables elsewhere
+            self.filled.append((frame, variables))
+        return [(name, value) for name, value in found if type(name) is str]
+
+    def forget(self):
+        import threading
+
+        is_traced = sys.gettrace() is not None or getattr(threading, "gettrace", lambda: None)() is not None
+        while self.filled and not is_traced:
+            frame, variables = self.filled.pop()
+            if sys.getrefcount(variables) <= REFERENCES_OF_LOCALS:
+                variables.clear()
+            del frame
+        self.filled = []
+
+
+# Who wrote the code --------------------------------------------------------------------------------------------------
+
+USER, LIBRARY, PYTORCH, OWN = "user", "library", "pytorch", "oomscope"
+_PATHS = sysconfig.get_paths()
+LIBRARY_DIRECTORIES = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+OWN_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+
+
+def author_of_file(path, torch_directory):
+    """Who wrote the code in the file `path`."""
+    if path.startswith(OWN_DIRECTORY):
+        return OWN
+    if path.startswith((torch_directory, "<eval_with_key")) or "torchinductor" in path:
+        return PYTORCH
+    is_installed = path.startswith(LIBRARY_DIRECTORIES) or "site-packages" in path or "dist-packages" in path
+    return LIBRARY if is_installed or path.startswith("<frozen") else USER
+
+
+def module_dict(module):
+    """The variables of a module; an empty dict for anything else in `sys.modules`."""
+    if not is_subtype(type(module), types.ModuleType):
+        return {}
+    return types.ModuleType.__dict__["__dict__"].__get__(module) or {}
+
+
+def author_of_module(module, torch_directory):
+    variables = module_dict(module)
+    if variables.get("__name__") == "__main__":
+        return USER
+    path = variables.get("__file__")
+    return author_of_file(path, torch_directory) if type(path) is str else LIBRARY
+
+
+def author_of_frame(frame, torch_directory):
+    """Generated code in a temporary directory belongs to the package whose name its module has."""
+    author = author_of_file(frame.f_code.co_filename, torch_directory)
+    name = dict.get(frame.f_globals, "__name__")
+    if author == USER and type(name) is str and "." in name:
+        package = sys.modules.get(name.split(".")[0])
+        if type(module_dict(package).get("__file__")) is str:
+            return author_of_module(package, torch_directory)
+    return author
+
+
+# Containers and objects ----------------------------------------------------------------------------------------------
+
+GENERATORS = {
+    types.GeneratorType: ("gi_frame", "gi_yieldfrom"),
+    types.CoroutineType: ("cr_frame", "cr_await"),
+    types.AsyncGeneratorType: ("ag_frame", "ag_await"),
+}
+# They refer to no object of the program that is not found elsewhere.
+IGNORED_BASES = (types.ModuleType, type(None), str, bytes, bytearray, int, float, complex)
+IGNORED = (types.BuiltinFunctionType, types.CodeType, range, slice, property)
+
+
+class Objects:
+    """`children` of any object that is not a tensor or another object of PyTorch."""
+
+    def __init__(self, torch_directory):
+        self.torch_directory = torch_directory
+        self.shapes, self.locals = Shapes(), Locals()
+        self.readers = {}
+        self.read_classes = set()
+
+    def children(self, obj):
+        """(label, object) for each reference of `obj`. The object may be `Items`."""
+        cls = type(obj)
+        known = self.readers.get(id(cls))
+        if known is None:
+            known = self.readers[id(cls)] = (self.choose_reader(cls), cls)
+        return known[0](obj)
+
+    def choose_reader(self, cls):
+        bases = mro_of(cls)
+        for base, reader in (
+            (BaseException, self.of_exception),
+            (type, self.of_class),
+            (dict, self.of_dict),
+            (list, self.of_list),
+            (tuple, self.of_tuple),
+            (set, self.of_set),
+            (frozenset, self.of_set),
+            (collections.deque, self.of_deque),
+        ):
+            if any(parent is base for parent in bases):
+                return reader
+        for exact, reader in (
+            (types.FunctionType, self.of_function),
+            (types.MethodType, self.of_method),
+            (types.CellType, self.of_cell),
+            (types.TracebackType, self.of_traceback),
+            (types.FrameType, self.of_frame),
+            *((generator, self.of_generator) for generator in GENERATORS),
+        ):
+            if cls is exact:
+                return reader
+        is_ignored = any(cls is ignored for ignored in IGNORED)
+        if is_ignored or any(parent is base for parent in bases for base in IGNORED_BASES):
+            return lambda obj: ()
+        return self.of_object
+
+    def of_container(self, obj, base, items, label):
+        """The items, and what a subclass of `base` has in addition."""
+        cls = type(obj)
+        attributes = [] if cls is base else self.shapes.attributes(obj)
+        return [("", Items(type_name(cls), items, label)), *attributes]
+
+    def of_list(self, obj):
+        return self.of_container(obj, list, list.__getitem__(obj, slice(None)), index_label)
+
+    def of_tuple(self, obj):
+        items = tuple.__getitem__(obj, slice(None))
+        fields = dict_of_type(type(obj)).get("_fields") if type(obj) is not tuple else None
+        if type(fields) is tuple and len(fields) == len(items):  # a namedtuple
+            return [(attribute_label(name), item) for name, item in zip(fields, items)]
+        return self.of_container(obj, tuple, items, index_label)
+
+    def of_deque(self, obj):
+        return self.of_container(obj, collections.deque, list(collections.deque.__iter__(obj)), index_label)
+
+    def of_set(self, obj):
+        base = set if is_subtype(type(obj), set) else frozenset
+        return self.of_container(obj, base, list(base.__iter__(obj)), lambda index: ANY)
+
+    def of_dict(self, obj):
+        keys = list(dict.keys(obj))
+        values = list(dict.values(obj))
+        found = self.of_container(obj, dict, values, lambda index: key_label(keys[index]))
+        tracked = [key for key in keys if is_tracked(key)]
+        if tracked:
+            found.append((".keys()", Items(type_name(type(obj)), tracked, lambda index: ANY)))
+        return found
+
+    def of_function(self, obj):
+        members = types.FunctionType.__dict__
+        found = []
+        cells = members["__closure__"].__get__(obj) or ()
+        for name, cell in zip(members["__code__"].__get__(obj).co_freevars, cells):
+            try:
+                found.append((attribute_label(name), cell.cell_contents))
+            except ValueError:  # not assigned yet
+                pass
+        found.append((".__defaults__", members["__defaults__"].__get__(obj)))
+        found.append((".__kwdefaults__", members["__kwdefaults__"].__get__(obj)))
+        found.append(("", members["__dict__"].__get__(obj)))
+        return found
+
+    def of_method(self, obj):
+        return [("", obj.__self__), ("", obj.__func__)]
+
+    def of_cell(self, obj):
+        try:
+            return [("", obj.cell_contents)]
+        except ValueError:  # not assigned yet
+            return []
+
+    def of_frame(self, obj):
+        return [(attribute_label(name), value) for name, value in self.locals.of(obj)]
+
+    def of_generator(self, obj):
+        frame, awaited = GENERATORS[type(obj)]
+        frame, awaited = getattr(obj, frame), getattr(obj, awaited)
+        return ([] if frame is None else self.of_frame(frame)) + [("", awaited)]
+
+    def of_traceback(self, obj):
+        """The variables of the functions that an exception left. Those of running functions have better names."""
+        found = []
+        while obj is not None:
+            frame = obj.tb_frame
+            if frame.f_code.co_flags & 1:
+                name = ".%s" % plain(frame.f_code.co_name)
+                found += [(name + attribute_label(variable), value) for variable, value in self.locals.of(frame)]
+            obj = obj.tb_next
+        return found
+
+    def of_exception(self, obj):
+        members = BaseException.__dict__
+        found = [(".__traceback__", members["__traceback__"].__get__(obj))]
+        for name in ("__context__", "__cause__", "args"):
+            found.append(("." + name, members[name].__get__(obj)))
+        return found + self.shapes.attributes(obj)
+
+    def of_class(self, obj):
+        """The attributes of the program's own classes."""
+        found = []
+        if id(obj) in self.read_classes:
+            return found
+        for cls in mro_of(obj):
+            members = dict_of_type(cls)
+            module = members.get("__module__")
+            module = sys.modules.get(module) if type(module) is str else None
+            if id(cls) in self.read_classes or module is None:
+                continue
+            self.read_classes.add(id(cls))
+            if author_of_module(module, self.torch_directory) == USER:
+                names = [name for name in members if type(name) is str and not name.startswith("__")]
+                found += [(attribute_label(name), members[name]) for name in names if is_tracked(members[name])]
+        return found
+
+    def of_object(self, obj):
+        found = self.shapes.attributes(obj)
+        named = {id(value) for _, value in found}
+        named.add(id(self.shapes.instance_dict(obj)))
+        for value in gc.get_referents(obj):
+            is_class_or_frame = type(value) is types.FrameType or is_subtype(type(value), type)
+            if id(value) not in named and is_tracked(value) and not is_class_or_frame:
+                found.append(("", value))
+        return found

@@ -1,0 +1,223 @@
+"""Reads PyTorch's tensors and autograd graphs without running code of the program.
+
+All getters come from PyTorch's own base classes, so a subclass cannot answer in their place. `without_overrides` turns
+off `__torch_function__` and `__torch_dispatch__`. No getter allocates GPU memory: `data_ptr` would for a lazy clone, so
+the address comes from `_data_address`.
+
+Saved tensors are read as they were packed. Since PyTorch 2.15 a node shows what its pack hook returned. Before, the
+only way is to unpack; a profile function stops the program's unpack hook at its first call.
+
+A backward pass frees saved tensors while it runs, in threads without the GIL. `is_graph_stable` says whether no other
+thread may do so now.
+"""
+
+import contextlib
+import os
+import sys
+import types
+
+try:
+    from . import _objects as objects
+except ImportError:  # beside the recorder of `oomscope run`
+    import _oomscope_objects as objects
+
+RAW_SAVED, SAVED = "_raw_saved_", "_saved_"
+# The function of torch.autograd.graph (since 2.3) and the one before, which wait for a backward pass.
+BACKWARD_FUNCTIONS = ("_engine_run_backward", "backward", "grad")
+
+
+class Denied(Exception):
+    """Stops a function of the program before its first line."""
+
+
+def deny(frame, event, argument):
+    if event == "call":
+        raise Denied
+
+
+class Tensors:
+    """The getters of the imported PyTorch."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.directory = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
+        self.base = torch._C.TensorBase
+        self.module, self.optimizer = torch.nn.Module, torch.optim.Optimizer
+        self.is_cuda, self.is_leaf = self.getter("is_cuda"), self.getter("is_leaf")
+        self.retains_grad, self.grad_of = self.getter("retains_grad"), self.getter("grad")
+        self.grad_fn, self.shape_of, self.dtype_of = self.getter("grad_fn"), self.getter("shape"), self.getter("dtype")
+        self.address_of = getattr(torch._C, "_data_address", None) or self.base.data_ptr
+        # Whether a saved tensor can be read without unpacking it.
+        self.has_packed = hasattr(torch._C._autograd.SavedTensor, "data")
+        self.dtype_names, self.node_types = {}, {}
+
+    def getter(self, name):
+        return next(cls.__dict__[name] for cls in self.base.__mro__ if name in cls.__dict__).__get__
+
+    @contextlib.contextmanager
+    def without_overrides(self):
+        """Turns off the functions and modes that can take the place of a tensor's own methods."""
+        core = self.torch._C
+        with core.DisableTorchFunction(), core._DisableTorchDispatch():
+            yield
+
+    def allocated_bytes(self):
+        """GPU memory that the allocator has handed out, on all devices."""
+        cuda = self.torch.cuda
+        return sum(cuda.memory_allocated(index) for index in range(cuda.device_count()))
+
+    def kind(self, cls):
+        """`tensor`, `module`, `optimizer`, `node` (of an autograd graph), `sharded` (FSDP2) or `object`."""
+        bases = objects.mro_of(cls)
+        for base, kind in ((self.base, "tensor"), (self.module, "module"), (self.optimizer, "optimizer")):
+            if any(parent is base for parent in bases):
+                return kind
+        for parent in bases:
+            if type(objects.dict_of_type(parent).get("next_functions")) is types.GetSetDescriptorType:
+                return "node"
+        return "sharded" if objects.type_name(cls) == "FSDPParam" else "object"
+
+    # Tensors ---------------------------------------------------------------------------------------------------------
+
+    def storage(self, tensor):
+        """Address and bytes of the GPU memory of a tensor, or None."""
+        try:
+            if not self.is_cuda(tensor):
+                return None
+            address = self.address_of(tensor)
+            if type(address) is not int or address <= 0:  # a wrapper, which would be asked for all that follows
+                return None
+            offset = self.base.storage_offset(tensor) * self.base.element_size(tensor)
+            size = self.torch.UntypedStorage.nbytes(self.base.untyped_storage(tensor))
+        except Exception:  # a tensor without a storage
+            return None
+        is_known = type(offset) is int and type(size) is int and size > 0
+        return (address - offset, size) if is_known else None
+
+    def dtype(self, tensor):
+        dtype = self.dtype_of(tensor)
+        name = self.dtype_names.get(dtype)
+        if name is None:
+            name = self.dtype_names[dtype] = str(dtype).replace("torch.", "")
+        return name
+
+    def shape(self, tensor):
+        """The shape, or None if it is unknown or symbolic."""
+        try:
+            sizes = tuple(tuple.__iter__(self.shape_of(tensor)))
+        except Exception:  # a nested tensor
+            return None
+        return sizes if all(type(size) is int for size in sizes) else None
+
+    def gradient(self, tensor):
+        # For other tensors PyTorch warns.
+        return self.grad_of(tensor) if self.is_leaf(tensor) or self.retains_grad(tensor) else None
+
+    def parts(self, tensor):
+        """The tensors inside a sparse one: (label, tensor)."""
+        if not self.is_cuda(tensor):
+            return []
+        keys, key = self.torch._C._dispatch_keys(tensor), self.torch._C.DispatchKey
+        if keys.has(key.SparseCUDA):
+            return [(".indices", self.base._indices(tensor)), (".values", self.base._values(tensor))]
+        if keys.has(key.SparseCsrCUDA):
+            names = ("values", "crow_indices", "col_indices")
+            return [("." + name, getattr(self.base, name)(tensor)) for name in names]
+        return []
+
+    # Autograd graphs -------------------------------------------------------------------------------------------------
+
+    def is_graph_stable(self):
+        """Whether no other thread runs a backward pass, which would free saved tensors while they are read."""
+        this = sys._getframe()
+        is_worker = True  # a thread of the engine, which runs no Python but this
+        while this is not None:
+            if not this.f_code.co_filename.startswith(objects.OWN_DIRECTORY):
+                is_worker = False
+            this = this.f_back
+        running = 0
+        for ident, frame in sys._current_frames().items():
+            if frame is not None and self.waits_for_backward(frame, ident):
+                running += 1
+        # A worker belongs to the one backward pass. With several devices it has others beside it.
+        return running == 0 or (is_worker and running == 1 and self.devices_in_use() <= 1)
+
+    def waits_for_backward(self, frame, ident):
+        import threading
+
+        code = frame.f_code
+        is_here = ident == threading.get_ident()
+        in_autograd = code.co_filename.startswith(os.path.join(self.directory, "autograd"))
+        return not is_here and in_autograd and code.co_name in BACKWARD_FUNCTIONS
+
+    def devices_in_use(self):
+        cuda = self.torch.cuda
+        return sum(cuda.memory_allocated(index) > 0 for index in range(cuda.device_count()))
+
+    def node_type(self, cls):
+        """The getters of a node: for each saved tensor (name, raw, unpacked); `variable`; `next_functions`."""
+        known = self.node_types.get(id(cls))
+        if known is None:
+            saved, variable, following = [], None, None
+            for parent in objects.mro_of(cls):
+                members = objects.dict_of_type(parent)
+                for name, member in members.items():
+                    if type(member) is not types.GetSetDescriptorType:
+                        continue
+                    if name.startswith(RAW_SAVED):
+                        short = name[len(RAW_SAVED) :]
+                        unpacking = members.get(SAVED + short) or members.get("saved_tensors")
+                        saved.append((short, member.__get__, unpacking and unpacking.__get__))
+                    elif name == "variable":
+                        variable = member.__get__
+                    elif name == "next_functions" and following is None:
+                        following = member.__get__
+            known = self.node_types[id(cls)] = (saved, variable, following, cls)
+        return known
+
+    def saved_by(self, node):
+        """(operator and argument, object) for what a node saved; a tensor, or what a pack hook returned."""
+        cls = type(node)
+        saved, variable, _, _ = self.node_type(cls)
+        found = []
+        for name, get_raw, unpack in saved:
+            try:
+                raw = get_raw(node)
+            except Exception:  # freed by a backward pass
+                continue
+            operator = "%s.%s" % (objects.type_name(cls), name)
+            if raw is not None:
+                values = self.packed(raw) if self.has_packed else self.unpacked(node, unpack)
+                found += [(operator, value) for value in values if value is not None]
+        if variable is not None:
+            try:
+                found.append((None, variable(node)))
+            except Exception:  # freed by a backward pass
+                pass
+        return found
+
+    def packed(self, raw):
+        found = []
+        for one in raw if type(raw) in (tuple, list) else (raw,):
+            try:
+                found.append(one.data)
+            except Exception:  # freed, or nothing was saved
+                continue
+        return found
+
+    def unpacked(self, node, unpack):
+        """Unpacks, unless that runs Python. A profiler of the program would notice, and could not be put back."""
+        if unpack is None or sys.getprofile() is not None:
+            return []
+        sys.setprofile(deny)
+        try:
+            value = unpack(node)
+        except Exception:  # `Denied`, freed, or changed in place since
+            value = None
+        finally:
+            sys.setprofile(None)
+        return value if type(value) in (tuple, list) else [value]
+
+    def next_nodes(self, node):
+        following = self.node_type(type(node))[2]
+        return [pair[0] for pair in (following(node) if following else ()) if pair[0] is not None]

@@ -1,0 +1,43 @@
+//! The variables that keep memory alive.
+
+use crate::analysis::DeviceReport;
+use crate::base::units::{count, percent, ratio, size};
+use crate::output::document::{Cell, Document, Table, Text, code};
+use crate::study::variables::KeptByVariable;
+
+/// Appends the table of variables, if the recorder named any.
+pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
+    let Some(kept) = device.kept_by.as_ref().filter(|kept| !kept.top.rows.is_empty()) else { return };
+    document.heading("What keeps the allocated memory, by variable");
+    let mut rows: Vec<Vec<Cell>> = kept.top.rows.iter().map(row).collect();
+    let rest = kept.top.rest;
+    if rest.blocks > 0 {
+        let share = percent(ratio(rest.bytes, device.memory.allocated_bytes));
+        let cells = [size(rest.bytes), share, count(rest.blocks), "all other variables".to_owned()];
+        rows.push(cells.into_iter().map(Cell::from).collect());
+    }
+    document.table(Table::new(&["bytes", "share", "blocks", "kept by"], &[3], rows));
+    if !kept.complete {
+        document.paragraph("The recorder had no time to look at every object of the program.");
+    }
+}
+
+fn row(kept: &KeptByVariable) -> Vec<Cell> {
+    let name = if kept.name.is_some() { code(kept.holder()) } else { kept.holder().into() };
+    let largest = kept.shape.as_ref().zip(kept.dtype.as_ref()).map(|(shape, dtype)| {
+        let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+        let each = if kept.blocks > 1 { "the largest is " } else { "" };
+        format!("{each}{dtype} [{}]", sizes.join(", "))
+    });
+    let parts = [kept.container_label(), kept.kind_label().map(str::to_owned), kept.graph_label(), largest];
+    let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let below = [Some(what).filter(|what| !what.is_empty()), kept.place_label()];
+    let allocated = kept.name.is_none().then(|| format!("allocated by {}", kept.allocated_by.label()));
+    let below = below.into_iter().flatten().chain(allocated).map(Text::from).collect();
+    vec![
+        size(kept.bytes).into(),
+        percent(kept.share_ratio).into(),
+        count(kept.blocks).into(),
+        Cell::WithDetails(name, below),
+    ]
+}

@@ -1,0 +1,104 @@
+//! Reading `oomscope.names`. As untrusted as the rest of the file: a row with an index or a word that does not exist is
+//! left out.
+
+use super::super::tensor_names::{
+    Author, LocalTensor, NameRoot, NamedContainer, NamedTensor, RootKind, TensorKind, TensorNames,
+};
+use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
+use super::{Decoder, STACK};
+use crate::base::ids::{StackId, SymbolId};
+use crate::snapshot::pickle::{Kind, Value};
+
+/// The recorder writes no more rows than this.
+const MAX_ROWS: usize = 1 << 17;
+/// Larger shapes are not read.
+const MAX_DIMENSIONS: usize = 64;
+
+impl Decoder {
+    /// `None` if it is not a dict that oomscope wrote.
+    pub(super) fn read_tensor_names(&self, value: Value) -> Option<TensorNames> {
+        let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
+        let texts: Vec<Option<SymbolId>> = items("texts").into_iter().map(|it| self.name_text(it)).collect();
+        let kinds: Vec<_> =
+            items("kinds").into_iter().take(MAX_ITEMS).map(|it| self.word(it, TensorKind::from_word)).collect();
+        let roots: Vec<_> = items("roots").into_iter().take(MAX_ROWS).map(|it| self.read_name_root(it)).collect();
+        let shapes: Vec<_> = items("shapes").into_iter().take(MAX_ROWS).map(|it| self.read_shape(it)).collect();
+        // Index 0 is no text: a list of nothing but strings would be read as a stack.
+        let text = |index: u64| texts.get(usize::try_from(index).ok()?).copied().flatten();
+        let tensor = |row: Value| {
+            let row: Vec<u64> = self.items(row).into_iter().take(9).filter_map(|it| self.integer(it)).collect();
+            let [address, bytes, kind, name, root, operator, is_in_graph, dtype, shape] = *row.as_slice() else {
+                return None;
+            };
+            let root = usize::try_from(root).ok().filter(|root| roots.get(*root).is_some_and(Option::is_some))?;
+            Some(NamedTensor {
+                address,
+                bytes,
+                kind: (*kinds.get(usize::try_from(kind).ok()?)?)?,
+                name: text(name),
+                root,
+                operator: text(operator),
+                is_in_graph: is_in_graph != 0,
+                dtype: text(dtype)?,
+                shape: usize::try_from(shape).ok().filter(|shape| *shape < shapes.len()),
+            })
+        };
+        let container = |row: Value| {
+            let row: Vec<u64> = self.items(row).into_iter().take(3).filter_map(|it| self.integer(it)).collect();
+            let [name, type_name, items] = *row.as_slice() else { return None };
+            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items })
+        };
+        let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
+        let locals = self.find(value, "locals");
+        let local_rows = locals.and_then(|locals| self.find(locals, "tensors")).map(|it| self.items(it));
+        let names = TensorNames {
+            tensors: tensors.into_iter().take(MAX_ROWS).filter_map(tensor).collect(),
+            containers: items("containers").into_iter().take(MAX_ROWS).filter_map(container).collect(),
+            is_complete: self.find(value, "complete").is_some_and(|it| it.kind() == Kind::Bool(true)),
+            locals_frame: locals.and_then(|locals| self.one_frame(locals)),
+            locals: local_rows.into_iter().flatten().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
+            shapes,
+            // A row for each index; tensors refer to none of those in place of a root that could not be read.
+            roots: roots.into_iter().map(Option::unwrap_or_default).collect(),
+        };
+        Some(names)
+    }
+
+    fn name_text(&self, value: Value) -> Option<SymbolId> {
+        match value.kind() {
+            Kind::Text(id) if self.snapshot.symbols.get(id).len() <= MAX_TEXT => Some(id),
+            _ => None,
+        }
+    }
+
+    fn word<T>(&self, value: Value, from_word: impl Fn(&str) -> Option<T>) -> Option<T> {
+        from_word(self.as_text(value)?)
+    }
+
+    fn read_shape(&self, value: Value) -> Vec<u64> {
+        self.items(value).into_iter().take(MAX_DIMENSIONS).filter_map(|it| self.integer(it)).collect()
+    }
+
+    fn read_name_root(&self, value: Value) -> Option<NameRoot> {
+        Some(NameRoot {
+            kind: self.word(self.find(value, "kind")?, RootKind::from_word)?,
+            author: self.word(self.find(value, "author")?, Author::from_word)?,
+            frame: self.one_frame(value),
+            module: self.find(value, "module").and_then(|it| self.name_text(it)),
+        })
+    }
+
+    /// The stack under `frames`.
+    fn one_frame(&self, value: Value) -> Option<StackId> {
+        match self.find(value, "frames")?.kind() {
+            Kind::Node(STACK, id) => Some(StackId(id)),
+            _ => None,
+        }
+    }
+
+    fn read_local(&self, row: Value) -> Option<LocalTensor> {
+        let row = self.items(row);
+        let [name, dtype, shape] = *row.as_slice() else { return None };
+        Some(LocalTensor { name: self.name_text(name)?, dtype: self.name_text(dtype)?, shape: self.read_shape(shape) })
+    }
+}

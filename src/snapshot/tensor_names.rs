@@ -1,0 +1,174 @@
+//! The variables that keep GPU memory alive, as the recorder found them inside the process.
+
+use serde::Serialize;
+
+use crate::base::ids::{StackId, SymbolId};
+
+/// The contents of `oomscope.names`. `python/oomscope/_names.py` describes the layout.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TensorNames {
+    /// Storages with a name, the largest first.
+    pub tensors: Vec<NamedTensor>,
+    /// Where names start.
+    pub roots: Vec<NameRoot>,
+    /// Containers on the way to a tensor.
+    pub containers: Vec<NamedContainer>,
+    /// Distinct shapes.
+    pub shapes: Vec<Vec<u64>>,
+    /// The recorder had time to look everywhere.
+    pub is_complete: bool,
+    /// The innermost function of the user when the snapshot was taken, as a stack of one frame.
+    pub locals_frame: Option<StackId>,
+    /// The tensors among its local variables.
+    pub locals: Vec<LocalTensor>,
+}
+
+/// A storage with its best name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedTensor {
+    /// First address.
+    pub address: u64,
+    /// Size.
+    pub bytes: u64,
+    /// Its use.
+    pub kind: TensorKind,
+    /// Such as `trainer.history[3]`; `None` if no variable leads to it.
+    pub name: Option<SymbolId>,
+    /// Where the name starts, a row of [`TensorNames::roots`].
+    pub root: usize,
+    /// The autograd node and argument that saved it, such as `MulBackward0.other`.
+    pub operator: Option<SymbolId>,
+    /// The variable keeps it only through an autograd graph.
+    pub is_in_graph: bool,
+    /// Such as `float32`.
+    pub dtype: SymbolId,
+    /// A row of [`TensorNames::shapes`].
+    pub shape: Option<usize>,
+}
+
+/// The use of a storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TensorKind {
+    /// A parameter of a module.
+    Parameter,
+    /// A buffer of a module.
+    Buffer,
+    /// The `.grad` of a tensor.
+    Gradient,
+    /// State of an optimizer for one parameter.
+    OptimizerState,
+    /// Saved for a backward pass.
+    Saved,
+    /// Another tensor.
+    Variable,
+}
+
+impl TensorKind {
+    /// The kind that the recorder calls `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "parameter" => Self::Parameter,
+            "buffer" => Self::Buffer,
+            "gradient" => Self::Gradient,
+            "optimizer state" => Self::OptimizerState,
+            "saved" => Self::Saved,
+            "variable" => Self::Variable,
+            _ => return None,
+        })
+    }
+}
+
+/// Where a name starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameRoot {
+    /// Its kind.
+    pub kind: RootKind,
+    /// The author of the code there.
+    pub author: Author,
+    /// For a local variable, the function as a stack of one frame.
+    pub frame: Option<StackId>,
+    /// For a variable of a module, the module.
+    pub module: Option<SymbolId>,
+}
+
+/// The kind of a [`NameRoot`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RootKind {
+    /// A local variable of a running function.
+    Frame,
+    /// A variable of a module.
+    Module,
+    /// An exception that is being handled, or the last one.
+    Exception,
+    /// No variable: the value of a call that is running.
+    Call,
+    /// No variable: only a reference cycle.
+    Cycle,
+    /// The recorder had no time to reach its variable.
+    #[default]
+    Unreached,
+}
+
+impl RootKind {
+    /// The kind that the recorder calls `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "frame" => Self::Frame,
+            "module" => Self::Module,
+            "exception" => Self::Exception,
+            "call" => Self::Call,
+            "cycle" => Self::Cycle,
+            "unreached" => Self::Unreached,
+            _ => return None,
+        })
+    }
+}
+
+/// The author of the code at a [`NameRoot`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Author {
+    /// The user.
+    #[default]
+    User,
+    /// An installed package.
+    Library,
+    /// PyTorch itself.
+    Pytorch,
+}
+
+impl Author {
+    /// The author that the recorder calls `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "user" => Self::User,
+            "library" => Self::Library,
+            "pytorch" => Self::Pytorch,
+            _ => return None,
+        })
+    }
+}
+
+/// A container on the way to a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedContainer {
+    /// Its name, such as `trainer.history`.
+    pub name: SymbolId,
+    /// The name of its type, such as `list`.
+    pub type_name: SymbolId,
+    /// Number of items.
+    pub items: u64,
+}
+
+/// A local variable that is a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalTensor {
+    /// Name of the variable.
+    pub name: SymbolId,
+    /// Such as `float32`.
+    pub dtype: SymbolId,
+    /// Its shape.
+    pub shape: Vec<u64>,
+}

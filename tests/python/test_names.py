@@ -1,0 +1,358 @@
+"""The variable that keeps each tensor. Needs PyTorch (no GPU: tensors of the CPU take the place of those of a GPU)."""
+
+import collections
+import functools
+import gc
+import sys
+import time
+import weakref
+
+import pytest
+
+from oomscope import _names, _tensors
+
+torch = pytest.importorskip("torch")
+if not hasattr(torch._C, "TensorBase"):
+    pytest.skip("this is the fake torch", allow_module_level=True)
+
+
+class CpuTensors(_tensors.Tensors):
+    """Takes every tensor for one of a GPU that has far more memory than the tensors."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.is_cuda = lambda tensor: True
+
+    def allocated_bytes(self):
+        return 1 << 40
+
+
+@pytest.fixture(autouse=True)
+def cpu_as_gpu(monkeypatch):
+    monkeypatch.setattr(_tensors, "Tensors", CpuTensors)
+
+
+def rows(described):
+    """(name, kind, kind of the root, whether in a graph, operator) by address."""
+    texts = described["texts"]
+    return {
+        row[0]: (
+            texts[row[3]],
+            described["kinds"][row[2]],
+            described["roots"][row[4]]["kind"],
+            bool(row[6]),
+            texts[row[5]],
+        )
+        for row in described["tensors"]
+    }
+
+
+def row_of(tensor, described=None):
+    return rows(described or _names.describe(5)).get(torch._C._data_address(tensor))
+
+
+class Holder:
+    pass
+
+
+class Rows:
+    kept = []
+
+
+def leaks():
+    tensor = torch.zeros(1000)
+    holder = Holder()
+    holder.history = collections.deque([tensor])
+
+    @functools.lru_cache(None)
+    def cached(n):
+        return torch.zeros(1000)
+
+    def with_closure():
+        seen = [torch.zeros(1000)]
+
+        def hook(*_):
+            return seen
+
+        return hook, seen[0]
+
+    def generate():
+        inside = [torch.zeros(1000)]
+        yield inside[0]
+
+    hook, in_closure = with_closure()
+    generator = generate()
+    in_generator = next(generator)
+    in_cache = cached(1)
+    Rows.kept.append(torch.zeros(1000))
+    found = _names.describe(5)
+    assert [hook, generator]
+    Rows.kept, in_class = [], Rows.kept
+    return found, {
+        "holder.history[0]": tensor,
+        "hook.seen[0]": in_closure,
+        "generator.inside[0]": in_generator,
+        "cached[1]": in_cache,
+        "test_names.Rows.kept[0]": in_class[0],
+    }
+
+
+def test_leaks_have_the_name_that_a_person_would_use():
+    found, expected = leaks()
+    texts = [text for text in found["texts"] if text]
+    # The local variables are names, too, and as good.
+    for name, tensor in expected.items():
+        assert name in texts or row_of(tensor, found)[0] in ("in_closure", "in_generator", "in_cache", "tensor"), name
+
+
+def test_the_tensors_of_training_are_told_apart():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+    outputs = [model(torch.ones(2, 8)).exp().sum() for _ in range(3)]
+    found = _names.describe(5)
+    weight = model[1].weight
+    assert row_of(weight, found)[:3] == ("model[1].weight", "parameter", "frame")
+    assert row_of(weight.grad, found)[:2] == ("model[1].weight.grad", "gradient")
+    state = optimizer.state[weight]["exp_avg"]
+    assert row_of(state, found)[:2] == ("optimizer.state[1.weight].exp_avg", "optimizer state")
+    assert row_of(outputs[1], found)[:2] == ("outputs[1]", "variable")
+    saved = outputs[1].grad_fn.next_functions[0][0]._saved_result
+    assert row_of(saved, found) == ("outputs[1]", "saved", "frame", True, "ExpBackward0.result")
+    texts = found["texts"]
+    assert ("outputs", "list", 3) in [(texts[name], texts[kind], items) for name, kind, items in found["containers"]]
+
+
+def test_a_module_inside_a_trainer_has_the_outermost_name():
+    trainer = Holder()
+    trainer.model = torch.nn.Module()
+    trainer.model.blocks = torch.nn.ModuleList([torch.nn.Linear(3, 3)])
+
+    def inner(self):
+        return _names.describe(5)
+
+    found = inner(trainer.model.blocks[0])
+    assert row_of(trainer.model.blocks[0].weight, found)[0] in (
+        "trainer.model.blocks[0].weight",
+        "self.blocks[0].weight",
+    )
+
+
+def test_a_reference_cycle_is_said_to_be_one():
+    class Node:
+        def __init__(self):
+            self.me, self.data = self, torch.zeros(5000)
+
+    gc.disable()
+    try:
+        address = torch._C._data_address(Node().data)
+        found = rows(_names.describe(5))
+    finally:
+        gc.enable()
+    assert found[address][0] == "Node" and found[address][2] == "cycle"
+
+
+def test_the_value_of_a_running_call_is_said_to_be_one():
+    # The tensor is on the interpreter's stack while the second item is computed.
+    found = (torch.zeros(7001), _names.describe(5))[1]
+    [row] = [row for row in found["tensors"] if row[8] >= 0 and found["shapes"][row[8]] == [7001]]
+    assert found["roots"][row[4]]["kind"] == "call" and row[3] == 0
+
+
+def test_the_locals_of_the_failing_line_have_shapes():
+    a, flag = torch.zeros(200, 64), torch.zeros(2, dtype=torch.bool)
+    found = _names.describe(5)["locals"]
+    assert [a, flag] and sorted(found["tensors"]) == [("a", "float32", [200, 64]), ("flag", "bool", [2])]
+    assert found["frames"][0]["name"] == "test_the_locals_of_the_failing_line_have_shapes"
+
+
+def test_only_built_in_types_are_written():
+    model = torch.nn.Linear(3, 3)
+    described = _names.describe(5)
+
+    def check(value):
+        assert type(value) in (dict, list, tuple, str, int, bool, type(None)), type(value)
+        if type(value) is dict:
+            value = [*value.keys(), *value.values()]
+        for item in value if type(value) in (list, tuple) else ():
+            check(item)
+
+    check(described)
+    assert model and described["version"] == 1
+
+
+ran = []
+
+
+class Subclass(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        ran.append("torch function")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+class Wrapper(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, dispatch_sizes_strides_policy="sizes", dispatch_device=True
+        )
+        made.inner = inner
+        return made
+
+    def __init__(self, inner):
+        pass
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        ran.append("torch dispatch")
+        return torch.zeros(1)
+
+
+class OwnModule(torch.nn.Module):
+    def __getattr__(self, name):
+        ran.append("module getattr")
+        return super().__getattr__(name)
+
+    def parameters(self, *_):
+        ran.append("parameters")
+        return iter(())
+
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        ran.append("mode")
+        return function(*args, **(kwargs or {}))
+
+
+def hostile():
+    from torch._subclasses import FakeTensorMode
+    from torch.utils.checkpoint import checkpoint
+
+    weight = torch.zeros(3, requires_grad=True)
+
+    def unpack(value):
+        ran.append("unpack")
+        return value
+
+    def recompute(value):
+        ran.append("recompute")
+        return value.exp().sin()
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: value, unpack):
+        hooked = weight.exp().sin()
+    module = OwnModule()
+    module.inside, module.lazy = torch.nn.Linear(2, 2), torch.nn.LazyLinear(3)
+    freed = weight.exp().sum()
+    freed.backward()
+    in_place = weight.clone()
+    changed = in_place.exp()
+    changed.add_(1)
+    view = torch.zeros(4, requires_grad=True).clone()[:2]
+    view.mul_(2)
+    return [
+        torch.zeros(3).as_subclass(Subclass),
+        Wrapper(torch.zeros(3)),
+        module,
+        hooked,
+        checkpoint(recompute, weight, use_reentrant=False),
+        freed,
+        changed,
+        view,
+        torch.zeros(3, 3).to_sparse(),
+        torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+        torch.zeros(3, device="meta"),
+        FakeTensorMode().from_tensor(torch.zeros(2, requires_grad=True) * 2),
+        torch._lazy_clone(torch.zeros(1000)),
+    ]
+
+
+@pytest.mark.parametrize("has_packed", [True, False])
+@pytest.mark.filterwarnings("error")
+def test_no_code_of_a_tensor_runs(has_packed, monkeypatch):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        things = hostile()
+    if not has_packed:  # as before PyTorch 2.15
+        original = CpuTensors.__init__
+
+        def without_packed(self, module):
+            original(self, module)
+            self.has_packed = False
+
+        monkeypatch.setattr(CpuTensors, "__init__", without_packed)
+    was_lazy = torch._C._is_cow_tensor(things[-1])
+    ran.clear()
+    _names.describe(5)
+    with Mode():
+        _names.describe(5)
+    assert ran == []
+    assert torch._C._is_cow_tensor(things[-1]) == was_lazy
+
+
+def test_nothing_is_kept_and_no_setting_stays_changed():
+    class Big:
+        pass
+
+    def visited():
+        mine = Big()
+        tensor = torch.zeros(10)
+        gone = weakref.ref(mine), weakref.ref(tensor)
+        found = _names.describe(5)
+        assert found["tensors"]
+        del mine, tensor
+        return [one() for one in gone]
+
+    before = gc.isenabled(), sys.getprofile(), torch.is_grad_enabled()
+    assert visited() == [None, None]
+    assert (gc.isenabled(), sys.getprofile(), torch.is_grad_enabled()) == before
+
+
+class Record:
+    def __init__(self, index):
+        self.index, self.values = index, [index]
+
+
+def deep_graph():
+    value = torch.zeros(1, requires_grad=True)
+    for _ in range(100000):
+        value = value * 1.0001
+    return value
+
+
+def linked_list():
+    last = None
+    for _ in range(300000):
+        last = [last]
+    return last
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [Record(index) for index in range(300000)],
+        lambda: {index: {"a": index, "b": [index]} for index in range(300000)},
+        lambda: torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(10000)),
+        deep_graph,
+        linked_list,
+    ],
+    ids=["objects", "dicts", "parameters", "graph", "linked"],
+)
+def test_a_large_heap_is_left_in_time(make):
+    large = make()
+    start = time.perf_counter()
+    found = _names.describe(0.5)
+    assert large is not None and found["tensors"] is not None
+    # A busy machine may stop this process for a while.
+    assert time.perf_counter() - start < 1.5
+    if isinstance(large, torch.Tensor):  # PyTorch frees a long graph iteratively, Python a long list does too
+        del large
+
+
+def test_a_broken_torch_has_no_names(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "torch", type(sys)("torch"))
+    assert _names.describe(5) is None

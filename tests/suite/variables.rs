@@ -1,0 +1,142 @@
+//! The variables that keep memory, as the recorder named them: rows, folded indexes, containers, and files that lie.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::program::analyze;
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 0x7000_0000_0000;
+
+/// A snapshot with blocks of 1 MiB, the n-th with the name that row n of `tensors` gives it.
+fn snapshot(blocks: u64, names: Value) -> Value {
+    let frames = |name: &str| json!([{ "filename": "/app/train.py", "line": 7, "name": name }]);
+    let block = |index: u64| {
+        json!({ "address": BASE + index * MIB, "size": MIB, "requested_size": MIB, "state": "active_allocated",
+                "frames": frames("step") })
+    };
+    let blocks: Vec<Value> = (0..blocks).map(block).collect();
+    let size = blocks.len() as u64 * MIB;
+    let segment = json!({ "device": 0, "address": BASE, "total_size": size, "allocated_size": size,
+        "active_size": size, "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0],
+        "is_expandable": false, "frames": [], "blocks": blocks });
+    json!({ "segments": [segment], "device_traces": [[]], "oomscope": { "recorder": 1, "names": names } })
+}
+
+fn names(tensors: Value) -> Value {
+    json!({
+        "version": 1, "complete": true, "omitted": 0, "ms": 5,
+        "kinds": ["parameter", "buffer", "gradient", "optimizer state", "saved", "variable"],
+        "texts": [null, "trainer.history[0]", "trainer.history[1]", "MulBackward0.other", "float32", "trainer.history",
+                  "list", "Node", "model.blocks[0].weight"],
+        "shapes": [[512, 512], [262_144]],
+        "roots": [
+            { "kind": "frame", "author": "user", "frames": [{ "filename": "/app/train.py", "line": 20, "name": "main" }] },
+            { "kind": "cycle", "author": "user" },
+            { "kind": "call", "author": "user" },
+            { "kind": "call", "author": "user" },
+            { "kind": "module", "author": "user", "module": "__main__" },
+        ],
+        "containers": [[5, 6, 259]],
+        "tensors": tensors,
+        "locals": { "frames": [{ "filename": "/app/train.py", "line": 9, "name": "step" }],
+                    "tensors": [["a", "float32", [200, 64]]] },
+    })
+}
+
+/// address, bytes, kind, name, root, operator, whether in a graph, dtype, shape.
+fn row(block: u64, rest: [u64; 7]) -> Value {
+    let [kind, name, root, operator, graph, dtype, shape] = rest;
+    json!([BASE + block * MIB, MIB, kind, name, root, operator, graph, dtype, shape])
+}
+
+fn kept_by(snapshot: &Value) -> (Value, Value) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("snapshot.json");
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let result = analyze(&[path.to_str().unwrap()]);
+    (result["snapshots"][0]["devices"][0]["kept_by"].clone(), result["summary"]["variable"].clone())
+}
+
+#[test]
+fn items_of_a_list_share_a_row_with_its_length() {
+    let tensors = json!([
+        row(0, [4, 1, 0, 3, 1, 4, 0]),
+        row(1, [4, 2, 0, 3, 1, 4, 1]),
+        row(2, [5, 1, 0, 0, 0, 4, 0]),
+        row(3, [0, 8, 4, 0, 0, 4, 0])
+    ]);
+    let (kept, variable) = kept_by(&snapshot(5, names(tensors)));
+    let rows = kept["rows"].as_array().unwrap();
+    assert_eq!(kept["complete"], true);
+    let history = &rows[0];
+    assert_eq!(history["name"], "trainer.history[*]");
+    assert_eq!((&history["bytes"], &history["blocks"]), (&json!(3 * MIB), &json!(3)));
+    assert_eq!(history["graph_bytes"], 2 * MIB);
+    assert_eq!(history["kind"], "saved");
+    assert_eq!(history["container"], json!({ "name": "trainer.history", "type": "list", "items": 259 }));
+    assert_eq!(history["function"]["name"], "main");
+    assert_eq!((&history["dtype"], &history["shape"]), (&json!("float32"), &json!([512, 512])));
+    assert_eq!(history["operator"], "MulBackward0.other");
+    assert_eq!(history["allocated_by"]["frame"]["line"], 7);
+    let weight = rows.iter().find(|row| row["name"] == "model.blocks[*].weight").unwrap();
+    assert_eq!(
+        (&weight["kind"], &weight["module"], &weight["root"]),
+        (&json!("parameter"), &json!("__main__"), &json!("module"))
+    );
+    let unnamed = rows.iter().find(|row| row["root"].is_null()).unwrap();
+    assert_eq!((&unnamed["name"], &unnamed["bytes"]), (&Value::Null, &json!(MIB)));
+    assert!(variable.as_str().unwrap().starts_with("`trainer.history`, a list of 259: 3 MiB of 5 MiB"), "{variable}");
+}
+
+#[test]
+fn memory_without_a_variable_says_why() {
+    let tensors = json!([
+        row(0, [5, 7, 1, 0, 0, 4, 0]),
+        row(1, [5, 7, 1, 0, 0, 4, 0]),
+        // Two roots that are alike share a row.
+        row(2, [5, 0, 2, 0, 0, 4, 0]),
+        row(3, [5, 0, 3, 0, 0, 4, 0])
+    ]);
+    let (kept, variable) = kept_by(&snapshot(4, names(tensors)));
+    let rows = kept["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{kept}");
+    let cycle = rows.iter().find(|row| row["root"] == "cycle").unwrap();
+    assert_eq!((&cycle["name"], &cycle["blocks"]), (&json!("Node"), &json!(2)));
+    let call = rows.iter().find(|row| row["root"] == "call").unwrap();
+    assert_eq!((&call["name"], &call["blocks"]), (&Value::Null, &json!(2)));
+    assert!(variable.is_null() || variable.as_str().unwrap().starts_with("a reference cycle of Node"), "{variable}");
+}
+
+#[test]
+fn rows_that_refer_to_nothing_are_left_out() {
+    let huge = u64::MAX;
+    let bad = json!([
+        row(0, [9, 1, 0, 0, 0, 4, 0]),
+        row(0, [4, 1, 99, 0, 0, 4, 0]),
+        row(0, [4, 1, 0, 0, 0, 99, 0]),
+        row(0, [huge, huge, huge, huge, huge, huge, huge]),
+        [1, 2, 3],
+        "text",
+        null,
+        { "address": 1 }
+    ]);
+    let (kept, _) = kept_by(&snapshot(1, names(bad)));
+    let rows = kept["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{kept}");
+    assert_eq!((&rows[0]["root"], &rows[0]["blocks"]), (&Value::Null, &json!(1)));
+    // A name or an operator that does not exist, or no shape, costs nothing but itself.
+    let (kept, _) = kept_by(&snapshot(1, names(json!([row(0, [4, huge, 0, huge, 0, 4, huge])]))));
+    assert_eq!((&kept["rows"][0]["root"], &kept["rows"][0]["shape"]), (&json!("frame"), &Value::Null));
+}
+
+#[test]
+fn other_values_in_place_of_names_are_no_names() {
+    for other in
+        [json!(null), json!([]), json!("names"), json!({}), json!({ "tensors": 7 }), json!({ "tensors": null })]
+    {
+        let (kept, variable) = kept_by(&snapshot(1, other.clone()));
+        assert!(kept.is_null() || kept["rows"][0]["name"].is_null(), "{other}: {kept}");
+        assert!(variable.is_null());
+    }
+}
