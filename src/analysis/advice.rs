@@ -1,26 +1,30 @@
 //! Advice for a failed request: that of its verdict, refined by what the recording shows.
 
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{Blocker, OomReport, RecordedReplay, Remedy};
+use crate::analysis::failure::{Blocker, Growth, OomReport, RecordedReplay, Remedy, UnusualInput};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::study::attribution::{Category, Leaks, UnusedGraphs};
+use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::LiveByLine;
-use crate::whatif::ForecastVerdict;
 use crate::whatif::program::{ChangeCertainty, ProgramRow};
+use crate::whatif::{FailsIn, ForecastVerdict, WhyUnknown};
 
 /// A recommended action, or a fact that supports it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advice {
-    /// Free what a line keeps after each step; `None` if no line is known.
-    FreeGrowth(Option<CodeLocation>),
-    /// Set an option: in a replay the rest of the iteration and one more then succeed.
-    GoOn(String),
-    /// Set an option: in a replay the request then succeeds.
+    /// Free what a line keeps after each step, or limit what it makes larger; `None` if no line is known.
+    FreeGrowth(Option<CodeLocation>, GrowthKind),
+    /// Limit the input of an iteration: it is larger than in all earlier ones.
+    LimitInput(UnusualInput),
+    /// Set or remove an option: in a replay the rest of the iteration and one more then succeed.
+    GoOn(Box<Remedy>),
+    /// Set an option: in a replay the request and all recorded after it then succeed.
     Set(String),
     /// Try an option: in a replay the request then succeeds, but the requests after it are not known.
-    Try(String),
-    /// Change the program as described, at a line: in a replay every request then succeeds.
-    Change(String, CodeLocation),
+    Try(String, WhyUnknown),
+    /// Change the program as described, at a line: in a replay every request then succeeds. The flag: these include
+    /// the requests after the failed one.
+    Change(String, CodeLocation, bool),
     /// Hold less memory, most of which belongs to the category. The flag: the program has a backward pass or an
     /// optimizer.
     HoldLess(Category, bool, NoSettingHelps),
@@ -78,14 +82,14 @@ impl OversizedRequest {
 }
 
 /// The result of replays that recommend no setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSettingHelps {
     /// Live memory and the request exceed the memory within reach.
     ExceedsReach,
     /// The request fails under every replayed setting.
     AllFail,
-    /// The settings that serve the request fail in the next step.
-    AllPostpone,
+    /// Under every setting that serves the request the program fails again; this one gets furthest.
+    AllPostpone(Box<Remedy>),
     /// A setting serves the request, but the requests after it are not known.
     MayPostpone,
 }
@@ -104,10 +108,24 @@ pub(super) struct Evidence<'a> {
 /// A request that is larger than this many times all live memory failed because of its own size.
 const MIN_OVERSIZED_RATIO: u64 = 4;
 
-/// Bytes of growth per step that explain `oom`: it used up the missing memory, and would have used up more.
+/// Bytes of growth per step that explain `oom`: it used up the missing memory and would have used up more, or it ends the
+/// job under every setting that serves the request.
 pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
-    let growth = oom.growth.filter(|growth| growth.explains).map(|growth| growth.bytes_per_step);
-    growth.or_else(|| leaks.explain_shortfall(oom.shortfall_bytes).then_some(leaks.bytes_per_step))
+    // The larger cause explains it.
+    let input = oom.unusual_input.as_ref().map_or(0, UnusualInput::excess_bytes);
+    let explains = |growth: &Growth| (growth.explains || ends_job_later(oom)) && growth.bytes >= input;
+    match oom.growth {
+        Some(growth) if explains(&growth) => Some(growth.bytes_per_step),
+        _ if input > oom.shortfall_bytes => None,
+        _ => leaks.explain_shortfall(oom.shortfall_bytes).then_some(leaks.bytes_per_step),
+    }
+}
+
+/// Whether settings serve the request, and the program then fails in a later iteration, because memory grows.
+fn ends_job_later(oom: &OomReport) -> bool {
+    let fails_later = |remedy: &Remedy| matches!(&remedy.forecast, Some(ForecastVerdict::FailsAgain { fails_in, .. }) if *fails_in != FailsIn::ThisIteration);
+    let serving = || oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
+    serving().next().is_some() && serving().all(fails_later)
 }
 
 /// Recommends actions for `oom`, the last failure of a device; most useful first.
@@ -117,7 +135,15 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Vec<Advice> {
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
         && explaining_growth(oom, evidence.leaks).is_none();
+    let leads_with_setting = matches!(first, Advice::GoOn(_) | Advice::Set(_));
     let mut advice = vec![if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }];
+    if let (Some(Advice::Change(..)), Some(input)) = (advice.first(), &oom.unusual_input) {
+        advice.push(Advice::LimitInput(input.clone()));
+    }
+    // A capacity verdict predicts that later requests fail too.
+    if !leads_with_setting && oom.verdict != Verdict::Capacity {
+        advice.extend(unknown_remedy(oom));
+    }
     let blocker = oom.blockers.first().cloned().map(Advice::MoveBlocks);
     match oom.verdict {
         Verdict::Capacity => {
@@ -152,25 +178,30 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
         return Advice::NoGrad(graphs.clone());
     }
     if explaining_growth(oom, evidence.leaks).is_some() {
-        return Advice::FreeGrowth(evidence.leaks.suspects.first().map(|suspect| suspect.location.clone()));
+        let kind = evidence.leaks.kind.unwrap_or(GrowthKind::Kept);
+        return Advice::FreeGrowth(evidence.leaks.suspects.first().map(|suspect| suspect.location.clone()), kind);
     }
-    let is_settable = |remedy: &&Remedy| remedy.avoids_oom && remedy.without.is_none();
-    let remedies = || oom.remedies.iter().filter(is_settable);
-    if let Some(remedy) = remedies().find(|remedy| remedy.forecast.as_ref().is_some_and(ForecastVerdict::goes_on)) {
-        return Advice::GoOn(remedy.settings.clone());
+    if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.goes_on()) {
+        return Advice::GoOn(Box::new(remedy.clone()));
     }
     let is_sure = |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true);
-    if let Some(change) = evidence.changes.first().filter(is_sure) {
-        return Advice::Change(change.label(), change.location.clone());
+    // Inputs that vary have to be served; one that is out of line, or a larger one each time, need not.
+    let can_limit = |input: &&UnusualInput| input.change != InputChange::Varying;
+    if let Some(input) = oom.unusual_input.as_ref().filter(can_limit) {
+        return Advice::LimitInput(input.clone());
+    }
+    let change = evidence.changes.first().filter(is_sure);
+    if let Some(input) = oom.unusual_input.as_ref().filter(|_| !change.is_some_and(|change| change.goes_on)) {
+        return Advice::LimitInput(input.clone());
+    }
+    if let Some(change) = change {
+        return Advice::Change(change.label(), change.location.clone(), change.goes_on);
     }
     // A capacity verdict predicts that later requests fail too.
-    for remedy in remedies().filter(|_| oom.verdict != Verdict::Capacity) {
-        match &remedy.forecast {
-            // The trace has the requests after it.
-            None => return Advice::Set(remedy.settings.clone()),
-            Some(ForecastVerdict::Unknown { .. }) => return Advice::Try(remedy.settings.clone()),
-            Some(ForecastVerdict::GoesOn { .. } | ForecastVerdict::FailsAgain { .. }) => {}
-        }
+    if let Some(remedy) = settable(oom).find(|remedy| remedy.serves_later == Some(true))
+        && oom.verdict != Verdict::Capacity
+    {
+        return Advice::Set(remedy.settings.clone());
     }
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
@@ -178,6 +209,19 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
         Some(why) => Advice::HoldLess(largest_category(oom), evidence.is_training, why),
         None => Advice::Standard(oom.verdict),
     }
+}
+
+/// The settings that serve the request, best first.
+fn settable(oom: &OomReport) -> impl Iterator<Item = &Remedy> {
+    oom.remedies.iter().filter(|remedy| remedy.avoids_oom && remedy.without.is_none())
+}
+
+/// The best setting after which the requests are not known.
+fn unknown_remedy(oom: &OomReport) -> Option<Advice> {
+    settable(oom).find_map(|remedy| match remedy.forecast {
+        Some(ForecastVerdict::Unknown { why }) => Some(Advice::Try(remedy.settings.clone(), why)),
+        _ => None,
+    })
 }
 
 /// The result of the replays, if none of them recommends a setting.
@@ -190,12 +234,11 @@ fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
     if oom.remedies.is_empty() {
         return None;
     }
-    Some(if successful.peek().is_none() {
-        NoSettingHelps::AllFail
-    } else if successful.all(|remedy| remedy.next_step.is_some_and(|next| next.fails)) {
-        NoSettingHelps::AllPostpone
-    } else {
-        NoSettingHelps::MayPostpone
+    let fails_again = |remedy: &Remedy| matches!(remedy.forecast, Some(ForecastVerdict::FailsAgain { .. }));
+    Some(match successful.peek().copied() {
+        None => NoSettingHelps::AllFail,
+        Some(best) if successful.all(fails_again) => NoSettingHelps::AllPostpone(Box::new(best.clone())),
+        Some(_) => NoSettingHelps::MayPostpone,
     })
 }
 

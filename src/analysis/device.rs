@@ -14,7 +14,6 @@ use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, Ste
 use crate::study::memory::{BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, top_lines, top_stacks};
 use crate::study::variables::KeptReport;
 use crate::study::{Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
-use crate::whatif::ForecastVerdict;
 use crate::whatif::program::{ProgramRow, find_best_changes};
 
 /// One device of a snapshot.
@@ -156,8 +155,7 @@ const MAX_CHANGES: usize = 3;
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
 fn needs_program_change(oom: &OomReport) -> bool {
-    // Without a forecast, the trace has the later requests.
-    let lasts = |remedy: &Remedy| remedy.avoids_oom && remedy.forecast.as_ref().is_none_or(ForecastVerdict::goes_on);
+    let lasts = |remedy: &Remedy| remedy.goes_on() || remedy.serves_later == Some(true);
     match oom.verdict {
         Verdict::Capacity => true,
         Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(lasts),

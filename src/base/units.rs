@@ -184,9 +184,22 @@ pub fn ratio(part: u64, total: u64) -> f64 {
     if total == 0 { 0.0 } else { part as f64 / total as f64 }
 }
 
+/// `15 times`, `2.4 times`: `part` as a multiple of `unit`.
+pub fn times(part: u64, unit: u64) -> String {
+    let value = part as f64 / unit.max(1) as f64;
+    if value < 9.95 { format!("{value:.1} times") } else { format!("{value:.0} times") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn multiples_are_rounded() {
+        assert_eq!(times(12, 5), "2.4 times");
+        assert_eq!(times(151, 10), "15 times");
+        assert_eq!(times(7, 0), "7.0 times");
+    }
 
     #[test]
     fn sizes_parse_as_documented() {

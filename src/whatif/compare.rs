@@ -1,5 +1,6 @@
 //! Replays under many settings, compared: `oomscope/whatif/1`.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
@@ -70,7 +71,7 @@ pub fn compare_settings(
             })
             .collect();
         if let [_, others @ ..] = device_rows.as_mut_slice() {
-            let order = |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
+            let order = |r: &WhatIfRow| (r.ooms, Reverse(r.reach()), r.peak_reserved_bytes, r.device_allocs);
             others.sort_by_key(order);
         }
         let capacity = options.capacity.or(device.inferred_capacity());

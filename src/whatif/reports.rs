@@ -226,6 +226,13 @@ pub enum Requirement {
     OtherSettings,
 }
 
+impl WhatIfRow {
+    /// How far the program gets after the failed request, to compare rows.
+    pub(super) fn reach(&self) -> Option<(u8, u64)> {
+        self.forecast.as_ref().map(ForecastVerdict::reach)
+    }
+}
+
 /// The replay of one device under one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WhatIfRow {

@@ -19,12 +19,11 @@ pub(super) fn requirement(rows: &[WhatIfRow], capacity: Option<u64>, [live, rese
 }
 
 /// The best row without a failed request. Settings that keep large blocks from small requests come last, and among
-/// settings that need about the same memory the simplest wins. A row that only postpones the failure is chosen if no
-/// other row does better.
+/// settings that need about the same memory the simplest wins. Only the rows count with which the program gets furthest.
 pub(super) fn best(rows: &[WhatIfRow]) -> Option<&WhatIfRow> {
-    let survives_next_step = |row: &&WhatIfRow| row.ooms == 0 && row.next_step_fails != Some(true);
-    let any_survives = rows.iter().any(|row| survives_next_step(&row));
-    let candidates = || rows.iter().filter(|row| row.ooms == 0 && (!any_survives || survives_next_step(row)));
+    let serving = || rows.iter().filter(|row| row.ooms == 0);
+    let furthest = serving().map(WhatIfRow::reach).max()?;
+    let candidates = || serving().filter(|row| row.reach() == furthest);
     let minimum = candidates().map(|row| row.peak_reserved_bytes).min()?;
     let threshold = minimum.saturating_add(minimum / NOTICEABLE_PARTS);
     candidates().min_by_key(|row| {

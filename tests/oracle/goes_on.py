@@ -492,4 +492,5 @@ def run(name, out):
     recording.write(out, {"program": name, "fails": fails, "held_at_steps": HELD_AT_STEPS})
 
 
-run(*sys.argv[1:])
+if __name__ == "__main__":
+    run(*sys.argv[1:])

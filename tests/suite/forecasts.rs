@@ -40,7 +40,7 @@ fn a_program_fails_again_where_it_really_does() {
                 assert!(location.frame.is_some(), "{name} {settings}: {location:?}");
                 exact += 1;
             }
-            ForecastVerdict::GoesOn { headroom_bytes } => {
+            ForecastVerdict::GoesOn { headroom_bytes, .. } => {
                 let known = remedy.next_step.unwrap();
                 assert!(
                     !known.fails && served.is_none_or(|served| served >= known.served_requests),

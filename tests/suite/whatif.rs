@@ -1,12 +1,14 @@
 //! `oomscope whatif`: every row is what really happens under its settings, on its device.
 
+use std::cmp::Reverse;
+
 use crate::support::program::{refusal, result_of, text};
 use crate::support::recorded::Recorded;
 use crate::support::{fixtures, recorded};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{
-    Overrides, WhatIfOptions, WhatIfReport, WhatIfRow, apply_option, compare_settings, replay_with,
+    ForecastVerdict, Overrides, WhatIfOptions, WhatIfReport, WhatIfRow, apply_option, compare_settings, replay_with,
 };
 use serde_json::{Value, json};
 
@@ -86,7 +88,11 @@ fn the_smallest_device_is_the_smallest() {
 #[test]
 fn the_best_come_first_and_the_grid_has_no_row_twice() {
     let report = rows(&fixtures::snapshot("2.15.0-oom_varlen-at-oom"), &[], None);
-    let key = |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
+    let served = |r: &WhatIfRow| match &r.forecast {
+        Some(ForecastVerdict::FailsAgain { after_requests, .. }) => *after_requests,
+        _ => 0,
+    };
+    let key = |r: &WhatIfRow| (r.ooms, Reverse(served(r)), r.peak_reserved_bytes, r.device_allocs);
     let keys: Vec<_> = report.rows[1..].iter().map(key).collect();
     // As `analyze` has it of the remedies: what only postpones the failure is told from what lasts.
     let later = |option: &str| report.rows.iter().find(|row| row.settings == option).unwrap().next_step_fails;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::failed::FailureFacts;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
-use crate::study::iterations::{self, GrowthKind};
+use crate::study::iterations::{self, GrowthKind, InputChange};
 use crate::whatif::forecast::Forecast;
 
 /// Minimum number of uninterrupted requests by one line that count as filling memory.
@@ -63,12 +63,20 @@ impl Growth {
 /// An iteration that needs more memory than those before it at the same request, because its input is larger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnusualInput {
+    /// How inputs change from iteration to iteration.
+    pub change: InputChange,
+    /// The training step of the failed iteration, from 1; absent if iterations are not training steps, or if the
+    /// recording lacks the first ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// The line of the first request of the iteration whose size differs: its input.
     pub location: CodeLocation,
     /// Bytes of that request.
     pub input_bytes: u64,
     /// The median of its bytes in the iterations before.
     pub usual_input_bytes: u64,
+    /// The maximum of its bytes in the iterations before.
+    pub most_input_bytes: u64,
     /// Peak of allocated bytes in this iteration beyond those at its start, up to the failed request.
     pub needed_bytes: u64,
     /// The median of the same in the iterations before.
@@ -83,15 +91,25 @@ impl UnusualInput {
     pub(super) fn from_forecast(device: DeviceStudy<'_, '_>, forecast: &Forecast<'_>) -> Option<Self> {
         let found = forecast.unusual_input?;
         let (stacks, stack) = (device.stacks(), device.device().entry(found.entry).extended_stack);
+        let [first, step] = found.start_entries.map(|entry| device.phases().step_at(entry));
+        let step = step.filter(|step| first.is_some_and(|first| (step - first) as usize == found.iterations));
         Some(Self {
+            change: found.change,
+            step: step.filter(|_| device.lost_history().is_none()).map(|step| u64::from(step) + 1),
             location: stacks.code_location(stacks.line_id(stack)),
             input_bytes: found.input_bytes,
             usual_input_bytes: found.usual_input_bytes,
+            most_input_bytes: found.most_input_bytes,
             needed_bytes: found.needed_bytes,
             usual_bytes: found.usual_bytes,
             most_bytes: found.most_bytes,
             iterations: found.iterations as u64,
         })
+    }
+
+    /// Bytes that no iteration before needed.
+    pub fn excess_bytes(&self) -> u64 {
+        self.needed_bytes.saturating_sub(self.most_bytes)
     }
 }
 

@@ -10,6 +10,7 @@ use super::failed::FailureFacts;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
+use crate::replay::ops::{Operation, OperationKind};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{COMMON_SETTINGS, ForecastVerdict, Overrides, apply_option, hypothesis_with, is_worth_trying};
@@ -40,9 +41,28 @@ pub struct Remedy {
     /// The replay of the rest of the failed iteration and of one more; absent if these are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<Continued>,
+    /// Whether all recorded requests after this one succeed too, but for those that failed as recorded; absent if none is
+    /// recorded, or if this one fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serves_later: Option<bool>,
     /// The fate of the program after the request; only for a request that ended the trace, and absent if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ForecastVerdict>,
+}
+
+impl Remedy {
+    /// Whether the rest of the failed iteration and one more are served.
+    pub fn goes_on(&self) -> bool {
+        self.forecast.as_ref().is_some_and(ForecastVerdict::goes_on)
+    }
+
+    /// How far the program gets.
+    fn reach(&self) -> (u8, u64) {
+        match &self.forecast {
+            Some(forecast) => forecast.reach(),
+            None => (u8::from(self.serves_later == Some(true)), 0),
+        }
+    }
 }
 
 /// A replay of the rest of the failed iteration and of one more, as predicted from earlier ones.
@@ -143,6 +163,8 @@ struct SettingTrials<'f, 's, 'a> {
     tried: Vec<(Candidate, Vec<Simulation>)>,
     /// Allocated bytes plus the request, by the entry of each failure.
     needed: BTreeMap<usize, u64>,
+    /// The entry of the last recorded request.
+    last_request: usize,
     /// Maximum bytes that the process could reserve.
     reach: u64,
     reserved_before: u64,
@@ -175,6 +197,8 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
                 (candidate, simulate_each(&hypothesis_with(device, &overrides)))
             })
             .collect();
+        let operations = device.program().operations.iter();
+        let is_request = |operation: &&Operation| matches!(operation.kind, OperationKind::Alloc { .. });
         let divisions = as_recorded.settings.roundup_power2_divisions;
         Self {
             device,
@@ -183,6 +207,7 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
             tried,
             // No setting rounds to less than the default settings do.
             needed: device.program().bytes_needed_by_failed(&Settings::default()).into_iter().collect(),
+            last_request: operations.rev().find(is_request).map_or(0, |operation| operation.entry_index as usize),
             reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
             reserved_before: device.reserved_before(),
             // Only the rounded size of a failed request is recorded; other settings may round it to less.
@@ -231,8 +256,7 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
             let splits = r.settings.contains(MAX_SPLIT);
             let options = r.settings.matches(',').count();
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            let reaches = r.next_step.map(|then| (!then.fails, then.served_requests));
-            (Reverse((r.avoids_oom, reaches)), splits, options, r.peak_reserved_bytes, calls)
+            (Reverse((r.avoids_oom, r.reach())), splits, options, r.peak_reserved_bytes, calls)
         });
         TrialResults { as_recorded, remedies }
     }
@@ -268,6 +292,8 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
             device_frees: figures.device_frees,
             spare_bytes: done.headroom.get(&held_at).copied().filter(|_| avoids_oom),
             next_step,
+            serves_later: (avoids_oom && self.last_request > event)
+                .then(|| done.ooms.iter().all(|(at, _)| *at <= event || failed.contains(at))),
             forecast: forecast.map(|known| known.verdict(self.device, done)),
         }
     }

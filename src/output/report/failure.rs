@@ -2,7 +2,7 @@
 
 use super::breakdown::growth;
 use super::phrases::{
-    describe_memory, describe_oom_position, describe_position_on, describe_remedies, describe_shortage, entries_after,
+    describe_memory, describe_oom_position, describe_position_on, describe_remedies, describe_shortage,
     operation_label, remedies_note, stack_block, stack_label, stack_label_in_line,
 };
 use crate::allocator::verdict::Verdict;
@@ -10,6 +10,7 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, Growth, OomReport, RequestOutcome};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, alarm, code, faint, strong};
+use crate::output::wording::describe_input;
 use crate::stacks::frames::CodeLocation;
 use crate::study::memory::LiveByLine;
 use crate::whatif::program::ProgramRow;
@@ -69,8 +70,11 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
         document.field(oom.verdict.word(), verdict);
         document.fields("grows", grows);
     }
+    if let Some(input) = &oom.unusual_input {
+        document.fields("input", [strong(input.to_string()), describe_input(input).into()]);
+    }
     let remedies = describe_remedies(oom).into_iter().map(Text::from);
-    document.fields("remedies", remedies.chain(remedies_note(oom, entries_after(oom, device) == 0).map(faint)));
+    document.fields("remedies", remedies.chain(remedies_note(oom).map(faint)));
     document.fields("what to do", device.advice.iter().map(|advice| Text::from(advice.to_string())));
     document.fields("in the program", device.changes.iter().map(describe_change));
     if device.are_changes_skipped {
@@ -84,7 +88,8 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
 fn describe_change(row: &ProgramRow) -> Text {
     let was = row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes);
     let serves = match (row.fits, row.serves_failed) {
-        (Some(true), _) => "every request is served",
+        (Some(true), _) if row.goes_on => "every request is served",
+        (Some(true), _) => "this request is served, what follows is not known",
         (_, Some(true)) => "this request is served, not all that follow",
         _ => "not enough",
     };

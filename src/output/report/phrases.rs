@@ -1,14 +1,14 @@
 //! Phrases that several pages share.
 
-use crate::analysis::failure::{NextStep, OomReport, RecordedReplay, Remedy};
+use crate::analysis::failure::{OomReport, RecordedReplay, Remedy};
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, source_location};
-use crate::output::wording::Summary;
+use crate::output::wording::{Summary, remedy_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{MemoryHistory, TracePosition};
-use crate::whatif::FailedRequest;
+use crate::whatif::{FailedRequest, ForecastVerdict};
 
 /// `file:line in function`
 pub(super) fn frame_label(frame: &FrameReport) -> String {
@@ -236,13 +236,10 @@ fn describe_tried_settings(oom: &OomReport, own: &RecordedReplay) -> Vec<String>
     if oom.remedies.is_empty() && !own.no_setting_helps {
         return Vec::new();
     }
-    let helping: Vec<String> = oom
-        .remedies
-        .iter()
-        .filter(|remedy| remedy.avoids_oom)
-        .take(SHOWN_REMEDIES)
-        .map(|remedy| describe_remedy(remedy, own, oom.next_step))
-        .collect();
+    let shown: Vec<&Remedy> = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).take(SHOWN_REMEDIES).collect();
+    let before = [None].into_iter().chain(shown.iter().map(Some));
+    let helping: Vec<String> =
+        shown.iter().zip(before).map(|(remedy, before)| describe_remedy(remedy, before.copied(), own)).collect();
     if !helping.is_empty() {
         return helping;
     }
@@ -281,8 +278,8 @@ fn describe_tried_settings(oom: &OomReport, own: &RecordedReplay) -> Vec<String>
     }]
 }
 
-/// Limits of the replays, if a remedy helps. `is_last`: the trace ends with the failure.
-pub(super) fn remedies_note(oom: &OomReport, is_last: bool) -> Option<String> {
+/// Limits of the replays, if a remedy helps.
+pub(super) fn remedies_note(oom: &OomReport) -> Option<String> {
     if !oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
         return None;
     }
@@ -292,55 +289,35 @@ pub(super) fn remedies_note(oom: &OomReport, is_last: bool) -> Option<String> {
     } else {
         String::new()
     };
-    let pool = if oom.pool_id.is_none() {
-        "; the request's pool is not recorded either, the default pool is assumed"
-    } else {
-        ""
-    };
-    let after = if is_last { "not recorded" } else { "not part of these replays" };
-    Some(format!("(settings of PYTORCH_CUDA_ALLOC_CONF; the requests after this one are {after}{pool}{start})"))
+    let pool =
+        if oom.pool_id.is_none() { "; the request's pool is not recorded, the default pool is assumed" } else { "" };
+    let known = |remedy: &Remedy| !matches!(remedy.forecast, None | Some(ForecastVerdict::Unknown { .. }));
+    let is_predicted = oom.remedies.iter().any(known);
+    let after = if is_predicted { "; the requests after this one are predicted from earlier steps" } else { "" };
+    Some(format!("(replays of settings of PYTORCH_CUDA_ALLOC_CONF{after}{pool}{start})"))
 }
 
-fn describe_remedy(remedy: &Remedy, own: &RecordedReplay, next: Option<NextStep>) -> String {
-    let settings = match (remedy.settings.as_str(), remedy.without) {
-        (settings, None) => format!("with {settings}"),
-        ("", Some(option)) => format!("without {option}"),
-        (settings, Some(option)) => format!("with {settings} and without {option}"),
-    };
+/// `before` is the remedy described before it.
+fn describe_remedy(remedy: &Remedy, before: Option<&Remedy>, own: &RecordedReplay) -> String {
     let calls = remedy.device_allocs.saturating_add(remedy.device_frees);
-    let before = own.device_allocs.saturating_add(own.device_frees);
-    let slow = if calls > FEW_DEVICE_CALLS && calls / SLOW_FACTOR >= before { ", which are slow" } else { "" };
-    let succeeds = format!(
-        "{settings} the request succeeds in a replay: peak reserved {}, {}{slow} \
-         ({} recorded)",
+    let recorded = own.device_allocs.saturating_add(own.device_frees);
+    let slow = if calls > FEW_DEVICE_CALLS && calls / SLOW_FACTOR >= recorded { ", which are slow" } else { "" };
+    let what_follows = match (&remedy.forecast, remedy.serves_later) {
+        (Some(forecast), _) if before.is_some_and(|before| before.forecast.as_ref() == Some(forecast)) => {
+            "the same".to_owned()
+        }
+        (Some(forecast), _) => forecast.to_string(),
+        (None, Some(true)) => "this request and all recorded after it succeed".to_owned(),
+        (None, Some(false)) => "this request succeeds, but a later one fails that did not fail before".to_owned(),
+        (None, None) => "this request succeeds; what follows is not known".to_owned(),
+    };
+    format!(
+        "with {}: {what_follows}; peak reserved {}, {}{slow} ({} recorded)",
+        remedy_label(remedy),
         size(remedy.peak_reserved_bytes),
         counted(calls, "device call"),
-        count(before)
-    );
-    succeeds + &describe_headroom(remedy, next)
-}
-
-/// The headroom that a remedy leaves, and the result of one more step.
-fn describe_headroom(remedy: &Remedy, next: Option<NextStep>) -> String {
-    let Some(headroom) = remedy.spare_bytes else { return String::new() }; // the request still fails
-    let left = format!("; {} headroom", size(headroom));
-    let (Some(next), Some(then)) = (next, remedy.next_step) else { return left }; // unknown
-    if !then.fails {
-        return match next.needed_bytes {
-            0 => format!("{left}; one more step succeeds too"),
-            needed => format!("{left}; one more step requests {} and succeeds too", size(needed)),
-        };
-    }
-    let fails = match then.served_requests {
-        0 => "fails at its first request".to_owned(),
-        served => format!("fails after {}", counted(served, "request")),
-    };
-    if next.needed_bytes > headroom {
-        format!("{left}, but one more step requests {} and {fails}", size(next.needed_bytes))
-    } else {
-        // There are enough bytes, but not in one piece: the size of the request explains nothing.
-        format!("{left}, but not in one piece: one more step {fails}")
-    }
+        count(recorded)
+    )
 }
 
 /// The entries of a timeline.

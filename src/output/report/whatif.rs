@@ -5,7 +5,12 @@ use super::summary::summary;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::output::wording::describe_requirement;
-use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow};
+use crate::whatif::{ForecastVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
+
+/// The job fails again after the failed request.
+const LATER: &str = "later";
+/// The requests after the failed one are not known.
+const UNKNOWN: &str = "unknown";
 
 /// Lays out `report`.
 pub fn whatif(report: &WhatIfReport) -> Document {
@@ -63,21 +68,30 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
     };
     document.table(Table::new(header, &[header.len() - 1], rows.iter().map(|row| cells(row))));
-    if rows.iter().any(|row| row.next_step_fails == Some(true)) {
+    let has = |word: &str| rows.iter().any(|row| fails_label(row) == word);
+    if has(LATER) {
         document.paragraph(
-            "later: every recorded request is served, but one more step like the last fails: such settings \
-             only postpone the failure",
+            "later: every recorded request is served, but the job fails again: such settings only postpone the failure",
         );
+    }
+    if has(UNKNOWN) {
+        document.paragraph("unknown: every recorded request is served, but what follows is not known");
+    }
+}
+
+/// How many requests fail, or when one will.
+fn fails_label(row: &WhatIfRow) -> String {
+    match (row.ooms, &row.forecast) {
+        (0, Some(ForecastVerdict::FailsAgain { .. })) => LATER.to_owned(),
+        (0, Some(ForecastVerdict::Unknown { .. })) => UNKNOWN.to_owned(),
+        (0, _) => "no".to_owned(),
+        (requests, _) => count(requests as u64),
     }
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
-        match (row.ooms, row.next_step_fails) {
-            (0, Some(true)) => "later".into(),
-            (0, _) => "no".into(),
-            (requests, _) => count(requests as u64).into(),
-        },
+        fails_label(row).into(),
         size(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),

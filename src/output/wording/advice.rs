@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::forecast::{count_of, describe_later, describe_unknown, remedy_label};
+use super::larger_input::limit_input;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, RecordedReplay};
@@ -10,23 +12,45 @@ use crate::base::units::{counted, percent, ratio, size};
 use crate::explain::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{Category, UnusedGraphs};
+use crate::study::iterations::GrowthKind;
+use crate::whatif::ForecastVerdict;
 
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FreeGrowth(None) => f.write_str("free what is kept after each step: no setting helps for long"),
-            Self::FreeGrowth(Some(line)) => {
-                write!(f, "free what {} keeps after each step: no setting helps for long", line.label())
+            Self::FreeGrowth(line, kind) => {
+                let line = line.as_ref().map(CodeLocation::label);
+                match (kind, line) {
+                    (GrowthKind::Kept, Some(line)) => write!(f, "free what {line} keeps after each step")?,
+                    (GrowthKind::Kept, None) => f.write_str("free what is kept after each step")?,
+                    (GrowthKind::Replaced, Some(line)) => write!(f, "limit what {line} makes larger in each step")?,
+                    (GrowthKind::Replaced, None) => f.write_str("limit what becomes larger in each step")?,
+                }
+                f.write_str(": no setting helps for long")
             }
-            Self::GoOn(settings) => write!(f, "set {settings}: in a replay the job then goes on"),
-            Self::Set(settings) => write!(f, "set {settings}: in a replay the request then succeeds"),
-            Self::Try(settings) => {
-                write!(f, "try {settings}: in a replay the request then succeeds; the ones after it are not known")
+            Self::LimitInput(input) => f.write_str(&limit_input(input)),
+            Self::GoOn(remedy) => {
+                let later = remedy.forecast.as_ref().map_or_else(String::new, describe_later);
+                match remedy.without.filter(|_| remedy.settings.is_empty()) {
+                    Some(option) => write!(f, "remove {option}: in a replay {later}"),
+                    None => write!(f, "set {}: in a replay {later}", remedy_label(remedy)),
+                }
             }
-            Self::Change(label, _) => write!(f, "{label}; in a replay every request then succeeds"),
+            Self::Set(settings) => {
+                write!(f, "set {settings}: in a replay this request and all recorded after it then succeed")
+            }
+            Self::Try(settings, why) => write!(
+                f,
+                "{settings} serves this request in a replay; what follows is not known: {}",
+                describe_unknown(*why)
+            ),
+            Self::Change(label, _, true) => write!(f, "{label}; in a replay every request then succeeds"),
+            Self::Change(label, _, false) => {
+                write!(f, "{label}; in a replay this request then succeeds; what follows is not known")
+            }
             Self::HoldLess(largest, is_training, why) => {
                 let reduction = suggest_reduction(*largest, *is_training);
-                write!(f, "hold less memory at that time: {reduction}; {}", describe_replays(*why))
+                write!(f, "hold less memory at that time: {reduction}; {}", describe_replays(why))
             }
             Self::NoGrad(graphs) => write!(f, "{graphs}"),
             Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
@@ -102,11 +126,13 @@ impl Advice {
     pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
         let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
         match self {
-            Self::FreeGrowth(location) => location.as_ref().and_then(file_line),
-            Self::Change(_, location) => file_line(location),
-            Self::GoOn(settings) | Self::Set(settings) | Self::Try(settings) => {
-                Some(shell_assignment(settings, settings_string))
-            }
+            Self::FreeGrowth(location, _) => location.as_ref().and_then(file_line),
+            Self::Change(_, location, _) => file_line(location),
+            Self::LimitInput(input) => file_line(&input.location),
+            // A recorded setting is removed where it was set.
+            Self::GoOn(remedy) if remedy.without.is_some() => None,
+            Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings, settings_string)),
+            Self::Set(settings) | Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::HoldLess(..) => oom.holder(),
             Self::NoGrad(graphs) => graphs.called_at.as_ref().map(FrameReport::file_line),
             Self::RequestLess(request) => file_line(&request.location),
@@ -142,12 +168,18 @@ impl Advice {
     }
 }
 
-fn describe_replays(why: NoSettingHelps) -> &'static str {
+fn describe_replays(why: &NoSettingHelps) -> String {
     match why {
-        NoSettingHelps::ExceedsReach => "no allocator setting helps",
-        NoSettingHelps::AllFail => "under every replayed setting the request fails",
-        NoSettingHelps::AllPostpone => "the replayed settings only postpone the failure",
-        NoSettingHelps::MayPostpone => "a setting may serve this request, but probably not the ones after it",
+        NoSettingHelps::ExceedsReach => "no allocator setting helps".to_owned(),
+        NoSettingHelps::AllFail => "under every replayed setting the request fails".to_owned(),
+        NoSettingHelps::AllPostpone(remedy) => match &remedy.forecast {
+            Some(ForecastVerdict::FailsAgain { after_requests: after_requests @ 1.., sure, .. }) => {
+                let requests = count_of(*after_requests, "request", *sure);
+                format!("{} only postpones the failure, by {requests}", remedy_label(remedy))
+            }
+            _ => "the replayed settings serve this request, not the next one".to_owned(),
+        },
+        NoSettingHelps::MayPostpone => "a setting serves this request, but what follows is not known".to_owned(),
     }
 }
 

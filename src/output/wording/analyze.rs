@@ -80,13 +80,18 @@ pub(super) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) 
 }
 
 fn summarize_failure(oom: &OomReport, device: &DeviceReport, settings_string: Option<&str>) -> Summary {
-    let why = match (device.advice.first(), device.explaining_growth(oom)) {
-        (Some(Advice::RequestLess(_)), _) => format!("the request itself is too large ({})", oom.verdict),
-        (_, Some(bytes)) => format!("memory grows by {} a step ({})", size(bytes), oom.verdict),
-        (_, None) if concerns_one_request(oom) => {
+    let first = device.advice.first();
+    // A setting that serves the input needs no word about it.
+    let needs_less = matches!(first, Some(Advice::LimitInput(_) | Advice::Change(..)));
+    let input = oom.unusual_input.as_ref().filter(|_| needs_less);
+    let why = match (first, device.explaining_growth(oom), input) {
+        (Some(Advice::RequestLess(_)), ..) => format!("the request itself is too large ({})", oom.verdict),
+        (_, Some(bytes), _) => format!("memory grows by {} a step ({})", size(bytes), oom.verdict),
+        (_, None, Some(input)) => format!("{input} ({})", oom.verdict),
+        (_, None, None) if concerns_one_request(oom) => {
             format!("{} (of this request; what follows is not known)", oom.verdict)
         }
-        (_, None) => oom.verdict.to_string(),
+        (_, None, None) => oom.verdict.to_string(),
     };
     let answer = format!(
         "out of memory on device {} at {}: {why}; {} requested, {} free on the device, {} in the cache",
@@ -97,7 +102,6 @@ fn summarize_failure(oom: &OomReport, device: &DeviceReport, settings_string: Op
         size(oom.cached_bytes)
     );
     let held = device.at_moment.as_ref().or(oom.held.as_ref());
-    let first = device.advice.first();
     let copy = first.and_then(|advice| advice.copy(oom, settings_string));
     Summary {
         answer,

@@ -11,7 +11,9 @@ mod diff;
 mod dry_run;
 mod explain;
 mod fit;
+mod forecast;
 mod json;
+mod larger_input;
 mod program;
 mod replay;
 mod summary;
@@ -21,6 +23,8 @@ mod verdict_reason;
 mod whatif;
 
 pub use brief::{Brief, BriefLine};
+pub(crate) use forecast::remedy_label;
+pub(crate) use larger_input::describe_input;
 pub(crate) use replay::describe_outcome;
 pub use summary::Summary;
 pub(crate) use whatif::describe_requirement;

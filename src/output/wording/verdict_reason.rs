@@ -124,7 +124,7 @@ fn describe_dead_end(dead_end: DeadEnd) -> String {
             size(bytes_per_step)
         ),
         DeadEnd::NextStep(next) => format!(
-            ", but one more step like the last needs {} more, and {} would be left",
+            ", but the requests after it need {} more, and {} would be left",
             size(next.needed_bytes),
             size(next.spare_bytes.unwrap_or(0)) // known: it is less than needed
         ),

@@ -1,11 +1,12 @@
 //! The summary of a comparison of settings.
 
 use super::Summary;
+use super::forecast::describe_later;
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted, size};
 use crate::study::LostHistory;
-use crate::whatif::{NOTICEABLE_PARTS, Requirement, WhatIfDevice, WhatIfReport, WhatIfRow};
+use crate::whatif::{ForecastVerdict, NOTICEABLE_PARTS, Requirement, WhatIfDevice, WhatIfReport, WhatIfRow};
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
 pub(super) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
@@ -92,22 +93,26 @@ fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRo
     let needed = best.smallest_capacity_bytes;
     let headroom =
         device.capacity_bytes.zip(needed).and_then(|(capacity, needed_bytes)| capacity.checked_sub(needed_bytes));
-    let only_postpones = best.next_step_fails == Some(true);
     let (action, copy) = match headroom {
-        _ if only_postpones => {
+        _ if matches!(best.forecast, Some(ForecastVerdict::FailsAgain { .. })) => {
             ("this only postpones the failure: see which code holds the memory", command_line("analyze", path))
+        }
+        _ if best.forecast.as_ref().is_some_and(ForecastVerdict::goes_on) => {
+            ("set it", Some(shell_assignment(&best.settings, recorded_settings)))
         }
         Some(bytes) if device.verdict.ends_at_failure && is_negligible(bytes, device) => (
             "this leaves almost no headroom after the failed request: see whether the next step would fit",
             command_line("analyze", path),
         ),
+        _ if best.forecast.is_some() => ("try it, and see which code holds the memory", command_line("analyze", path)),
         _ => ("set it", Some(shell_assignment(&best.settings, recorded_settings))),
     };
-    let caveat = match device.verdict.ends_at_failure {
-        _ if only_postpones => "; one more step like the last one would fail",
-        true => "; later requests are not recorded",
-        false => "",
+    let caveat = match (&best.forecast, device.verdict.ends_at_failure) {
+        (Some(forecast), _) => format!("; {}", describe_later(forecast)),
+        (None, true) => "; later requests are not recorded".to_owned(),
+        (None, false) => String::new(),
     };
+    let headroom = headroom.filter(|_| best.forecast.is_none());
     let headroom_text = headroom.map_or_else(String::new, |bytes| format!("; {} headroom", size(bytes)));
     let (setting, id) = (&best.settings, device.device);
     Summary {

@@ -14,6 +14,8 @@ use crate::base::warning::words;
 const MIN_DIFFERENCES: usize = 4;
 /// Blocks are larger than their requests by up to this part.
 const MAX_SLACK_PARTS: u64 = 6;
+/// The mean growth is within this part of the typical one where growth is steady.
+const STEADY_PARTS: u64 = 10;
 /// Growth between iterations explains the growth of the memory needed within one up to this multiple: a tensor that is
 /// made anew exists twice for a while.
 const MAX_TRANSIENT_MULTIPLE: u64 = 2;
@@ -38,6 +40,8 @@ pub(crate) struct Growth {
     /// Number of differences between consecutive iterations that were compared.
     pub(crate) iterations: usize,
     pub(crate) bytes_per_iteration: u64,
+    /// The mean over all iterations but the first, with the rare ones that leave more.
+    pub(crate) mean_bytes: u64,
     /// Allocated bytes at the start of the last iteration.
     pub(crate) allocated_bytes: u64,
     /// The trace entries of the first requests of the iterations, including the last.
@@ -86,6 +90,11 @@ impl Growth {
         self
     }
 
+    /// Whether each iteration adds about the same, so that the figures of one predict those of all.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.mean_bytes.abs_diff(self.bytes_per_iteration) <= self.bytes_per_iteration / STEADY_PARTS
+    }
+
     pub(crate) fn bytes_per_step(&self) -> u64 {
         self.bytes_per_iteration / self.steps_per_iteration
     }
@@ -130,6 +139,7 @@ impl ProgramLoops {
             kind,
             iterations: iterations.complete(),
             bytes_per_iteration,
+            mean_bytes: mean_rise(&live).unwrap_or(bytes_per_iteration),
             allocated_bytes: 0,
             start_entries: starts.iter().map(|start| self.requests.entry(*start)).collect(),
             steps_per_iteration: steps.div_ceil(iterations.complete() as u64).max(1),
@@ -259,6 +269,13 @@ fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts:
     }
     lines.sort_by_key(|line| (Reverse(line.bytes_per_iteration), line.last_entry));
     lines
+}
+
+/// The mean difference of consecutive values after the first two: the first iteration may make state. `None` if it is
+/// negative.
+fn mean_rise(values: &[i64]) -> Option<u64> {
+    let [_, second, .., last] = values else { return None };
+    u64::try_from((last - second) / i64::try_from(values.len() - 2).ok()?.max(1)).ok()
 }
 
 /// The typical difference of consecutive values: their mean without the extreme ones, such as that of an iteration that

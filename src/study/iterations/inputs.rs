@@ -5,19 +5,40 @@ use std::ops::Range;
 use super::growth::median;
 use super::requests::RequestId;
 use super::{ProgramLoops, Requests};
+use crate::base::warning::words;
 
 /// An iteration needs at least this multiple of the usual, in parts of 100, to be unusual.
 const MIN_UNUSUAL_PERCENT: u64 = 110;
 
+/// An iteration needs at least this multiple of all before it to be alone, if their inputs vary.
+const MIN_SINGLE_RATIO: u64 = 2;
+
+words! {
+    /// How the inputs of iterations change
+    pub enum InputChange {
+        /// They become larger from iteration to iteration
+        Growing = "growing",
+        /// They vary
+        Varying = "varying",
+        /// Only that of the failed iteration is much larger than those before
+        Single = "single",
+    }
+}
+
 /// An iteration that needs more memory than those before it, at the same request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnusualInput {
+    pub(crate) change: InputChange,
     /// The trace entry of the first request of the iteration whose size differs.
     pub(crate) entry: usize,
+    /// The trace entries of the first requests of the first iteration that was compared, and of this one.
+    pub(crate) start_entries: [usize; 2],
     /// Its bytes.
     pub(crate) input_bytes: u64,
     /// The median of its bytes in the iterations before.
     pub(crate) usual_input_bytes: u64,
+    /// The most of them.
+    pub(crate) most_input_bytes: u64,
     /// Peak of the live bytes of this iteration beyond those at its start, so far.
     pub(crate) needed_bytes: u64,
     /// The median of the same up to the same request in the iterations before.
@@ -51,22 +72,30 @@ impl ProgramLoops {
         if needed_bytes <= most_bytes || !is_larger(usual_bytes, needed_bytes) {
             return None;
         }
-        let usual_of = |offset: usize| {
+        let sizes_of = |offset: usize| -> Vec<u64> {
             let same = before().map(|range| range.start + offset);
-            median(
-                same.filter(|at| requests.site(*at) == requests.site(start + offset))
-                    .map(|at| requests.bytes(at))
-                    .collect(),
-            )
+            same.filter(|at| requests.site(*at) == requests.site(start + offset)).map(|at| requests.bytes(at)).collect()
         };
-        let (input, usual_input_bytes) = (0..len)
-            .map(|offset| (start + offset, usual_of(offset)))
-            .find(|(request, usual)| requests.bytes(*request) != *usual)?;
+        let (input, sizes) = (0..len)
+            .map(|offset| (start + offset, sizes_of(offset)))
+            .find(|(request, sizes)| requests.bytes(*request) != median(sizes.clone()))?;
         let input_bytes = requests.bytes(input);
-        is_larger(usual_input_bytes, input_bytes).then_some(UnusualInput {
+        let most_input_bytes = sizes.iter().copied().max()?;
+        let is_constant = sizes.iter().all(|bytes| *bytes == most_input_bytes);
+        let change = match () {
+            () if is_constant || needed_bytes >= most_bytes.saturating_mul(MIN_SINGLE_RATIO) => InputChange::Single,
+            () if sizes.is_sorted() => InputChange::Growing,
+            () => InputChange::Varying,
+        };
+        let usual_input_bytes = median(sizes);
+        let is_reason = input_bytes > most_input_bytes && is_larger(usual_input_bytes, input_bytes);
+        is_reason.then_some(UnusualInput {
+            change,
             entry: requests.entry(input),
+            start_entries: [iterations.starts()[0], start].map(|start| requests.entry(start)),
             input_bytes,
             usual_input_bytes,
+            most_input_bytes,
             needed_bytes,
             usual_bytes,
             most_bytes,

@@ -5,6 +5,7 @@ use super::laws::scale;
 use super::program_index::ProgramIndex;
 use super::unknown::WhyUnknown;
 use super::writer::ContinuationWriter;
+use crate::base::intern::SeededSet;
 use crate::study::iterations::{CallSites, Repetition, RequestId, Requests};
 
 /// Turns of an optimizer step, one parameter after the other.
@@ -97,15 +98,22 @@ fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Option<Vec<u64>
     let is_model = |request: &RequestId| sites.is_in_torch_or_constructor(requests.site(*request));
     let parameters = (0..first_call).filter(stays).filter(is_model).map(|request| requests.bytes(request));
     let parameters: Vec<u64> = parameters.collect();
-    let (mut next, mut taken) = (0, Vec::new());
-    for turn in 0..turns.count {
-        let lead = turns.lead(turn);
-        let at = next + parameters.get(next..)?.iter().position(|bytes| *bytes == lead)?;
-        taken.push(at);
-        next = at + 1;
+    // Only parameters with a gradient have turns.
+    let is_gradient = |request: &RequestId| !sites.has_python(requests.site(*request));
+    let gradients = (first_call..turns.first).filter(stays).filter(is_gradient).map(|request| requests.bytes(request));
+    let known: SeededSet<u64> = parameters.iter().copied().collect();
+    let mut gradients: Vec<u64> = gradients.filter(|bytes| known.contains(bytes)).collect();
+    gradients.sort_unstable();
+    let start = parameters.len().checked_sub(gradients.len())?;
+    let trained = &parameters[start..];
+    let mut by_size = trained.to_vec();
+    by_size.sort_unstable();
+    if by_size != gradients {
+        return None;
     }
-    let skipped = taken.last()? - taken.first()? + 1 - taken.len();
-    (skipped <= taken.len() / 2).then(|| parameters[next..].to_vec())
+    let mut leads = (0..turns.count).map(|turn| turns.lead(turn));
+    let is_in_order = leads.by_ref().zip(trained).all(|(lead, bytes)| lead == *bytes);
+    (is_in_order && turns.count <= trained.len()).then(|| trained[turns.count..].to_vec())
 }
 
 /// Repeats request `offset` of `turn` with `bytes`, and the frees after it.

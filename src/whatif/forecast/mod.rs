@@ -30,7 +30,7 @@ use crate::study::DeviceStudy;
 use crate::study::iterations::{CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, UnusualInput};
 
 /// Predicted requests of a program whose memory grows, at most. Every setting replays them all.
-const MAX_GROWING_REQUESTS: usize = 12_000;
+const MAX_GROWING_REQUESTS: usize = 40_000;
 
 /// A program that goes on after its last request failed.
 #[derive(Debug)]

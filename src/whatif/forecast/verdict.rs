@@ -9,6 +9,9 @@ use crate::replay::model::Simulation;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
 
+/// Small differences between iterations add up: further requests are predicted to within one or two iterations only.
+const SURE_REQUESTS: usize = 12_000;
+
 words! {
     /// When a program fails again.
     pub enum FailsIn {
@@ -29,6 +32,8 @@ pub enum ForecastVerdict {
     GoesOn {
         /// The largest further request that would be served when most is allocated, in bytes.
         headroom_bytes: u64,
+        /// Sizes vary from iteration to iteration without a rule, so that a larger input than all so far may fail.
+        sizes_vary: bool,
     },
     /// A later request fails.
     FailsAgain {
@@ -38,10 +43,10 @@ pub enum ForecastVerdict {
         fails_in: FailsIn,
         /// Number of iterations between that of the failed request and this one.
         iterations_later: u64,
-        /// Whether all requests up to it were predicted by established laws and replayed. Otherwise the number of requests
-        /// follows from the rate of growth and the headroom.
+        /// Whether all requests up to it were predicted by established laws and replayed. Otherwise their number is an
+        /// estimate.
         sure: bool,
-        /// The line whose request fails; without a frame if the number of requests is an estimate.
+        /// The line whose request fails; without a frame if it was not replayed.
         location: Box<CodeLocation>,
     },
     /// Nothing that is recorded shows it.
@@ -55,6 +60,16 @@ impl ForecastVerdict {
     /// Whether the rest of its iteration and one more are served.
     pub fn goes_on(&self) -> bool {
         matches!(self, Self::GoesOn { .. })
+    }
+
+    /// How far the program gets, to compare settings.
+    pub(crate) fn reach(&self) -> (u8, u64) {
+        match self {
+            Self::GoesOn { .. } => (4, 0),
+            Self::FailsAgain { after_requests, sure: false, .. } => (3, *after_requests),
+            Self::Unknown { .. } => (2, 0),
+            Self::FailsAgain { after_requests, .. } => (1, *after_requests),
+        }
     }
 }
 
@@ -83,7 +98,9 @@ impl Forecast<'_> {
     /// The fate of the program in `simulation`, a replay of [`Self::program`] with the headroom at
     /// [`Self::headroom_entries`], in which the failed request is served.
     pub(crate) fn verdict(&self, device: DeviceStudy<'_, '_>, simulation: &Simulation) -> ForecastVerdict {
-        if let Some(request) = self.first_failure(simulation).filter(|request| *request > 0) {
+        let failure = self.first_failure(simulation).filter(|request| *request > 0);
+        let is_estimate = |request: &usize| self.is_estimate(*request);
+        if let Some(request) = failure.filter(|request| !is_estimate(request)) {
             return self.failure(device, request);
         }
         let headroom = self.headroom_entries().iter().filter_map(|entry| simulation.headroom.get(entry)).min();
@@ -91,8 +108,13 @@ impl Forecast<'_> {
         match (self.limit, &self.growth) {
             (Some(why), _) if why != WhyUnknown::IrregularSizes => ForecastVerdict::Unknown { why },
             (_, Some(growth)) => {
-                let by_headroom = 1 + headroom_bytes / growth.bytes_per_iteration.max(1);
-                let iterations = by_headroom.max(self.iterations_until(self.requests));
+                let rate = if growth.is_steady() { growth.bytes_per_iteration } else { growth.mean_bytes };
+                let by_headroom = 1 + headroom_bytes / rate.max(1);
+                let iterations = match failure {
+                    Some(request) if growth.is_steady() => self.iterations_until(request),
+                    Some(_) => by_headroom,
+                    None => by_headroom.max(self.iterations_until(self.requests)),
+                };
                 ForecastVerdict::FailsAgain {
                     after_requests: iterations.saturating_mul(self.period() as u64).saturating_add(self.rest as u64),
                     fails_in: FailsIn::LaterIteration,
@@ -101,8 +123,14 @@ impl Forecast<'_> {
                     location: Box::default(),
                 }
             }
-            (_, None) => ForecastVerdict::GoesOn { headroom_bytes },
+            (limit, None) => ForecastVerdict::GoesOn { headroom_bytes, sizes_vary: limit.is_some() },
         }
+    }
+
+    /// Whether the failure of predicted `request` says only that memory grows: it is in a later iteration, and these vary.
+    fn is_estimate(&self, request: usize) -> bool {
+        let varies = self.limit == Some(WhyUnknown::IrregularSizes);
+        self.growth.as_ref().is_some_and(|growth| request > self.one_more && (varies || !growth.is_steady()))
     }
 
     fn period(&self) -> usize {
@@ -131,7 +159,7 @@ impl Forecast<'_> {
                 _ => FailsIn::LaterIteration,
             },
             iterations_later,
-            sure: true,
+            sure: number <= SURE_REQUESTS,
             location: Box::new(location.unwrap_or_default()),
         }
     }

@@ -160,6 +160,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             reserved_gain_bytes: signed_difference(outcome.reserved, self.baseline.reserved),
             fits: failures.map(Vec::is_empty),
             serves_failed,
+            goes_on: self.recording.is_continued() || !self.recording.device.ends_with_failure(),
             failed: failures.and_then(|failed| failed.first()).map(|failed| self.failure(*failed)),
             starts_from_empty,
         }

@@ -77,6 +77,9 @@ pub struct ProgramRow {
     /// Whether the last request that failed as recorded is served; null if none failed, if the changed program does not
     /// make it, and if it does not fail in the replay of the unchanged program.
     pub serves_failed: Option<bool>,
+    /// Whether the replay includes requests after the last one that failed as recorded: recorded ones, or predicted ones
+    /// up to the end of one more iteration.
+    pub goes_on: bool,
     /// The first request that fails; null if none does.
     pub failed: Option<RowFailure>,
     /// Whether blocks from before the recording change. Requests are then served from a pool that starts empty and in

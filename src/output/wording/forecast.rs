@@ -1,0 +1,114 @@
+//! The fate of a program whose failed request a setting serves.
+
+use std::fmt;
+
+use crate::analysis::failure::Remedy;
+use crate::base::units::{counted, size};
+use crate::whatif::{FailsIn, ForecastVerdict, WhyUnknown};
+
+/// The fate of the request and of the program.
+impl fmt::Display for ForecastVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let later = describe_later(self);
+        match self {
+            Self::GoesOn { .. } => f.write_str(&later),
+            Self::FailsAgain { .. } => write!(f, "this request is served, and {later}"),
+            Self::Unknown { .. } => write!(f, "this request is served; {later}"),
+        }
+    }
+}
+
+/// The fate of the program after the request.
+pub(super) fn describe_later(verdict: &ForecastVerdict) -> String {
+    match verdict {
+        ForecastVerdict::GoesOn { headroom_bytes, sizes_vary } => {
+            let until = if *sizes_vary { " until a larger input comes" } else { "" };
+            format!("the job goes on{until}, with {} headroom", size(*headroom_bytes))
+        }
+        ForecastVerdict::FailsAgain { after_requests, fails_in, iterations_later, sure, location } => {
+            let requests = match after_requests {
+                0 => "at the next request".to_owned(),
+                requests => format!("after {}", count_of(*requests, "request", *sure)),
+            };
+            let steps = match fails_in {
+                FailsIn::ThisIteration => String::new(),
+                FailsIn::NextIteration => ", in the next step".to_owned(),
+                FailsIn::LaterIteration => format!(", {} later", count_of(*iterations_later, "step", *sure)),
+            };
+            let is_known = location.frame.is_some() || location.backward.is_some();
+            let line = if is_known { format!(", at {}", location.label()) } else { String::new() };
+            format!("the job fails again {requests}{steps}{line}")
+        }
+        ForecastVerdict::Unknown { why } => format!("what follows is not known: {}", describe_unknown(*why)),
+    }
+}
+
+/// `17,711 requests`, or `about 18,000 requests` if that is an estimate.
+pub(super) fn count_of(number: u64, noun: &str, is_sure: bool) -> String {
+    if is_sure {
+        return counted(number, noun);
+    }
+    let scale = 10u64.pow(number.max(1).ilog10().saturating_sub(1));
+    format!("about {}", counted((number + scale / 2) / scale * scale, noun))
+}
+
+pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
+    match why {
+        WhyUnknown::NoLoop => "nothing before was like it",
+        WhyUnknown::FirstIteration => "it is in the first step",
+        WhyUnknown::SingleIteration => "only one earlier step is recorded",
+        WhyUnknown::NewSizes => "the sizes in this step are new",
+        WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
+        WhyUnknown::IrregularSizes => "sizes vary from step to step",
+    }
+}
+
+/// The setting to change: `expandable_segments:True`, `no max_split_size_mb`.
+pub(crate) fn remedy_label(remedy: &Remedy) -> String {
+    match (remedy.settings.as_str(), remedy.without) {
+        (settings, None) => settings.to_owned(),
+        ("", Some(option)) => format!("no {option}"),
+        (settings, Some(option)) => format!("{settings} and no {option}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::MIB;
+    use crate::stacks::frames::CodeLocation;
+
+    #[test]
+    fn each_fate_has_a_clause() {
+        let fails = |after_requests, fails_in, iterations_later, sure| ForecastVerdict::FailsAgain {
+            after_requests,
+            fails_in,
+            iterations_later,
+            sure,
+            location: Box::<CodeLocation>::default(),
+        };
+        let goes_on = |sizes_vary| ForecastVerdict::GoesOn { headroom_bytes: 3 * MIB, sizes_vary };
+        for (verdict, text) in [
+            (goes_on(false), "the job goes on, with 3 MiB headroom"),
+            (goes_on(true), "the job goes on until a larger input comes, with 3 MiB headroom"),
+            (
+                fails(0, FailsIn::ThisIteration, 0, true),
+                "this request is served, and the job fails again at the next request",
+            ),
+            (
+                fails(24, FailsIn::NextIteration, 1, true),
+                "this request is served, and the job fails again after 24 requests, in the next step",
+            ),
+            (
+                fails(11_911, FailsIn::LaterIteration, 119, false),
+                "this request is served, and the job fails again after about 12,000 requests, about 120 steps later",
+            ),
+            (
+                ForecastVerdict::Unknown { why: WhyUnknown::FirstIteration },
+                "this request is served; what follows is not known: it is in the first step",
+            ),
+        ] {
+            assert_eq!(verdict.to_string(), text);
+        }
+    }
+}
