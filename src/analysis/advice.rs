@@ -3,7 +3,7 @@
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Blocker, Growth, OomReport, RecordedReplay, Remedy, UnusualInput};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
-use crate::study::attribution::{Category, Leaks, UnusedGraphs};
+use crate::study::attribution::{ByCategory, Category, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::LiveByLine;
 use crate::whatif::program::{ChangeCertainty, ProgramRow};
@@ -246,10 +246,11 @@ fn live_lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
     oom.held.iter().flat_map(|held| &held.by_line.rows)
 }
 
-/// The known category with the most memory.
+/// The known category with the most memory, unless half of it or more has no known purpose.
 fn largest_category(oom: &OomReport) -> Category {
-    let mut categories = oom.held.iter().flat_map(|held| &held.by_category).map(|row| row.category);
-    categories.find(|category| *category != Category::Other).unwrap_or(Category::Other)
+    let mut rows = oom.held.iter().flat_map(|held| &held.by_category);
+    let is_named = |row: &&ByCategory| row.category != Category::Other || row.share.share_ratio >= 0.5;
+    rows.find(is_named).map_or(Category::Other, |row| row.category)
 }
 
 /// Whether `torch.load` made the request: it copies a checkpoint to the device beside the model.

@@ -3,9 +3,10 @@
 
 usage: forecasts.py OOMSCOPE VENV OUT [PROGRAM ...]
 
-Records each program of `goes_on.py` and `goes_on_again.py` on the device on which it fails, reruns it under the settings that serve the failed
-request in a replay, and on a device a quarter larger, all in PyTorch itself, and compares: whether it goes on, the
-request at which it fails again, how much a step keeps. OUT keeps the recordings. Plain Python, no torch.
+Records each program of `goes_on.py` and `goes_on_again.py` on the device on which it fails, reruns it under the
+settings that serve the failed request in a replay, and on a device a quarter larger, all in PyTorch itself, and
+compares: whether it goes on, the request at which it fails again, how much a step keeps. OUT keeps the recordings.
+Plain Python, no torch.
 """
 
 import collections

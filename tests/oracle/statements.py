@@ -24,7 +24,13 @@ MIB = 1 << 20
 POINTS = 0.05  # by which the share of a category may be wrong
 SETTINGS = 2  # that are really tried, of each kind
 RATE = 0.03  # by which a rate of growth may be wrong
-PARTS = {"conv": ["ConvBlock"], "decoder": ["DecoderLayer"]}
+PARTS = {  # what checkpointing wraps, by a word of the program
+    "ConvNet": ["ConvBlock"],
+    "UNet": ["ConvBlock"],
+    "Encoder": ["TransformerEncoderLayer"],
+    "Experts": ["Experts"],
+    "CausalLM": ["DecoderLayer"],
+}
 
 
 class Server:
@@ -50,7 +56,7 @@ class Trial:
     def __init__(self, server, out, source, name, mib):
         self.server, self.out, self.name, self.mib = server, out, name, mib
         self.id = f"{name}-{mib}"
-        self.source = re.search(rf"^def {name}\(.*?(?=^@trial|\Z)", source, re.M | re.S)[0]
+        self.source = re.search(rf"^def {name}\(.*?(?=^[@\w#]|\Z)", source, re.M | re.S)[0]
         start = source.index(self.source)
         self.declared = source[source.rindex("@trial(", 0, start) : start]
         shared = (HERE / "trials.py").read_text()
@@ -65,11 +71,14 @@ class Trial:
         label = "+".join([settings.replace(":", "_"), *edits, str(mib or "")]).strip("+")
         facts = self.out / (self.id + (f"@{label}" if label else "") + ".json")
         job = {"name": self.name, "mib": mib or self.mib, "settings": settings, "edits": list(edits)}
-        job["classes"] = PARTS["conv" if "ConvNet" in self.source else "decoder"]
+        job["classes"] = next((parts for word, parts in PARTS.items() if word in self.source), [])
         return self.server.run(facts, **job, **({"snapshot": snapshot} if snapshot else {}))
 
     def can(self, edit):
-        return f"# {edit}: " in self.source
+        """Whether the program can be changed so."""
+        if edit == "checkpoint":
+            return any(word in self.source for word in PARTS)
+        return edit in ("foreach", "bfloat16") or f"# {edit}: " in self.source
 
     def serves(self, facts):
         """Whether a rerun got beyond the request that failed."""
@@ -85,7 +94,13 @@ class Trial:
 
     def rate(self):
         """Bytes that an iteration keeps: the slope of what is held at their ends."""
-        held = self.facts["held"][len(self.facts["held"]) // 3 :]
+        held = self.facts["held"]
+        if len(held) < 3:
+            return None
+        # Growth begins where memory is low for the last time: another loop may come before.
+        low = min(held) + 0.05 * (max(held) - min(held))
+        held = held[max(index for index, value in enumerate(held) if value <= low) :] or held
+        held = held[len(held) // 3 :]
         if len(held) < 3:
             return None
         middle, mean = (len(held) - 1) / 2, sum(held) / len(held)
@@ -255,6 +270,7 @@ class Judge:
         served, goes_on = [trial.serves(rerun) for rerun in tried], [trial.goes_on(rerun) for rerun in tried]
         edits = {
             "free what": "free",
+            "limit what": "free",
             "torch.no_grad() or": "no_grad",
             "request less at once": "less",
             "map_location": "host",
@@ -268,21 +284,36 @@ class Judge:
             self.add("reason", "no setting helps for long", not any(rerun["fails"] is False for rerun in tried))
         if "under every replayed setting the request fails" in action:
             self.add("reason", "under every setting the request fails", not any(served))
-        for text in ("only postpone", "no allocator setting helps", "but probably not the ones after it"):
+        for text in ("settings only postpone", "no allocator setting helps", "but probably not the ones after it"):
             if text in action:
                 self.add("reason", text, not any(goes_on))
+        match = re.search(r"(\S+) only postpones the failure", action)
+        if match:
+            self.add("reason", match[0], trial.rerun(settings=match[1])["fails"])
+        if "serve this request, not the next one" in action:
+            self.add("reason", "no setting serves the next request", any(served) and not any(goes_on))
+        if "a setting serves this request, but" in action:
+            self.add("reason", "a setting serves this request", any(served))
         match = re.match(r"(set|try) (\S+): in a replay (.*)", action)
         if match:
             rerun = trial.rerun(settings=match[2])
             is_true = trial.goes_on(rerun) if "goes on" in match[3] else trial.serves(rerun)
             return self.add("advice", action, is_true)
+        if "inputs at" in action or "cut or skip the input" in action:
+            is_input = next((int(n) in trial.larger for n in re.findall(r"\.py:(\d+)", action)), False)
+            return self.add("advice", action, is_input)
         for text, edit in edits.items():
             if text in action:
-                is_known = trial.can(edit) or edit in ("checkpoint", "foreach", "bfloat16")
+                is_known = trial.can(edit)
                 is_true = trial.goes_on(trial.rerun(edits=[edit])) if is_known else None if edit != "no_grad" else False
                 return self.add("advice", action, is_true)
         if action.startswith("hold less memory"):
-            largest = max(("parameters", "gradients", "optimizer-state", "activations"), key=self.facts["uses"].get)
+            uses = self.facts["uses"]
+            kinds = {kind: size for kind, size in uses.items() if kind != "saved-in-iteration"}
+            if "copies=True" in trial.declared:
+                kinds["parameters"] += kinds.pop("plain")
+            kinds["rest"] = self.facts["allocated"] - sum(kinds.values())
+            largest = max(kinds, key=kinds.get)
             names = {
                 "shard or offload the param": "parameters",
                 "shard the grad": "gradients",
@@ -329,21 +360,23 @@ class Judge:
         for name, rerun, row in rows:
             if row.get("avoids_oom"):
                 self.add("serves", name, trial.serves(rerun))
-            verdict = row.get("forecast")
-            if not verdict or "error" in rerun:
-                continue
-            kind = verdict["verdict"]
-            if kind == "unknown":
-                self.add("after", f"{name}: not known: {verdict['why']}", None)
-            elif kind == "goes-on":
-                self.add("after", f"{name}: goes on", trial.goes_on(rerun))
-            else:
-                after, at = rerun["requests"] - self.facts["requests"], verdict["after_requests"] + 1
-                about, really = "" if verdict["sure"] else " or so", after if rerun["fails"] else "ends"
-                text = f"{name}: fails after {at}{about} ({really})"
-                # The program may end before that, which no recording tells.
-                is_over = not rerun["fails"] and after < at
-                self.add("after", text, None if is_over else rerun["fails"] and abs(at - after) <= 0.2 * after)
+            if row.get("forecast") and "error" not in rerun:
+                self.after("after", name, rerun, row["forecast"])
+
+    def after(self, statement, name, rerun, verdict):
+        """Judges what is said of the requests after the failed one."""
+        kind = verdict["verdict"]
+        if kind == "unknown":
+            self.add(statement, f"{name}: not known: {verdict['why']}", None)
+        elif kind == "goes-on":
+            self.add(statement, f"{name}: goes on", self.trial.goes_on(rerun))
+        else:
+            after, at = rerun["requests"] - self.facts["requests"], verdict["after_requests"] + 1
+            about, really = "" if verdict["sure"] else " or so", after if rerun["fails"] else "ends"
+            text = f"{name}: fails after {at}{about} ({really})"
+            # The program may end before that, which no recording tells.
+            is_over = not rerun["fails"] and after < at
+            self.add(statement, text, None if is_over else rerun["fails"] and abs(at - after) <= 0.2 * after)
 
     def changes(self):
         """The changes of the program that the page says serve every request."""
@@ -360,7 +393,7 @@ class Judge:
             kind = next((edit for text, edit in kinds.items() if label.startswith(text)), None)
             if not row.get("fits") or not kind:
                 continue
-            if not (self.trial.can(kind) or kind in ("checkpoint", "bfloat16", "foreach")):
+            if not self.trial.can(kind):
                 self.add("change", f"{label}: not tried", None)
                 continue
             rerun = self.trial.rerun(edits=[kind])
@@ -377,10 +410,11 @@ class Judge:
         if match:
             rerun = trial.rerun(settings=match[1])
             self.add("whatif", f"{match[1]} serves it", trial.serves(rerun))
-            if "would fail" in answer or "fails again" in answer:
+            row = next((row for row in self.whatif["rows"] if row["settings"] == match[1]), {})
+            if "would fail" in answer:
                 self.add("whatif", answer, not trial.goes_on(rerun))
-            if "goes on" in answer:
-                self.add("whatif", answer, trial.goes_on(rerun))
+            elif row.get("forecast") and "later requests are not recorded" not in answer:
+                self.after("whatif", match[1], rerun, row["forecast"])
             if action == "set it":
                 self.add("whatif", "set it", trial.goes_on(rerun))
         elif "no setting tried serves" in answer:

@@ -82,7 +82,8 @@ def change(module, job):
         from torch.utils.checkpoint import checkpoint
 
         for name in job["classes"]:
-            kind = getattr(module, name, None) or getattr(torch.nn, name)
+            places = (module, sys.modules["trials"], torch.nn)
+            kind = next(getattr(place, name) for place in places if hasattr(place, name))
             whole = kind.forward
             kind.forward = lambda self, *a, whole=whole, **k: checkpoint(whole, self, *a, use_reentrant=False, **k)
 

@@ -6,6 +6,7 @@ without graphs, `host` keeps something on the host, `less` requests less at once
 a leak keeps; `# larger` makes the input that grows.
 """
 
+# fmt: off
 import collections
 import copy
 import io
@@ -355,9 +356,7 @@ def lora_bf16():
     model.requires_grad_(False)
     add_adapters(model)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
-    loader = DataLoader(
-        TextDataset(400, [512]), batch_size=4
-    )  # half: loader = DataLoader(TextDataset(400, [512]), batch_size=2)
+    loader = DataLoader(TextDataset(400, [512]), batch_size=4)  # half: loader = DataLoader(TextDataset(400, [512]), batch_size=2)
     for batch in track(loader):
         batch = batch.cuda()
         output = model(batch, labels=batch)
@@ -426,9 +425,7 @@ def translation_buckets():
     model = CausalLM(Config(vocab=16000, hidden=512, layers=6, heads=8, ffn=2048), eager=True).cuda()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
     lengths = [64 + 8 * (i // 16) for i in range(1600)]
-    loader = DataLoader(
-        TextDataset(1600, lengths), batch_size=16, collate_fn=pad_batch
-    )  # half: loader = DataLoader(TextDataset(1600, lengths), batch_size=8, collate_fn=pad_batch)
+    loader = DataLoader(TextDataset(1600, lengths), batch_size=16, collate_fn=pad_batch)  # half: loader = DataLoader(TextDataset(1600, lengths), batch_size=8, collate_fn=pad_batch)
     for batch in track(loader):
         batch = batch.cuda()  # larger
         loss = model(batch, labels=batch).loss
@@ -468,9 +465,7 @@ def distillation():
         kl = F.kl_div(output.logits.log_softmax(-1), soft.detach().softmax(-1), reduction="batchmean")
         return output.loss + kl
 
-    for batch in track(
-        DataLoader(TextDataset(640, [256]), batch_size=16)
-    ):  # half: for batch in track(DataLoader(TextDataset(640, [256]), batch_size=8)):
+    for batch in track(DataLoader(TextDataset(640, [256]), batch_size=16)):  # half: for batch in track(DataLoader(TextDataset(640, [256]), batch_size=8)):
         loss = distill(batch.cuda())
         loss.backward()
         optimizer.step()
@@ -502,9 +497,7 @@ def llama_checkpointed():
     """Layers are checkpointed already; the logits are what is large."""
     model = CausalLM(Config(vocab=64000, hidden=768, layers=6, checkpointing=True)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(
-        TextDataset(64, [1024]), batch_size=4
-    )  # half: loader = DataLoader(TextDataset(64, [1024]), batch_size=2)
+    loader = DataLoader(TextDataset(64, [1024]), batch_size=4)  # half: loader = DataLoader(TextDataset(64, [1024]), batch_size=2)
     Trainer(model, optimizer).train(loader, 12)
 
 
@@ -536,9 +529,7 @@ def lion_first_step():
         model = MLP(2048, 8192, 8192, 2048)
     optimizer = Lion(model.parameters())
     for _ in track(range(8)):
-        loss = (
-            model(torch.randn(2048, 2048, device="cuda")).square().mean()
-        )  # half: loss = model(torch.randn(1024, 2048, device="cuda")).square().mean()
+        loss = (model(torch.randn(2048, 2048, device="cuda")).square().mean())  # half: loss = model(torch.randn(1024, 2048, device="cuda")).square().mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -577,9 +568,7 @@ def muon_step():
     optimizer = Muon([p for p in model.parameters() if p.dim() == 2])
     for _ in track(range(8)):
         model.zero_grad()
-        model(
-            torch.randn(1024, 1024, device="cuda")
-        ).square().mean().backward()  # half: model(torch.randn(512, 1024, device="cuda")).square().mean().backward()
+        model(torch.randn(1024, 1024, device="cuda")).square().mean().backward()  # half: model(torch.randn(512, 1024, device="cuda")).square().mean().backward()
         optimizer.step()
 
 
@@ -589,9 +578,7 @@ def adam_foreach():
     with torch.device("cuda"):
         model = CausalLM(Config(vocab=32000, hidden=1024, layers=8, heads=16, ffn=2816))
     optimizer = torch.optim.NAdam(model.parameters(), lr=1e-4)
-    loader = DataLoader(
-        TextDataset(64, [128]), batch_size=2
-    )  # half: loader = DataLoader(TextDataset(64, [128]), batch_size=1)
+    loader = DataLoader(TextDataset(64, [128]), batch_size=2)  # half: loader = DataLoader(TextDataset(64, [128]), batch_size=1)
     Trainer(model, optimizer).train(loader, 12)
 
 
@@ -600,10 +587,7 @@ def anderson_history():
     """A fixed-point solver keeps its last 60 iterates and residuals."""
     layer = MLP(2048, 2048, 2048).cuda().requires_grad_(False)
     x = torch.randn(1024, 2048, device="cuda")
-    iterates, residuals = (
-        collections.deque(maxlen=60),
-        collections.deque(maxlen=60),
-    )  # free: iterates, residuals = collections.deque(maxlen=4), collections.deque(maxlen=4)
+    iterates, residuals = (collections.deque(maxlen=60), collections.deque(maxlen=60))  # free: iterates, residuals = collections.deque(maxlen=4), collections.deque(maxlen=4)
     for _ in track(range(200)):
         fx = layer(x)  # kept
         iterates.append(fx)
@@ -658,9 +642,7 @@ def epoch_loss_of_evaluation():
     def evaluate(loader):
         total = 0.0
         for images, labels in track(loader):
-            total += criterion(
-                model(images.cuda()), labels.cuda()
-            )  # free: total += criterion(model(images.cuda()), labels.cuda()).item() # no_grad: total += torch.no_grad()(model)(images.cuda()).mean()
+            total += criterion(model(images.cuda()), labels.cuda())  # free: total += criterion(model(images.cuda()), labels.cuda()).item() # no_grad: total += torch.no_grad()(model)(images.cuda()).mean()
         return total / len(loader)
 
     print(evaluate(DataLoader(Images(1600, 48), batch_size=16)))
@@ -795,15 +777,11 @@ def one_hot_targets():
     """One-hot targets of a language model, as 64-bit integers."""
     model = CausalLM(Config(vocab=50000, hidden=256, layers=2, heads=4, ffn=512)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    for batch in track(
-        DataLoader(TextDataset(64, [1024]), batch_size=8)
-    ):  # half: for batch in track(DataLoader(TextDataset(64, [1024]), batch_size=4)):
+    for batch in track(DataLoader(TextDataset(64, [1024]), batch_size=8)):  # half: for batch in track(DataLoader(TextDataset(64, [1024]), batch_size=4)):
         batch = batch.cuda()
         logits = model(batch).logits
         target = F.one_hot(batch, 50000)
-        loss = (
-            -(target * logits.log_softmax(-1)).sum() / batch.numel()
-        )  # less: loss = F.cross_entropy(logits.transpose(1, 2), batch)
+        loss = (-(target * logits.log_softmax(-1)).sum() / batch.numel())  # less: loss = F.cross_entropy(logits.transpose(1, 2), batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -816,9 +794,7 @@ def causal_mask():
     book = torch.zeros(1, 60000, dtype=torch.long, device="cuda")
     with torch.no_grad():
         hidden = model.embed_tokens(book)
-        mask = torch.ones(
-            book.shape[1], book.shape[1], device="cuda"
-        ).tril()  # less: mask = torch.ones(512, 512, device="cuda").tril()
+        mask = torch.ones(book.shape[1], book.shape[1], device="cuda").tril()  # less: mask = torch.ones(512, 512, device="cuda").tril()
         print(mask.shape, hidden.shape)
 
 
@@ -859,14 +835,10 @@ def state_dict_kept():
     """Pretrained weights stay beside the model while it trains."""
     with torch.device("cuda"):
         model = CausalLM(Config(vocab=32000, hidden=1024, layers=8, heads=16, ffn=2816))
-    pretrained = {
-        name: torch.empty_like(value) for name, value in model.state_dict().items()
-    }  # host: pretrained = {name: torch.empty(value.shape) for name, value in model.state_dict().items()}
+    pretrained = {name: torch.empty_like(value) for name, value in model.state_dict().items()}  # host: pretrained = {name: torch.empty(value.shape) for name, value in model.state_dict().items()}
     model.load_state_dict(pretrained)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-    loader = DataLoader(
-        TextDataset(64, [256]), batch_size=2
-    )  # half: loader = DataLoader(TextDataset(64, [256]), batch_size=1)
+    loader = DataLoader(TextDataset(64, [256]), batch_size=2)  # half: loader = DataLoader(TextDataset(64, [256]), batch_size=1)
     Trainer(model, optimizer).train(loader, 8)
 
 
@@ -914,9 +886,7 @@ def predict_with_graph():
     """A large batch in evaluation, without no_grad; nothing is kept from batch to batch."""
     model = CausalLM(Config(vocab=1000, hidden=512, layers=12, heads=8, ffn=2048)).cuda().eval()
     predictions = []
-    for batch in track(
-        DataLoader(TextDataset(640, [512]), batch_size=16)
-    ):  # half: for batch in track(DataLoader(TextDataset(640, [512]), batch_size=8)):
+    for batch in track(DataLoader(TextDataset(640, [512]), batch_size=16)):  # half: for batch in track(DataLoader(TextDataset(640, [512]), batch_size=8)):
         output = model(batch.cuda())  # no_grad: output = torch.no_grad()(model)(batch.cuda())
         predictions.append(output.logits.argmax(-1).cpu())
 
@@ -928,9 +898,7 @@ def embed_corpus():
     model = CausalLM(Config(vocab=16000, hidden=768, layers=6, heads=12, ffn=3072), eager=True).cuda().eval()
     lengths = sorted(60 + (i * 7919) % 220 for i in range(640))[:-8] + [1400] * 8
     vectors = []
-    loader = DataLoader(
-        TextDataset(640, lengths), batch_size=8, collate_fn=pad_batch
-    )  # half: loader = DataLoader(TextDataset(640, lengths), batch_size=4, collate_fn=pad_batch)
+    loader = DataLoader(TextDataset(640, lengths), batch_size=8, collate_fn=pad_batch)  # half: loader = DataLoader(TextDataset(640, lengths), batch_size=4, collate_fn=pad_batch)
     for batch in track(loader):
         hidden = model(batch.cuda()).hidden  # larger
         vectors.append(hidden.mean(1).cpu())
@@ -957,9 +925,7 @@ def progressive_resizing():
     model = ConvNet((48, 96, 192)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for size in (48, 64, 96, 128, 160):
-        for images, labels in track(
-            DataLoader(Images(160, size), batch_size=32)
-        ):  # half: for images, labels in track(DataLoader(Images(160, size), batch_size=16)):
+        for images, labels in track(DataLoader(Images(160, size), batch_size=32)):  # half: for images, labels in track(DataLoader(Images(160, size), batch_size=16)):
             images = images.cuda()  # larger
             loss = F.cross_entropy(model(images), labels.cuda())
             optimizer.zero_grad()

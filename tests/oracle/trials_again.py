@@ -3,6 +3,7 @@
 The comments mean the same as there.
 """
 
+# fmt: off
 import collections
 import copy
 
@@ -36,9 +37,7 @@ def token_classification():
     model = Encoder().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-5)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
-    loader = DataLoader(
-        TextDataset(4096, LENGTHS), batch_size=24, collate_fn=pad_batch
-    )  # half: loader = DataLoader(TextDataset(4096, LENGTHS), batch_size=12, collate_fn=pad_batch)
+    loader = DataLoader(TextDataset(4096, LENGTHS), batch_size=24, collate_fn=pad_batch)  # half: loader = DataLoader(TextDataset(4096, LENGTHS), batch_size=12, collate_fn=pad_batch)
     model.train()
     for index, batch in enumerate(track(loader)):
         ids = batch.to("cuda")  # larger
@@ -76,9 +75,7 @@ def unet_segmentation():
     """Skips are joined with what is scaled up; the second half of the forward pass does not fit."""
     model = UNet().cuda()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for images, _ in track(
-        DataLoader(Images(320, 128), batch_size=16)
-    ):  # half: for images, _ in track(DataLoader(Images(320, 128), batch_size=8)):
+    for images, _ in track(DataLoader(Images(320, 128), batch_size=16)):  # half: for images, _ in track(DataLoader(Images(320, 128), batch_size=8)):
         images = images.cuda(non_blocking=True)
         target = torch.zeros(images.shape[0], 128, 128, dtype=torch.long, device="cuda")
         optimizer.zero_grad(set_to_none=True)
@@ -136,9 +133,7 @@ def adagrad_embeddings():
     model = nn.Sequential(nn.Embedding(250000, 512), nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 512)).cuda()
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)
     for _ in track(range(10)):
-        ids = torch.zeros(
-            64, 32, dtype=torch.long, device="cuda"
-        )  # half: ids = torch.zeros(32, 32, dtype=torch.long, device="cuda")
+        ids = torch.zeros(64, 32, dtype=torch.long, device="cuda")  # half: ids = torch.zeros(32, 32, dtype=torch.long, device="cuda")
         model(ids).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -177,9 +172,7 @@ def validation_with_graph():
         model.eval()
         probabilities = []
         for batch in track(valid):
-            probabilities.append(
-                model(batch.cuda()).softmax(-1)
-            )  # no_grad: probabilities.append(torch.no_grad()(model)(batch.cuda()).softmax(-1)) # free: probabilities.append(model(batch.cuda()).softmax(-1).detach())
+            probabilities.append(model(batch.cuda()).softmax(-1))  # no_grad: probabilities.append(torch.no_grad()(model)(batch.cuda()).softmax(-1)) # free: probabilities.append(model(batch.cuda()).softmax(-1).detach())
         return torch.cat(probabilities)
 
     for _ in range(2):
@@ -194,9 +187,7 @@ def point_clouds():
     optimizer = torch.optim.Adam(net.parameters())
     sizes = [2000, 2600, 1800, 2400, 2200, 2100, 40000, 2000, 2300, 1900]
     for points in track(sizes):
-        scene = torch.randn(
-            points, 67, device="cuda"
-        )  # larger # less: scene = torch.randn(min(points, 3000), 67, device="cuda")
+        scene = torch.randn(points, 67, device="cuda")  # larger # less: scene = torch.randn(min(points, 3000), 67, device="cuda")
         embedded = net(scene)
         distances = torch.cdist(embedded, embedded)
         loss = distances.mean() + embedded.norm(dim=-1).mean()
@@ -220,9 +211,7 @@ def captioner():
         return torch.stack(outputs, 1)
 
     for _ in track(range(12)):
-        words = torch.zeros(
-            96, 40, dtype=torch.long, device="cuda"
-        )  # half: words = torch.zeros(48, 40, dtype=torch.long, device="cuda")
+        words = torch.zeros(96, 40, dtype=torch.long, device="cuda")  # half: words = torch.zeros(48, 40, dtype=torch.long, device="cuda")
         h, c = torch.zeros(words.shape[0], 768, device="cuda"), torch.zeros(words.shape[0], 768, device="cuda")
         logits = decode(words, h, c)
         loss = F.cross_entropy(logits.flatten(0, 1), words.flatten())

@@ -199,12 +199,13 @@ fn suggest_reduction(largest: Category, is_training: bool) -> &'static str {
         Category::Parameters => "shard or offload the parameters, or keep them in lower precision",
         Category::Gradients => "shard the gradients, or free them before they are needed again (set_to_none)",
         Category::OptimizerState => "shard or offload the optimizer's state, or keep it in lower precision",
-        Category::Activations | Category::Temporaries | Category::Other if !is_training => {
+        Category::Other => "less at the line that holds the most, such as a smaller batch, sequence or cache",
+        Category::Activations | Category::Temporaries if !is_training => {
             "a smaller batch or sequence; torch.no_grad() if nothing is trained, else activation checkpointing"
         }
         Category::Activations => "a smaller batch or sequence, or activation checkpointing",
         Category::Communication => "smaller buckets, or fewer collectives at once",
         Category::Inputs => "a smaller batch, moved to the device only when it is used",
-        Category::Temporaries | Category::Other => "a smaller batch or activation checkpointing",
+        Category::Temporaries => "a smaller batch or activation checkpointing",
     }
 }
