@@ -303,6 +303,16 @@ def first_backward():
         step_ends()
 
 
+@program(420)
+def first_gradients():
+    """The gradients of many layers: the first backward pass fails half way."""
+    model = Model(512, 24).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        train_step(model, optimizer, data(128, 512))
+        step_ends()
+
+
 @program(300)
 def first_forward():
     """Not even the first forward pass fits."""

@@ -55,7 +55,7 @@ pub(super) fn count_of(number: u64, noun: &str, is_sure: bool) -> String {
 pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
     match why {
         WhyUnknown::NoLoop => "nothing before was like it",
-        WhyUnknown::FirstIteration => "it is in the first step",
+        WhyUnknown::FirstIteration => "no step was complete before it",
         WhyUnknown::SingleIteration => "only one earlier step is recorded",
         WhyUnknown::NewSizes => "the sizes in this step are new",
         WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
@@ -105,7 +105,7 @@ mod tests {
             ),
             (
                 ForecastVerdict::Unknown { why: WhyUnknown::FirstIteration },
-                "this request is served; what follows is not known: it is in the first step",
+                "this request is served; what follows is not known: no step was complete before it",
             ),
         ] {
             assert_eq!(verdict.to_string(), text);

@@ -134,7 +134,7 @@ fn describe_dead_end(dead_end: DeadEnd) -> String {
             counted(filling.requests, "request"),
             size(filling.spare_bytes)
         ),
-        DeadEnd::EverySettingFails => ", but under every setting that was tried the next step fails".to_owned(),
+        DeadEnd::EverySettingFails => ", but under every setting that was tried the job fails again".to_owned(),
         DeadEnd::ExceedsReach => ", but with what the program holds that exceeds what it may reserve".to_owned(),
         DeadEnd::Full { unused, reach } => format!(
             ", but the device is full: {} of the {} within reach is in use",

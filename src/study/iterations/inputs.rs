@@ -13,6 +13,9 @@ const MIN_UNUSUAL_PERCENT: u64 = 110;
 /// An iteration needs at least this multiple of all before it to be alone, if their inputs vary.
 const MIN_SINGLE_RATIO: u64 = 2;
 
+/// Fewer inputs in ascending order may be so by chance.
+const MIN_GROWING: usize = 3;
+
 words! {
     /// How the inputs of iterations change
     pub enum InputChange {
@@ -84,7 +87,7 @@ impl ProgramLoops {
         let is_constant = sizes.iter().all(|bytes| *bytes == most_input_bytes);
         let change = match () {
             () if is_constant || needed_bytes >= most_bytes.saturating_mul(MIN_SINGLE_RATIO) => InputChange::Single,
-            () if sizes.is_sorted() => InputChange::Growing,
+            () if sizes.len() >= MIN_GROWING && sizes.is_sorted() => InputChange::Growing,
             () => InputChange::Varying,
         };
         let usual_input_bytes = median(sizes);

@@ -27,10 +27,14 @@ use self::writer::ContinuationWriter;
 use crate::allocator::conf::Settings;
 use crate::replay::ops::{Operation, OperationKind, Program};
 use crate::study::DeviceStudy;
-use crate::study::iterations::{CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, UnusualInput};
+use crate::study::iterations::{
+    CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, RequestId, Requests, UnusualInput,
+};
 
 /// Predicted requests of a program whose memory grows, at most. Every setting replays them all.
 const MAX_GROWING_REQUESTS: usize = 40_000;
+/// Fewer iterations that each leave more are perhaps layers.
+const MIN_RISING: usize = 4;
 
 /// A program that goes on after its last request failed.
 #[derive(Debug)]
@@ -123,7 +127,15 @@ impl<'a> Forecast<'a> {
                 let prediction = predictor.map(|predictor| predictor.predict(sites, horizon));
                 let requests = writer.len() - 1 - failed;
                 match prediction {
-                    Some(prediction) => steady_parts(iterations, prediction, failed, requests),
+                    Some(prediction) => {
+                        let parts = steady_parts(iterations, prediction, failed, requests);
+                        if may_end(iterations, &loops.requests, sites) {
+                            let limit = Some(WhyUnknown::FirstIteration);
+                            Parts { sure: parts.sure.min(parts.rest), limit, ..parts }
+                        } else {
+                            parts
+                        }
+                    }
                     None => Parts { limit: Some(WhyUnknown::NewRequests), ..Parts::default() },
                 }
             }
@@ -195,6 +207,21 @@ impl<'a> Forecast<'a> {
     }
 }
 
+/// Whether the loop may be one over the layers of a first forward pass: few iterations, each of which leaves more, without
+/// a backward pass or an optimizer.
+fn may_end(iterations: &Iterations, requests: &Requests, sites: &CallSites) -> bool {
+    let starts = iterations.starts();
+    let is_rising = starts.windows(2).all(|pair| requests.live_before(pair[0]) < requests.live_before(pair[1]));
+    let trains = |request: RequestId| {
+        let site = requests.site(request);
+        !sites.has_python(site) || sites.is_in_optimizer(site)
+    };
+    !iterations.is_inner
+        && iterations.complete() < MIN_RISING
+        && is_rising
+        && !(starts[0]..iterations.start()).any(trains)
+}
+
 /// Which of the `requests` after the `failed` one are sure, and why not the others.
 fn steady_parts(
     iterations: &Iterations,
@@ -202,15 +229,18 @@ fn steady_parts(
     failed: usize,
     requests: usize,
 ) -> Parts {
-    let steady::SteadyPrediction { rest, one_more, is_rest_sure, next_sizes } = prediction;
+    let steady::SteadyPrediction { rest, one_more, is_rest_sure, repeated, next_sizes } = prediction;
+    if iterations.is_inner {
+        let sure = if is_rest_sure && next_sizes == NextSizes::Regular { requests } else { 0 };
+        return Parts { rest: requests, one_more: requests, sure, limit: Some(WhyUnknown::FirstIteration) };
+    }
     let Repetition { period, matched } = iterations.repetition;
     let is_whole_match = !iterations.is_uniform || matched >= period || failed + 1 - iterations.start() >= period;
     let (sure, limit) = match () {
-        () if iterations.is_inner => (0, Some(WhyUnknown::FirstIteration)),
         () if !is_rest_sure => (0, Some(WhyUnknown::NewSizes)),
         () if !is_whole_match => (0, Some(WhyUnknown::SingleIteration)),
         () if next_sizes == NextSizes::Irregular => (rest, Some(WhyUnknown::IrregularSizes)),
-        () if iterations.complete() < 2 => (rest, Some(WhyUnknown::SingleIteration)),
+        () if iterations.complete() < 2 => (repeated.min(rest), Some(WhyUnknown::SingleIteration)),
         () => (requests, None),
     };
     Parts { rest, one_more, sure, limit }

@@ -50,6 +50,9 @@ pub(super) struct SteadyPrediction {
     pub(super) one_more: usize,
     /// The sizes in the rest of the iteration follow from laws.
     pub(super) is_rest_sure: bool,
+    /// Number of leading requests whose only example is repeated in this iteration for sure; all of the rest, if there are
+    /// several examples.
+    pub(super) repeated: usize,
     pub(super) next_sizes: NextSizes,
 }
 
@@ -126,6 +129,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             unsure_bytes = unsure_bytes.saturating_add(if size.is_sure { 0 } else { size.bytes });
         }
         let made_once = self.made_once(sites);
+        let (is_copy, repeated) = (self.is_copy(done), self.repeated(done, &made_once));
+        let further = if self.iterations.is_inner { self.sure_turns() } else { Some(horizon.iterations) };
         self.repeat_frees(0, done - 1);
         for (offset, bytes) in now.iter().enumerate().skip(done) {
             self.repeat_request(0, offset, *bytes, &made_once);
@@ -142,7 +147,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         });
         self.series = series.collect();
         let mut one_more = rest;
-        for iteration in 1..=horizon.iterations {
+        for iteration in 1..=further.unwrap_or(0) {
             if iteration > 1 && (self.predicted() + len > horizon.requests || self.writer.live_bytes() > horizon.reach)
             {
                 break;
@@ -163,7 +168,75 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             }
         }
         let is_rest_sure = unsure_bytes.saturating_mul(MAX_UNSURE_PARTS) <= rest_bytes;
-        SteadyPrediction { rest, one_more, is_rest_sure, next_sizes }
+        let is_shown = further.is_some() || !self.has_stackless();
+        let is_rest_sure = is_rest_sure && (!self.iterations.is_inner || (is_shown && is_copy));
+        SteadyPrediction { rest, one_more, is_rest_sure, repeated: repeated.min(rest), next_sizes }
+    }
+
+    /// Whether a backward pass makes requests of the iteration.
+    fn has_stackless(&self) -> bool {
+        (0..self.history.len).any(|offset| self.history.is_stackless(offset))
+    }
+
+    /// Number of requests up to the first one whose only example was perhaps made once: its block stays.
+    fn repeated(&self, done: usize, made_once: &[bool]) -> usize {
+        if self.iterations.complete() > 1 {
+            return usize::MAX;
+        }
+        if !self.is_copy(done) {
+            return 0;
+        }
+        let stays = |offset: &usize| self.writer.is_live(self.source(0, *offset)) && !made_once[*offset];
+        let end = (done..self.history.len).find(stays).unwrap_or(self.history.len);
+        (done..end).filter(|offset| !made_once[*offset]).count()
+    }
+
+    /// Whether the iteration requests and frees the same so far as its only example, or the turn of an inner loop the same
+    /// as the one before, and whether what was freed shows what the rest of it frees.
+    fn is_copy(&self, done: usize) -> bool {
+        let start = self.iterations.start();
+        let freed_in = |first: RequestId, offset: usize| {
+            let freed = self.index.ops_after(first + offset).filter_map(|op| self.index.freed_by(op));
+            freed.filter(|block| *block >= first).count()
+        };
+        let source = self.source(0, 0);
+        let is_same = |offset: usize| {
+            self.requests.bytes(source + offset) == self.requests.bytes(start + offset)
+                // The frees after the failed request are not recorded.
+                && (offset + 1 == done || freed_in(source, offset) == freed_in(start, offset))
+        };
+        let frees = |offset: usize| freed_in(source, offset) > 0;
+        (0..done).all(is_same) && ((0..done - 1).any(frees) || !(done - 1..self.history.len).any(frees))
+    }
+
+    /// How many turns of a backward pass follow the current one for sure: in each it frees what one turn of the forward
+    /// pass made, the last first. The last turn of all may differ, because inputs need no gradient. `None` without such
+    /// frees, or if the current turn may be the last.
+    fn sure_turns(&self) -> Option<usize> {
+        let mut frees: Vec<(RequestId, usize)> = Vec::new();
+        for offset in 0..self.history.len {
+            let source = self.source(0, offset);
+            let earlier = self.frees_one_earlier(source).unwrap_or_default();
+            let freed = self.index.ops_after(source).filter_map(|op| self.index.freed_by(op));
+            let older = freed.zip(earlier).filter(|(block, before)| self.is_descending(*block, *before));
+            frees.extend(older.map(|(block, before)| (block, before - block)));
+        }
+        let is_left = |turn: usize| {
+            frees.iter().all(|(block, down)| {
+                let next = down.checked_mul(turn + 1).and_then(|down| block.checked_sub(down));
+                next.is_some_and(|next| {
+                    self.requests.site(next) == self.requests.site(*block) && self.writer.is_live(next)
+                })
+            })
+        };
+        let turns = if frees.is_empty() { 0 } else { (1..).take_while(|turn| is_left(*turn)).count() };
+        turns.checked_sub(1)
+    }
+
+    /// Whether an iteration frees `block` and the one before it freed `before`, a later one: such as a backward pass.
+    fn is_descending(&self, block: RequestId, before: RequestId) -> bool {
+        let start = self.source(0, 0);
+        block < start && block < before && self.requests.site(block) == self.requests.site(before)
     }
 
     /// Number of requests after the failed one.

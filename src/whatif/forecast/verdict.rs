@@ -111,8 +111,8 @@ impl Forecast<'_> {
                 let rate = if growth.is_steady() { growth.bytes_per_iteration } else { growth.mean_bytes };
                 let by_headroom = 1 + headroom_bytes / rate.max(1);
                 let iterations = match failure {
-                    Some(request) if growth.is_steady() => self.iterations_until(request),
-                    Some(_) => by_headroom,
+                    _ if !growth.is_steady() => by_headroom,
+                    Some(request) => self.iterations_until(request),
                     None => by_headroom.max(self.iterations_until(self.requests)),
                 };
                 ForecastVerdict::FailsAgain {
