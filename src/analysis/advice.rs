@@ -1,17 +1,23 @@
 //! Advice for a failed request: that of its verdict, refined by what the recording shows.
 
+use serde::Serialize;
+
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Blocker, Growth, OomReport, RecordedReplay, Remedy, UnusualInput};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
-use crate::study::attribution::{ByCategory, Category, Leaks, UnusedGraphs};
+use crate::study::attribution::{ByCategory, Category, KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::LiveByLine;
-use crate::whatif::program::{ChangeCertainty, ProgramRow};
+use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
 use crate::whatif::{FailsIn, ForecastVerdict, WhyUnknown};
 
 /// A recommended action, or a fact that supports it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advice {
+    /// Share the load of a device on which `torch.nn.DataParallel` gathers.
+    Balance(DataParallelImbalance),
+    /// Keep the value of a result instead of its graph.
+    Detach(KeptGraphs),
     /// Free what a line keeps after each step, or limit what it makes larger; `None` if no line is known.
     FreeGrowth(Option<CodeLocation>, GrowthKind),
     /// Limit the input of an iteration: it is larger than in all earlier ones.
@@ -79,6 +85,17 @@ impl OversizedRequest {
             allocated_bytes,
         })
     }
+}
+
+/// A device that `torch.nn.DataParallel` loads more than the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DataParallelImbalance {
+    /// The line that calls the model.
+    pub called_at: Option<FrameReport>,
+    /// Peak of allocated bytes of this device.
+    pub peak_bytes: u64,
+    /// The highest peak of another device.
+    pub others_peak_bytes: u64,
 }
 
 /// The result of replays that recommend no setting.
@@ -178,6 +195,9 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
         return Advice::NoGrad(graphs.clone());
     }
     if explaining_growth(oom, evidence.leaks).is_some() {
+        if let Some(graphs) = &evidence.leaks.kept_graphs {
+            return Advice::Detach(graphs.clone());
+        }
         let kind = evidence.leaks.kind.unwrap_or(GrowthKind::Kept);
         return Advice::FreeGrowth(evidence.leaks.suspects.first().map(|suspect| suspect.location.clone()), kind);
     }
@@ -190,7 +210,10 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(input) = oom.unusual_input.as_ref().filter(can_limit) {
         return Advice::LimitInput(input.clone());
     }
-    let change = evidence.changes.first().filter(is_sure);
+    let mut changes = evidence.changes.iter().filter(is_sure);
+    // It keeps the optimizer as it is, unlike other changes to it.
+    let foreach = changes.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
+    let change = foreach.or_else(|| changes.next());
     if let Some(input) = oom.unusual_input.as_ref().filter(|_| !change.is_some_and(|change| change.goes_on)) {
         return Advice::LimitInput(input.clone());
     }

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::advice::{Advice, Evidence, advise, explaining_growth};
+use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
 use super::expandable_gain::ExpandableGain;
+use super::idle_cache::IdleCache;
 use super::options::Options;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
@@ -81,6 +82,12 @@ pub struct DeviceReport {
     /// The gain of expandable segments where no request failed; `None` if nothing is worth gaining.
     #[serde(skip)]
     pub expandable_gain: Option<ExpandableGain>,
+    /// Reserved memory that the program has stopped using; `None` if there is little.
+    #[serde(skip)]
+    pub idle_cache: Option<IdleCache>,
+    /// The load of this device by `torch.nn.DataParallel`; absent unless its peak is far above the other devices'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_parallel: Option<DataParallelImbalance>,
     /// Whether memory was reserved before the trace starts; false without a trace.
     #[serde(skip)]
     pub truncated: bool,
@@ -121,6 +128,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
     let advice = ooms.last().map(|oom| advise(oom, evidence)).unwrap_or_default();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
+    let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     DeviceReport {
         device: device.id(),
@@ -145,6 +153,8 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
         timeline: history.cloned(),
         layers: attribution.layers,
         course: history.map(|_| Activity::from_trace(device)).unwrap_or_default(),
+        idle_cache,
+        data_parallel: None,
         expandable_gain,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
     }

@@ -5,11 +5,13 @@
 
 mod advice;
 mod analyzed;
+mod data_parallel;
 mod device;
 mod dry_range;
 mod dry_run;
 mod expandable_gain;
 pub mod failure;
+mod idle_cache;
 mod lines;
 mod names;
 mod options;
@@ -18,12 +20,13 @@ mod snapshot;
 
 pub use crate::base::warning::Warning;
 pub use crate::replay::literal::Bucket;
-pub use advice::{Advice, NoSettingHelps, OversizedRequest};
+pub use advice::{Advice, DataParallelImbalance, NoSettingHelps, OversizedRequest};
 pub use analyzed::{AnalyzeReport, Unreadable};
 pub use device::DeviceReport;
 pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
 pub use dry_run::{DryRunCertainty, DryRunReport, DryRunWarning, ReadReport};
 pub use expandable_gain::ExpandableGain;
+pub use idle_cache::IdleCache;
 pub use lines::{LineMetric, LineShare, lines};
 pub(crate) use names::{host_in_path, rank_in_path};
 pub use options::Options;

@@ -181,12 +181,10 @@ impl RowNames {
 }
 
 /// Appended if `torch.nn.DataParallel` explains the outlier.
-const DATA_PARALLEL: &str = "; DataParallel (parallel_apply) gathers outputs and gradients on one device: \
-                             DistributedDataParallel shares them evenly";
+const DATA_PARALLEL: &str = "; DataParallel gathers outputs and gradients on one device";
 
 fn is_data_parallel(snapshot: &SnapshotReport) -> bool {
-    let stacks = snapshot.devices.iter().flat_map(|device| &device.top_stacks);
-    stacks.flat_map(|held| held.frames.iter()).any(|frame| frame.name == "parallel_apply")
+    snapshot.devices.iter().any(|device| device.data_parallel.is_some())
 }
 
 /// `8 of 8 ran out of memory: 7 at model.py:26 in forward (capacity), rank3.pickle at ...`

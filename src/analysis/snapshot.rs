@@ -6,6 +6,7 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::data_parallel::mark_imbalance;
 use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
@@ -70,8 +71,9 @@ pub fn analyze(snapshot: &Snapshot, path: &str, size_bytes: u64, options: Option
 pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Options<'_>) -> SnapshotReport {
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
-    let devices: Vec<DeviceReport> =
+    let mut devices: Vec<DeviceReport> =
         study.devices().map(|device| device::report(device, options, &mut warnings)).collect();
+    mark_imbalance(study, &mut devices);
     warn_about_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);
     let raw = snapshot.settings.clone();

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 ROWS = {
     "checkpoint": "checkpoint",
     "fused": "optimizer-temporaries",
-    "loop": "optimizer-temporaries",
+    "loop": "optimizer-foreach",
     "bits8": "state-8-bit",
     "sharded": "state-sharded",
     "offload": "state-offloaded",

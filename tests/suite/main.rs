@@ -15,6 +15,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod advised;
 mod analyze_at;
 mod check;
 mod check_ci;

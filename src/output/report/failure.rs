@@ -13,7 +13,7 @@ use crate::output::document::{Document, Text, alarm, code, faint, strong};
 use crate::output::wording::describe_input;
 use crate::stacks::frames::CodeLocation;
 use crate::study::memory::LiveByLine;
-use crate::whatif::program::ProgramRow;
+use crate::whatif::program::{ChangeCertainty, ProgramRow};
 
 /// Maximum number of earlier failed requests listed.
 const MAX_EARLIER: usize = 3;
@@ -88,6 +88,7 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
 fn describe_change(row: &ProgramRow) -> Text {
     let was = row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes);
     let serves = match (row.fits, row.serves_failed) {
+        (Some(true), _) if row.sure == ChangeCertainty::Guess => "if that is right, this request is served",
         (Some(true), _) if row.goes_on => "every request is served",
         (Some(true), _) => "this request is served, what follows is not known",
         (_, Some(true)) => "this request is served, not all that follow",

@@ -7,17 +7,19 @@ use super::larger_input::limit_input;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, RecordedReplay};
-use crate::analysis::{Advice, NoSettingHelps, OversizedRequest};
+use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::explain::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
 use crate::stacks::frames::{CodeLocation, FrameReport};
-use crate::study::attribution::{Category, UnusedGraphs};
+use crate::study::attribution::{Category, KeptGraphs, UnusedGraphs};
 use crate::study::iterations::GrowthKind;
 use crate::whatif::ForecastVerdict;
 
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Detach(graphs) => write!(f, "{graphs}"),
+            Self::Balance(imbalance) => write!(f, "{imbalance}"),
             Self::FreeGrowth(line, kind) => {
                 let line = line.as_ref().map(CodeLocation::label);
                 match (kind, line) {
@@ -110,13 +112,53 @@ impl fmt::Display for Advice {
 /// How to avoid the graphs.
 impl fmt::Display for UnusedGraphs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.called_at.as_ref().map_or_else(String::new, |line| format!(" at {}", line.short_label()));
+        let line = self.called_at.short_label();
         write!(
             f,
-            "run the model{line} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), \
+            "run the model at {line} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), \
              and no backward pass follows",
             size(self.bytes),
             percent(self.share_ratio)
+        )
+    }
+}
+
+/// How to keep a result without its graph.
+impl fmt::Display for KeptGraphs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.result_at.as_ref().map_or_else(String::new, |line| format!(" of {}", line.short_label()));
+        let value = if self.is_scalar { ".item() or .detach()" } else { ".detach()" };
+        write!(
+            f,
+            "keep {value} of the result{line} instead of the result: its graph stays, {} a step",
+            size(self.bytes_per_step)
+        )
+    }
+}
+
+/// How to share the load of one device.
+impl fmt::Display for DataParallelImbalance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.called_at.as_ref().map_or_else(String::new, |line| format!(" at {}", line.short_label()));
+        write!(
+            f,
+            "use DistributedDataParallel, or compute the loss inside forward(): DataParallel{line} gathers the outputs of \
+             all devices on this one, which peaks at {}, the others at {} or less",
+            size(self.peak_bytes),
+            size(self.others_peak_bytes)
+        )
+    }
+}
+
+/// How to use it.
+impl fmt::Display for IdleCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "if other processes need the device: torch.cuda.empty_cache() releases {} of the {} reserved, which nothing \
+             used in the second half of this recording",
+            size(self.bytes),
+            size(self.reserved_bytes)
         )
     }
 }
@@ -126,6 +168,8 @@ impl Advice {
     pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
         let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
         match self {
+            Self::Detach(graphs) => graphs.result_at.as_ref().map(FrameReport::file_line),
+            Self::Balance(imbalance) => imbalance.called_at.as_ref().map(FrameReport::file_line),
             Self::FreeGrowth(location, _) => location.as_ref().and_then(file_line),
             Self::Change(_, location, _) => file_line(location),
             Self::LimitInput(input) => file_line(&input.location),
@@ -134,7 +178,7 @@ impl Advice {
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings, settings_string)),
             Self::Set(settings) | Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::HoldLess(..) => oom.holder(),
-            Self::NoGrad(graphs) => graphs.called_at.as_ref().map(FrameReport::file_line),
+            Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),

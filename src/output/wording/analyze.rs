@@ -122,6 +122,12 @@ fn concerns_one_request(oom: &OomReport) -> bool {
 /// Growth below this part of the peak is not worth a look.
 const MIN_GROWTH_PARTS: u64 = 100;
 
+/// Whether the line that grows most holds a notable part of the peak.
+fn is_growth_notable(device: &DeviceReport) -> bool {
+    let largest = device.leaks.suspects.first();
+    largest.is_some_and(|leak| leak.bytes >= device.peak.allocated_bytes / MIN_GROWTH_PARTS)
+}
+
 fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary {
     let (memory, peak) = (&device.memory, &device.peak);
     // The legacy recording API keeps a single entry, which is no history.
@@ -157,10 +163,10 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     let answer = format!("{answer}{estimates}");
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
     let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
-        (Some(graphs.to_string()), graphs.called_at.as_ref().map(FrameReport::file_line))
-    } else if let Some(leak) =
-        device.leaks.suspects.first().filter(|leak| leak.bytes >= peak.allocated_bytes / MIN_GROWTH_PARTS)
-    {
+        (Some(graphs.to_string()), Some(graphs.called_at.file_line()))
+    } else if let Some(graphs) = device.leaks.kept_graphs.as_ref().filter(|_| is_growth_notable(device)) {
+        (Some(graphs.to_string()), graphs.result_at.as_ref().map(FrameReport::file_line))
+    } else if let Some(leak) = device.leaks.suspects.first().filter(|_| is_growth_notable(device)) {
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} per step");
@@ -174,6 +180,10 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
             size(peak.reserved_bytes)
         );
         (Some(action), Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
+    } else if let Some(imbalance) = &device.data_parallel {
+        (Some(imbalance.to_string()), imbalance.called_at.as_ref().map(FrameReport::file_line))
+    } else if let Some(idle) = &device.idle_cache {
+        (Some(idle.to_string()), Some("torch.cuda.empty_cache()".to_owned()))
     } else if is_lost {
         let action = "to see all of it, record again with more trace entries";
         (Some(action.to_owned()), Some("oomscope run --max-entries 4M -- python train.py".to_owned()))

@@ -75,6 +75,9 @@ impl ProgramReport {
 /// Describes whether requests that failed as recorded are served.
 fn describe_outcome(row: &ProgramRow, device: &ProgramDevice) -> &'static str {
     match (device.as_recorded.fits, row.fits, row.serves_failed) {
+        (Some(false), Some(true), _) if row.sure == ChangeCertainty::Guess => {
+            ", and every request may be served (a guess)"
+        }
         (Some(false), Some(true), _) if device.ends_in_failure && !device.goes_on => {
             ", and every request is served; later requests are not recorded"
         }

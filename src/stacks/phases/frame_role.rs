@@ -51,6 +51,8 @@ pub(super) enum FrameRole {
     StepCreatingState,
     /// Optimizer: a PyTorch step whose state other code creates first.
     StepWithReadyState,
+    /// Optimizer: PyTorch's code for all parameters of a step at once (`foreach`).
+    ForeachStep,
     /// Optimizer: PyTorch code that initializes optimizer state during a step.
     StateInStep,
     /// Init: PyTorch code that initializes optimizer state in a constructor.
@@ -87,9 +89,11 @@ impl FrameRole {
             Self::Indexing | Self::Data => Phase::Data,
             Self::Forward => Phase::Forward,
             Self::Backward | Self::KeepsGradient => Phase::Backward,
-            Self::Optimizer | Self::StepCreatingState | Self::StepWithReadyState | Self::StateInStep => {
-                Phase::Optimizer
-            }
+            Self::Optimizer
+            | Self::StepCreatingState
+            | Self::StepWithReadyState
+            | Self::ForeachStep
+            | Self::StateInStep => Phase::Optimizer,
         })
     }
 
@@ -151,6 +155,7 @@ impl FrameRole {
             | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::Forward,
             ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::Optimizer,
             ("autograd/__init__.py", _) => Self::Backward,
+            _ if inside.starts_with("optim/") && name.starts_with("_multi_tensor_") => Self::ForeachStep,
             _ if inside.starts_with("optim/") => Self::Optimizer,
             _ if inside.starts_with("utils/data/") => Self::Data,
             _ => Self::Nothing,
@@ -260,7 +265,8 @@ mod tests {
             (of("utils/checkpoint.py", "unpack_hook"), FrameRole::Backward),
             (of("utils/checkpoint.py", "checkpoint"), FrameRole::Forward),
             (of("optim/adam.py", "_init_group"), FrameRole::StateInStep),
-            (of("optim/adam.py", "_multi_tensor_adam"), FrameRole::Optimizer),
+            (of("optim/adam.py", "_multi_tensor_adam"), FrameRole::ForeachStep),
+            (of("optim/adam.py", "_single_tensor_adam"), FrameRole::Optimizer),
             (of("optim/adam.py", "step"), FrameRole::StepWithReadyState),
             (of("optim/sgd.py", "step"), FrameRole::StepCreatingState),
             (of("optim/optimizer.py", "step"), FrameRole::Optimizer),

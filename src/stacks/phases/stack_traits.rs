@@ -8,6 +8,7 @@ use crate::stacks::frames::{Origin, StackReader};
 
 /// The facts that a stack reveals about its allocation.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub(crate) struct StackTraits {
     /// `None` for user code that names no phase, and if no stack was recorded.
     pub(crate) phase: Option<Phase>,
@@ -21,6 +22,8 @@ pub(crate) struct StackTraits {
     /// A free by this stack drops gradients: `zero_grad` of a model or an optimizer.
     pub(crate) is_zero_grad: bool,
     pub(crate) routine: Option<Routine>,
+    /// An optimizer of PyTorch works on all parameters at once (`foreach`).
+    pub(crate) is_foreach_step: bool,
 }
 
 /// A routine outside PyTorch's core that is recognizable by its name or caller. Later variants take precedence.
@@ -102,7 +105,10 @@ impl<'a> TraitReader<'a> {
             };
             traits.routine = traits.routine.max(routine);
             match role {
-                FrameRole::Optimizer | FrameRole::StepCreatingState | FrameRole::StepWithReadyState
+                FrameRole::Optimizer
+                | FrameRole::StepCreatingState
+                | FrameRole::StepWithReadyState
+                | FrameRole::ForeachStep
                     if is_optimizer_closure => {}
                 FrameRole::Constructor | FrameRole::OptimizerConstructor | FrameRole::Indexing => {
                     weak_phase = weak_phase.or(role.phase());
@@ -125,6 +131,7 @@ impl<'a> TraitReader<'a> {
             };
             traits.purpose = traits.purpose.or(purpose);
             traits.is_zero_grad |= *role == FrameRole::ZeroGrad;
+            traits.is_foreach_step |= *role == FrameRole::ForeachStep;
             is_direct &= *origin == Origin::Native;
         }
         traits.phase = match strong_phase.or(weak_phase) {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
+use super::kept_graphs::KeptGraphs;
 use crate::base::ids::to_u32;
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::study::DeviceStudy;
@@ -48,6 +49,9 @@ pub struct Leaks {
     /// Number of steps until `remaining_bytes` is used up at this rate; absent without `remaining_bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_left: Option<u64>,
+    /// Graphs that stay after their backward pass; absent if no such graphs grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_graphs: Option<KeptGraphs>,
     /// The lines, by growth per step, descending, `--top` of them.
     pub suspects: Vec<LeakSuspect>,
     /// Number of suspects that are not listed.
@@ -85,7 +89,16 @@ impl Leaks {
         let bytes_per_step = growth.bytes_per_step();
         let remaining_bytes = capacity.map(|capacity| capacity.saturating_sub(growth.allocated_bytes));
         let steps_left = remaining_bytes.and_then(|left| left.checked_div(bytes_per_step));
-        Self { kind: Some(growth.kind), bytes_per_step, remaining_bytes, steps_left, suspects, other_suspects }
+        let kept_graphs = KeptGraphs::from_growth(device, growth);
+        Self {
+            kind: Some(growth.kind),
+            bytes_per_step,
+            remaining_bytes,
+            steps_left,
+            kept_graphs,
+            suspects,
+            other_suspects,
+        }
     }
 }
 

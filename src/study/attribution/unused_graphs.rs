@@ -28,7 +28,7 @@ pub struct UnusedGraphs {
     /// Number of forward passes whose activations are live.
     pub passes: u64,
     /// The line that runs the model for most of them: it belongs under `torch.no_grad()` or `torch.inference_mode()`.
-    pub called_at: Option<FrameReport>,
+    pub called_at: FrameReport,
 }
 
 /// Finds the unused graphs among the blocks of `live_set`, which hold `allocated_bytes`.
@@ -66,7 +66,8 @@ pub(super) fn find_unused_graphs(
         return None;
     }
     let (largest, _) = sorted_by_bytes(by_stack).into_iter().next()?;
-    let called_at = stacks.model_call(largest).map(|frame| stacks.frame_report(frame));
+    // Outside modules, a cache that the program extends itself looks the same.
+    let called_at = stacks.frame_report(stacks.model_call(largest)?);
     Some(UnusedGraphs { bytes, share_ratio, passes: passes.len() as u64, called_at })
 }
 

@@ -17,7 +17,7 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
     let passes = find_passes(recording);
     let categories = recording.categories();
     let is_halved = grows_with_batch(recording, &passes);
-    if passes.is_empty() || !is_halved.contains(&true) {
+    if passes.is_empty() || !is_halved.contains(&true) || is_failure_fixed(recording, &passes, &is_halved) {
         return None;
     }
     let mut script = recording.script.clone();
@@ -46,6 +46,24 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
         bytes_at_peak: recording.bytes_at_peak(|block| is_halved[block as usize]),
         script,
     })
+}
+
+/// Whether the recording ends with a failed request that half the batch makes unchanged: outside the passes, or in a
+/// forward pass by a stack whose other requests do not depend on the batch.
+fn is_failure_fixed(recording: &RecordedProgram<'_, '_>, passes: &[Pass], is_halved: &[bool]) -> bool {
+    let Some(failed) = recording.script.blocks.iter().rposition(|block| block.is_failed) else { return false };
+    let own = &recording.script.blocks[failed];
+    let Some(allocated_at) = own.allocated_at else { return false };
+    if !passes.iter().any(|pass| (pass.forward.start..pass.backward.end.max(pass.forward.end)).contains(&allocated_at))
+    {
+        return true;
+    }
+    let others = recording.script.blocks.iter().zip(is_halved);
+    let mut others = others.filter(|(block, _)| block.stack == own.stack && !block.is_failed).peekable();
+    let is_in_module = recording.device.phases().stack_traits(own.stack).has_forward_frame;
+    let is_known = others.peek().is_some();
+    let depends = others.any(|(_, is_halved)| *is_halved) || !is_known && is_in_module;
+    recording.phase_at(allocated_at) != Phase::Backward && !depends
 }
 
 /// For each block, whether it grows with the batch: allocations of the passes, except gradients, temporaries of a

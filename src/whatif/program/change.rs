@@ -28,6 +28,8 @@ words! {
         Checkpoint = "checkpoint",
         /// The optimizer's step makes no temporaries
         OptimizerTemporaries = "optimizer-temporaries",
+        /// The optimizer works on one parameter after the other (`foreach=False`)
+        OptimizerForeach = "optimizer-foreach",
         /// The optimizer keeps its state in 8 bits
         State8Bit = "state-8-bit",
         /// The optimizer's state is sharded across ranks

@@ -96,7 +96,16 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             return None;
         }
         let outcome = self.outcome_from(&program, on_device);
-        Some(self.build_row(row, &outcome, starts_from_empty)).filter(|row| row.serves_failed == Some(true))
+        let is_unrequested = self.last_failed.is_some_and(|entry| !self.still_requests(&row, entry));
+        let serves = |row: &ProgramRow| {
+            row.serves_failed == Some(true) || is_unrequested && row.fits == Some(true) && !self.baseline_fits()
+        };
+        Some(self.build_row(row, &outcome, starts_from_empty)).filter(serves)
+    }
+
+    /// Whether the unchanged program's requests are all served.
+    fn baseline_fits(&self) -> bool {
+        self.baseline.failed.as_ref().is_none_or(Vec::is_empty)
     }
 
     fn replay(&self, program: &Program<'_>) -> ReplayOutcome {

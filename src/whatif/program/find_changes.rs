@@ -8,6 +8,7 @@ use super::batch::halve_batch;
 use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_largest_module, checkpoint_modules};
+use super::foreach::step_by_parameter;
 use super::gradients::drop_gradients;
 use super::leftovers::free_leftovers;
 use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
@@ -75,8 +76,9 @@ pub(super) struct ChangeFinder {
 
 type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
 
-static FINDERS: [ChangeFinder; 8] = [
+static FINDERS: [ChangeFinder; 9] = [
     ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: Some(checkpoint_largest_module) },
+    step_finder(|program| step_by_parameter(program).into_iter().collect(), true),
     step_finder(fuse_optimizer, true),
     step_finder(shrink_state, false),
     step_finder(offload_state, true),

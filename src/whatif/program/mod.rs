@@ -16,6 +16,7 @@ mod change_replay;
 mod checkpoint;
 mod checkpoint_plan;
 mod find_changes;
+mod foreach;
 mod gradients;
 mod leftovers;
 mod modules;

@@ -3,7 +3,7 @@
 use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
-use crate::replay::ops::ScriptBlock;
+use crate::replay::ops::{ScriptBlock, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
 
@@ -115,17 +115,22 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
 }
 
 /// For each block, whether it lives only within a step of the optimizer.
-fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
-    let is_temporary = |block: &ScriptBlock| {
-        let (Some(allocated_at), Some(freed_at)) = (block.allocated_at, block.freed_at) else {
-            return false; // it exists before or after every recorded step
+pub(super) fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
+    let last_request = recording.script.ops.iter().rposition(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
+    let is_temporary = |(index, block): (usize, &ScriptBlock)| {
+        let Some(allocated_at) = block.allocated_at else { return false }; // older than every recorded step
+        // After the last request the program may have ended, which frees everything.
+        let freed_at = block.freed_at.filter(|op| last_request.is_some_and(|last| (*op as usize) < last));
+        let is_freed_in_step = match freed_at {
+            // A request of another phase ends the step.
+            Some(freed_at) => recording.is_same_phase_run(allocated_at, freed_at),
+            None => recording.categories()[index] == Category::Temporaries,
         };
-        // A request of another phase ends the step.
-        recording.phase_at(allocated_at) == Phase::Optimizer
+        is_freed_in_step
+            && recording.phase_at(allocated_at) == Phase::Optimizer
             && recording.device.phases().stack_traits(block.stack).phase == Some(Phase::Optimizer)
-            && recording.is_same_phase_run(allocated_at, freed_at)
     };
-    recording.script.blocks.iter().map(is_temporary).collect()
+    recording.script.blocks.iter().enumerate().map(is_temporary).collect()
 }
 
 /// Whether a stack shows code that shards optimizer state.

@@ -10,7 +10,7 @@ use crate::allocator::round_size;
 use crate::base::ids::{StackId, to_u32};
 use crate::replay::ops::{OperationKind, Program, Script, ScriptBlock, ScriptOpKind};
 use crate::stacks::frames::{CodeLocation, LineId};
-use crate::stacks::phases::Phase;
+use crate::stacks::phases::{KnownPurpose, Phase};
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Allocation, Category, classify_allocations};
 use crate::whatif::forecast::{Forecast, ForecastLength};
@@ -140,6 +140,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 // A failed request gets the category that most allocations of its phase have.
                 None => match self.phase_at(op) {
                     Phase::Forward => Category::Activations,
+                    Phase::Optimizer if self.makes_state(block.stack) => Category::OptimizerState,
                     Phase::Backward | Phase::Optimizer => Category::Temporaries,
                     _ => Category::Other,
                 },
@@ -148,15 +149,23 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         self.script.blocks.iter().enumerate().map(category_of).collect()
     }
 
+    /// Whether `stack` initializes optimizer state.
+    fn makes_state(&self, stack: StackId) -> bool {
+        self.device.phases().stack_traits(stack).purpose == Some(KnownPurpose::OptimizerState)
+    }
+
     pub(crate) fn phase_at(&self, op: u32) -> Phase {
         self.device.phases().phase_at(self.entry_index_of(op))
     }
 
+    /// A number for the operations around `op` that are of one phase.
+    pub(crate) fn phase_run(&self, op: u32) -> usize {
+        self.device.phases().runs().partition_point(|run| run.start as usize <= self.entry_index_of(op))
+    }
+
     /// Whether no operation of another phase lies between the two.
     pub(crate) fn is_same_phase_run(&self, allocated_at: u32, freed_at: u32) -> bool {
-        let runs = self.device.phases().runs();
-        let run = |op: u32| runs.partition_point(|run| run.start as usize <= self.entry_index_of(op));
-        run(allocated_at) == run(freed_at)
+        self.phase_run(allocated_at) == self.phase_run(freed_at)
     }
 
     /// Whether `block` is a workspace of cuBLASLt, whose size depends neither on the batch nor on the dtype: it has one

@@ -41,7 +41,8 @@ pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
     let mut rows: Vec<&ProgramRow> = rows.iter().filter(has_gain).collect();
     rows.sort_by_key(|row| {
         let serves = (row.fits, row.serves_failed);
-        Reverse((serves, is_notable(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
+        let is_sure = row.serves_failed == Some(true) && row.sure != ChangeCertainty::Guess;
+        Reverse((serves, is_sure || is_notable(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
     });
     rows
 }

@@ -1,0 +1,34 @@
+//! Reserved memory that the program has stopped using.
+
+use crate::base::units::{GIB, ratio};
+use crate::study::memory::MemoryReport;
+use crate::study::{MemoryHistory, SERIES_ALLOCATED};
+
+/// Less is no reason to change a program.
+const MIN_BYTES: u64 = GIB;
+/// Idle memory is this share of the reserved memory at least: inputs that vary need much of it again.
+const MIN_RATIO: f64 = 0.8;
+/// Idle memory was not used in the last of this number of equal parts of the recording.
+const RECENT_PARTS: usize = 2;
+
+/// Free memory in the cache that nothing used for half the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleCache {
+    /// Bytes that `torch.cuda.empty_cache()` would release to other processes.
+    pub bytes: u64,
+    /// All reserved bytes.
+    pub reserved_bytes: u64,
+}
+
+impl IdleCache {
+    /// `None` if most of what is reserved is or was in use of late.
+    pub(super) fn from_history(history: &MemoryHistory, memory: &MemoryReport) -> Option<Self> {
+        let buckets = history.samples.buckets();
+        let recent = &buckets[buckets.len() - buckets.len() / RECENT_PARTS..];
+        let used = recent.iter().map(|bucket| bucket.max[SERIES_ALLOCATED]).max()?;
+        let reserved_bytes = memory.reserved_bytes;
+        // Later work needs `used` again.
+        let bytes = memory.fragmentation.releasable_bytes.min(reserved_bytes.saturating_sub(used));
+        (bytes >= MIN_BYTES && ratio(bytes, reserved_bytes) >= MIN_RATIO).then_some(Self { bytes, reserved_bytes })
+    }
+}

@@ -1,0 +1,102 @@
+//! `foreach=False`: the optimizer's step works on one parameter after the other.
+//!
+//! An operation of `foreach` makes a temporary for each parameter, and all are live at once. One parameter after the
+//! other needs the temporaries of one parameter: of each operation one, and one more, because some operations are in
+//! place only with `foreach` (in Adam a division).
+
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::optimizer::find_temporaries;
+use super::recorded_program::RecordedProgram;
+use crate::base::ids::to_u32;
+use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
+use crate::study::attribution::Category;
+
+/// Frees each temporary of a `foreach` step before the operation makes the next.
+pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+    let blocks = &recording.script.blocks;
+    let traits = |block: usize| recording.device.phases().stack_traits(blocks[block].stack);
+    let temporaries = find_temporaries(recording);
+    let is_temporary: Vec<bool> =
+        temporaries.iter().enumerate().map(|(block, is_own)| *is_own && traits(block).is_foreach_step).collect();
+    let selected = || (0..to_u32(blocks.len())).filter(|block| is_temporary[*block as usize]);
+    selected().next()?;
+    let mut script = recording.script.clone();
+    script.ops.clear();
+    let mut live = LiveTemporaries::default();
+    for op in &recording.script.ops {
+        match op.kind {
+            ScriptOpKind::Alloc(block) if is_temporary[block as usize] => {
+                live.start(block, *op, &mut script);
+                if blocks[block as usize].is_failed {
+                    let largest = largest_parameter(recording);
+                    live.repeat(block, largest, *op, &mut script);
+                }
+            }
+            ScriptOpKind::Free { block, .. } if is_temporary[block as usize] => {}
+            ScriptOpKind::Alloc(_) => {
+                live.free_all(*op, &mut script);
+                script.ops.push(*op);
+            }
+            ScriptOpKind::Free { .. } | ScriptOpKind::Other => script.ops.push(*op),
+        }
+    }
+    if let Some(last) = recording.script.ops.last() {
+        live.free_all(*last, &mut script);
+    }
+    Some(ChangedProgram {
+        change: ProgramChange::OptimizerForeach,
+        certainty: ChangeCertainty::About,
+        description: "one parameter after the other in the optimizer's step (foreach=False)".to_owned(),
+        line: recording.largest_line(selected()),
+        bytes_at_peak: recording.bytes_at_peak(|block| is_temporary[block as usize]),
+        script,
+    })
+}
+
+/// Bytes of the largest gradient. A step that failed may not have come to it.
+fn largest_parameter(recording: &RecordedProgram<'_, '_>) -> u64 {
+    let blocks = recording.script.blocks.iter().zip(recording.categories());
+    let gradients = blocks.filter(|(_, category)| **category == Category::Gradients);
+    gradients.map(|(block, _)| block.bytes).max().unwrap_or(0)
+}
+
+/// The temporaries of the current parameter.
+#[derive(Default)]
+struct LiveTemporaries {
+    blocks: Vec<u32>,
+}
+
+impl LiveTemporaries {
+    /// Makes the temporary `block` and a copy of it, after those of the parameter before are freed.
+    fn start(&mut self, block: u32, op: ScriptOp, script: &mut Script) {
+        self.free_all(op, script);
+        script.ops.push(op);
+        let bytes = script.blocks[block as usize].bytes;
+        if script.blocks[block as usize].is_failed {
+            return; // it is only tried
+        }
+        self.blocks.push(block);
+        self.add_copy(block, bytes, op, script);
+    }
+
+    /// Makes two temporaries of `bytes` like `block`.
+    fn repeat(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
+        let bytes = bytes.max(script.blocks[block as usize].bytes);
+        self.add_copy(block, bytes, op, script);
+        self.add_copy(block, bytes, op, script);
+    }
+
+    fn add_copy(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
+        let copy = script.duplicate_block(block);
+        let own = &mut script.blocks[copy as usize];
+        (own.bytes, own.is_failed) = (bytes, false);
+        script.ops.push(ScriptOp { kind: ScriptOpKind::Alloc(copy), ..op });
+        self.blocks.push(copy);
+    }
+
+    fn free_all(&mut self, op: ScriptOp, script: &mut Script) {
+        for block in self.blocks.drain(..) {
+            script.ops.push(ScriptOp { kind: ScriptOpKind::Free { block, is_moved: true }, ..op });
+        }
+    }
+}

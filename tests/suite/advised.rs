@@ -1,0 +1,60 @@
+//! The first advice against programs of `tests/oracle/advised.py`, which were really run with the change that it names.
+
+use oomscope::analysis::{Advice, Options, analyze};
+
+use crate::support::fixtures;
+
+/// The first advice for the failure of a program, and whether its line has the text.
+fn first_advice(name: &str) -> Advice {
+    let report = analyze(&fixtures::snapshot(&format!("advised/{name}")), name, 0, Options::default());
+    let device = report.devices.iter().find(|device| !device.ooms.is_empty()).unwrap();
+    device.advice.first().unwrap().clone()
+}
+
+/// With `foreach=False` the program ran to its end; that of one parameter needed more, not less.
+#[test]
+fn foreach_is_named_only_if_one_parameter_at_a_time_needs_less() {
+    let advice = first_advice("foreach_adamw").to_string();
+    assert!(advice.starts_with("one parameter after the other in the optimizer's step (foreach=False)"), "{advice}");
+    let advice = first_advice("foreach_one_parameter").to_string();
+    assert!(advice.contains("fused=True") && !advice.contains("foreach=False"), "{advice}");
+}
+
+/// The optimizer's state alone exceeds the device: neither temporaries nor the batch change that.
+#[test]
+fn state_is_not_taken_for_temporaries() {
+    let advice = first_advice("state_too_large").to_string();
+    assert!(!advice.contains("fused") && !advice.contains("batch"), "{advice}");
+}
+
+/// Each program ran to its end when it kept the value instead.
+#[test]
+fn a_kept_graph_is_named_with_the_line_that_makes_the_result() {
+    for (name, scalar, line) in
+        [("retained_losses", true, 117), ("hidden_state", false, 145), ("logged_beside_training", true, 180)]
+    {
+        let Advice::Detach(graphs) = first_advice(name) else { panic!("{name}: {}", first_advice(name)) };
+        assert_eq!((graphs.is_scalar, graphs.result_at.map(|at| at.line)), (scalar, Some(line)), "{name}");
+    }
+}
+
+/// Outputs are kept, but not their graphs: detached, the program fails at the same step.
+#[test]
+fn a_kept_output_is_no_kept_graph() {
+    assert!(matches!(first_advice("kept_logits"), Advice::FreeGrowth(..)), "{}", first_advice("kept_logits"));
+}
+
+#[test]
+fn no_grad_is_advised_only_where_graphs_are_kept() {
+    assert!(matches!(first_advice("validation_losses"), Advice::NoGrad(_)), "{}", first_advice("validation_losses"));
+    let cache = first_advice("cache_of_generation");
+    assert!(!matches!(cache, Advice::NoGrad(_)), "{cache}");
+}
+
+/// With the loss in `forward()` the program ran to its end on devices as large.
+#[test]
+fn the_device_that_gathers_is_named() {
+    let Advice::Balance(imbalance) = first_advice("data_parallel") else { panic!("{}", first_advice("data_parallel")) };
+    assert!(imbalance.peak_bytes > 3 * imbalance.others_peak_bytes, "{imbalance:?}");
+    assert!(imbalance.called_at.is_some_and(|call| call.name == "loss_of"));
+}
