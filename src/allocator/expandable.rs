@@ -2,12 +2,16 @@
 
 use super::block::{BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
 use super::caching::{CachingAllocator, fraction_of};
+use super::pool::SearchedHoles;
 use super::request::{AllocParams, DEFAULT_POOL};
 use super::size::granule_size;
 use crate::allocator::conf::Reserve;
 use crate::allocator::device::DeviceMemory;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{StackId, to_u32};
+
+/// Blocks to look back for the start of a run of free addresses; in a longer run all holes are searched again.
+const MAX_RUN_BLOCKS: usize = 8;
 
 impl CachingAllocator {
     /// Finds room for the request in an expandable segment and maps the missing memory. If the device runs out
@@ -38,18 +42,12 @@ impl CachingAllocator {
         let unmapped = &self.pools.free_lists[params.free_list as usize].unmapped;
         let empty = unmapped.first_empty(params.size);
         let search_end = empty.map_or(u64::MAX, |(addr, _)| addr);
-        for hole in unmapped.holes.range(..search_end).map(|(_, hole)| hole) {
-            let prev = self.blocks[*hole].prev;
-            let is_usable = |id: BlockId| id.as_option().is_some_and(|id| self.blocks[id].is_allocatable());
-            let start = if is_usable(prev) { prev } else { *hole };
-            let (mut run_bytes, mut at) = (0u64, start);
-            while is_usable(at) {
-                run_bytes = run_bytes.saturating_add(self.blocks[at].size);
-                if run_bytes >= params.size {
-                    return Some(start);
-                }
-                at = self.blocks[at].next;
-            }
+        let found = self.find_hole(params, search_end);
+        let end = found.map_or(search_end, |(hole, _)| hole);
+        let searched = &mut self.pools.free_lists[params.free_list as usize].unmapped.searched;
+        *searched = SearchedHoles { end, size: params.size };
+        if let Some((_, start)) = found {
+            return Some(start);
         }
         if let Some((_, id)) = empty {
             return Some(id);
@@ -64,6 +62,50 @@ impl CachingAllocator {
         }
         let segment = ExpandableSegment { base, size, granule_size: granule };
         Some(self.add_expandable_segment(segment, params.free_list, registration))
+    }
+
+    /// The first hole below `search_end` from which a run of free addresses is long enough, and the start of that run.
+    fn find_hole(&self, params: &AllocParams, search_end: u64) -> Option<(u64, BlockId)> {
+        let unmapped = &self.pools.free_lists[params.free_list as usize].unmapped;
+        let is_passed = unmapped.searched.size <= params.size;
+        let first = if is_passed { unmapped.searched.end.min(search_end) } else { 0 };
+        for (addr, hole) in unmapped.holes.range(first..search_end) {
+            #[cfg(debug_assertions)]
+            crate::base::step_counter::count_step();
+            let prev = self.blocks[*hole].prev;
+            let start = if self.is_allocatable(prev) { prev } else { *hole };
+            let (mut run_bytes, mut at) = (0u64, start);
+            while self.is_allocatable(at) {
+                run_bytes = run_bytes.saturating_add(self.blocks[at].size);
+                if run_bytes >= params.size {
+                    return Some((*addr, start));
+                }
+                at = self.blocks[at].next;
+            }
+        }
+        None
+    }
+
+    fn is_allocatable(&self, id: BlockId) -> bool {
+        id.as_option().is_some_and(|id| self.blocks[id].is_allocatable())
+    }
+
+    /// `id` has become allocatable: the run of free addresses around it is longer, so its holes are searched again.
+    pub(super) fn search_run_again(&mut self, id: BlockId) {
+        let number = self.blocks[id].free_list as usize;
+        if self.pools.free_lists[number].unmapped.searched.end == 0 {
+            return;
+        }
+        let mut start = id;
+        let before = (0..MAX_RUN_BLOCKS).find_map(|_| match self.blocks[start].prev {
+            prev if self.is_allocatable(prev) => {
+                start = prev;
+                None
+            }
+            _ => Some(self.blocks[start].addr),
+        });
+        let searched = &mut self.pools.free_lists[number].unmapped.searched;
+        searched.end = searched.end.min(before.unwrap_or(0));
     }
 
     /// Bytes of addresses to reserve for a new segment.
@@ -104,6 +146,7 @@ impl CachingAllocator {
     pub(super) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         self.pools.free_lists[block.free_list as usize].unmapped.insert(id, block);
+        self.search_run_again(id);
     }
 
     /// Maps the first `bytes` of an unmapped block, rounded up to granules.

@@ -4,6 +4,7 @@ use super::behaviour::TieBreak;
 use super::block::{BlockId, PoolBlock, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
+use super::pool::ReleasablePart;
 use super::request::{AllocParams, PendingFreeId};
 use super::size::should_split;
 use crate::allocator::trace_action::Action;
@@ -244,7 +245,10 @@ impl CachingAllocator {
     pub(super) fn insert_free(&mut self, id: BlockId) {
         let key = self.free_key(id);
         let free_list = self.blocks[id].free_list;
-        self.pools.insert(free_list, key);
+        self.pools.insert(free_list, key, self.releasable_part(id));
+        if self.blocks[id].is_expandable() {
+            self.search_run_again(id);
+        }
         if self.allowed_memory_maximum.is_some() {
             let (_, is_small) = self.pools.pool_and_size_class(free_list);
             self.blocks[id].gc_count_base = self.pools.pool_of(free_list).block_pool(is_small).get_free_block_calls;
@@ -255,11 +259,19 @@ impl CachingAllocator {
     pub(super) fn remove_from_free_list(&mut self, id: BlockId) {
         let key = self.free_key(id);
         let block = &self.blocks[id];
-        let free_list = &mut self.pools.free_lists[block.free_list as usize];
         if block.state == PoolBlockState::Unmapped {
-            free_list.unmapped.remove(block);
+            self.pools.free_lists[block.free_list as usize].unmapped.remove(block);
         } else {
-            free_list.free.remove(&key);
+            self.pools.remove(block.free_list, &key, self.releasable_part(id));
+        }
+    }
+
+    #[inline]
+    fn releasable_part(&self, id: BlockId) -> ReleasablePart {
+        let block = &self.blocks[id];
+        ReleasablePart {
+            is_unsplit: !block.is_split(),
+            has_granule: block.is_expandable() && self.whole_granule_range(id).is_some(),
         }
     }
 }

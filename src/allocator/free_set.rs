@@ -74,8 +74,12 @@ impl FreeSet {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &FreeKey> {
-        self.chunks.iter().flatten()
+        self.chunks.iter().flatten().inspect(|_| count())
     }
 
     /// The keys not less than `key`, ascending.
@@ -85,7 +89,7 @@ impl FreeSet {
         let mut chunks = self.chunks[at..].iter();
         // If every key is less, there is no chunk at `at`.
         let first = chunks.next().map(|chunk| &chunk[place..]).unwrap_or_default();
-        first.iter().chain(chunks.flatten())
+        first.iter().chain(chunks.flatten()).inspect(|_| count())
     }
 
     /// The keys less than `key`, descending.
@@ -94,8 +98,15 @@ impl FreeSet {
         // If every key is less, there is no chunk at `at`: all keys are in `rest`.
         let last = self.chunks.get(at).map(|chunk| &chunk[..place]).unwrap_or_default();
         let rest = &self.chunks[..at];
-        last.iter().rev().chain(rest.iter().rev().flat_map(|chunk| chunk.iter().rev()))
+        last.iter().rev().chain(rest.iter().rev().flat_map(|chunk| chunk.iter().rev())).inspect(|_| count())
     }
+}
+
+/// Counts a searched block, in debug builds.
+#[inline]
+fn count() {
+    #[cfg(debug_assertions)]
+    crate::base::step_counter::count_step();
 }
 
 /// Number of `keys` less than `key`. Sizes nearly always differ, so they are compared first: a search by one

@@ -148,7 +148,7 @@ impl CachingAllocator {
             to_u32(self.expandable_segments.len() - 1)
         });
         let mut prev = BlockId::NONE;
-        let mut holes = Vec::new();
+        let mut unused = Vec::new();
         for (from, to, state, initial) in block_layouts {
             if prev != BlockId::NONE && self.behaviour.tie_break == TieBreak::OldestBlock {
                 registration = self.next_registration();
@@ -173,9 +173,9 @@ impl CachingAllocator {
             prev = id;
             let block = self.blocks[id];
             match state {
-                PoolBlockState::Unmapped => holes.push(id),
+                PoolBlockState::Unmapped => unused.push(id),
                 PoolBlockState::Free => {
-                    self.insert_free(id);
+                    unused.push(id);
                     if expandable_segment.is_none() && block_layouts.len() > 1 {
                         self.statistics.inactive_split.increase(segment_layout.is_small, 1);
                         self.statistics.inactive_split_bytes.increase(segment_layout.is_small, block.size);
@@ -191,9 +191,13 @@ impl CachingAllocator {
                 }
             }
         }
-        // `insert_unmapped` needs the links to both neighbours.
-        for hole in holes {
-            self.insert_unmapped(hole);
+        // Both kinds are listed by their links to both neighbours.
+        for id in unused {
+            if self.blocks[id].state == PoolBlockState::Unmapped {
+                self.insert_unmapped(id);
+            } else {
+                self.insert_free(id);
+            }
         }
         self.count_reserved(segment_layout);
     }
@@ -237,7 +241,7 @@ impl CachingAllocator {
     /// The same for segments that were released in the order of `addrs`: within one free list and size, older
     /// segments are released first.
     pub fn prefer_release_order(&mut self, addrs: &[u64]) {
-        if self.behaviour.tie_break == TieBreak::LowestAddress || self.initial_registrations == 0 {
+        if self.behaviour.tie_break == TieBreak::LowestAddress || self.initial_registrations == 0 || addrs.len() < 2 {
             return;
         }
         let free_segments: BTreeMap<u64, BlockId> = self

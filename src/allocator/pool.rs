@@ -20,9 +20,21 @@ pub(super) struct FreeList {
     /// PyTorch keeps one set per `BlockPool`, sorted by (stream, size, ..). A search stays within one stream, so
     /// a set per stream gives the same order.
     pub(super) free: FreeSet,
+    pub(super) releasable: Releasable,
     pub(super) unmapped: Unmapped,
     /// Whether it is listed in [`BlockPool::filled`].
     is_filled: bool,
+}
+
+/// The free blocks that could be released, so that a release does not search all free blocks: after many failed
+/// requests most of them are parts of segments in use. Whether a free block is one of these cannot change: its neighbours
+/// are in use, or of another segment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Releasable {
+    /// Blocks that are whole segments, or whole expandable segments.
+    pub(super) unsplit: FreeSet,
+    /// Blocks of expandable segments with at least one whole granule.
+    pub(super) granules: FreeSet,
 }
 
 /// Unmapped blocks of expandable segments.
@@ -30,8 +42,18 @@ pub(super) struct FreeList {
 pub(super) struct Unmapped {
     /// Those in segments that have mapped blocks too, by address.
     pub(super) holes: BTreeMap<u64, BlockId>,
+    /// The holes that the last search passed.
+    pub(super) searched: SearchedHoles,
     /// Whole segments with nothing mapped, by size and address. Each failed request may leave one.
     pub(super) empty: BTreeMap<u64, BTreeMap<u64, BlockId>>,
+}
+
+/// No run of free addresses from a hole below `end` has `size` bytes. A program that grows beside many small holes would
+/// search all of them for each request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SearchedHoles {
+    pub(super) end: u64,
+    pub(super) size: u64,
 }
 
 impl Unmapped {
@@ -64,12 +86,19 @@ impl Unmapped {
     }
 }
 
+/// The parts of a free block that could be released.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReleasablePart {
+    pub(super) is_unsplit: bool,
+    pub(super) has_granule: bool,
+}
+
 /// `BlockPool`: the blocks of a pool for requests of up to 1 MiB, or those for larger ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BlockPool {
     /// Free lists by stream.
     pub(super) free_lists: BTreeMap<u64, u32>,
-    /// Free lists that got a block since the pool was last released. The others hold nothing releasable, so a program
+    /// Free lists that got a releasable block since the pool was last released. The others hold nothing releasable, so a program
     /// with many streams and many failures does not search all of them each time.
     filled: Vec<u32>,
     /// `get_free_blocks_call_count`; counted only while garbage collection is on.
@@ -126,9 +155,16 @@ impl PoolSet {
             let pool_row = self.row_of(pool);
             let free_lists = [false, true].map(|is_small| {
                 let free_list = to_u32(self.free_lists.len());
-                let (free, unmapped) = (FreeSet::default(), Unmapped::default());
-                let is_filled = false;
-                self.free_lists.push(FreeList { pool, pool_row, is_small, stream, free, unmapped, is_filled });
+                self.free_lists.push(FreeList {
+                    pool,
+                    pool_row,
+                    is_small,
+                    stream,
+                    free: FreeSet::default(),
+                    releasable: Releasable::default(),
+                    unmapped: Unmapped::default(),
+                    is_filled: false,
+                });
                 self.rows[pool_row as usize].block_pool_mut(is_small).free_lists.insert(stream, free_list);
                 free_list
             });
@@ -173,14 +209,34 @@ impl PoolSet {
         &mut self.rows[row as usize]
     }
 
+    /// Adds a free block. `part` could be released.
     #[inline]
-    pub(super) fn insert(&mut self, number: u32, key: FreeKey) {
+    pub(super) fn insert(&mut self, number: u32, key: FreeKey, part: ReleasablePart) {
         let free_list = &mut self.free_lists[number as usize];
         free_list.free.insert(key);
-        if !free_list.is_filled {
+        if part.is_unsplit {
+            free_list.releasable.unsplit.insert(key);
+        }
+        if part.has_granule {
+            free_list.releasable.granules.insert(key);
+        }
+        if (part.is_unsplit || part.has_granule) && !free_list.is_filled {
             free_list.is_filled = true;
             let (pool_row, is_small) = (free_list.pool_row as usize, free_list.is_small);
             self.rows[pool_row].block_pool_mut(is_small).filled.push(number);
+        }
+    }
+
+    /// Removes a free block; `part` is that of its insertion.
+    #[inline]
+    pub(super) fn remove(&mut self, number: u32, key: &FreeKey, part: ReleasablePart) {
+        let free_list = &mut self.free_lists[number as usize];
+        free_list.free.remove(key);
+        if part.is_unsplit {
+            free_list.releasable.unsplit.remove(key);
+        }
+        if part.has_granule {
+            free_list.releasable.granules.remove(key);
         }
     }
 

@@ -23,13 +23,10 @@ impl CachingAllocator {
         // Unsplit expandable blocks count in the average age, though they are not released.
         let (mut segments, mut total_age) = (Vec::new(), 0u64);
         for free_list in self.pools.free_lists_of(DEFAULT_POOL, false) {
-            for key in self.pools.free_lists[free_list as usize].free.iter() {
-                let block = &self.blocks[key.id];
-                if !block.is_split() {
-                    let age = get_free_block_calls.saturating_sub(block.gc_count_base);
-                    total_age += age;
-                    segments.push((key.id, age));
-                }
+            for key in self.pools.free_lists[free_list as usize].releasable.unsplit.iter() {
+                let age = get_free_block_calls.saturating_sub(self.blocks[key.id].gc_count_base);
+                total_age += age;
+                segments.push((key.id, age));
             }
         }
         let (mut count, mut released, mut freed_any) = (segments.len(), 0u64, true);
@@ -64,37 +61,42 @@ impl CachingAllocator {
             return false;
         }
         let min_bytes = params.size.max(limit);
-        let free = &self.pools.free_lists[params.free_list as usize].free;
+        let free_list = &self.pools.free_lists[params.free_list as usize];
         let from = FreeKey::at_least(min_bytes);
         let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
-        let larger = free.range_from(from).next().copied();
-        let smaller: Vec<FreeKey> = free.range_before_rev(from).take_while(|key| key.size >= limit).copied().collect();
-        if !self.behaviour.reclaim_skips_expandable
-            && larger.iter().chain(smaller.iter().filter(|_| larger.is_none())).any(is_expandable)
-        {
-            self.set_undefined_behaviour(
-                "before 2.8 PyTorch releases expandable memory here as if it were a whole segment, and \
-                its own assertion fails",
-            );
+        let larger = free_list.free.range_from(from).next().copied();
+        if !self.behaviour.reclaim_skips_expandable && !self.expandable_segments.is_empty() {
+            let smaller = || free_list.free.range_before_rev(from).take_while(|key| key.size >= limit);
+            let finds_expandable = larger.as_ref().map_or_else(|| smaller().any(is_expandable), is_expandable);
+            if finds_expandable {
+                self.set_undefined_behaviour(
+                    "before 2.8 PyTorch releases expandable memory here as if it were a whole segment, and \
+                    its own assertion fails",
+                );
+            }
         }
         // A what-if may set `max_split_size` after blocks were split. PyTorch never meets such a block here, and
         // would release a part of a segment.
+        let free_list = &self.pools.free_lists[params.free_list as usize];
         let is_whole = |key: &FreeKey| {
             let block = &self.blocks[key.id];
             !block.is_expandable() && !block.is_split()
         };
-        let smaller: Vec<FreeKey> = smaller.into_iter().filter(is_whole).collect();
         if let Some(key) = larger.filter(is_whole) {
             self.release_block(key.id, params.context, device);
             return true;
         }
-        let mut released = 0u64;
-        for key in smaller {
+        let (mut released, mut smaller) = (0u64, Vec::new());
+        let unsplit = free_list.releasable.unsplit.range_before_rev(from).take_while(|key| key.size >= limit);
+        for key in unsplit.filter(|key| is_whole(key)) {
             if released >= min_bytes {
                 break;
             }
             released = released.saturating_add(key.size);
-            self.release_block(key.id, params.context, device);
+            smaller.push(key.id);
+        }
+        for id in smaller {
+            self.release_block(id, params.context, device);
         }
         released >= min_bytes
     }
@@ -147,14 +149,10 @@ impl CachingAllocator {
         let mut expandable = Vec::new();
         let mut whole_segments = Vec::new();
         for free_list in self.pools.take_filled(pool, is_small) {
-            for key in self.pools.free_lists[free_list as usize].free.iter() {
-                let block = &self.blocks[key.id];
-                if block.is_expandable() {
-                    expandable.push(key.id);
-                } else if !block.is_split() {
-                    whole_segments.push(key.id);
-                }
-            }
+            let releasable = &self.pools.free_lists[free_list as usize].releasable;
+            let unsplit = releasable.unsplit.iter().map(|key| key.id);
+            whole_segments.extend(unsplit.filter(|id| !self.blocks[*id].is_expandable()));
+            expandable.extend(releasable.granules.iter().map(|key| key.id));
         }
         for id in whole_segments {
             self.release_block(id, context, device);
@@ -170,8 +168,9 @@ impl CachingAllocator {
         std::iter::once(&DEFAULT_POOL).chain(freeable).any(|pool| {
             [true, false].into_iter().any(|is_small| {
                 self.pools.filled(*pool, is_small).iter().any(|free_list| {
-                    let mut free = self.pools.free_lists[*free_list as usize].free.iter();
-                    free.any(|key| self.is_releasable(key.id))
+                    let releasable = &self.pools.free_lists[*free_list as usize].releasable;
+                    let mut unsplit = releasable.unsplit.iter();
+                    !releasable.granules.is_empty() || unsplit.any(|key| self.is_releasable(key.id))
                 })
             })
         })

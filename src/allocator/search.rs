@@ -31,7 +31,7 @@ impl CachingAllocator {
             self.pools.count_search(params.free_list);
         }
         let found = self.find_candidate(params.free_list, params.size, uses_expandable)?;
-        self.pools.free_lists[params.free_list as usize].free.remove(&found);
+        self.remove_from_free_list(found.id);
         Some(found.id)
     }
 

@@ -5,5 +5,7 @@
 pub mod ids;
 pub mod input;
 pub mod intern;
+#[cfg(debug_assertions)]
+pub mod step_counter;
 pub mod units;
 pub mod warning;

@@ -39,7 +39,7 @@ impl<'a> Device<'a> {
     /// Device index as the process numbers it.
     pub fn id(self) -> u64 {
         #[cfg(debug_assertions)]
-        super::read_counter::count_read();
+        crate::base::step_counter::count_step();
         self.id
     }
 
@@ -54,7 +54,7 @@ impl<'a> Device<'a> {
         let first = all.partition_point(|segment| segment.device < self.id);
         all[first..].iter().take_while(move |segment| {
             #[cfg(debug_assertions)]
-            super::read_counter::count_read();
+            crate::base::step_counter::count_step();
             segment.device == self.id
         })
     }
@@ -78,7 +78,7 @@ impl<'a> Device<'a> {
     #[inline]
     fn row(self, index: usize) -> Option<usize> {
         #[cfg(debug_assertions)]
-        super::read_counter::count_read();
+        crate::base::step_counter::count_step();
         (index < self.len).then(|| self.first_row + index)
     }
 

@@ -20,8 +20,6 @@ mod json;
 mod keys;
 #[doc(hidden)]
 pub mod pickle;
-#[cfg(debug_assertions)]
-mod read_counter;
 mod recorder_info;
 mod segments;
 mod settings;
@@ -36,8 +34,6 @@ pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub use dry_run::{DryRun, UnsizedWork, ValueRead, Workspace};
 pub use error::SnapshotError;
-#[cfg(debug_assertions)]
-pub use read_counter::read_count;
 pub use recorder_info::{RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;

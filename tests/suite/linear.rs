@@ -1,14 +1,15 @@
-//! Work grows in proportion to the file, whatever there is much of. It is counted, not timed: what is read of the
-//! snapshot, and what is taken from the heap.
+//! Work grows in proportion to the file, whatever there is much of. It is counted, not timed: steps (what is read of the
+//! snapshot, free blocks searched), and what is taken from the heap.
 
 use crate::support::peak_heap;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
+use oomscope::base::step_counter::step_count;
 use oomscope::cli::Config;
 use oomscope::compare::diff::{ComparedMoment, DiffOptions, File, diff};
 use oomscope::compare::gate::{AllowMissing, Gate, Limits, judge};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
-use oomscope::snapshot::{Snapshot, read_count};
+use oomscope::snapshot::Snapshot;
 use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study, Window};
 use oomscope::whatif::{WhatIfOptions, compare_settings};
@@ -72,6 +73,54 @@ fn failures(n: u64) -> Snapshot {
     file(vec![segment(0, BASE, 0, 0, &[20 * MIB])], vec![trace], Vec::new())
 }
 
+fn failure_after_each_allocation(n: u64) -> Snapshot {
+    let addr = |at: u64| BASE + at * 20 * MIB;
+    let entries = (0..n).flat_map(|at| {
+        let grown = ["segment_alloc", "alloc"].map(|action| entry(action, addr(at), 20 * MIB, 0, at));
+        grown.into_iter().chain([entry("oom", MIB, 30 * MIB, 0, at)])
+    });
+    file((0..n).map(|at| segment(0, addr(at), 0, 0, &[20 * MIB])).collect(), vec![entries.collect()], Vec::new())
+}
+
+/// An expandable range of which every other granule is unmapped again. Then it grows.
+fn half_unmapped(n: u64) -> Snapshot {
+    let addr = |at: u64| BASE + at * 20 * MIB;
+    let act = |actions: &[&str], at: u64, granules: u64| -> Vec<Value> {
+        actions.iter().map(|action| entry(action, addr(at), granules * 20 * MIB, 0, at)).collect()
+    };
+    let mut trace: Vec<Value> = (0..n).flat_map(|at| act(&["segment_map", "alloc"], at, 1)).collect();
+    let unmapped = (0..n).step_by(2);
+    trace.extend(unmapped.flat_map(|at| act(&["free_requested", "free_completed", "segment_unmap"], at, 1)));
+    trace.extend((0..n).flat_map(|at| act(&["segment_map", "alloc"], n + 2 * at, 2)));
+    let expandable = |at: u64, blocks: &[u64]| {
+        let mut segment = segment(0, addr(at), 0, 0, blocks);
+        segment["is_expandable"] = json!(true);
+        segment["segment_type"] = json!("large");
+        segment
+    };
+    let mut segments: Vec<Value> = (1..n).step_by(2).map(|at| expandable(at, &[20 * MIB])).collect();
+    segments.push(expandable(n, &vec![40 * MIB; n as usize]));
+    let settings = json!({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "expandable_segments": true});
+    let whole = json!({"segments": segments, "device_traces": [trace], "allocator_settings": settings});
+    Snapshot::read(whole.to_string().as_bytes(), &|_| ()).unwrap()
+}
+
+/// Segments that are freed and too small for the next request.
+fn growing_segments(n: u64) -> Snapshot {
+    let (mut segments, mut trace, mut addr) = (Vec::new(), Vec::new(), BASE);
+    for at in 0..n {
+        let size = 20 * MIB + at * 2 * MIB;
+        for action in ["segment_alloc", "alloc", "free_requested", "free_completed"] {
+            trace.push(entry(action, addr, size, 0, at));
+        }
+        let mut cached = segment(0, addr, 0, 0, &[size]);
+        cached["blocks"][0]["state"] = json!("inactive");
+        segments.push(cached);
+        addr += size;
+    }
+    file(segments, vec![trace], Vec::new())
+}
+
 /// Small blocks, each of a line of its own, every other one freed and allocated again.
 fn small(n: u64) -> Snapshot {
     let (mut segments, mut trace) = (Vec::new(), Vec::new());
@@ -106,13 +155,13 @@ fn nested_annotations(n: u64) -> Snapshot {
     file(segments.collect(), vec![trace.collect()], marks.collect())
 }
 
-/// What `answer` of `snapshot` costs: things read, bytes taken.
+/// What `answer` of `snapshot` costs: steps, bytes taken.
 fn cost(snapshot: &Snapshot, answer: fn(&Snapshot)) -> [u64; 2] {
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     alone.install(|| {
-        let before = [read_count(), peak_heap::taken() as u64];
+        let before = [step_count(), peak_heap::taken() as u64];
         answer(snapshot);
-        [read_count() - before[0], peak_heap::taken() as u64 - before[1]]
+        [step_count() - before[0], peak_heap::taken() as u64 - before[1]]
     })
 }
 
@@ -120,7 +169,7 @@ fn grows_in_proportion(what: &str, made: &dyn Fn(u64) -> Snapshot) {
     let [few, many] = [made(FEW), made(FEW * TIMES)];
     for (command, answer) in ANSWERS {
         let (few, many) = (cost(&few, answer), cost(&many, answer));
-        for (kind, (few, many)) in ["read", "taken"].into_iter().zip(few.into_iter().zip(many)) {
+        for (kind, (few, many)) in ["steps", "taken"].into_iter().zip(few.into_iter().zip(many)) {
             assert!(
                 many <= few.max(1) * TIMES * 3 / 2,
                 "{command} of {TIMES} times as many {what}: {kind} {few} before, {many} after"
@@ -182,7 +231,7 @@ const ANSWERS: [Answer; 6] = [
 
 #[test]
 fn devices() {
-    grows_in_proportion("devices", &|n| apart(n, |at| [at, 0, 0]));
+    grows_in_proportion("devices", &|n| apart(n / 10, |at| [at, 0, 0]));
 }
 
 #[test]
@@ -198,6 +247,21 @@ fn pools() {
 #[test]
 fn consecutive_failures() {
     grows_in_proportion("failures", &failures);
+}
+
+#[test]
+fn failures_after_each_allocation() {
+    grows_in_proportion("allocations with a failure", &failure_after_each_allocation);
+}
+
+#[test]
+fn a_half_unmapped_range() {
+    grows_in_proportion("granules", &half_unmapped);
+}
+
+#[test]
+fn segments_that_grow() {
+    grows_in_proportion("cached segments", &growing_segments);
 }
 
 #[test]

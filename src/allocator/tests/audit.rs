@@ -352,6 +352,10 @@ fn check_sets(allocator: &CachingAllocator, ids: &[BlockId]) {
             let is_known = filled.contains(&to_u32(number));
             assert!(is_known || !allocator.is_releasable(key.id), "would be forgotten");
         }
+        let unsplit = free_list.free.iter().filter(|key| !allocator.blocks[key.id].is_split());
+        assert!(free_list.releasable.unsplit.iter().eq(unsplit), "unsplit blocks");
+        let granules = free_list.free.iter().filter(|key| allocator.whole_granule_range(key.id).is_some());
+        assert!(free_list.releasable.granules.iter().eq(granules), "blocks with whole granules");
         for (addr, id) in free_list.unmapped.iter() {
             assert_eq!(*addr, allocator.blocks[*id].addr, "a key out of date");
             assert_eq!(allocator.blocks[*id].free_list as usize, number);
