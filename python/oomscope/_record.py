@@ -55,9 +55,13 @@ def record(
     """
     import torch
 
-    recording = Recording(path, {"max_entries": max_entries, "stacks": stacks, "names": names})
-    # `oomscope run` records this process already, and must continue afterwards.
+    options = {"max_entries": max_entries, "stacks": stacks, "names": names}
+    # `oomscope run` records this process already, with its own ring, and must continue afterwards.
     is_recorded = getattr(sys, "_oomscope_recording", False)
+    running = getattr(sys, "_oomscope_recorder", None)
+    if running:
+        options.update({name: running.options[name] for name in ("max_entries", "stacks")})
+    recording = Recording(path, options)
     if not is_recorded:
         torch.cuda.init()
         _recorder.start_history(max_entries, stacks)

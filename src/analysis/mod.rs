@@ -15,6 +15,7 @@ mod idle_cache;
 mod lines;
 mod names;
 mod options;
+mod process;
 mod ranks;
 mod snapshot;
 
@@ -30,5 +31,6 @@ pub use idle_cache::IdleCache;
 pub use lines::{LineMetric, LineShare, lines};
 pub(crate) use names::{host_in_path, rank_in_path};
 pub use options::Options;
+pub use process::process_or_contents;
 pub use ranks::{FailureGroup, RankRow, Ranks};
 pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};

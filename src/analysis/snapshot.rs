@@ -1,8 +1,5 @@
 //! The report on one snapshot.
 
-use std::hash::BuildHasher as _;
-
-use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -10,9 +7,10 @@ use super::data_parallel::mark_imbalance;
 use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
+use super::process::process;
 use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
-use crate::snapshot::{Device, RecorderInfo, Snapshot};
+use crate::snapshot::{RecorderInfo, Snapshot};
 use crate::study::memory::SizedCount;
 use crate::study::{Study, warn_about_trace};
 use crate::whatif::{ineffective_options, inferred_options, settings_warning};
@@ -84,7 +82,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
     SnapshotReport {
         path: path.to_owned(),
         size_bytes,
-        process: study.devices().find_map(|device| process_fingerprint(device.device())),
+        process: process(study),
         events: snapshot.entries.len() as u64,
         torch_version: options.minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
@@ -97,17 +95,6 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         dry_run,
         devices,
     }
-}
-
-/// Identifies the process by the start of its trace: the microseconds of several entries.
-fn process_fingerprint(device: Device<'_>) -> Option<u64> {
-    // A single time may coincide: a thousand ranks start within a second.
-    const ENTRIES: usize = 16;
-    if device.len() < ENTRIES {
-        return None;
-    }
-    let times = (0..ENTRIES).map(|entry| device.time_us(entry)).collect::<Option<Vec<u64>>>()?;
-    Some(FxBuildHasher.hash_one((device.entry(0).addr, times)))
 }
 
 /// All warnings about a file and its traces.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::from_empty::{self, PeaksFromEmpty};
 use super::history::{HistoryBuilder, MemoryHistory, Peak};
-use super::lost_history::LostHistory;
+use super::lost_history::{self, LostHistory};
 use super::{Scope, Study};
 use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
@@ -183,6 +183,11 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn lost_history(self) -> Option<LostHistory> {
         let history = self.history()?;
         LostHistory::from_replay(self.device(), history.outcome)
+    }
+
+    /// Whether the file shows that its first entry is the first recorded one. False without a trace.
+    pub fn is_start_shown(self) -> bool {
+        self.history().is_some_and(|history| lost_history::is_start_shown(self.device(), history.outcome))
     }
 
     /// The peaks within the window, including the state at its start; without a trace the totals at the snapshot.

@@ -40,6 +40,20 @@ impl LostHistory {
     }
 }
 
+/// Whether the file shows that no entry was recorded before its first one.
+///
+/// No field of a snapshot says how many entries were recorded, and a full ring looks like the trace of a recording that
+/// started late: people choose rings of any size. Three things show that nothing is lost: a trace that starts with an
+/// empty allocator, a ring larger than the trace, and a longer trace of another device, since PyTorch gives the rings of
+/// all devices the same size.
+pub(super) fn is_start_shown(device: Device<'_>, outcome: LiteralOutcome) -> bool {
+    let snapshot = device.snapshot();
+    let ring = snapshot.recorder_info.as_ref().and_then(|info| info.max_entries);
+    outcome.initial_totals.reserved == 0
+        || ring.is_some_and(|ring| (device.len() as u64) < ring)
+        || snapshot.traces.iter().any(|rows| rows.len() > device.len())
+}
+
 /// Number of final blocks with a recorded stack whose allocation is not in the trace.
 fn missing_allocations(device: Device<'_>) -> u64 {
     let in_use = device.blocks().filter(|block| block.state != BlockState::Inactive);

@@ -117,7 +117,7 @@ fn what_is_lost_of_a_recording_does_not_pass() {
         (&one, json!("history-lost")),
         (&lost, json!("history-lost")),
         (&twice, json!("trace-inconsistent")),
-        (&late, Value::Null),
+        (&late, json!("truncated")),
     ] {
         for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
             let (code, told) = finding(&[flag, "9000000000", file]);
@@ -129,15 +129,56 @@ fn what_is_lost_of_a_recording_does_not_pass() {
             let word = flag.trim_start_matches("--max-");
             for allowed in [word, missing.as_str().unwrap_or(word)] {
                 let (code, told) = finding(&[flag, "9000000000", "--allow-missing", allowed, file]);
-                assert_eq!((code, told["actual"].is_null()), (0, !passes), "{allowed}");
+                // A late start that is accepted is taken as whole.
+                let is_known = passes || allowed == "truncated";
+                assert_eq!((code, told["actual"].is_null()), (0, !is_known), "{allowed}");
             }
         }
     }
-    let (code, told) = finding(&["--max-peak-reserved", "1", wrapped]);
-    assert_eq!((code, &told["missing"]), (1, &json!("history-lost")));
-    assert!(told["actual"].as_u64() > Some(1), "{told}");
+    for (file, missing) in [(wrapped, "history-lost"), (&late, "truncated")] {
+        let (code, told) = finding(&["--max-peak-reserved", "1", file]);
+        assert_eq!((code, &told["missing"]), (1, &json!(missing)));
+        assert!(told["actual"].as_u64() > Some(1), "{told}");
+    }
     let refused = run(&["check", "--max-ooms", "0", "--allow-missing", "oms", OOM]);
     assert!(refused.code == 2 && refused.err.contains("ooms"), "{}", refused.err);
+}
+
+/// The last entries of a ring of any size look like a recording that started late.
+#[test]
+fn a_late_start_passes_only_where_the_file_shows_that_it_is_whole() {
+    const MIB: u64 = 1 << 20;
+    let directory = TempDir::new().unwrap();
+    let device = |addr: u64, entries: usize| {
+        let actions = ["alloc", "free_requested", "free_completed"].iter().cycle().take(entries);
+        let trace: Vec<Value> = actions
+            .map(|action| json!({"action": action, "addr": addr, "size": MIB, "stream": 0, "frames": []}))
+            .collect();
+        trace
+    };
+    let snapshot = |entries: [usize; 2], recorder: Value| {
+        let segments = [0, 1].map(|device| {
+            let addr = 0x7f00_0000_0000_u64 + (device << 40);
+            json!({"device": device, "address": addr, "total_size": 2 * MIB, "stream": 0, "segment_type": "large",
+                "is_expandable": false, "segment_pool_id": [0, 0],
+                "blocks": [{"address": addr, "size": 2 * MIB, "requested_size": 2 * MIB, "state": "inactive", "frames": []}]})
+        });
+        let traces = [0, 1].map(|at: usize| device(0x7f00_0000_0000 + ((at as u64) << 40), entries[at]));
+        json!({"segments": segments, "device_traces": traces, "oomscope": recorder}).to_string()
+    };
+    let missing = |entries, recorder| {
+        let path = file(&directory, "late.json", snapshot(entries, recorder).as_bytes());
+        let (_, report) = check(&["--max-ooms", "0", &path]);
+        [0, 1].map(|device: usize| report["findings"][device]["missing"].as_str().map(str::to_owned))
+    };
+    let late = || Some("truncated".to_owned());
+    for ring in [1233, 10_002, 12_501, 33_333] {
+        assert_eq!(missing([ring, ring], Value::Null), [late(), late()], "{ring}");
+        assert_eq!(missing([ring, ring], json!({"max_entries": ring + 1})), [None, None], "{ring}");
+        // Both rings have the same size, and that of device 1 is not full.
+        assert_eq!(missing([ring, ring - 3], Value::Null), [late(), None], "{ring}");
+    }
+    assert_eq!(missing([1233, 1233], json!({"max_entries": 1233})), [1, 1].map(|_| Some("history-lost".to_owned())));
 }
 
 /// A segment of two blocks, the second free, and a trace of so many entries, each of the block at the start or at an
@@ -161,10 +202,23 @@ fn recording(directory: &TempDir, name: &str, frames: usize, trace: &[(&str, u64
 }
 
 #[test]
+fn an_override_that_applies_to_nothing_is_named() {
+    let directory = TempDir::new().unwrap();
+    let overrides = "max-ooms = 0\n[[override]]\npath = '2.15.0-hole.*'\nmax-ooms = 1\n\
+        [[override]]\npath = '2.15.0-holes.*'\nmax-ooms = 2\n[[override]]\ndevice = 7\nmax-ooms = 3\n";
+    let config = file(&directory, "oomscope.toml", overrides.as_bytes());
+    let (code, report) = check(&["--config", &config, HOLES]);
+    let unused = report["warnings"].as_array().unwrap().iter().filter(|warning| warning["code"] == "unused-override");
+    let unused: Vec<&str> = unused.map(|warning| warning["message"].as_str().unwrap()).collect();
+    assert_eq!((code, unused.len()), (0, 2), "{unused:?}");
+    assert!(unused[0].contains("path = \"2.15.0-hole.*\"") && unused[1].contains("device = 7"), "{unused:?}");
+}
+
+#[test]
 fn so_many_ranks_must_be_there() {
     let directory = TempDir::new().unwrap();
-    for rank in 0..2 {
-        std::fs::copy(HOLES, directory.path().join(format!("rank{rank}.pickle.gz"))).unwrap();
+    for (rank, recording) in [HOLES, STREAMS].iter().enumerate() {
+        std::fs::copy(recording, directory.path().join(format!("rank{rank}.pickle.gz"))).unwrap();
     }
     let job = text(directory.path());
     let ranks = |n: &str| check(&["--max-ooms", "0", "--ranks", n, &job]);
@@ -175,6 +229,18 @@ fn so_many_ranks_must_be_there() {
         let ran = run(&["check", "--format", format, "--max-ooms", "0", "--ranks", "4", &job]);
         assert_eq!(ran.code, 1);
         assert!(ran.out.contains("there must be 4"), "{}", ran.out);
+    }
+    // One process counts once, whatever its file is called.
+    let expanded = file(&directory, "expanded.pickle", &fixtures::pickle("2.15.0-holes"));
+    let (code, report) = ranks("3");
+    let repeated = &report["ranks"]["repeated"];
+    assert_eq!((code, &report["ranks"]["checked"], repeated.as_array().unwrap().len()), (1, &json!(2), 1));
+    assert!(repeated[0]["same_as"] == expanded && repeated[0]["path"].as_str().unwrap().ends_with("rank0.pickle.gz"));
+    assert!(run(&["check", "--max-ooms", "0", "--ranks", "3", &job]).err.contains("are of the same process"));
+    std::fs::remove_file(&expanded).unwrap();
+    for (first, second) in [(HOLES, HOLES), (NO_TRACE, NO_TRACE)] {
+        let (code, report) = check(&["--max-gap-ratio", "1", "--ranks", "2", first, second]);
+        assert_eq!((code, &report["ranks"]["checked"]), (1, &json!(1)));
     }
     // A rank whose dump failed left something else under its name. What lies beside a rank is not one.
     file(&directory, "rank0.json", b"{\"steps\": 3}");
@@ -212,16 +278,18 @@ fn growth_is_that_of_the_replay_from_an_empty_pool() {
     for kind in ["", "-expandable"] {
         for (before, after) in [("none", "cached"), ("cached", "scattered"), ("scattered", "none")] {
             let (before, after) = (of(&format!("{before}{kind}")), of(&format!("{after}{kind}")));
-            let limits = ["--max-growth", "0", "--max-growth-ratio", "0%"];
+            let limits = ["--max-growth", "0", "--max-growth-ratio", "0%", "--allow-missing", "truncated"];
             let (code, report) = check(&[&limits[..], &["--baseline", &before, &after]].concat());
             assert_eq!((code, report["findings"].as_array().unwrap().len()), (0, 4), "{report}");
         }
     }
-    let (code, report) = check(&["--baseline", &of("none"), "--max-growth", "8MiB", &of("more")]);
+    let (code, report) =
+        check(&["--baseline", &of("none"), "--max-growth", "8MiB", "--allow-missing", "truncated", &of("more")]);
     assert_eq!(code, 1);
     let grown = |index: usize| report["findings"][index]["actual"].as_i64().unwrap();
     assert!(grown(0) > 15 << 20 && grown(1) > 15 << 20, "{report}");
-    let (code, report) = check(&["--baseline", &of("more"), "--max-growth", "0", &of("none")]);
+    let (code, report) =
+        check(&["--baseline", &of("more"), "--max-growth", "0", "--allow-missing", "truncated", &of("none")]);
     assert_eq!((code, report["findings"][0]["actual"].as_i64()), (0, Some(-grown_back(&report))));
 }
 
@@ -246,7 +314,15 @@ fn a_baseline_is_a_snapshot_a_directory_a_saved_one_or_a_report() {
     assert_eq!(value["replayed"][0]["snapshot"], "none.pickle.gz");
     let report = text(&directory.path().join("report.json"));
     let compare = |baseline: &str, more: &[&str]| {
-        let args = ["--baseline", baseline, "--max-growth", "1MiB", "fixtures/gate/more.pickle.gz"];
+        let args = [
+            "--baseline",
+            baseline,
+            "--max-growth",
+            "1MiB",
+            "--allow-missing",
+            "truncated",
+            "fixtures/gate/more.pickle.gz",
+        ];
         run(&[&["check", "--format", "json"], &args[..], more].concat())
     };
     let first = compare(none, &["-o", &report]);
@@ -254,13 +330,23 @@ fn a_baseline_is_a_snapshot_a_directory_a_saved_one_or_a_report() {
     let first = std::fs::read_to_string(&report).unwrap();
     assert_eq!(compare(&saved, &[]).out, first);
     // The report of `more` is a baseline for `more`.
-    let (code, same) = check(&["--baseline", &report, "--max-growth", "0", "fixtures/gate/more.pickle.gz"]);
+    let (code, same) = check(&[
+        "--baseline",
+        &report,
+        "--max-growth",
+        "0",
+        "--allow-missing",
+        "truncated",
+        "fixtures/gate/more.pickle.gz",
+    ]);
     assert_eq!((code, &same["findings"][0]["actual"]), (0, &json!(0)));
     // Of several, each is compared with the one of its name.
-    let (code, all) = check(&["--baseline", "fixtures/gate", "--max-growth", "0", "fixtures/gate"]);
+    let (code, all) =
+        check(&["--baseline", "fixtures/gate", "--max-growth", "0", "fixtures/gate", "--allow-missing", "truncated"]);
     assert_eq!((code, all["findings"].as_array().unwrap().len()), (0, 14));
     let two = ["fixtures/gate/more.pickle.gz", "fixtures/gate/none.pickle.gz"];
-    let (code, some) = check(&[&["--baseline", &saved, "--max-growth", "0"], &two[..]].concat());
+    let (code, some) =
+        check(&[&["--baseline", &saved, "--max-growth", "0", "--allow-missing", "truncated"], &two[..]].concat());
     assert_eq!((code, &some["findings"][0]["actual"]), (1, &Value::Null));
     assert_eq!(some["findings"][2]["passed"], true, "none.pickle.gz is in the baseline");
 }

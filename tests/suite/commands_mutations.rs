@@ -188,7 +188,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     };
     let judged = vec![judge(snapshot, "a", "a", &gate)];
     let missing = gate.missing_findings(&judged, &BTreeSet::new());
-    let report = CheckReport::new(judged, missing, None, Vec::new(), Some(2));
+    let report = CheckReport::new(judged, missing, None, Vec::new(), Vec::new(), Some(2));
     said.extend(shown(&report::check(&report)));
     said.extend([formats::github(&report), formats::junit(&report)]);
     data.push(value(serde_json::to_value(&report)));

@@ -81,7 +81,15 @@ const CHECKED: [(&str, &[&str], &[&str]); 2] = [
     (
         "check",
         &["human", "json", "github", "junit", "sarif", "markdown"],
-        &["--baseline", "fixtures/gate/none.pickle.gz", "--max-growth-ratio", "1%", "fixtures/gate/more.pickle.gz"],
+        &[
+            "--allow-missing",
+            "truncated",
+            "--baseline",
+            "fixtures/gate/none.pickle.gz",
+            "--max-growth-ratio",
+            "1%",
+            "fixtures/gate/more.pickle.gz",
+        ],
     ),
     (
         "check-ranks",

@@ -88,6 +88,8 @@ words! {
         UnlikeRecordings = "unlike-recordings",
         /// Memory was allocated in only one recording, so its growth is unknown
         Unpaired = "unpaired",
+        /// An `[[override]]` of the configuration matches no checked snapshot and device
+        UnusedOverride = "unused-override",
         /// The program of a dry run read values from the GPU, which are all zero; the message says whether they
         /// decide a size
         ValuesRead = "values-read",

@@ -16,7 +16,10 @@ use super::exit::{Exit, print_stderr};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
-use crate::compare::gate::{AllowMissing, CheckReport, Gate, JudgedSnapshot, Limit, judge};
+use crate::base::warning::Code;
+use crate::compare::gate::{
+    AllowMissing, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules, judge,
+};
 use crate::output::formats;
 use crate::output::report;
 
@@ -64,10 +67,11 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     if judged.iter().all(|file| file.findings.is_empty()) && unreadable.is_empty() {
         bail!("no limit applies to any of the snapshots");
     }
-    let config = config_path.map(|path| path.display().to_string());
+    let config_path = config_path.map(|path| path.display().to_string());
+    let unused = config_path.iter().flat_map(|path| unused_overrides(&config.limits, path, &judged)).collect();
     let names = unreadable.iter().map(|file| baseline_name(&file.path, &args.snapshots)).collect();
     let missing = gate.missing_findings(&judged, &names);
-    let report = CheckReport::new(judged, missing, config, unreadable, args.ranks);
+    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, args.ranks);
     for (path, message) in report.not_checked() {
         print_stderr(&format!("{path}: {message}"));
     }
@@ -77,6 +81,17 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
         (true, false) => Exit::Failed,
         (true, true) => Exit::Success,
     })
+}
+
+/// Warns about overrides in `config` that apply to nothing, because their path may be misspelt.
+fn unused_overrides(rules: &LimitRules, config: &str, judged: &[JudgedSnapshot]) -> Vec<FileWarning> {
+    let checked: Vec<(&str, u64)> =
+        judged.iter().flat_map(|file| file.devices.iter().map(|id| (&*file.path, *id))).collect();
+    let warning = |rule: &LimitRule| {
+        let message = format!("the [[override]] with {rule} matches no checked snapshot and device");
+        FileWarning { path: config.to_owned(), code: Code::UnusedOverride, message }
+    };
+    rules.unmatched(&checked).map(warning).collect()
 }
 
 fn write(report: &CheckReport, format: Format, output: Output) -> anyhow::Result<()> {

@@ -4,13 +4,14 @@ use crate::base::warning::Code;
 use crate::study::figures::Figure;
 
 /// The reasons why a figure may be unknown.
-const REASONS: [Code; 6] = [
+const REASONS: [Code; 7] = [
     Code::HistoryLost,
     Code::ModelParted,
     Code::NoTrace,
     Code::NotChecked,
     Code::NotInBaseline,
     Code::TraceInconsistent,
+    Code::Truncated,
 ];
 
 /// The accepted figures and reasons, by word.
@@ -27,6 +28,11 @@ impl AllowMissing {
     pub fn words() -> impl Iterator<Item = &'static str> {
         let figures = Figure::ALL.iter().filter(|figure| figure.limit().is_some());
         figures.map(|figure| figure.word()).chain(REASONS.iter().map(|code| code.word()))
+    }
+
+    /// Whether a recording that starts late is taken as whole, and its figures are compared.
+    pub(super) fn accepts_late_start(&self) -> bool {
+        self.0.iter().any(|word| word == Code::Truncated.word())
     }
 
     /// Whether `figure` may be unknown because of `code`.

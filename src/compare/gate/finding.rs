@@ -37,7 +37,7 @@ pub struct Finding {
     /// `--allow-missing` allows it.
     pub actual: Option<Amount>,
     /// Why `actual` is unknown or only a lower bound that already exceeds the limit: `no-trace`, `history-lost`,
-    /// `trace-inconsistent`, `model-parted`, `not-in-baseline` or `not-checked` (`path` is then the name in the
+    /// `truncated`, `trace-inconsistent`, `model-parted`, `not-in-baseline` or `not-checked` (`path` is then the name in the
     /// baseline). Absent if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<warning::Code>,
@@ -69,6 +69,7 @@ pub(super) fn missing_code(why: &UnknownReason) -> warning::Code {
     match why {
         UnknownReason::NoHistory => warning::Code::NoTrace,
         UnknownReason::HistoryLost { .. } => warning::Code::HistoryLost,
+        UnknownReason::StartsLate { .. } => warning::Code::Truncated,
         UnknownReason::Contradictory { .. } => warning::Code::TraceInconsistent,
         UnknownReason::Diverges { .. } => warning::Code::ModelParted,
         UnknownReason::NotInBaseline { .. } | UnknownReason::BaselineIsZero => warning::Code::NotInBaseline,

@@ -9,7 +9,7 @@ use super::limits::{Limit, Limits};
 use super::measured::GatedDevice;
 use super::rules::LimitRules;
 use crate::analysis::failure::failures;
-use crate::analysis::{LineShare, warn_about_file};
+use crate::analysis::{LineShare, process_or_contents, warn_about_file};
 use crate::base::warning;
 use crate::replay::model::{Inference, InferredDevice};
 use crate::snapshot::Snapshot;
@@ -55,6 +55,10 @@ pub struct JudgedSnapshot {
     pub name: String,
     /// Devices with memory or a trace.
     pub devices: Vec<u64>,
+    /// Path of the snapshot, as given.
+    pub path: String,
+    /// Fingerprint of the process that wrote it.
+    pub process: u64,
 }
 
 /// Checks `snapshot`, read from `path` and named `name` in baselines. Computes only the figures that limits need.
@@ -62,7 +66,12 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
     let scope = Scope { device: gate.device, minor: gate.minor, ..Scope::default() };
     let study = Study::new(snapshot, scope);
     let mut warnings = snapshot.warnings.clone();
-    let mut judged = JudgedSnapshot { name: name.to_owned(), ..JudgedSnapshot::default() };
+    let mut judged = JudgedSnapshot {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        process: process_or_contents(&study),
+        ..JudgedSnapshot::default()
+    };
     let mut compares = false;
     for device in study.devices() {
         let limits = gate.limits(path, device.id());
@@ -72,7 +81,8 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let failures = if figures.contains(&Figure::Ooms) { failures(device, &mut warnings) } else { Vec::new() };
         warn_about_trace(device, &mut warnings);
         let baseline = gate.baseline.and_then(|b| b.peaks_for(name, gate.is_only, device.id()));
-        let measured = GatedDevice { device, name, baseline, failures };
+        let accepts_late_start = gate.allow_missing.accepts_late_start();
+        let measured = GatedDevice { device, name, baseline, failures, accepts_late_start };
         judged.findings.extend(gate.findings(&measured, path, &limits));
         judged.devices.push(device.id());
     }

@@ -18,6 +18,8 @@ pub(super) struct GatedDevice<'s, 'a> {
     pub(super) baseline: Option<&'s BaselinePeaks>,
     /// Its failed requests, if a limit needs them.
     pub(super) failures: Vec<OomReport>,
+    /// Take a recording that starts late as whole.
+    pub(super) accepts_late_start: bool,
 }
 
 impl<'s> GatedDevice<'s, '_> {
@@ -28,12 +30,15 @@ impl<'s> GatedDevice<'s, '_> {
         figure.ok_or(UnknownReason::NoHistory)
     }
 
-    /// Fails if part of the recording is lost, or contradicts itself; then `at_least` is a lower bound of the figure.
+    /// Fails if part of the recording is or may be lost, or contradicts itself; then `at_least` is a lower bound of the figure.
     fn check_complete(&self, at_least: Option<u64>) -> Result<(), UnknownReason> {
         let Some(over_time) = self.device.history() else { return Err(UnknownReason::NoHistory) };
         match self.device.lost_history() {
             Some(lost) => Err(UnknownReason::HistoryLost { why: lost.to_string(), at_least }),
             None if over_time.outcome.is_inconsistent() => Err(UnknownReason::Contradictory { at_least }),
+            None if !self.accepts_late_start && !self.device.is_start_shown() => {
+                Err(UnknownReason::StartsLate { at_least })
+            }
             None => Ok(()),
         }
     }

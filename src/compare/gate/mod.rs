@@ -19,4 +19,4 @@ pub use finding::{CodeLine, FileWarning, Finding, Severity};
 pub use judge::{Gate, JudgedSnapshot, judge};
 pub use limits::{Limit, Limits};
 pub use rules::{LimitRule, LimitRules};
-pub use verdict::{CheckReport, RankCount, WorstDevice};
+pub use verdict::{CheckReport, RankCount, RepeatedRank, WorstDevice};

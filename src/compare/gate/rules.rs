@@ -1,5 +1,7 @@
 //! Which limits apply to which device of which snapshot.
 
+use std::fmt;
+
 use glob::{MatchOptions, Pattern};
 
 use super::limits::{Limit, Limits};
@@ -34,6 +36,16 @@ impl LimitRule {
     }
 }
 
+/// The conditions, as in `oomscope.toml`.
+impl fmt::Display for LimitRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.as_ref().map(|path| format!("path = \"{path}\""));
+        let device = self.device.map(|device| format!("device = {device}"));
+        let conditions: Vec<String> = path.into_iter().chain(device).collect();
+        f.write_str(&conditions.join(", "))
+    }
+}
+
 impl LimitRules {
     /// Rules of which later ones override earlier ones.
     pub fn new(rules: Vec<LimitRule>) -> Self {
@@ -48,6 +60,11 @@ impl LimitRules {
             limits[1].overlay(&rule.warn);
         }
         limits
+    }
+
+    /// The rules for some snapshots or devices that match none of `checked`.
+    pub fn unmatched<'r>(&'r self, checked: &'r [(&'r str, u64)]) -> impl Iterator<Item = &'r LimitRule> {
+        self.0.iter().filter(|rule| !checked.iter().any(|(path, device)| rule.matches(path, *device)))
     }
 
     /// Every limit that some rule sets.

@@ -1,6 +1,8 @@
 //! The report on all snapshots: `oomscope/check/1`.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use serde::Serialize;
 
@@ -29,18 +31,48 @@ pub struct CheckReport {
     /// Files that could not be read; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
-    /// Expected and checked number of snapshots; absent without `--ranks`. `passed` is false if they differ.
+    /// Expected and checked number of ranks; absent without `--ranks`. `passed` is false if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RankCount>,
 }
 
-/// Number of snapshots of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// Number of ranks of a job. One process counts once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RankCount {
-    /// Expected number of snapshots.
+    /// Expected number of ranks.
     pub expected: usize,
-    /// Number of snapshots that were checked.
+    /// Number of ranks that were checked.
     pub checked: usize,
+    /// Snapshots that do not count, because another is of the same process; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<RepeatedRank>,
+}
+
+/// A snapshot of a process that another snapshot is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RepeatedRank {
+    /// Path of the snapshot, as given.
+    pub path: String,
+    /// Path of the first snapshot of that process.
+    pub same_as: String,
+}
+
+impl RankCount {
+    fn new(expected: usize, judged: &[JudgedSnapshot]) -> Self {
+        let mut first: BTreeMap<u64, &str> = BTreeMap::new();
+        let mut repeated = Vec::new();
+        for snapshot in judged {
+            match first.entry(snapshot.process) {
+                Entry::Vacant(place) => {
+                    place.insert(&snapshot.path);
+                }
+                Entry::Occupied(same) => {
+                    repeated.push(RepeatedRank { path: snapshot.path.clone(), same_as: (*same.get()).to_owned() });
+                }
+            }
+        }
+        Self { expected, checked: first.len(), repeated }
+    }
 }
 
 /// The device with the most violations.
@@ -62,10 +94,11 @@ impl CheckReport {
         judged: Vec<JudgedSnapshot>,
         missing: Vec<Finding>,
         config: Option<String>,
+        unused_overrides: Vec<FileWarning>,
         unreadable: Vec<Unreadable>,
         ranks: Option<usize>,
     ) -> Self {
-        let ranks = ranks.map(|expected| RankCount { expected, checked: judged.len() });
+        let ranks = ranks.map(|expected| RankCount::new(expected, &judged));
         let (mut findings, mut replayed, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
         for snapshot in judged {
             findings.extend(snapshot.findings);
@@ -73,7 +106,8 @@ impl CheckReport {
             warnings.extend(snapshot.warnings);
         }
         findings.extend(missing);
-        let is_complete = unreadable.is_empty() && ranks.is_none_or(|ranks| ranks.expected == ranks.checked);
+        warnings.extend(unused_overrides);
+        let is_complete = unreadable.is_empty() && ranks.as_ref().is_none_or(|ranks| ranks.expected == ranks.checked);
         let passed = is_complete && violations(&findings, Severity::Fail) == 0;
         Self { passed, config, worst: worst_device(&findings), findings, replayed, warnings, unreadable, ranks }
     }

@@ -21,7 +21,8 @@ impl CheckReport {
         let first = worst.lines.first();
         let who =
             first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));
-        let lacks_history = worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost));
+        let lacks_history =
+            worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost | Code::Truncated));
         let (action, copy) = match first {
             Some(line) => ("look at what holds the memory at that line".to_owned(), Some(place(line))),
             None if lacks_history => ("record the job with its history".to_owned(), Some(RECORD_COMMAND.to_owned())),
@@ -53,7 +54,7 @@ impl CheckReport {
             let files = counted(self.unreadable.len() as u64, "file");
             parts.push(format!("{files} could not be checked"));
         }
-        if let Some(ranks) = self.ranks.filter(|ranks| ranks.checked != ranks.expected) {
+        if let Some(ranks) = self.ranks.as_ref().filter(|ranks| ranks.checked != ranks.expected) {
             parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
         }
         // If only unreadable or missing files fail the check, name them first.
@@ -66,11 +67,14 @@ impl CheckReport {
     /// Files and ranks that could not be checked, each with the reason.
     pub fn not_checked(&self) -> Vec<(String, String)> {
         let unreadable = self.unreadable.iter().map(|file| (file.path.clone(), file.message.clone()));
-        let wrong_count = self.ranks.filter(|ranks| ranks.expected != ranks.checked).map(|ranks| {
-            let checked = counted(ranks.checked as u64, "snapshot");
+        let wrong_count = self.ranks.as_ref().filter(|ranks| ranks.expected != ranks.checked).map(|ranks| {
+            let checked = counted(ranks.checked as u64, "rank");
             let verb = if ranks.checked == 1 { "was" } else { "were" };
             let expected = ranks.expected;
-            ("--ranks".to_owned(), format!("{checked} {verb} checked; there must be {expected}"))
+            let repeated = ranks.repeated.first().map_or_else(String::new, |repeated| {
+                format!("; {} and {} are of the same process", repeated.same_as, repeated.path)
+            });
+            ("--ranks".to_owned(), format!("{checked} {verb} checked; there must be {expected}{repeated}"))
         });
         unreadable.chain(wrong_count).collect()
     }

@@ -36,6 +36,16 @@ pub enum UnknownReason {
         /// Lower bound from the remaining entries, if they give one.
         at_least: Option<u64>,
     },
+    /// Memory was reserved before the first entry, and nothing shows that this entry is the first recorded one.
+    #[error(
+        "the recording starts late, and the file does not show whether earlier entries are lost: record with \
+         `oomscope run`, which notes the size of the ring, or start before the first use of CUDA; \
+         --allow-missing truncated takes the recording as whole"
+    )]
+    StartsLate {
+        /// Lower bound from the recorded entries, if they give one.
+        at_least: Option<u64>,
+    },
     /// Trace entries contradict each other.
     #[error("the trace contradicts itself: entries are missing or altered")]
     Contradictory {
@@ -61,7 +71,9 @@ pub enum UnknownReason {
 impl UnknownReason {
     /// The lower bound on the figure, as an amount of `unit`.
     pub fn lower_bound(&self, unit: Unit) -> Option<Amount> {
-        let (Self::HistoryLost { at_least, .. } | Self::Contradictory { at_least }) = self else {
+        let (Self::HistoryLost { at_least, .. } | Self::StartsLate { at_least } | Self::Contradictory { at_least }) =
+            self
+        else {
             return None; // no other reason gives a bound
         };
         let seen = at_least.as_ref()?;
