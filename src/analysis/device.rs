@@ -40,7 +40,8 @@ pub struct DeviceReport {
     pub peak: Peak,
     /// Number of failed requests, including those not in `ooms`.
     pub oom_count: u64,
-    /// Failed requests, oldest first; the last 1000 if there are more.
+    /// Failed requests, oldest first; only the last if there are more than 1000, or with more than 4 devices more than
+    /// 4000 on all devices.
     pub ooms: Vec<OomReport>,
     /// Recommended actions for the last failed request, most useful first; absent if none failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]

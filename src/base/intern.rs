@@ -97,6 +97,11 @@ impl Symbols {
         text.unwrap_or_default()
     }
 
+    /// Bytes of the string of `id`.
+    pub fn bytes_of(&self, id: SymbolId) -> usize {
+        self.0.get(id.0).len()
+    }
+
     /// Number of distinct strings.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -2,7 +2,9 @@
 
 mod escape;
 
-pub use escape::{escape_command_lines, escape_name, escape_text, is_active, quote_shell_word, starts_with_command};
+pub use escape::{
+    escape_command_lines, escape_name, escape_text, is_active, quote_shell_word, starts_with_command, without_middle,
+};
 
 use thiserror::Error;
 

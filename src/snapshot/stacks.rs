@@ -3,6 +3,10 @@
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::intern::{SeededMap, Slices};
 
+/// Numbers of innermost and of outermost frames kept of a longer stack. The innermost allocate, the outermost show the
+/// loop of the program. Python stops at a depth of 1000 by default.
+const KEPT_FRAMES: [usize; 2] = [1536, 512];
+
 /// A frame of a stack. PyTorch 2.0 wrote C++ frames as text: such a frame has the text as its name, an empty file and
 /// line 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +38,8 @@ pub struct Stacks {
     frames: Vec<Frame>,
     known: SeededMap<Frame, FrameId>,
     lists: Slices<FrameId>,
+    /// For stacks that are not kept whole, the number of frames left out.
+    left_out: SeededMap<StackId, u64>,
     /// Stacks with context. Their ids follow those of the plain stacks.
     extended: Vec<ExtendedStack>,
     extended_ids: SeededMap<ExtendedStack, StackId>,
@@ -53,6 +59,7 @@ impl Default for Stacks {
             frames: Vec::new(),
             known: SeededMap::default(),
             lists: Slices::default(),
+            left_out: SeededMap::default(),
             extended: Vec::new(),
             extended_ids: SeededMap::default(),
             originals: SeededMap::default(),
@@ -75,7 +82,15 @@ impl Stacks {
 
     pub(super) fn intern(&mut self, frames: &[FrameId]) -> StackId {
         debug_assert!(self.extended.is_empty(), "ids of extended come after those of stacks");
-        StackId(self.lists.intern(frames))
+        let [inner, outer] = KEPT_FRAMES;
+        let left_out = frames.len().saturating_sub(inner + outer);
+        if left_out == 0 {
+            return StackId(self.lists.intern(frames));
+        }
+        let kept = [&frames[..inner], &frames[inner + left_out..]].concat();
+        let id = StackId(self.lists.intern(&kept));
+        self.left_out.insert(id, left_out as u64);
+        id
     }
 
     /// The id of `extended_stack`; that of its plain stack if it has no context.
@@ -111,7 +126,12 @@ impl Stacks {
         self.originals.get(&frame).map(|source| self.frames(*source)).unwrap_or_default()
     }
 
-    /// The frames of `stack` as recorded, innermost first.
+    /// Number of frames between the innermost and the outermost frames of `stack` that were not kept.
+    pub fn frames_left_out(&self, stack: StackId) -> u64 {
+        self.left_out.get(&self.recorded_stack(stack)).copied().unwrap_or(0)
+    }
+
+    /// The frames of `stack` as recorded, innermost first; without some in the middle if there are thousands.
     pub fn frames(&self, stack: StackId) -> &[FrameId] {
         self.lists.get(self.recorded_stack(stack).0)
     }

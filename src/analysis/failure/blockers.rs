@@ -33,6 +33,7 @@ pub struct Blocker {
     /// The operation that allocated them; null if the stack shows none.
     pub operation: Option<String>,
     /// The stack that allocated them.
+    #[serde(flatten)]
     pub frames: FrameList,
 }
 

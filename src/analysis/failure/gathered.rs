@@ -11,8 +11,6 @@ use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
 use crate::whatif::forecast::{Forecast, ForecastLength};
 
-/// Maximum number of failed requests in a report: a program that retries forever fails a million times.
-const MAX_OOMS: usize = 1000;
 /// Number of failures at the end of a trace for which every block is examined.
 const DESCRIBED_OOMS: usize = 16;
 
@@ -27,6 +25,8 @@ pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<Oom
 /// Collects failed requests.
 pub(crate) struct FailureCollector<'s, 'a> {
     device: DeviceStudy<'s, 'a>,
+    /// Maximum number of failed requests in the report: a program that retries forever fails a million times.
+    max_reported: usize,
     /// Number of failed requests that are still to come.
     remaining: usize,
     /// The last failed requests so far, oldest first.
@@ -36,7 +36,8 @@ pub(crate) struct FailureCollector<'s, 'a> {
 impl<'s, 'a> FailureCollector<'s, 'a> {
     /// A collector for the window of `device`.
     pub(crate) fn new(device: DeviceStudy<'s, 'a>) -> Self {
-        Self { device, remaining: device.failed_requests().count(), failed: Vec::new() }
+        let max_reported = device.stacks().bounds().failures;
+        Self { device, max_reported, remaining: device.failed_requests().count(), failed: Vec::new() }
     }
 
     /// Call for each step of the replay. A replay may start over.
@@ -49,7 +50,7 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
         if entry.action == Action::Oom && self.device.window().contains(&index) {
             debug_assert!(self.remaining > 0, "a replay passes every entry once, from its start");
             self.remaining = self.remaining.saturating_sub(1);
-            if self.remaining < MAX_OOMS {
+            if self.remaining < self.max_reported {
                 let is_late = self.remaining < DESCRIBED_OOMS;
                 self.failed.push(FailureFacts::recorded(self.device, step, (index, entry), is_late));
             }
@@ -119,10 +120,8 @@ fn warn_about_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings
             ),
         );
     }
-    if oom_count > MAX_OOMS as u64 {
-        warnings.add(
-            Code::ManyOoms,
-            format!("device {device} has {}: the last {MAX_OOMS} are described", counted(oom_count, "failed request")),
-        );
+    if oom_count > ooms.len() as u64 {
+        let (all, described) = (counted(oom_count, "failed request"), ooms.len());
+        warnings.add(Code::ManyOoms, format!("device {device} has {all}: the last {described} are described"));
     }
 }

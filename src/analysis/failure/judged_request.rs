@@ -71,6 +71,7 @@ pub struct JudgedRequest {
     /// The program's `user_metadata`; null if not set.
     pub user_metadata: Option<String>,
     /// The whole stack of the request.
+    #[serde(flatten)]
     pub frames: FrameList,
     /// Missing bytes: of device memory or of contiguous free memory, whichever is less.
     pub shortfall_bytes: u64,

@@ -27,9 +27,19 @@ pub fn escape_text(text: &str) -> String {
     out
 }
 
-/// The same for a name, which is truncated as a whole.
+/// A long `name` without its middle, which gives way to the length: short enough for every output, with the start and the
+/// end by which a name is classified.
+pub fn without_middle(name: &str) -> String {
+    let length = name.chars().count();
+    let [first, last] = KEPT_CHARS;
+    let start: String = name.chars().take(first).collect();
+    let end: String = name.chars().skip(length.saturating_sub(last)).collect();
+    format!("{start}…({} characters)…{end}", count(length as u64))
+}
+
+/// [`escape_text`] of a name, which is truncated as a whole, also if only its escapes make it too long.
 pub fn escape_name(text: &str) -> String {
-    escape_text(&truncate(text, MAX_NAME_CHARS))
+    truncate(&escape_text(&truncate(text, MAX_NAME_CHARS)), MAX_NAME_CHARS).into_owned()
 }
 
 fn push_escaped(out: &mut String, word: &str) {

@@ -1,13 +1,14 @@
 //! Changes of live memory by stack.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::moment::{ComparedMemory, LiveStack};
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
-use crate::stacks::frames::{FrameList, StackReader};
+use crate::stacks::frames::{FrameList, FrameReport, StackReader, bytes_of_each};
 use crate::stacks::matching::{FrameTable, MatchedBy, Pair};
 
 words! {
@@ -80,10 +81,11 @@ pub struct StackChange {
     #[serde(flatten)]
     pub held: LiveChange,
     /// The stack after, innermost frame first; the stack before if it is gone.
+    #[serde(flatten)]
     pub frames: FrameList,
     /// The stack before; absent if its lines and files are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub moved_from: Option<FrameList>,
+    pub moved_from: Option<Arc<[FrameReport]>>,
 }
 
 /// Number of stacks by status.
@@ -171,6 +173,13 @@ impl<'a> DeviceHolders<'a> {
         [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].frame_list(stack.id)))
     }
 
+    /// The frames after, or else before, in about `max_bytes`.
+    fn frames_within(&self, pair: &Pair, max_bytes: usize) -> Option<FrameList> {
+        let [before, after] = self.stacks(pair);
+        let (side, stack) = after.map(|stack| (1, stack)).or(before.map(|stack| (0, stack)))?;
+        Some(self.readers[side].frame_list_within(stack.id, max_bytes))
+    }
+
     /// Counts all stacks by status.
     pub(super) fn counts(&self) -> StackCounts {
         let mut counts = StackCounts::default();
@@ -194,7 +203,7 @@ impl<'a> DeviceHolders<'a> {
         let rows = shown.into_iter().filter_map(|(status, held, pair)| {
             let [before, after] = self.frames(pair);
             let moved = pair.matched_by.is_some_and(|by| by != MatchedBy::Content);
-            let moved_from = before.clone().filter(|_| moved);
+            let moved_from = before.clone().filter(|_| moved).map(|before| before.frames);
             let matched_by = pair.matched_by;
             let frames = after.or(before)?;
             Some(StackChange { status, matched_by, held, frames, moved_from })
@@ -204,10 +213,9 @@ impl<'a> DeviceHolders<'a> {
 
     /// All stacks, for a flame graph.
     pub(super) fn all(&self) -> Vec<StackPair> {
-        let stack_pair = |pair: &Pair| {
-            let [before, after] = self.frames(pair);
-            Some(StackPair { held: self.held(pair), frames: after.or(before)? })
-        };
+        let max_bytes = bytes_of_each(self.pairs.len());
+        let stack_pair =
+            |pair: &Pair| Some(StackPair { held: self.held(pair), frames: self.frames_within(pair, max_bytes)? });
         self.pairs.iter().filter_map(stack_pair).collect()
     }
 }

@@ -26,7 +26,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         let failure = group.first;
         self::failure(&mut document, group);
         // A traceback of one frame repeats the line above.
-        let traceback = stack_block("traceback", &failure.frames);
+        let traceback = stack_block("traceback", &failure.frames, 0);
         if traceback.frames.len() > 1 {
             document.stack(traceback);
         }

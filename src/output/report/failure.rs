@@ -81,7 +81,7 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
         document.field("in the program", "not replayed, because the trace is long: run oomscope whatif --program");
     }
     circumstances(document, oom);
-    document.stack(stack_block("stack", &oom.frames));
+    document.stack(stack_block("stack", &oom.frames, oom.frames.left_out));
 }
 
 /// A change to the program, and the result of its replay.

@@ -65,11 +65,11 @@ pub(super) fn python_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usize
     (python, folded)
 }
 
-/// A stack of [`python_frames`].
-pub(super) fn stack_block(name: &'static str, frames: &[FrameReport]) -> Stack {
+/// A stack of [`python_frames`]; `left_out` frames of it are not in the report.
+pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: u64) -> Stack {
     let (python, folded) = python_frames(frames);
     let frames = python.into_iter().map(frame_label).collect();
-    Stack { name, frames, folded_frames: folded as u64 }
+    Stack { name, frames, folded_frames: (folded as u64).saturating_add(left_out) }
 }
 
 /// The file in one line: release, size, entries, duration, settings.

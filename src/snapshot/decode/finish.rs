@@ -7,6 +7,8 @@ use crate::base::units::counted;
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{Kind, Value, printable};
 
+/// PyTorch's `DeviceIndex` has 8 bits. More devices would be a report without end.
+const MAX_DEVICES: usize = 128;
 /// Deeper settings are not read.
 const SETTINGS_DEPTH: u32 = 4;
 /// The maximum number of values and bytes of text in the settings. A file may refer to one value many times, but each
@@ -40,7 +42,14 @@ impl Decoder {
                 ));
             }
         }
-        Ok(self.into_snapshot())
+        let snapshot = self.into_snapshot();
+        match snapshot.devices().count() {
+            devices if devices > MAX_DEVICES => {
+                let devices = counted(devices as u64, "device");
+                not_snapshot(format!("it has {devices}, and PyTorch has at most {MAX_DEVICES}"))
+            }
+            _ => Ok(snapshot),
+        }
     }
 
     fn read_top_level(&mut self, root: Value) -> Result<(), SnapshotError> {

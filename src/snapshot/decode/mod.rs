@@ -78,6 +78,8 @@ pub(super) struct Decoder {
     unknown: FxHashSet<(&'static str, SymbolId)>,
     /// Whether there were more than [`MAX_WARNINGS`].
     has_more_unknown: bool,
+    /// Names of frames that were too long, and those in their places.
+    shortened: FxHashMap<SymbolId, SymbolId>,
     lists: Vec<List>,
     dicts: Vec<Dict>,
     scalars: Vec<Scalar>,
@@ -158,6 +160,7 @@ impl Decoder {
             seen: KeysSeen::default(),
             unknown: FxHashSet::default(),
             has_more_unknown: false,
+            shortened: FxHashMap::default(),
             lists: Vec::new(),
             dicts: Vec::new(),
             scalars: Vec::new(),

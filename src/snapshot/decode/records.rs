@@ -6,8 +6,12 @@ use super::super::{Action, Block, BlockState, Frame, Segment, Stacks, TraceEntry
 use super::{BLOCK, MAX_WARNINGS, SEGMENT};
 use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
+use crate::base::units::without_middle;
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{Builder as _, ErrorKind, Kind, Value, printable};
+
+/// Longer file names and function names are truncated. Demangled names of C++ templates have thousands of bytes.
+const MAX_NAME_BYTES: usize = 8192;
 
 /// The pairs whose key is a string. Snapshots have no others.
 fn text_keyed(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
@@ -123,11 +127,28 @@ impl Decoder {
                 _ => {}
             }
         }
+        let frame = Frame { file: self.shorten(frame.file), name: self.shorten(frame.name), ..frame };
         let id = self.snapshot.stacks.intern_frame(frame);
         if let Some(text) = original {
             self.original_traces.entry(id).or_insert(text);
         }
         Ok(Value::node(FRAME, id.0))
+    }
+
+    /// The id of `text`, truncated if it is longer than any name: thousands of frames may share one text of megabytes, and
+    /// each frame is examined.
+    #[inline]
+    fn shorten(&mut self, text: SymbolId) -> SymbolId {
+        if self.snapshot.symbols.bytes_of(text) <= MAX_NAME_BYTES {
+            return text;
+        }
+        if let Some(short) = self.shortened.get(&text) {
+            return *short;
+        }
+        let short = without_middle(self.snapshot.symbols.get(text));
+        let short = self.snapshot.symbols.intern(&short);
+        self.shortened.insert(text, short);
+        short
     }
 
     #[inline]

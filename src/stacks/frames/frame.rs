@@ -1,5 +1,6 @@
 //! A frame as reports show it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -17,8 +18,29 @@ pub struct FrameReport {
     pub name: String,
 }
 
-/// Frames of one stack, innermost first. Reference-counted because many blocks and failures share a stack.
-pub type FrameList = Arc<[FrameReport]>;
+/// Frames of one stack. Reference-counted because many blocks and failures share a stack.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct FrameList {
+    /// Frames of the stack, innermost first; empty if none was recorded.
+    pub frames: Arc<[FrameReport]>,
+    /// Number of frames of the stack that are not in `frames`; absent if there are none. A report of one snapshot has
+    /// room for about 100,000 frames, which its stacks share.
+    #[serde(rename = "frames_left_out", skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Deref for FrameList {
+    type Target = [FrameReport];
+
+    fn deref(&self) -> &[FrameReport] {
+        &self.frames
+    }
+}
 
 impl FrameReport {
     pub fn origin(&self) -> Origin {

@@ -1,5 +1,6 @@
 //! Classifies frames as user code, package, PyTorch or plumbing, and picks the source line that stands for a stack.
 
+mod bounds;
 mod frame;
 mod helpers;
 mod location;
@@ -7,6 +8,7 @@ mod origin;
 mod reader;
 mod strip_paths;
 
+pub(crate) use self::bounds::bytes_of_each;
 pub use self::frame::{FrameList, FrameReport};
 pub use self::location::{CodeLocation, UNKNOWN_NODE, code_and_caller};
 pub(crate) use self::location::{Culprit, LineId};

@@ -1,9 +1,10 @@
 //! Turns the stacks of a snapshot into frames and code locations for output.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
+use super::bounds::{ReportBounds, frame_bytes};
 use super::frame::{FrameList, FrameReport};
 use super::helpers::HelperLines;
 use super::location::{CodeFrames, CodeLocation, FrameRef, LineId, StackFrames, UNKNOWN_NODE, autograd_node};
@@ -27,10 +28,13 @@ fn operator_name(name: &str) -> Option<String> {
 pub struct StackReader<'a> {
     snapshot: &'a Snapshot,
     origins: Vec<Origin>,
+    /// The function name of each frame.
+    names: Vec<&'a str>,
     /// For each frame that names an autograd node, the first frame with that name.
     node_frames: Vec<Option<FrameId>>,
     /// The frames of each stack, filled on first use.
     frame_lists: Vec<OnceLock<FrameList>>,
+    bounds: ReportBounds,
     /// Computed on first use.
     helper_lines: OnceLock<HelperLines>,
     strips_paths: bool,
@@ -43,15 +47,25 @@ impl<'a> StackReader<'a> {
             Origin::classify(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
         };
         let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
+        let names: Vec<&str> = snapshot.stacks.all_frames().map(|frame| snapshot.text(frame.name)).collect();
         let mut known = FxHashMap::default();
         let mut first = |id: usize| {
             let id = FrameId::from_index(id);
-            let name = autograd_node(snapshot.text(snapshot.stacks.frame(id).name))?;
+            let name = autograd_node(names[id.index()])?;
             Some(*known.entry(name).or_insert(id))
         };
         let node_frames = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
         let frame_lists = vec![OnceLock::new(); snapshot.stacks.len()];
-        Self { snapshot, origins, node_frames, frame_lists, helper_lines: OnceLock::new(), strips_paths: false }
+        Self {
+            snapshot,
+            origins,
+            names,
+            node_frames,
+            frame_lists,
+            bounds: ReportBounds::from_snapshot(snapshot),
+            helper_lines: OnceLock::new(),
+            strips_paths: false,
+        }
     }
 
     /// Reports file names without the directories that identify the machine.
@@ -77,12 +91,31 @@ impl<'a> StackReader<'a> {
         FrameReport { file, line: frame.line, name: escape_name(self.snapshot.text(frame.name)) }
     }
 
+    /// The room in a report of the snapshot.
+    pub(crate) fn bounds(&self) -> ReportBounds {
+        self.bounds
+    }
+
+    /// The frames of `stack`, as many as the bounds allow.
     pub fn frame_list(&self, stack: StackId) -> FrameList {
-        let read = || -> FrameList {
-            let ids = self.snapshot.stacks.frames(stack).iter();
-            ids.map(|id| self.frame_report(*id)).collect()
-        };
-        Arc::clone(self.frame_lists[stack.index()].get_or_init(read))
+        let read = || self.frame_list_within(stack, self.bounds.list_bytes);
+        self.frame_lists[stack.index()].get_or_init(read).clone()
+    }
+
+    /// The innermost frames of `stack`, in about `max_bytes` of JSON; at least one.
+    pub(crate) fn frame_list_within(&self, stack: StackId, max_bytes: usize) -> FrameList {
+        let ids = self.snapshot.stacks.frames(stack);
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        for id in ids {
+            let frame = self.frame_report(*id);
+            bytes += frame_bytes(&frame);
+            if bytes > max_bytes && !frames.is_empty() {
+                break;
+            }
+            frames.push(frame);
+        }
+        let left_out = (ids.len() - frames.len()) as u64 + self.snapshot.stacks.frames_left_out(stack);
+        FrameList { frames: frames.into(), left_out }
     }
 
     /// The operation that allocated: the operators in the C++ frames, outermost first (`BmmBackward0 > aten::bmm`);
@@ -93,7 +126,7 @@ impl<'a> StackReader<'a> {
             let frame = self.snapshot.stacks.frame(*id);
             match self.origin(*id) {
                 Origin::Native => {
-                    if let Some(op) = operator_name(self.snapshot.text(frame.name))
+                    if let Some(op) = operator_name(self.names[id.index()])
                         && operators.last() != Some(&op)
                     {
                         operators.push(op);
@@ -160,12 +193,7 @@ impl<'a> StackReader<'a> {
     fn stack_frames(&self, ids: &[FrameId]) -> StackFrames<'a, SymbolId> {
         let frame_ref = |id: &FrameId| {
             let frame = self.snapshot.stacks.frame(*id);
-            FrameRef {
-                origin: self.origin(*id),
-                file: frame.file,
-                line: frame.line,
-                name: self.snapshot.text(frame.name),
-            }
+            FrameRef { origin: self.origin(*id), file: frame.file, line: frame.line, name: self.names[id.index()] }
         };
         let package_of = |index: usize| {
             let frame = self.snapshot.stacks.frame(*ids.get(index)?);

@@ -20,6 +20,7 @@ pub struct LiveByStack {
     /// Share of all allocated bytes, 0 to 1.
     pub share_ratio: f64,
     /// The whole stack, innermost frame first; empty if none was recorded.
+    #[serde(flatten)]
     pub frames: FrameList,
 }
 

@@ -34,6 +34,7 @@ pub struct GrowingLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_law: Option<LawKind>,
     /// The stack of the line that grows most, innermost frame first.
+    #[serde(flatten)]
     pub frames: FrameList,
     /// The line.
     #[serde(flatten)]
