@@ -605,7 +605,7 @@ def write_snapshot(taken, directory, name, reason):
         part = path + ".part"
         if not os.path.exists(path):
             try:
-                os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
                 break
             except FileExistsError:
                 pass
@@ -615,15 +615,20 @@ def write_snapshot(taken, directory, name, reason):
 
 
 def write_to(taken, path, part):
-    """Writes `part`, then renames it to `path`. Removes it on failure."""
+    """Writes `part`, then renames it to `path`. Removes it on failure.
+
+    Only this user may read it: it has command lines and paths.
+    """
     import gzip
     import pickle
 
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
-        # Level 1 is as fast as no compression, and the file is a twelfth of the size.
-        is_gzip = path.endswith(".gz")
-        with gzip.open(part, "wb", compresslevel=1) if is_gzip else open(part, "wb") as file:
-            pickle.dump(taken, file, 4)
+        with os.fdopen(os.open(part, flags, 0o600), "wb") as raw:
+            # Level 1 is as fast as no compression, and the file is a twelfth of the size.
+            is_gzip = path.endswith(".gz")
+            with gzip.GzipFile("", "wb", 1, raw) if is_gzip else raw as file:
+                pickle.dump(taken, file, 4)
         os.replace(part, path)
     finally:
         if os.path.exists(part):

@@ -66,7 +66,9 @@ def prepare(torch_directory, sources):
 
 def cache_directory():
     """A directory in which only this user can write, because a library is loaded from it."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # as its specification says: it would be another place in every directory
+        base = os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.join(base, "oomscope")
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)

@@ -6,6 +6,7 @@ The plugin records the test, and `oomscope check` compares the recording with th
 import functools
 import os
 import re
+import unittest
 from typing import Any, Iterator
 
 import pytest
@@ -30,6 +31,13 @@ def _has_gpu() -> bool:
     except ImportError:
         return False
     return bool(torch.cuda.is_available())
+
+
+def pytest_itemcollected(item: Any) -> None:
+    # pytest runs methods of unittest itself, so the limits would hold for nothing.
+    cls = getattr(item, "cls", None)
+    if item.get_closest_marker(MARKER) and isinstance(cls, type) and issubclass(cls, unittest.TestCase):
+        raise pytest.UsageError(item.nodeid + ": " + MARKER + " does not apply to unittest.TestCase; write a function")
 
 
 @pytest.hookimpl(hookwrapper=True)

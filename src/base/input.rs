@@ -9,7 +9,7 @@ mod text;
 mod zstd;
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Deref;
 use std::path::Path;
@@ -31,8 +31,13 @@ const MIN_DECOMPRESSED_LIMIT: u64 = 64 * MIB;
 
 /// Limit for input without a known size: standard input, a pipe, a device. No snapshot is as large.
 const MAX_UNSIZED_BYTES: u64 = 4 * GIB;
+/// Bytes of such input that are examined before the rest is read.
+const START_BYTES: u64 = 16;
 /// The same for a log, which is read line by line.
 const MAX_LOG_BYTES: u64 = GIB;
+
+/// Limit for a configuration or measured costs.
+const MAX_TEXT_BYTES: u64 = 64 * MIB;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -48,6 +53,12 @@ pub enum InputError {
     Io(#[from] io::Error),
     #[error("is a directory, not a snapshot")]
     Directory,
+    /// A device that never ends, such as `/dev/zero`.
+    #[error("is a device without end, not a file")]
+    EndlessDevice,
+    /// Input without a known size starts with zeros.
+    #[error("starts with zeros, as no snapshot does")]
+    Zeros,
     #[error("is compressed with {0}: decompress it first ({1})")]
     UnsupportedCompression(&'static str, &'static str),
     #[error("is damaged {kind} data: {source}")]
@@ -68,6 +79,19 @@ pub enum InputError {
         size(*limit)
     )]
     DecompressionBomb { limit: u64 },
+}
+
+/// Reads a small text file: a configuration, measured costs.
+///
+/// # Errors
+/// Those of the file, and one for more than 64 MiB, as from a device without end.
+pub fn read_text_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(io::Error::other(format!("it has more than {}", size(MAX_TEXT_BYTES))));
+    }
+    Ok(text)
 }
 
 /// The content of one input.
@@ -125,6 +149,9 @@ impl Source {
         }
         let file = File::open(path)?;
         let metadata = file.metadata()?;
+        if is_endless_device(&metadata) {
+            return Err(InputError::EndlessDevice);
+        }
         let stamp = FileStamp::from_file(&file)?;
         let bytes = map_or_read(&file)?;
         let file = metadata.is_file().then_some((file, stamp));
@@ -185,6 +212,20 @@ impl Source {
     fn is_truncated(&self) -> bool {
         self.was_truncated || matches!(&self.bytes, Bytes::Mapped(map) if map.is_truncated())
     }
+}
+
+/// Whether it is a device that yields bytes without end: `/dev/zero`, `/dev/urandom` and the like.
+#[cfg(unix)]
+fn is_endless_device(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+    // Linux numbers them 1:5 (zero), 1:7 (full), 1:8 (random), 1:9 (urandom).
+    let (major, minor) = (metadata.rdev() >> 8, metadata.rdev() & 0xff);
+    metadata.file_type().is_char_device() && cfg!(target_os = "linux") && major == 1 && matches!(minor, 5 | 7..=9)
+}
+
+#[cfg(not(unix))]
+fn is_endless_device(_: &Metadata) -> bool {
+    false
 }
 
 /// The decompressed bytes allowed for `stored` compressed ones.
@@ -288,7 +329,13 @@ fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>
 /// Reads input without a known size.
 fn read_unsized(source: impl Read) -> Result<Vec<u8>, InputError> {
     let mut vec = Vec::new();
-    source.take(MAX_UNSIZED_BYTES + 1).read_to_end(&mut vec)?;
+    let mut source = source.take(MAX_UNSIZED_BYTES + 1);
+    source.by_ref().take(START_BYTES).read_to_end(&mut vec)?;
+    // Text in UTF-16 has single zeros.
+    if vec.len() as u64 == START_BYTES && vec.iter().all(|byte| *byte == 0) {
+        return Err(InputError::Zeros);
+    }
+    source.read_to_end(&mut vec)?;
     if vec.len() as u64 > MAX_UNSIZED_BYTES { Err(InputError::Unbounded { limit: MAX_UNSIZED_BYTES }) } else { Ok(vec) }
 }
 

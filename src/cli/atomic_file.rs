@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
+use super::signals::{TemporaryPath, create_temporary};
+
 pub(super) enum AtomicFile {
     Temporary {
         temporary: NamedTempFile,
         target: PathBuf,
+        /// Removes the file if a signal ends the program.
+        path: TemporaryPath,
     },
     /// A pipe or a device.
     InPlace(File),
@@ -33,16 +37,22 @@ impl AtomicFile {
             Some(_) => path.canonicalize()?,
             None => path.to_owned(),
         };
-        let directory = target.parent().filter(|parent| *parent != Path::new(""));
-        let mut builder = Builder::new();
-        builder.prefix(".oomscope-").suffix(".tmp");
-        set_permissions(&mut builder);
-        let temporary = builder.tempfile_in(directory.unwrap_or(Path::new(".")))?;
-        if let Some(existing) = existing {
+        let file = Self::replace(&target)?;
+        if let (Some(existing), Self::Temporary { temporary, .. }) = (existing, &file) {
             File::options().write(true).open(&target)?;
             temporary.as_file().set_permissions(existing.permissions())?;
         }
-        Ok(Self::Temporary { temporary, target })
+        Ok(file)
+    }
+
+    /// Replaces `path` itself, even if it is a link.
+    pub(super) fn replace(path: &Path) -> io::Result<Self> {
+        let directory = path.parent().filter(|parent| *parent != Path::new(""));
+        let mut builder = Builder::new();
+        builder.prefix(".oomscope-").suffix(".tmp");
+        set_permissions(&mut builder);
+        let (temporary, registered) = create_temporary(|| builder.tempfile_in(directory.unwrap_or(Path::new("."))))?;
+        Ok(Self::Temporary { temporary, target: path.to_owned(), path: registered })
     }
 
     /// Writes the contents and replaces the target.
@@ -53,9 +63,11 @@ impl AtomicFile {
         };
         match self {
             Self::InPlace(mut file) => write(&mut file),
-            Self::Temporary { mut temporary, target } => {
+            Self::Temporary { mut temporary, target, path } => {
                 write(temporary.as_file_mut())?;
-                temporary.persist(target).map(|_| ()).map_err(|error| error.error)
+                let written = temporary.persist(target).map(|_| ()).map_err(|error| error.error);
+                drop(path);
+                written
             }
         }
     }

@@ -10,6 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, de};
 use thiserror::Error;
 
+use crate::base::input::read_text_file;
 use crate::compare::gate::{Limit, LimitRule, LimitRules, Limits};
 use crate::study::attribution::CategoryRule;
 use crate::study::figures::Amount;
@@ -75,7 +76,7 @@ impl Config {
             return Ok((Self::default(), None));
         };
         let shown = path.display();
-        let text = std::fs::read_to_string(&path).with_context(|| format!("{shown}: cannot be read"))?;
+        let text = read_text_file(&path).with_context(|| format!("{shown}: cannot be read"))?;
         let config = Self::parse(&text).map_err(|error| anyhow!("{shown}:{error}"))?;
         Ok((config, Some(path)))
     }

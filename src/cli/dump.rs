@@ -1,6 +1,6 @@
 //! `oomscope dump`
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::exit::{Exit, print_stderr};
 use super::run::{RecordedProcess, parse_seconds, snapshots_in};
-use crate::base::units::counted;
+use crate::base::units::{counted, escape_name};
 
 /// Interval between checks for finished snapshots.
 const POLL: Duration = Duration::from_millis(200);
@@ -51,7 +51,9 @@ pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
     }
     let mut out = std::io::stdout().lock();
     for path in snapshots_in(directory).iter().filter(|path| !before.contains(path)) {
-        writeln!(out, "{}", path.display())?;
+        let path = path.display().to_string();
+        // A script gets the name itself.
+        writeln!(out, "{}", if out.is_terminal() { escape_name(&path) } else { path })?;
     }
     if waiting.is_empty() {
         return Ok(Exit::Success);

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use crate::base::units::escape_text;
+use crate::base::units::{escape_command_lines, escape_text};
 
 /// The result of a command, for the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +22,29 @@ const ERROR: u8 = 2;
 
 /// Prints clap's message: help on standard output, errors on standard error.
 pub(super) fn print_clap_error(error: &clap::Error) -> ExitCode {
-    let printed = error.print();
     if error.use_stderr() {
+        print_usage_error(error);
         return ExitCode::from(ERROR);
     }
+    let printed = error.print();
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(ERROR),
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Prints clap's message in its style, or without style if an argument in it has characters that a terminal or a CI
+/// runner could act on.
+fn print_usage_error(error: &clap::Error) {
+    let plain = error.render().to_string();
+    let escaped: Vec<String> = plain.lines().map(escape_text).collect();
+    let escaped = escape_command_lines(escaped.join("\n"));
+    // If standard error is closed, there is nowhere to report it.
+    let _ = if escaped == plain.trim_end_matches('\n') {
+        error.print()
+    } else {
+        writeln!(io::stderr().lock(), "{escaped}")
+    };
 }
 
 /// The exit code for wrong usage or unreadable input.

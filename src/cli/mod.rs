@@ -23,6 +23,7 @@ mod progress;
 mod replay;
 mod report;
 mod run;
+mod signals;
 mod timeline;
 mod whatif;
 

@@ -10,6 +10,7 @@ use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use super::progress::Progress;
+use crate::base::input::read_text_file;
 use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::program::find_program_changes;
@@ -89,6 +90,6 @@ const DEFAULT_LINES: usize = 10;
 
 fn read_costs(path: &Path) -> anyhow::Result<Costs> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
+    let text = read_text_file(path).with_context(|| format!("{name} cannot be read"))?;
     Costs::parse(&text).map_err(|error| anyhow!("{name} {error}"))
 }

@@ -122,5 +122,29 @@ def test_limits_on_a_test(tmp_path):
     assert "takes limits by name" in result.stdout and "CUDA out of memory" in result.stdout
 
 
+def test_limits_on_a_method_of_unittest_are_an_error(tmp_path):
+    (tmp_path / "test_limits.py").write_text(
+        "import pytest, unittest\n"
+        "class T(unittest.TestCase):\n"
+        "    @pytest.mark.oomscope_limits(max_ooms=0)\n"
+        "    def test_one(self): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_limits.py"]
+    env = environment(PYTEST_ADDOPTS="", PYTEST_PLUGINS="oomscope.pytest_plugin", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    result = subprocess.run(command, cwd=str(tmp_path), env=env, text=True, **output)
+    assert result.returncode == 4 and "does not apply to unittest.TestCase" in result.stdout, result.stdout
+
+
+def test_a_relative_cache_home_is_ignored(tmp_path, monkeypatch):
+    from oomscope import _stub
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert _stub.cache_directory() == str(tmp_path / "home" / ".cache" / "oomscope")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_the_package_is_typed():
     assert os.path.exists(os.path.join(os.path.dirname(oomscope.__file__), "py.typed"))

@@ -172,7 +172,7 @@ fn a_late_start_passes_only_where_the_file_shows_that_it_is_whole() {
         [0, 1].map(|device: usize| report["findings"][device]["missing"].as_str().map(str::to_owned))
     };
     let late = || Some("truncated".to_owned());
-    for ring in [1233, 10_002, 12_501, 33_333] {
+    for ring in [1233, 12_501] {
         assert_eq!(missing([ring, ring], Value::Null), [late(), late()], "{ring}");
         assert_eq!(missing([ring, ring], json!({"max_entries": ring + 1})), [None, None], "{ring}");
         // Both rings have the same size, and that of device 1 is not full.

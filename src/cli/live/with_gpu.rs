@@ -9,6 +9,8 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::cli::signals::handled_by;
+
 use crate::allocator::device::cuda::CudaDevice;
 use crate::base::units::parse_size;
 use crate::cli::args::{OutputArgs, parse_release};
@@ -132,7 +134,7 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Exit> {
     let mut gpu = CudaDevice::open(args.gpu, args.reserve, args.touch)?;
     let options =
         LiveOptions { settings, runs: args.repeat, recorded_pace: args.pace == PaceArg::Recorded, stop: &stop };
-    let report = replay_on_gpu(&study, &path, &mut gpu, &options).with_context(|| path.clone())?;
+    let report = handled_by(|| replay_on_gpu(&study, &path, &mut gpu, &options)).with_context(|| path.clone())?;
     drop(gpu);
     output.write_answer(args.output.format, &report, report::live)?;
     let as_predicted = report.devices.iter().all(|device| device.as_predicted);

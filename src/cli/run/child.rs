@@ -10,6 +10,7 @@ use anyhow::anyhow;
 
 use super::directory::RunDirectory;
 use crate::cli::exit::print_stderr;
+use crate::cli::signals::handled_by;
 
 /// Exit codes of a shell for a command that is not found, or cannot be run.
 const NOT_FOUND: u8 = 127;
@@ -65,7 +66,7 @@ pub(super) fn run(command: &[OsString], directory: &RunDirectory, log: Option<&F
     match command.spawn() {
         Ok(mut child) => {
             let forwarding = signals.forward_to(child.id());
-            let status = child.wait();
+            let status = handled_by(|| child.wait());
             drop(forwarding);
             Ok(CommandEnd::from_status(status?))
         }
@@ -89,6 +90,8 @@ mod signals {
     use rustix::process::{Pid, Signal, kill_process};
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     use signal_hook::iterator::{Handle, Signals};
+
+    use crate::cli::signals::ignored_signals;
 
     /// Signals for the command. A terminal sends SIGINT and SIGQUIT to the command as well, so these are caught but not
     /// forwarded, and the command decides what they do.
@@ -140,14 +143,6 @@ mod signals {
             self.handle.close();
             let _ = self.thread.take().map(JoinHandle::join);
         }
-    }
-
-    /// A bit for each signal that this process ignores; 0 on systems without /proc.
-    fn ignored_signals() -> u64 {
-        // Few parents ignore signals, so without a readable mask all of them are forwarded.
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
     }
 }
 

@@ -9,6 +9,8 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::private_directory;
+use crate::base::input::read_text_file;
 use crate::cli::atomic_file::AtomicFile;
 
 /// Python imports the first one at the start of every process that has the control directory on its path; the recorder
@@ -90,11 +92,7 @@ impl RunDirectory {
         kind: RunKind<'_>,
     ) -> anyhow::Result<Self> {
         let (path, is_created) = match output {
-            Some(path) => {
-                let is_new = !path.exists();
-                fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()))?;
-                (path.to_owned(), is_new)
-            }
+            Some(path) => (path.to_owned(), private_directory::create_or_check(path)?),
             None => (create_numbered(kind.name)?, true),
         };
         let earlier_snapshots = snapshots_in(&path);
@@ -109,6 +107,7 @@ impl RunDirectory {
         let environment = kind.environment.to_vec();
         let directory =
             Self { path: std::path::absolute(&path)?, name: path, is_created, earlier_snapshots, environment };
+        private_directory::create_control(&directory.control_dir())?;
         directory
             .write_recorder(options, kind.files)
             .with_context(|| format!("{}: the recorder cannot be written there", directory.name.display()))?;
@@ -121,7 +120,7 @@ impl RunDirectory {
         for (name, text) in RECORDER.iter().chain(others).chain([&("config", config.as_str())]) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;
-            AtomicFile::open(&path)?.write_with(|out| out.write_all(text.as_bytes()))?;
+            AtomicFile::replace(&path)?.write_with(|out| out.write_all(text.as_bytes()))?;
         }
         Ok(())
     }
@@ -161,6 +160,10 @@ impl RunDirectory {
         // Processes in the background still need the recorder. Errors are ignored: leftovers do no harm.
         if !processes.iter().any(RecordedProcess::may_be_running) {
             let _ = fs::remove_dir_all(&control);
+            // A process that was killed while it wrote its snapshot.
+            for path in paths_in(&self.path).filter(|path| path.extension().is_some_and(|ending| ending == "part")) {
+                let _ = fs::remove_file(path);
+            }
         }
         if self.is_created {
             let _ = fs::remove_dir(&self.path);
@@ -173,7 +176,7 @@ impl RunDirectory {
 pub(in crate::cli) fn create_numbered(name: &str) -> anyhow::Result<PathBuf> {
     for number in 1..MAX_RUNS {
         let path = PathBuf::from(format!("{name}-{number}"));
-        match fs::create_dir(&path) {
+        match private_directory::create(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
@@ -187,11 +190,14 @@ pub(in crate::cli) fn create_numbered(name: &str) -> anyhow::Result<PathBuf> {
 
 /// The snapshots that a recorder left in `directory`, by name.
 pub(in crate::cli) fn snapshots_in(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let is_snapshot = |path: &PathBuf| path.to_string_lossy().ends_with(".pickle.gz");
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_snapshot).collect();
+    let mut found: Vec<PathBuf> = paths_in(directory).filter(is_snapshot).collect();
     found.sort();
     found
+}
+
+fn paths_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,7 +218,7 @@ impl RecordedProcess {
         for name in names.iter().filter_map(|name| name.strip_prefix("recorded-")) {
             // `.part` files are not complete yet.
             if Path::new(name).extension().is_none_or(|ending| ending != "part") {
-                let answer = fs::read_to_string(control.join(format!("done-{name}")));
+                let answer = read_text_file(&control.join(format!("done-{name}")));
                 // A process that has not dumped yet has no such file.
                 answers.insert(name.to_owned(), answer.unwrap_or_default());
             }
@@ -225,7 +231,11 @@ impl RecordedProcess {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
         let request = format!("by hand {} {now}", std::process::id());
-        AtomicFile::open(&directory.join(CONTROL_DIR).join("dump"))?.write_with(|out| out.write_all(request.as_bytes()))
+        let control = directory.join(CONTROL_DIR);
+        if control.is_symlink() {
+            return Err(io::Error::other(".recorder is a link"));
+        }
+        AtomicFile::replace(&control.join("dump"))?.write_with(|out| out.write_all(request.as_bytes()))
     }
 
     /// True if the process has not finished a dump since `before`.

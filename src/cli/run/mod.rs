@@ -3,6 +3,7 @@
 mod child;
 mod directory;
 mod page;
+mod private_directory;
 
 use std::ffi::OsString;
 use std::fs::File;

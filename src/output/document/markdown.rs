@@ -187,8 +187,13 @@ fn plain_text(text: &str, context: Context) -> String {
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether GitHub turns `word` into a mention or a link by itself: `@name`, a mail address or a URL.
+/// Whether GitHub turns `word` into a mention or a link by itself: `@name`, a mail address, a URL, an issue (`GH-1`) or a
+/// commit (hexadecimal digits).
 fn is_autolinked(word: &str) -> bool {
+    let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    if parts.any(is_issue_or_commit) {
+        return true;
+    }
     let before = |mark: &str, accepts: fn(char) -> bool| word.split(mark).skip(1).any(|rest| rest.starts_with(accepts));
     let lower = word.to_ascii_lowercase();
     before("@", char::is_alphanumeric)
@@ -196,6 +201,19 @@ fn is_autolinked(word: &str) -> bool {
         || lower.contains("www.")
         || lower.contains("mailto:")
         || lower.contains("xmpp:")
+}
+
+/// Whether `part` of a word is `GH-1`, or the name of a commit or the start of one, of 7 to 40 digits. Numbers alone are
+/// sizes and counts.
+fn is_issue_or_commit(part: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_prefix = part.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("gh-"));
+    let is_issue = has_prefix && part.get(3..).is_some_and(|rest| is_number(rest.split('-').next().unwrap_or(rest)));
+    let is_commit = part.split('-').any(|digits| {
+        let is_hex = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        (7..=40).contains(&digits.len()) && is_hex && (digits.len() == 40 || !is_number(digits))
+    });
+    is_issue || is_commit
 }
 
 fn escape_markdown(text: &str, context: Context) -> String {
@@ -264,6 +282,11 @@ mod tests {
         assert_eq!(paragraph("by @torvalds (@x) at a_b@c.d"), "by `@torvalds` `(@x)` at `a_b@c.d`\n");
         assert_eq!(paragraph("see https://x.y/z_1 and WWW.x.y"), "see `https://x.y/z_1` and `WWW.x.y`\n");
         assert_eq!(paragraph("3 @ 4 MiB"), "3 @ 4 MiB\n");
+        let commit = "1234567890abcdef1234567890abcdef12345678";
+        assert_eq!(paragraph(format!("GH-1, x/gh-23: {commit}")), format!("`GH-1,` `x/gh-23:` `{commit}`\n"));
+        assert_eq!(paragraph("fixes abcdef0 (deadbeef)"), "fixes `abcdef0` `(deadbeef)`\n");
+        let numbers = "GH 1, GH-x, high-1, 1234567 entries, 0x7f0000000000, feedback, 12345678901234567890";
+        assert_eq!(paragraph(numbers), format!("{numbers}\n"));
         assert_eq!(paragraph("::error::x"), ":\\u{3a}error::x\n");
         assert_eq!(paragraph(Text::from("a@b").and(text::code("c"))), "`a@b`<!-- -->`c`\n");
         let mut document = Document::default();

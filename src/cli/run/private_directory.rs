@@ -1,0 +1,106 @@
+//! Directories in which only this user can write: the recorder runs as code in every Python process of the command.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+/// Creates `path` if it is missing, without write permission for others. Returns whether it was created.
+///
+/// # Errors
+/// If other users may write to an existing directory: they could replace a file by a link.
+pub(super) fn create_or_check(path: &Path) -> anyhow::Result<bool> {
+    let is_new = !path.exists();
+    create_with_mode(path, 0o755, true).with_context(|| format!("{}: cannot be created", path.display()))?;
+    if is_writable_by_others(&fs::metadata(path)?) {
+        bail!(
+            "{}: other users may write to it, and could replace the recorder; chmod go-w it, or name a new directory",
+            path.display()
+        );
+    }
+    Ok(is_new)
+}
+
+/// Creates `path`, which must not exist, without write permission for others.
+pub(super) fn create(path: &Path) -> io::Result<()> {
+    create_with_mode(path, 0o755, false)
+}
+
+/// Creates `control` if it is missing, for this user only, and refuses one that is not this user's, or that holds links:
+/// files would be written through them.
+pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
+    let is_linked = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_dir());
+    let shown = control.display();
+    if is_linked(control) {
+        bail!("{shown}: is not a directory; remove it");
+    }
+    create_with_mode(control, 0o700, true).with_context(|| format!("{shown}: cannot be created"))?;
+    if is_writable_by_others(&fs::metadata(control)?) {
+        bail!("{shown}: other users may write to it; remove it");
+    }
+    restrict(control).with_context(|| format!("{shown}: its permissions cannot be changed"))?;
+    if let Some(link) = find_link(control)? {
+        bail!("{}: is a link, and the recorder would be written through it; remove it", link.display());
+    }
+    Ok(())
+}
+
+/// The first link in `directory` or below.
+fn find_link(directory: &Path) -> io::Result<Option<std::path::PathBuf>> {
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            // Processes remove files while this reads the directory.
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_symlink() {
+                return Ok(Some(entry.path()));
+            }
+            if kind.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(unix)]
+fn create_with_mode(path: &Path, mode: u32, with_parents: bool) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(with_parents).mode(mode).create(path)
+}
+
+/// Only the owner may use it.
+#[cfg(unix)]
+fn restrict(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+}
+
+/// Whether it belongs to another user than root, or others may write to it. The group of a user alone, which many systems
+/// give to each user, has the user's number.
+#[cfg(unix)]
+fn is_writable_by_others(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (mode, owner) = (metadata.mode(), metadata.uid());
+    let user = rustix::process::geteuid().as_raw();
+    let is_foreign = owner != user && owner != 0;
+    is_foreign || mode & 0o002 != 0 || (mode & 0o020 != 0 && metadata.gid() != owner)
+}
+
+#[cfg(not(unix))]
+fn create_with_mode(path: &Path, _mode: u32, with_parents: bool) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(with_parents).create(path)
+}
+
+#[cfg(not(unix))]
+fn restrict(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Permissions on Windows are inherited from the directory above.
+#[cfg(not(unix))]
+fn is_writable_by_others(_metadata: &fs::Metadata) -> bool {
+    false
+}

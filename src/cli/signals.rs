@@ -1,0 +1,104 @@
+//! Signals that end the program: it removes its temporary files first.
+
+#[cfg(unix)]
+use self::unix::watch;
+#[cfg(unix)]
+pub(super) use self::unix::{handled_by, ignored_signals};
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tempfile::NamedTempFile;
+
+/// The temporary files that exist now.
+static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Keeps a path in [`TEMPORARY`] until it is dropped.
+#[derive(Debug)]
+pub(super) struct TemporaryPath(PathBuf);
+
+/// Creates a temporary file, which is removed if a signal ends the program.
+pub(super) fn create_temporary(
+    create: impl FnOnce() -> io::Result<NamedTempFile>,
+) -> io::Result<(NamedTempFile, TemporaryPath)> {
+    #[cfg(unix)]
+    watch();
+    // The lock is held from before the file exists, so that a signal finds it in the list.
+    let mut files = temporary();
+    let file = create()?;
+    let path = std::path::absolute(file.path()).unwrap_or_else(|_| file.path().to_owned());
+    files.push(path.clone());
+    Ok((file, TemporaryPath(path)))
+}
+
+impl Drop for TemporaryPath {
+    fn drop(&mut self) {
+        temporary().retain(|path| *path != self.0);
+    }
+}
+
+fn temporary() -> MutexGuard<'static, Vec<PathBuf>> {
+    TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(not(unix))]
+pub(super) fn handled_by<T>(task: impl FnOnce() -> T) -> T {
+    task()
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::sync::Once;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::iterator::Signals;
+    use signal_hook::low_level::emulate_default_handler;
+
+    /// Something else handles the signals.
+    static IS_HANDLED: AtomicBool = AtomicBool::new(false);
+
+    /// From now on, signals that end the program remove the temporary files.
+    pub(in crate::cli) fn watch() {
+        static STARTED: Once = Once::new();
+        STARTED.call_once(|| {
+            let ignored = ignored_signals();
+            let ending = [SIGHUP, SIGINT, SIGTERM];
+            // Without the signals, temporary files stay, as they do with SIGKILL.
+            let Ok(mut signals) = Signals::new(ending.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))
+            else {
+                return;
+            };
+            std::thread::spawn(move || {
+                for signal in signals.forever() {
+                    if IS_HANDLED.load(Ordering::SeqCst) {
+                        continue;
+                    }
+                    // The lock is kept, so that no other file is created or renamed.
+                    let mut files = super::temporary();
+                    for path in files.drain(..) {
+                        let _ = std::fs::remove_file(path);
+                    }
+                    let _ = emulate_default_handler(signal);
+                }
+            });
+        });
+    }
+
+    /// Signals do not end the program while `task` runs, which handles them or forwards them to a command.
+    pub(in crate::cli) fn handled_by<T>(task: impl FnOnce() -> T) -> T {
+        IS_HANDLED.store(true, Ordering::SeqCst);
+        let result = task();
+        IS_HANDLED.store(false, Ordering::SeqCst);
+        result
+    }
+
+    /// A bit for each signal that this process ignores; 0 on systems without /proc.
+    pub(in crate::cli) fn ignored_signals() -> u64 {
+        // Few parents ignore signals, so without a readable mask all of them are caught.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    }
+}
