@@ -97,9 +97,12 @@ class Trial:
         held = self.facts["held"]
         if len(held) < 3:
             return None
-        # Growth begins where memory is low for the last time: another loop may come before.
-        low = min(held) + 0.05 * (max(held) - min(held))
-        held = held[max(index for index, value in enumerate(held) if value <= low) :] or held
+        rises = [after - before for before, after in zip(held, held[1:])]
+        typical = sorted(rises[-5:])[2] if len(rises) > 4 else 0
+        start = max((index for index, rise in enumerate(rises) if rise < typical / 4), default=0)
+        # Another loop may come before the one that grows.
+        if start > len(held) // 2 and len(held) - start > 8:
+            held = held[start + 1 :]
         held = held[len(held) // 3 :]
         if len(held) < 3:
             return None
@@ -171,6 +174,8 @@ class Judge:
         verdict, text = oom["verdict"], self.summary["answer"].split(": ", 1)[-1]
         if "what follows is not known" in text:
             self.add("verdict", text, None)
+        elif self.oom.get("unusual_input") and "before it needed" in text:
+            self.add("verdict", text, bool(self.trial.larger) and "# larger" in self.trial.source)
         elif "memory grows" in text:
             ends = [not rerun["fails"] for rerun in self.settings_tried()]
             self.add("verdict", text, not any(ends))
@@ -329,7 +334,10 @@ class Judge:
             ):
                 return self.add("advice", action, trial.goes_on(trial.rerun(edits=["no_grad"])))
             if "smaller batch" in action and trial.can("half"):
-                return self.add("advice", action, trial.goes_on(trial.rerun(edits=["half"])))
+                half = trial.rerun(edits=["half"])
+                # How much smaller is not said: where half serves the request and no more, that is not known.
+                is_true = trial.goes_on(half) or (None if trial.serves(half) else False)
+                return self.add("advice", action, is_true)
         self.add("advice", action, None)
 
     def advice_without_failure(self):

@@ -148,7 +148,7 @@ def recurrent_sessions():
     for request in track(range(12000)):
         user = f"user-{request}"
         state = gru(torch.randn(8, 512, device="cuda"), sessions[user])  # kept
-        sessions[user] = state  # free: pass
+        sessions[user] = state  # free: del sessions[user]
         head(state).argmax(-1)
 
 
