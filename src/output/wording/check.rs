@@ -24,7 +24,9 @@ impl CheckReport {
         let lacks_history =
             worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost | Code::Truncated));
         let (action, copy) = match first {
-            Some(line) => ("look at what holds the memory at that line".to_owned(), Some(place(line))),
+            Some(line) => {
+                ("request or keep less at that line; oomscope analyze shows what helps".to_owned(), Some(place(line)))
+            }
             None if lacks_history => ("record the job with its history".to_owned(), Some(RECORD_COMMAND.to_owned())),
             None => ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path)),
         };
