@@ -229,7 +229,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
                 })
             })
         };
-        let turns = if frees.is_empty() { 0 } else { (1..).take_while(|turn| is_left(*turn)).count() };
+        let turns =
+            if frees.is_empty() { 0 } else { (1..self.requests.len()).take_while(|turn| is_left(*turn)).count() };
         turns.checked_sub(1)
     }
 
