@@ -1,4 +1,4 @@
-"""The same as `goes_on.py`, written after the rules, which were not made with these programs.
+"""The same as `goes_on.py`, written after the rules; three rules were then mended with these programs.
 
 usage: run.sh goes_on_again.py PROGRAM OUT.pickle.gz
 """
