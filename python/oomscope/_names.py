@@ -2,7 +2,8 @@
 
 `describe(budget_s)` returns a dict of built-in types, which the recorder stores as `oomscope.names` in the snapshot:
 
-- `version`: 1. `complete`: whether the time sufficed. `ms`: the time. `omitted`: number of storages without a row.
+- `version`: 1. `complete`: whether the walk has seen everything: the time sufficed, and no backward pass ran elsewhere.
+  `ms`: the time. `omitted`: number of storages without a row.
 - `tensors`: a row of integers for each storage, the largest first: address, bytes, kind (index in `kinds`), name (in
   `texts`), root (in `roots`), operator that saved it (in `texts`), whether only an autograd graph leads from the
   variable to it (0 or 1), dtype (in `texts`), shape (in `shapes`, or -1). `texts[0]` is None.
@@ -12,7 +13,7 @@
 - `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
 
-The walk starts at the variables of every frame and module of the user. If memory is left without a name, it goes on to
+The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
 the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so
 the shortest name comes first. Of several names the best wins: that of a parameter before a loop variable, any variable
 before an autograd graph.
@@ -131,7 +132,7 @@ class Walk:
         self.queue, self.late, self.deferred = collections.deque(), [], []
         # `Items` that are visited in parts.
         self.large = []
-        self.is_complete = True
+        self.is_complete = self.can_read_graphs
         self.kinds = {}
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
@@ -562,8 +563,8 @@ def describe(budget_s=BUDGET_S):
 
 
 def visit_all(walk, start, budget_s):
+    walk.push_modules()  # outside of every function, so the names that all know
     walk.push_frames(objects.USER)
-    walk.push_modules()
     walk.push_exceptions()
     walk.run(start + budget_s * USER_SHARE)
     for author in (objects.LIBRARY, objects.PYTORCH):

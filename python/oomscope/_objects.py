@@ -196,7 +196,13 @@ class Locals:
 USER, LIBRARY, PYTORCH, OWN = "user", "library", "pytorch", "oomscope"
 _PATHS = sysconfig.get_paths()
 LIBRARY_DIRECTORIES = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+STANDARD_DIRECTORIES = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
 OWN_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+
+
+def is_standard_library(path):
+    in_packages = "site-packages" in path or "dist-packages" in path
+    return path.startswith("<frozen") or (path.startswith(STANDARD_DIRECTORIES) and not in_packages)
 
 
 def author_of_file(path, torch_directory):

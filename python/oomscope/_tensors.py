@@ -128,27 +128,38 @@ class Tensors:
     # Autograd graphs -------------------------------------------------------------------------------------------------
 
     def is_graph_stable(self):
-        """Whether no other thread runs a backward pass, which would free saved tensors while they are read."""
-        this = sys._getframe()
-        is_worker = True  # a thread of the engine, which runs no Python but this
-        while this is not None:
-            if not this.f_code.co_filename.startswith(objects.OWN_DIRECTORY):
-                is_worker = False
-            this = this.f_back
-        running = 0
-        for ident, frame in sys._current_frames().items():
-            if frame is not None and self.waits_for_backward(frame, ident):
-                running += 1
-        # A worker belongs to the one backward pass. With several devices it has others beside it.
-        return running == 0 or (is_worker and running == 1 and self.devices_in_use() <= 1)
+        """Whether no other thread can free saved tensors while they are read, which would crash the process.
 
-    def waits_for_backward(self, frame, ident):
+        Other threads get their turn during the walk. One that waits in the standard library, or that belongs to PyTorch
+        itself, is taken to start no backward pass.
+        """
         import threading
 
+        threads = sys._current_frames()
+        mine = threads.pop(threading.get_ident(), None)
+        while mine is not None and objects.author_of_file(mine.f_code.co_filename, self.directory) == objects.OWN:
+            mine = mine.f_back
+        waiting = [frame for frame in threads.values() if self.waits_for_backward(frame)]
+        if any(self.may_start_backward(frame) for frame in threads.values() if not self.waits_for_backward(frame)):
+            return False
+        # A thread of the engine has no Python frame. It works for the one backward pass that a thread waits for; with
+        # several devices it has others beside it.
+        return not waiting or (mine is None and len(waiting) == 1 and self.devices_in_use() <= 1)
+
+    def waits_for_backward(self, frame):
         code = frame.f_code
-        is_here = ident == threading.get_ident()
         in_autograd = code.co_filename.startswith(os.path.join(self.directory, "autograd"))
-        return not is_here and in_autograd and code.co_name in BACKWARD_FUNCTIONS
+        return in_autograd and code.co_name in BACKWARD_FUNCTIONS
+
+    def may_start_backward(self, frame):
+        if objects.is_standard_library(frame.f_code.co_filename):
+            return False
+        authors = set()
+        while frame is not None:
+            if not objects.is_standard_library(frame.f_code.co_filename):
+                authors.add(objects.author_of_file(frame.f_code.co_filename, self.directory))
+            frame = frame.f_back
+        return not authors <= {objects.OWN, objects.PYTORCH}
 
     def devices_in_use(self):
         cuda = self.torch.cuda

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
+use super::local_tensors::LocalTensors;
 use super::options::Options;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
@@ -43,6 +44,9 @@ pub struct DeviceReport {
     /// Failed requests, oldest first; only the last if there are more than 1000, or with more than 4 devices more than
     /// 4000 on all devices.
     pub ooms: Vec<OomReport>,
+    /// The tensors of the failing function; absent if the recorder saw no failure on this device, or no tensor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_tensors: Option<LocalTensors>,
     /// Recommended actions for the last failed request, most useful first; absent if none failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
@@ -138,6 +142,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
         segments: memory.segments(top),
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
+        local_tensors: ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes)),
         ooms,
         advice,
         are_changes_skipped,

@@ -311,6 +311,37 @@ def test_nothing_is_kept_and_no_setting_stays_changed():
     assert (gc.isenabled(), sys.getprofile(), torch.is_grad_enabled()) == before
 
 
+def is_stable_while(work):
+    """Whether graphs are read while another thread runs `work`, which waits for its argument."""
+    import threading
+
+    end, thread_is_there = threading.Event(), threading.Event()
+
+    def run():
+        thread_is_there.set()
+        work(end)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread_is_there.wait()
+    time.sleep(0.05)
+    try:
+        return CpuTensors(torch).is_graph_stable()
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_graphs_are_not_read_while_another_thread_may_free_them():
+    def computes(end):
+        while not end.is_set():
+            sum(range(1000))
+
+    assert CpuTensors(torch).is_graph_stable()
+    assert is_stable_while(lambda end: end.wait())
+    assert not is_stable_while(computes)
+
+
 class Record:
     def __init__(self, index):
         self.index, self.values = index, [index]

@@ -108,6 +108,58 @@ fn memory_without_a_variable_says_why() {
     assert!(variable.is_null() || variable.as_str().unwrap().starts_with("a reference cycle of Node"), "{variable}");
 }
 
+/// The same with a trace: the blocks are allocated by a line of no known purpose, then a request of `bytes` fails.
+fn failed(blocks: u64, names: Value, bytes: u64) -> Value {
+    let mut snapshot = snapshot(blocks, names);
+    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "step" }]);
+    let entry = |action: &str, address: u64, size: u64| json!({ "action": action, "addr": address, "size": size, "stream": 0, "frames": frames, "time_us": 1 });
+    let mut trace = vec![entry("segment_alloc", BASE, blocks * MIB)];
+    trace.extend((0..blocks).map(|index| entry("alloc", BASE + index * MIB, MIB)));
+    let mut oom = entry("oom", 0, bytes);
+    oom["device_free"] = json!(MIB);
+    trace.push(oom);
+    snapshot["device_traces"] = json!([trace]);
+    snapshot["oomscope"]["oom"] = json!({ "device": 0 });
+    snapshot
+}
+
+fn device(snapshot: &Value) -> Value {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("snapshot.json");
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    analyze(&[path.to_str().unwrap()])["snapshots"][0]["devices"][0].clone()
+}
+
+#[test]
+fn categories_of_named_blocks_are_known() {
+    // Parameter, gradient, optimizer state, saved.
+    let kinds = [0, 2, 3, 4].into_iter().enumerate();
+    let tensors: Vec<Value> = kinds.map(|(block, kind)| row(block as u64, [kind, 1, 0, 0, 0, 4, 0])).collect();
+    let device = device(&failed(5, names(json!(tensors)), 160_000_000_000));
+    let categories = device["ooms"][0]["held"]["by_category"].as_array().unwrap();
+    for word in ["parameters", "gradients", "optimizer-state", "activations"] {
+        let found = categories.iter().find(|row| row["category"] == word);
+        let found = found.unwrap_or_else(|| panic!("{word}: {categories:?}"));
+        assert_eq!((&found["bytes"], &found["high_bytes"]), (&json!(MIB), &json!(MIB)), "{word}");
+    }
+}
+
+#[test]
+fn the_request_has_the_size_of_a_product_of_local_tensors() {
+    let found = device(&failed(1, names(json!([])), 160_000_000_000));
+    let locals = &found["local_tensors"];
+    assert_eq!(locals["function"]["line"], 9);
+    assert_eq!(locals["tensors"], json!([{ "name": "a", "dtype": "float32", "shape": [200, 64] }]));
+    assert!(locals["request"].is_null(), "{locals}");
+    let mut large = names(json!([]));
+    large["locals"]["tensors"] = json!([["a", "float32", [200_000, 64]]]);
+    let found = device(&failed(1, large, 160_000_000_000));
+    let request = &found["local_tensors"]["request"];
+    assert_eq!((&request["shape"], &request["like"]), (&json!([200_000, 200_000]), &json!("a")));
+    // Without a failure here there is no such line.
+    assert!(device(&snapshot(1, names(json!([]))))["local_tensors"].is_null());
+}
+
 #[test]
 fn rows_that_refer_to_nothing_are_left_out() {
     let huge = u64::MAX;

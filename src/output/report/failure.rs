@@ -3,11 +3,11 @@
 use super::breakdown::growth;
 use super::phrases::{
     describe_memory, describe_oom_position, describe_position_on, describe_remedies, describe_shortage,
-    operation_label, remedies_note, stack_block, stack_label, stack_label_in_line,
+    operation_label, remedies_note, shape, stack_block, stack_label, stack_label_in_line,
 };
 use crate::allocator::verdict::Verdict;
-use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, Growth, OomReport, RequestOutcome};
+use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, alarm, code, faint, strong};
 use crate::output::wording::describe_input;
@@ -55,6 +55,8 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
             stream(oom.stream)
         ),
     );
+    document.fields("for", device.local_tensors.as_ref().and_then(describe_request_shape).map(strong));
+    document.fields("tensors", device.local_tensors.as_ref().map(list_tensors));
     document.fields("doing", oom.operation.as_deref().map(code));
     document.fields("metadata", oom.user_metadata.as_deref());
     // Growth that explains the failure comes before the verdict.
@@ -82,6 +84,28 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     }
     circumstances(document, oom);
     document.stack(stack_block("stack", &oom.frames, oom.frames.left_out));
+}
+
+/// Maximum number of tensors listed.
+const MAX_TENSORS: usize = 8;
+
+/// The tensors of the failing function.
+fn list_tensors(locals: &LocalTensors) -> Text {
+    let tensor = |tensor: &LocalTensorReport| format!("{}: {}", tensor.name, shape(&tensor.dtype, &tensor.shape));
+    let listed: Vec<String> = locals.tensors.iter().take(MAX_TENSORS).map(tensor).collect();
+    let more = if locals.tensors.len() > MAX_TENSORS { "; ..." } else { "" };
+    code(format!("{}{more}", listed.join("; ")))
+}
+
+/// The shape that the request could be for.
+fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
+    let request = locals.request.as_ref()?;
+    let shape = shape(&request.dtype, &request.shape);
+    Some(if request.like == request.last_of {
+        format!("exactly the size of {shape}, with dimensions of {}", request.like)
+    } else {
+        format!("exactly the size of {shape}, with dimensions of {} and {}", request.like, request.last_of)
+    })
 }
 
 /// A change to the program, and the result of its replay.

@@ -1,5 +1,6 @@
 //! The variables that keep memory alive.
 
+use super::phrases;
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code};
@@ -25,9 +26,8 @@ pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
 fn row(kept: &KeptByVariable) -> Vec<Cell> {
     let name = if kept.name.is_some() { code(kept.holder()) } else { kept.holder().into() };
     let largest = kept.shape.as_ref().zip(kept.dtype.as_ref()).map(|(shape, dtype)| {
-        let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
         let each = if kept.blocks > 1 { "the largest is " } else { "" };
-        format!("{each}{dtype} [{}]", sizes.join(", "))
+        format!("{each}{}", phrases::shape(dtype, shape))
     });
     let parts = [kept.container_label(), kept.kind_label().map(str::to_owned), kept.graph_label(), largest];
     let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");

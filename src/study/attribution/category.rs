@@ -28,7 +28,7 @@ words! {
 words! {
     /// The confidence in a category.
     pub enum Confidence {
-        /// Follows from the block's stack or its own lifetime
+        /// Follows from the block's stack, its own lifetime, or the variable that keeps it
         High = "high",
         /// Follows from the lifetimes of similar blocks, or from the recorded part of its own
         Medium = "medium",

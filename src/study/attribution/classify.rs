@@ -53,6 +53,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &P
             *classification = (Category::Other, Confidence::Low);
         }
     }
+    lifetimes.named.correct(&live_set.blocks, &mut classified);
     classified
 }
 

@@ -9,6 +9,7 @@ use super::forward_pass::ForwardPass;
 use super::free_counts::FreeCounts;
 use super::leaks::growing_lines;
 use super::live_set::{LiveBlock, LiveSet, TracePoint, is_run_by_program};
+use super::named::NamedBlocks;
 use super::samples::LifetimeSamples;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
@@ -44,6 +45,8 @@ pub(super) struct Lifetimes<'a> {
     pub(super) live_sets: Vec<LiveSet>,
     /// Blocks at many positions, if requested.
     pub(super) samples: LifetimeSamples<LiveBlock>,
+    /// Blocks whose use the recorder knows.
+    pub(super) named: NamedBlocks,
     /// By stack.
     free_counts: Vec<FreeCounts>,
     /// Number of blocks that outlived the backward run that allocated them, by that run and requested size.
@@ -114,6 +117,7 @@ impl<'a> Lifetimes<'a> {
             last_alloc: vec![0; runs.len()],
             live_sets: Vec::new(),
             samples: LifetimeSamples::new(Vec::new()),
+            named: NamedBlocks::default(),
             free_counts: vec![FreeCounts::default(); stacks],
             outlived_by_size: SeededMap::default(),
             gradient_sizes: SeededMap::default(),
@@ -185,6 +189,8 @@ impl<'a> Lifetimes<'a> {
         });
         lifetimes.finish(live.values(), at);
         lifetimes.samples.finish();
+        let ends = live.iter().map(|(address, block)| (*address, block.allocated_at));
+        lifetimes.named = NamedBlocks::new(device.snapshot(), ends);
         for (address, block) in live {
             lifetimes.samples.end_lifetime(block.first_sample, || block.block(address, None));
         }

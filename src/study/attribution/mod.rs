@@ -2,7 +2,8 @@
 //!
 //! In: one literal replay. Out: a [`MemoryBreakdown`] per position, the lines whose memory grows ([`Leaks`]), and
 //! layers of categories over time. `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to
-//! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `breakdown` sums up.
+//! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `named` to those that the
+//! recorder knows, `breakdown` sums up.
 
 mod allocations;
 mod breakdown;
@@ -17,6 +18,7 @@ mod layers;
 mod leaks;
 mod lifetimes;
 mod live_set;
+mod named;
 mod older_blocks;
 mod parameter_copies;
 mod rules;

@@ -1,0 +1,143 @@
+//! The tensors of the failing function, and what the failed request could be for.
+
+use serde::Serialize;
+
+use crate::base::units::escape_name;
+use crate::snapshot::Snapshot;
+use crate::stacks::frames::FrameReport;
+use crate::study::DeviceStudy;
+
+/// The tensors among the local variables of the function in which a request failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LocalTensors {
+    /// The innermost function of the user.
+    pub function: FrameReport,
+    /// Its tensors.
+    pub tensors: Vec<LocalTensorReport>,
+    /// A tensor with dimensions of these that has exactly the size of the request; absent if there is none, or if
+    /// several differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestShape>,
+}
+
+/// A local variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LocalTensorReport {
+    /// Its name.
+    pub name: String,
+    /// Type of the elements, such as `float32`.
+    pub dtype: String,
+    /// Its shape.
+    pub shape: Vec<u64>,
+}
+
+/// A tensor of the size of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RequestShape {
+    /// Type of the elements: that of the variable `like`.
+    pub dtype: String,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// The variable that has this shape, but for the last dimension.
+    pub like: String,
+    /// The variable that has this last dimension.
+    pub last_of: String,
+}
+
+/// PyTorch rounds requests up to a multiple of this.
+const REQUEST_GRANULE: u64 = 512;
+/// Smaller requests have many explanations.
+const MIN_EXPLAINED_BYTES: u64 = 1 << 20;
+
+impl LocalTensors {
+    /// `requested_bytes` is the failed request that ended the trace of `device`.
+    pub(super) fn at_failure(device: DeviceStudy<'_, '_>, requested_bytes: u64) -> Option<Self> {
+        let snapshot = device.snapshot();
+        let is_here = snapshot.recorder_info.as_ref().is_some_and(|info| info.oom_device == Some(device.id()));
+        let names = snapshot.tensor_names.as_ref().filter(|names| is_here && !names.locals.is_empty())?;
+        let frame = snapshot.stacks.frames(names.locals_frame?).first()?;
+        let tensors = read_locals(snapshot);
+        let request = explain_request(&tensors, requested_bytes);
+        Some(Self { function: device.stacks().frame_report(*frame), tensors, request })
+    }
+}
+
+fn read_locals(snapshot: &Snapshot) -> Vec<LocalTensorReport> {
+    let text = |id| escape_name(snapshot.text(id));
+    let locals = snapshot.tensor_names.iter().flat_map(|names| &names.locals);
+    locals
+        .map(|local| LocalTensorReport { name: text(local.name), dtype: text(local.dtype), shape: local.shape.clone() })
+        .collect()
+}
+
+/// The shape with a last dimension from any of `tensors` that has `bytes` bytes, rounded, if there is only one.
+fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestShape> {
+    if bytes < MIN_EXPLAINED_BYTES {
+        return None;
+    }
+    let mut found: Option<RequestShape> = None;
+    for tensor in tensors.iter().filter(|tensor| tensor.shape.len() > 1) {
+        let Some((_, front)) = tensor.shape.split_last() else { continue }; // has two dimensions or more
+        let Some(element) = element_bytes(&tensor.dtype) else { continue }; // a type of a later release
+        let rows = front.iter().try_fold(element, |product: u64, size| product.checked_mul(*size));
+        for other in tensors {
+            for last in &other.shape {
+                let size = rows.and_then(|rows| rows.checked_mul(*last));
+                if size.and_then(|size| size.checked_next_multiple_of(REQUEST_GRANULE)) != Some(bytes) {
+                    continue;
+                }
+                let shape = front.iter().chain([last]).copied().collect();
+                match &found {
+                    Some(known) if known.shape != shape || known.dtype != tensor.dtype => return None,
+                    Some(_) => {}
+                    None => {
+                        let (like, last_of) = (tensor.name.clone(), other.name.clone());
+                        found = Some(RequestShape { dtype: tensor.dtype.clone(), shape, like, last_of });
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Bytes of an element; `None` for types that PyTorch may add.
+fn element_bytes(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "bool" | "uint8" | "int8" | "float8_e4m3fn" | "float8_e5m2" => 1,
+        "float16" | "bfloat16" | "int16" => 2,
+        "float32" | "int32" => 4,
+        "float64" | "int64" | "complex64" => 8,
+        "complex128" => 16,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(name: &str, dtype: &str, shape: &[u64]) -> LocalTensorReport {
+        LocalTensorReport { name: name.to_owned(), dtype: dtype.to_owned(), shape: shape.to_vec() }
+    }
+
+    #[test]
+    fn a_product_of_a_matrix_with_itself_is_found() {
+        let tensors = [tensor("a", "float32", &[200_000, 64]), tensor("n", "int64", &[3])];
+        let found = explain_request(&tensors, 160_000_000_000).unwrap();
+        assert_eq!((found.shape, found.like, found.last_of), (vec![200_000, 200_000], "a".into(), "a".into()));
+    }
+
+    #[test]
+    fn sizes_that_fit_nothing_or_several_shapes_are_not_explained() {
+        let tensors = [tensor("a", "float32", &[1000, 500]), tensor("b", "float32", &[500, 1000])];
+        // [1000, 1000] by the first, [500, 2000] by none.
+        assert_eq!(explain_request(&tensors, 4_000_256).map(|found| found.shape), Some(vec![1000, 1000]));
+        assert_eq!(explain_request(&tensors, 5_000_192), None);
+        // [1000, 500] and [500, 1000] have the same size.
+        assert_eq!(explain_request(&tensors, 2_000_384), None);
+        assert_eq!(explain_request(&[tensor("a", "new_type", &[1000, 1000])], 4_000_256), None);
+        assert_eq!(explain_request(&[tensor("a", "float32", &[u64::MAX, u64::MAX])], 4_000_256), None);
+        assert_eq!(explain_request(&[], 4_000_256), None);
+    }
+}
