@@ -109,7 +109,9 @@ impl DeviceReport {
 pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
     let top = options.top;
     let mut failures = FailureCollector::new(device);
-    let history = device.replay(Tracking::Totals, |step| failures.observe(step));
+    // The replay and the reading of stacks need nothing of each other: two cores share them.
+    let replay = || device.replay(Tracking::Totals, |step| failures.observe(step));
+    let (history, ()) = rayon::join(replay, || device.read_stacks());
     let moment = options.at.and_then(|selector| device.position(selector));
     if let (Some(selector), None) = (options.at, moment) {
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));

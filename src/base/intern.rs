@@ -4,6 +4,7 @@
 //! never hashes a content again.
 
 use std::hash::{BuildHasher as _, Hash};
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -17,21 +18,14 @@ pub type SeededMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 /// The same without values.
 pub type SeededSet<K> = std::collections::HashSet<K, RandomState>;
 
-/// Distinct slices of `T`; ids are dense and in order of first appearance.
-#[derive(Debug, Clone)]
-pub struct Slices<T> {
-    data: Vec<T>,
+/// The ids of contents that lie one after the other; ids are dense and in order of first appearance.
+#[derive(Debug, Clone, Default)]
+struct Ids {
+    /// Where each content ends.
     ends: Vec<usize>,
     table: HashTable<(u32, u32)>,
     /// See [`SeededMap`]; ids do not depend on it.
     seed: RandomState,
-}
-
-impl<T> Default for Slices<T> {
-    fn default() -> Self {
-        let (data, ends, table) = (Vec::new(), Vec::new(), HashTable::new());
-        Self { data, ends, table, seed: RandomState::default() }
-    }
 }
 
 /// The 64-bit hash that hashbrown needs, from the 32 bits that the table keeps.
@@ -39,76 +33,106 @@ fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
+impl Ids {
+    fn hash(&self, content: impl Hash) -> u32 {
+        (self.seed.hash_one(content) >> 32) as u32
+    }
+
+    fn find(&self, hash: u32, is_equal: impl Fn(Range<usize>) -> bool) -> Option<u32> {
+        let found = self.table.find(spread(hash), |&(h, id)| h == hash && is_equal(self.range(id)));
+        found.map(|&(_, id)| id)
+    }
+
+    /// Adds the content that ends at `end`.
+    fn add(&mut self, hash: u32, end: usize) -> u32 {
+        let id = to_u32(self.ends.len());
+        self.ends.push(end);
+        self.table.insert_unique(spread(hash), (hash, id), |&(h, _)| spread(h));
+        id
+    }
+
+    /// The place of content `id`. An id of another table gets a range that no data has.
+    fn range(&self, id: u32) -> Range<usize> {
+        let id = id as usize;
+        let start = if id == 0 { 0 } else { self.ends.get(id - 1).copied().unwrap_or(usize::MAX) };
+        start..self.ends.get(id).copied().unwrap_or(0)
+    }
+}
+
+/// Distinct slices of `T`.
+#[derive(Debug, Clone)]
+pub struct Slices<T> {
+    data: Vec<T>,
+    ids: Ids,
+}
+
+impl<T> Default for Slices<T> {
+    fn default() -> Self {
+        Self { data: Vec::new(), ids: Ids::default() }
+    }
+}
+
 impl<T: Copy + Eq + Hash> Slices<T> {
     /// The id of `slice`, stored if it is new.
     pub fn intern(&mut self, slice: &[T]) -> u32 {
-        let hash = (self.seed.hash_one(slice) >> 32) as u32;
-        let (data, ends) = (&self.data, &self.ends);
-        if let Some(&(_, id)) = self.table.find(spread(hash), |&(h, id)| h == hash && slice_at(data, ends, id) == slice)
-        {
-            return id;
-        }
-        let id = to_u32(self.ends.len());
-        self.data.extend_from_slice(slice);
-        self.ends.push(self.data.len());
-        self.table.insert_unique(spread(hash), (hash, id), |&(h, _)| spread(h));
-        id
+        let hash = self.ids.hash(slice);
+        self.ids.find(hash, |range| self.data.get(range) == Some(slice)).unwrap_or_else(|| {
+            self.data.extend_from_slice(slice);
+            self.ids.add(hash, self.data.len())
+        })
     }
 }
 
 impl<T> Slices<T> {
     /// The content of `id`; empty for an id of another table.
     pub fn get(&self, id: u32) -> &[T] {
-        slice_at(&self.data, &self.ends, id)
+        self.data.get(self.ids.range(id)).unwrap_or(&[])
     }
 
     /// Number of distinct slices.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.ids.ends.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.ids.ends.is_empty()
     }
-}
-
-fn slice_at<'a, T>(data: &'a [T], ends: &[usize], id: u32) -> &'a [T] {
-    let id = id as usize;
-    let start = if id == 0 { 0 } else { ends.get(id - 1).copied().unwrap_or(usize::MAX) };
-    // The id of another table may have no end here. It gets a range that is in no data, so it has no content.
-    let end = ends.get(id).copied().unwrap_or(0);
-    data.get(start..end).unwrap_or(&[])
 }
 
 /// Distinct strings.
 #[derive(Debug, Clone, Default)]
-pub struct Symbols(Slices<u8>);
+pub struct Symbols {
+    text: String,
+    ids: Ids,
+}
 
 impl Symbols {
     /// The id of `text`, stored if it is new.
     pub fn intern(&mut self, text: &str) -> SymbolId {
-        SymbolId(self.0.intern(text.as_bytes()))
+        let hash = self.ids.hash(text);
+        SymbolId(self.ids.find(hash, |range| self.text.get(range) == Some(text)).unwrap_or_else(|| {
+            self.text.push_str(text);
+            self.ids.add(hash, self.text.len())
+        }))
     }
 
     /// The string of `id`; empty for an id of another table.
     pub fn get(&self, id: SymbolId) -> &str {
-        let text = std::str::from_utf8(self.0.get(id.0));
-        debug_assert!(text.is_ok(), "only strings are interned");
-        text.unwrap_or_default()
+        self.text.get(self.ids.range(id.0)).unwrap_or_default()
     }
 
     /// Bytes of the string of `id`.
     pub fn bytes_of(&self, id: SymbolId) -> usize {
-        self.0.get(id.0).len()
+        self.get(id).len()
     }
 
     /// Number of distinct strings.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.ids.ends.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ids.ends.is_empty()
     }
 }
 

@@ -40,6 +40,11 @@ impl<T: Copy + PartialEq> Column<T> {
     pub fn get(&self, row: usize) -> Option<T> {
         if self.rows.is_empty() { self.first.filter(|_| row < self.len) } else { self.rows.get(row).copied() }
     }
+
+    /// All rows; one if all are equal.
+    pub fn values(&self) -> &[T] {
+        if self.rows.is_empty() { self.first.as_slice() } else { &self.rows }
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +60,8 @@ mod tests {
             }
             let back: Vec<i32> = (0..values.len()).map(|i| column.get(i).unwrap()).collect();
             assert_eq!(back, values);
+            let is_varied = values.iter().any(|value| *value != values[0]);
+            assert_eq!(column.values(), if is_varied { &values } else { &values[..values.len().min(1)] });
             assert_eq!(column.get(values.len()), None);
         }
     }

@@ -83,7 +83,8 @@ impl<'a> Device<'a> {
     }
 
     /// Entry `index` of its trace.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see `TraceEntries::get`")]
+    #[inline(always)]
     pub fn entry(self, index: usize) -> TraceEntry {
         let entry = self.row(index).and_then(|row| self.snapshot.entries.get(row));
         debug_assert!(entry.is_some(), "the index must be in this trace");

@@ -4,7 +4,7 @@
 //! just before. In anomaly mode an allocation of a backward pass has the stack of the forward operation. Compiled code
 //! names its region. Frames of generated code name the line of the original source.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::contents::Snapshot;
 use super::stacks::{ExtendedStack, Frame, Stacks};
@@ -70,13 +70,13 @@ fn read_tracebacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
         snapshot.stacks.set_original(frame, stack);
     }
     let mut forwards = FxHashMap::default();
-    for row in 0..snapshot.entries.len() {
-        let Some(forward) = snapshot.entries.forward(row) else { break }; // every row has one
-        if forward != Stacks::EMPTY && !forwards.contains_key(&forward) {
-            let texts = snapshot.stacks.frames(forward).iter();
-            let texts: Vec<SymbolId> = texts.map(|id| snapshot.stacks.frame(*id).name).collect();
-            forwards.insert(forward, parse_tracebacks(snapshot, &texts));
-        }
+    let mut distinct = snapshot.entries.forwards().to_vec();
+    let mut seen = FxHashSet::default();
+    distinct.retain(|forward| *forward != Stacks::EMPTY && seen.insert(*forward));
+    for forward in distinct {
+        let texts = snapshot.stacks.frames(forward).iter();
+        let texts: Vec<SymbolId> = texts.map(|id| snapshot.stacks.frame(*id).name).collect();
+        forwards.insert(forward, parse_tracebacks(snapshot, &texts));
     }
     forwards
 }
@@ -86,9 +86,9 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
     let forwards = read_tracebacks(snapshot, originals);
     let threads = classify_threads(snapshot);
     let failed_backward_call = failed_backward(snapshot);
-    let is_compiled = |context: &SymbolId| !matches!(snapshot.symbols.get(*context), "" | NOT_COMPILED);
-    let contexts = (0..snapshot.entries.len()).map(|row| snapshot.entries.compile_context(row));
-    let has_context = contexts.flatten().any(|context| is_compiled(&context));
+    let not_compiled = ["", NOT_COMPILED].map(|context| snapshot.symbols.intern(context));
+    let is_compiled = |context: &SymbolId| !not_compiled.contains(context);
+    let has_context = snapshot.entries.compile_contexts().iter().flatten().any(is_compiled);
     if threads.is_empty() && forwards.is_empty() && !has_context && failed_backward_call.is_none() {
         return;
     }
@@ -238,7 +238,9 @@ fn track_live(live: &mut SeededMap<u64, StackId>, entry: &TraceEntry, extended_i
         return;
     }
     if extended_id == entry.stack {
-        live.remove(&entry.addr);
+        if !live.is_empty() {
+            live.remove(&entry.addr);
+        }
     } else {
         live.insert(entry.addr, extended_id);
     }

@@ -121,12 +121,14 @@ impl TraceEntries {
         self.stacks.get(row).copied()
     }
 
-    pub(super) fn forward(&self, row: usize) -> Option<StackId> {
-        self.forwards.get(row)
+    /// `forward_frames` of every entry; one value if all are equal.
+    pub(super) fn forwards(&self) -> &[StackId] {
+        self.forwards.values()
     }
 
-    pub(super) fn compile_context(&self, row: usize) -> Option<SymbolId> {
-        self.compile_contexts.get(row).flatten()
+    /// The compile context of every entry; one value if all are equal.
+    pub(super) fn compile_contexts(&self) -> &[Option<SymbolId>] {
+        self.compile_contexts.values()
     }
 
     pub(super) fn set_extended_stacks(&mut self, extended_stacks: Vec<StackId>) {
@@ -139,20 +141,23 @@ impl TraceEntries {
     }
 
     /// The entry in `row`, if there is one.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "inlined, it reads only the columns that the caller uses")]
+    #[inline(always)]
     pub fn get(&self, row: usize) -> Option<TraceEntry> {
+        let stack = self.stack(row)?;
+        // The columns have equal lengths.
         Some(TraceEntry {
-            action: *self.actions.get(row)?,
-            addr: *self.addrs.get(row)?,
-            size: *self.sizes.get(row)?,
-            stream: self.streams.get(row)?,
-            time_us: self.times.get(row)?,
-            stack: *self.stacks.get(row)?,
-            extended_stack: *self.extended_stacks.get(row).or_else(|| self.stacks.get(row))?,
-            forward: self.forwards.get(row)?,
-            pool: self.pools.get(row)?,
-            compile_context: self.compile_contexts.get(row)?,
-            user_metadata: self.user_metadata.get(row)?,
+            action: self.action(row).unwrap_or(Action::Other),
+            addr: self.addrs.get(row).copied().unwrap_or_default(),
+            size: self.sizes.get(row).copied().unwrap_or_default(),
+            stream: self.streams.get(row).unwrap_or_default(),
+            time_us: self.times.get(row).unwrap_or_default(),
+            stack,
+            extended_stack: self.extended_stacks.get(row).copied().unwrap_or(stack),
+            forward: self.forwards.get(row).unwrap_or_default(),
+            pool: self.pools.get(row).unwrap_or_default(),
+            compile_context: self.compile_contexts.get(row).unwrap_or_default(),
+            user_metadata: self.user_metadata.get(row).unwrap_or_default(),
         })
     }
 }

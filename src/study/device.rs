@@ -3,6 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 
+use super::block_sizes::BlockSizes;
 use super::from_empty::{self, PeaksFromEmpty};
 use super::history::{HistoryBuilder, MemoryHistory, Peak};
 use super::lost_history::{self, LostHistory};
@@ -25,11 +26,13 @@ pub(super) struct DeviceCache<'a> {
     memory: OnceLock<MemoryReport>,
     live_by_stack: OnceLock<BlockSums<StackId>>,
     phases: OnceLock<Phases>,
-    history: OnceLock<MemoryHistory>,
+    history: OnceLock<(MemoryHistory, BlockSizes)>,
     program: OnceLock<Program<'a>>,
     inferred_capacity: OnceLock<Option<u64>>,
     inferred_limit: OnceLock<Option<RangeInclusive<u64>>>,
     peaks_from_empty: OnceLock<PeaksFromEmpty>,
+    /// Without the bytes that only a replay knows.
+    loop_growth: OnceLock<Option<Growth>>,
     growth: OnceLock<Option<Growth>>,
 }
 
@@ -45,6 +48,7 @@ impl<'a> DeviceCache<'a> {
             inferred_capacity: OnceLock::new(),
             inferred_limit: OnceLock::new(),
             peaks_from_empty: OnceLock::new(),
+            loop_growth: OnceLock::new(),
             growth: OnceLock::new(),
         }
     }
@@ -154,29 +158,38 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let Hypothesis { settings, settings_changes, .. } = &self.inferred().hypothesis;
             LiteralReplay { device, settings, settings_changes }
         };
-        if let Some(known) = self.cache.history.get() {
+        if let Some((known, _)) = self.cache.history.get() {
             literal(known.has_changed_settings).run(keep, observe);
             return Some(known);
         }
         let mut run = |is_changed| {
             let mut builder = HistoryBuilder::new(device, self.scope().window);
+            let mut block_sizes = BlockSizes::default();
             let outcome = literal(is_changed).run(keep, |step| {
                 builder.add_step(step);
+                block_sizes.add_step(step);
                 observe(step);
             });
-            builder.finish(outcome, is_changed)
+            (builder.finish(outcome, is_changed), block_sizes)
         };
-        let mut history = run(false);
+        let mut found = run(false);
         // A snapshot records only the final settings. If they contradict the trace, others may have applied before.
-        if history.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
-            history = run(true);
+        if found.0.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
+            found = run(true);
         }
-        Some(self.cache.history.get_or_init(|| history))
+        Some(&self.cache.history.get_or_init(|| found).0)
     }
 
     /// The totals over the window; `None` without a trace.
     pub fn history(self) -> Option<&'s MemoryHistory> {
-        self.cache.history.get().or_else(|| self.replay(Tracking::Totals, |_| ()))
+        let known = self.cache.history.get().map(|(history, _)| history);
+        known.or_else(|| self.replay(Tracking::Totals, |_| ()))
+    }
+
+    /// The sizes of the blocks in the trace; `None` without a trace.
+    pub(crate) fn block_sizes(self) -> Option<&'s BlockSizes> {
+        self.history()?;
+        self.cache.history.get().map(|(_, block_sizes)| block_sizes)
     }
 
     /// Evidence that entries before the first are lost.
@@ -242,9 +255,24 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.cache.inferred_limit.get_or_init(infer).clone()
     }
 
+    /// Works out what the stacks show: phases, training steps and loops. No replay is needed.
+    pub(crate) fn read_stacks(self) {
+        self.phases();
+        self.loop_growth();
+    }
+
     /// The growth from iteration to iteration in the loop that the trace ends in: in a trace that a failed request ended,
     /// up to that; else up to the last request, or up to the last training step.
     pub(crate) fn growth(self) -> Option<&'s Growth> {
+        let with_allocated = |growth: &Growth| {
+            let allocated = self.allocated_before(&growth.start_entries);
+            growth.clone().with_allocated(&allocated)
+        };
+        self.cache.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
+    }
+
+    /// [`Self::growth`] without allocated bytes.
+    fn loop_growth(self) -> Option<&'s Growth> {
         let find = || {
             let up_to = |end| {
                 let (loops, _) = ProgramLoops::from_trace(self.device(), self.stacks(), end);
@@ -256,11 +284,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let last_step = || self.phases().step_ends().last().map(|end| *end as usize);
             up_to(None).or_else(|| up_to(Some(last_step()?)))
         };
-        let with_allocated = |growth: Growth| {
-            let allocated = self.allocated_before(&growth.start_entries);
-            growth.with_allocated(&allocated)
-        };
-        self.cache.growth.get_or_init(|| find().map(with_allocated)).as_ref()
+        self.cache.loop_growth.get_or_init(find).as_ref()
     }
 
     /// Allocated bytes before each of the ascending `entries`.

@@ -19,6 +19,7 @@
 
 mod activity;
 pub mod attribution;
+mod block_sizes;
 mod continuation;
 mod device;
 pub mod figures;

@@ -86,7 +86,7 @@ impl LiteralReplay<'_> {
             if lacks_completions && entry.action == Action::FreeRequested {
                 applied.action = Action::FreeCompleted;
             }
-            tiling.clear_changes();
+            tiling.start_entry();
             if !apply_entry(index, &applied, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));

@@ -10,13 +10,15 @@ mod finish;
 mod recorder_info;
 mod records;
 mod tensor_names;
+#[cfg(test)]
+mod tests;
 
 use crate::base::input::looks_like_log;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::keys::{self};
+use super::keys;
 use super::torch_range::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
@@ -87,6 +89,8 @@ pub(super) struct Decoder {
     blocks_placed: usize,
     /// Number of segments whose blocks do not add up to the recorded size.
     wrong_sums: u64,
+    /// Keys of the trace entries that are read by [`Builder::record`].
+    entry_keys: Vec<SymbolId>,
     /// Buffer of `intern_stack`.
     frame_ids: Vec<FrameId>,
     /// For frames of generated code, the traceback of the original source.
@@ -145,12 +149,25 @@ enum Scalar {
     Opaque,
 }
 
+/// Whether these are the first two keys of the usual trace entry.
+fn starts_entry(first: SymbolId, second: SymbolId) -> bool {
+    first == keys::ACTION && matches!(second, keys::ADDR | keys::DEVICE_FREE)
+}
+
 fn mixed_list_error<T>() -> Result<T, ErrorKind> {
     unexpected("a list mixes records of a snapshot with others".to_owned())
 }
 
 fn unexpected<T>(message: String) -> Result<T, ErrorKind> {
     Err(ErrorKind::Unexpected(message))
+}
+
+/// The pairs whose key is a string. Snapshots have no others.
+fn text_keyed(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
+    pairs.chunks_exact(2).filter_map(|pair| match pair {
+        [key, value] => key.as_text().map(|key| (key, *value)),
+        _ => None,
+    })
 }
 
 impl Decoder {
@@ -167,6 +184,7 @@ impl Decoder {
             blocks_placed: 0,
             wrong_sums: 0,
             original_traces: FxHashMap::default(),
+            entry_keys: Vec::new(),
             frame_ids: Vec::new(),
         }
     }
@@ -189,12 +207,12 @@ impl Decoder {
     /// Reads a dict with these pairs as a record, if its keys identify one.
     #[inline]
     fn parse_record(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
-        // The usual trace entry starts with these keys; other records need a look at all keys.
+        // Other records need a look at all keys.
         if let [first, _, second, ..] = pairs
-            && first.as_text() == Some(keys::ACTION)
-            && matches!(second.as_text(), Some(keys::ADDR | keys::DEVICE_FREE))
+            && let (Some(first), Some(second)) = (first.as_text(), second.as_text())
+            && starts_entry(first, second)
         {
-            return self.read_entry(pairs).map(Some);
+            return self.read_entry(text_keyed(pairs)).map(Some);
         }
         self.parse_record_by_all_keys(pairs)
     }
@@ -204,7 +222,7 @@ impl Decoder {
         if has(keys::STAGE) || has(keys::SEGMENTS) {
             Ok(None) // an annotation, whose metadata may use any key; or the top level
         } else if has(keys::ACTION) && has(keys::SIZE) {
-            self.read_entry(pairs).map(Some)
+            self.read_entry(text_keyed(pairs)).map(Some)
         } else if has(keys::BLOCKS) {
             self.read_segment(pairs).map(Some)
         } else if has(keys::STATE) && has(keys::SIZE) {
@@ -437,6 +455,26 @@ impl Builder for Decoder {
             }
             _ => Err(ErrorKind::NotAContainer("dict")),
         }
+    }
+
+    fn accept_keys(&mut self, keys: &[Value]) -> bool {
+        let keys: Option<Vec<SymbolId>> = keys.iter().map(|key| key.as_text()).collect();
+        let is_entry =
+            |keys: &Vec<SymbolId>| matches!(keys.as_slice(), [first, second, ..] if starts_entry(*first, *second));
+        match keys.filter(is_entry) {
+            Some(keys) => self.entry_keys = keys,
+            None => return false,
+        }
+        true
+    }
+
+    #[inline]
+    fn record(&mut self, values: &[Value]) -> Option<Value> {
+        let keys = std::mem::take(&mut self.entry_keys);
+        let pairs = keys.iter().copied().zip(values.iter().copied());
+        let entry = if values.len() < 2 { None } else { self.read_entry(pairs).ok() };
+        self.entry_keys = keys;
+        entry
     }
 
     fn text_of(&self, value: Value) -> Option<&str> {

@@ -4,7 +4,7 @@ use super::super::keys;
 use super::super::trace::parse_action;
 use super::super::{Action, Block, BlockState, Frame, Segment, Stacks, TraceEntry};
 use super::{BLOCK, MAX_WARNINGS, SEGMENT};
-use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
+use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, text_keyed, unexpected};
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::units::without_middle;
 use crate::base::warning::Code;
@@ -12,14 +12,6 @@ use crate::snapshot::pickle::{Builder as _, ErrorKind, Kind, Value, printable};
 
 /// Longer file names and function names are truncated. Demangled names of C++ templates have thousands of bytes.
 const MAX_NAME_BYTES: usize = 8192;
-
-/// The pairs whose key is a string. Snapshots have no others.
-fn text_keyed(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
-    pairs.chunks_exact(2).filter_map(|pair| match pair {
-        [key, value] => key.as_text().map(|key| (key, *value)),
-        _ => None,
-    })
-}
 
 impl Decoder {
     /// `value` as an unsigned 64-bit number: an address, a size, a handle. Negative handles keep their bits.
@@ -152,10 +144,10 @@ impl Decoder {
     }
 
     #[inline]
-    pub(super) fn read_entry(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
+    pub(super) fn read_entry(&mut self, pairs: impl Iterator<Item = (SymbolId, Value)>) -> Result<Value, ErrorKind> {
         const ENTRY: &str = "trace entry";
         let mut entry = TraceEntry::new();
-        for (key, value) in text_keyed(pairs) {
+        for (key, value) in pairs {
             self.seen.entry.add(key);
             match key {
                 keys::ACTION => {

@@ -25,6 +25,18 @@ pub trait Builder {
     /// Adds `pairs` (key, value, key, value, ...) to a dict. Their number is even.
     fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind>;
 
+    /// Whether the builder makes records of dicts with these keys: see [`Builder::record`]. It remembers the keys.
+    fn accept_keys(&mut self, keys: &[Value]) -> bool {
+        let _ = keys;
+        false
+    }
+    /// A complete dict of the accepted keys, or of the first of them, and `values`. If the builder returns `None`, it
+    /// receives the dict again, by [`Builder::dict`].
+    fn record(&mut self, values: &[Value]) -> Option<Value> {
+        let _ = values;
+        None
+    }
+
     /// The string `value`, if it is one.
     fn text_of(&self, value: Value) -> Option<&str>;
 

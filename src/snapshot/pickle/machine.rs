@@ -2,12 +2,13 @@
 
 use rustc_hash::FxHashSet;
 
+use super::accepted_keys::AcceptedKeys;
 use super::builder::Builder;
 use super::bytes::{sign_extend, take_array, take_bytes, to_length};
 use super::error::{ErrorKind, PickleError};
 use super::memo::Memo;
 use super::opcode::{self as op};
-use super::reference_runs::{ReferenceRuns, find_run_end};
+use super::reference_runs::ReferenceRuns;
 use super::text;
 use super::value::{Kind, Value};
 
@@ -42,6 +43,7 @@ pub fn read<B: Builder>(bytes: &[u8], builder: &mut B, progress: &dyn Fn(u64)) -
         marks: Vec::new(),
         memo: Memo::default(),
         runs: ReferenceRuns::new(),
+        accepted_keys: AcceptedKeys::default(),
         referenced_unfilled: FxHashSet::default(),
         has_aliases: false,
     };
@@ -54,8 +56,10 @@ pub(super) struct Machine<'a, B> {
     pub(super) stack: Vec<Value>,
     /// Height of the stack at each open MARK.
     pub(super) marks: Vec<usize>,
-    memo: Memo,
-    runs: ReferenceRuns,
+    pub(super) memo: Memo,
+    pub(super) runs: ReferenceRuns,
+    /// The keys of dicts that are read in one go.
+    pub(super) accepted_keys: AcceptedKeys,
     /// The bytes of the last string, and its value.
     last_text: (Vec<u8>, Value),
     /// Memo slots of containers that were referred to while unfilled.
@@ -117,21 +121,13 @@ impl<B: Builder> Machine<'_, B> {
                         progress(start as u64);
                         report_at = start + PROGRESS_INTERVAL;
                     }
-                    let in_list = self.stack.last().is_some_and(|top| top.kind() == Kind::EmptyList);
-                    if in_list
-                        && let Some((end, value)) = self.runs.predict(bytes, pos)
-                        && !may_grow(bytes, end + 1)
-                        && self.finish_list(value).is_ok()
-                    {
-                        pos = end + 1;
-                        continue;
-                    }
-                    if in_list
-                        && let Some(end) = find_run_end(bytes, pos)
-                        && !may_grow(bytes, end + 1)
-                        && self.push_list_of_references(pos..end).is_ok()
-                    {
-                        pos = end + 1;
+                    let end = match self.stack.last().map(|top| top.kind()) {
+                        Some(Kind::EmptyDict) => self.read_similar_dict(pos),
+                        Some(Kind::EmptyList) => self.fill_with_references(pos),
+                        _ => None,
+                    };
+                    if let Some(end) = end {
+                        pos = end;
                         continue;
                     }
                     // After an error in a run as well: reading it opcode by opcode reports the error at its position.
@@ -205,7 +201,7 @@ impl<B: Builder> Machine<'_, B> {
 
     /// Checks that `height` is above the last MARK: opcodes take no values from below it.
     #[inline]
-    fn check_above_mark(&self, height: usize) -> Result<(), ErrorKind> {
+    pub(super) fn check_above_mark(&self, height: usize) -> Result<(), ErrorKind> {
         match self.marks.last() {
             Some(mark) if *mark > height => Err(ErrorKind::StackUnderflow),
             _ => Ok(()),
@@ -260,12 +256,18 @@ impl<B: Builder> Machine<'_, B> {
 
     #[inline]
     pub(super) fn get(&mut self, id: u32) -> Result<(), ErrorKind> {
-        let value = match self.memo.get_plain(id) {
-            Some(value) => value,
-            None => self.get_slow(id)?,
-        };
+        let value = self.read_memo(id)?;
         self.push(value);
         Ok(())
+    }
+
+    /// The value in memo slot `id`.
+    #[inline]
+    pub(super) fn read_memo(&mut self, id: u32) -> Result<Value, ErrorKind> {
+        match self.memo.get_plain(id) {
+            Some(value) => Ok(value),
+            None => self.get_slow(id),
+        }
     }
 
     #[cold]
@@ -330,6 +332,7 @@ impl<B: Builder> Machine<'_, B> {
         }
         if self.memo.put(index, *top) {
             self.runs.clear();
+            self.accepted_keys.clear();
         }
         Ok(())
     }
@@ -365,14 +368,21 @@ impl<B: Builder> Machine<'_, B> {
         self.replace(below, target, value)
     }
 
+    /// Whether the unfilled container `target` was referred to. It must not be filled then.
+    #[inline]
+    pub(super) fn is_referenced(&self, target: Value) -> bool {
+        let is_in = |home| self.referenced_unfilled.contains(&home);
+        !self.referenced_unfilled.is_empty() && target.memo_slot().is_some_and(is_in)
+    }
+
     /// Replaces the container at `below` by `value`, on the stack and in the memo.
     #[inline]
-    fn replace(&mut self, below: usize, target: Value, value: Value) -> Result<(), ErrorKind> {
+    pub(super) fn replace(&mut self, below: usize, target: Value, value: Value) -> Result<(), ErrorKind> {
         if target.is_unfilled() {
+            if self.is_referenced(target) {
+                return Err(ErrorKind::Recursive);
+            }
             if let Some(home) = target.memo_slot() {
-                if !self.referenced_unfilled.is_empty() && self.referenced_unfilled.contains(&home) {
-                    return Err(ErrorKind::Recursive);
-                }
                 self.memo.put(to_length(home)?, value);
             }
         } else if value != target {
@@ -383,60 +393,6 @@ impl<B: Builder> Machine<'_, B> {
             *slot = value;
         }
         Ok(())
-    }
-
-    /// Handles MARK, the references in `run`, and APPENDS: see [`super::reference_runs`]. Fails if the list may grow.
-    /// An error leaves the stack as it was.
-    #[inline]
-    fn push_list_of_references(&mut self, run: std::ops::Range<usize>) -> Result<(), ErrorKind> {
-        let from = self.stack.len();
-        let target = *self.stack.last().ok_or(ErrorKind::StackUnderflow)?;
-        let start = run.start;
-        let raw = self.bytes.get(run).ok_or(ErrorKind::Truncated)?;
-        let hash = self.runs.hash(raw);
-        let known = hash.and_then(|hash| self.runs.find(self.bytes, start, raw, hash));
-        let value = if let Some(value) = known {
-            value
-        } else {
-            let gotten = self.push_references(raw);
-            let value = gotten.and_then(|()| match self.stack.get(from..) {
-                Some(items) if items.len() < BATCH => self.builder.list(target, items, false),
-                _ => Err(ErrorKind::InvalidLength),
-            });
-            self.stack.truncate(from);
-            let value = value?;
-            if let Some(hash) = hash
-                && self.builder.is_shareable(value)
-            {
-                self.runs.insert(self.bytes, start, raw, hash, value);
-            }
-            value
-        };
-        self.finish_list(value)
-    }
-
-    /// Pushes the values that `run` refers to.
-    #[inline]
-    fn push_references(&mut self, run: &[u8]) -> Result<(), ErrorKind> {
-        let mut pos = 0;
-        while let Some(&code) = run.get(pos) {
-            pos += 1;
-            let id = match code {
-                op::BINGET => u32::from(take_array::<1>(run, &mut pos)?[0]),
-                _ => u32::from_le_bytes(take_array(run, &mut pos)?),
-            };
-            self.get(id)?;
-        }
-        Ok(())
-    }
-
-    /// Replaces the unfilled list on top of the stack by `value`.
-    #[inline]
-    fn finish_list(&mut self, value: Value) -> Result<(), ErrorKind> {
-        let below = self.stack.len().checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
-        self.check_above_mark(below)?;
-        let target = *self.stack.last().ok_or(ErrorKind::StackUnderflow)?;
-        self.replace(below, target, value)
     }
 
     /// Pops `n` values and pushes a tuple of them.

@@ -9,6 +9,7 @@
 //! memo take at most a small multiple of the input's size, because each entry takes at least one byte of input.
 #![warn(clippy::indexing_slicing)]
 
+mod accepted_keys;
 mod builder;
 mod bytes;
 mod error;
@@ -16,7 +17,9 @@ mod machine;
 mod memo;
 mod opcode;
 mod rare_opcodes;
+mod reference_lists;
 mod reference_runs;
+mod similar_dicts;
 mod text;
 mod value;
 mod writer;

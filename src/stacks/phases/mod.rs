@@ -88,6 +88,11 @@ impl Phases {
         self.annotations.range_at(entry)
     }
 
+    /// The entries at which forward passes start.
+    pub(crate) fn forward_starts(&self) -> &[u32] {
+        &self.forward_starts
+    }
+
     /// Number of forward passes that start at or before `entry`.
     pub(crate) fn forwards_begun(&self, entry: usize) -> usize {
         self.forward_starts.partition_point(|start| *start as usize <= entry)

@@ -1,5 +1,5 @@
-//! Collects block lifetimes in one replay: the live blocks of some positions with their allocation and free, statistics
-//! of all blocks by stack and by phase run.
+//! Collects block lifetimes in one pass over the trace: the live blocks of some positions with their allocation and
+//! free, statistics of all blocks by stack and by phase run.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use super::free_counts::FreeCounts;
 use super::leaks::growing_lines;
 use super::live_set::{LiveBlock, LiveSet, TracePoint, is_run_by_program};
 use super::named::NamedBlocks;
+use super::open_blocks::{OpenBlock, OpenBlocks, open_initial_blocks};
 use super::samples::LifetimeSamples;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::replay::literal::{Tiling, Tracking};
-use crate::snapshot::{Action, BlockState, TraceEntry};
-use crate::stacks::frames::StackReader;
+use crate::snapshot::{Action, TraceEntry};
 use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases, StackTraits};
 use crate::study::DeviceStudy;
+use crate::study::block_sizes::SizeChange;
 
 /// Evidence that parameters of some size were gathered for a pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,12 +30,14 @@ pub(super) enum GatherEvidence {
 /// Padding of shards to equal size is at most the gathered size divided by this.
 const MAX_PADDING_FRACTION: u64 = 8;
 
-/// Block lifetimes of one replay. Runs are numbered as in [`TracePoint::run`].
+/// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
 pub(super) struct Lifetimes<'a> {
     runs: &'a [PhaseRun],
     phases: &'a Phases,
     /// For each run, number of backward passes that have started.
     backward_passes_begun: Vec<u32>,
+    /// Number of forward passes that have started: see [`Phases::forwards_begun`].
+    forwards_begun: usize,
     /// Frees have stacks, so user code that frees is known.
     has_stacks_of_frees: bool,
     /// The trace starts with an empty allocator.
@@ -75,28 +77,6 @@ pub(super) struct Lifetimes<'a> {
     teardown_after: Option<u32>,
 }
 
-/// A block that is live at the current entry of the replay.
-#[derive(Clone, Copy)]
-struct OpenBlock {
-    stack: StackId,
-    extended_stack: StackId,
-    bytes: u64,
-    requested_bytes: u64,
-    allocated_at: Option<TracePoint>,
-    /// See [`LifetimeSamples::next_sample`].
-    first_sample: u32,
-}
-
-impl OpenBlock {
-    /// `freed` is where it was freed, with the traits of the freeing stack.
-    fn block(self, address: u64, freed: Option<(TracePoint, StackTraits)>) -> LiveBlock {
-        let Self { stack, extended_stack, bytes, requested_bytes, allocated_at, .. } = self;
-        let (freed_at, freed_by) = freed.unzip();
-        let freed_by = freed_by.unwrap_or_default();
-        LiveBlock { address, bytes, requested_bytes, stack, extended_stack, allocated_at, freed_at, freed_by }
-    }
-}
-
 impl<'a> Lifetimes<'a> {
     /// `stacks` is the number of stacks of the snapshot.
     fn new(phases: &'a Phases, stacks: usize) -> Self {
@@ -111,6 +91,7 @@ impl<'a> Lifetimes<'a> {
         Self {
             runs,
             phases,
+            forwards_begun: 0,
             has_stacks_of_frees: false,
             starts_empty: true,
             backward_passes_begun: backward_passes_begun.collect(),
@@ -134,8 +115,8 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
-    /// Replays `device`'s trace. Collects the live blocks after each entry in `wanted` (`None`: before the first), and
-    /// the blocks at the positions of `samples`.
+    /// Reads `device`'s trace. Collects the live blocks after each entry in `wanted` (`None`: before the first), and the
+    /// blocks at the positions of `samples`.
     pub(super) fn from_trace(
         device: DeviceStudy<'a, '_>,
         mut wanted: Vec<Option<usize>>,
@@ -144,49 +125,57 @@ impl<'a> Lifetimes<'a> {
         let (stacks, phases) = (device.stacks(), device.phases());
         let stack_count = device.snapshot().stacks.len();
         let mut lifetimes = Self::new(phases, stack_count);
+        let Some(block_sizes) = device.block_sizes() else { return lifetimes };
         let growing = growing_lines(device);
         if !growing.is_empty() {
             let is_growing = |stack| growing.contains(&stacks.line_id(StackId::from_index(stack)));
             lifetimes.grows = (0..stack_count).map(is_growing).collect();
         }
         lifetimes.samples = samples;
-        let mut live: SeededMap<u64, OpenBlock> = SeededMap::default();
+        let mut live = open_initial_blocks(stacks, block_sizes);
+        lifetimes.starts_empty = live.is_empty();
         // Blocks of earlier live sets that are still live, by address.
         let mut awaited: SeededMap<u64, Vec<(usize, usize)>> = SeededMap::default();
         let mut at = TracePoint { entry: 0, run: 0 };
         wanted.sort_unstable();
         wanted.dedup();
         let mut wanted = wanted.into_iter().peekable();
+        if wanted.next_if_eq(&None).is_some() {
+            lifetimes.add_live_set(None, at, &mut live, &mut awaited);
+        }
+        let mut block_sizes = block_sizes.reader();
         let last_alloc = device.device().indexes_with_action(Action::Alloc).next_back();
-        device.replay(Tracking::Totals, |step| {
-            if let Some((index, entry)) = step.entry {
-                at.entry = to_u32(index);
-                lifetimes.samples.advance(index);
-                if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
-                    at.run += 1;
-                }
-                lifetimes.apply_entry(&entry, at, step.tiling, &mut live, &mut awaited);
-            } else {
-                live = open_initial_blocks(stacks, step.tiling);
-                lifetimes.starts_empty = live.is_empty();
+        for (index, entry) in device.device().entries().enumerate() {
+            at.entry = to_u32(index);
+            lifetimes.samples.advance(index);
+            if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
+                at.run += 1;
             }
-            let entry = step.entry.map(|(index, _)| index);
-            if wanted.next_if_eq(&entry).is_some() {
-                let live_set =
-                    LiveSet { entry, point: at, observed_until: None, blocks: live_blocks(stacks, step.tiling, &live) };
-                let set = lifetimes.live_sets.len();
-                for (row, block) in live_set.blocks.iter().enumerate() {
-                    awaited.entry(block.address).or_default().push((set, row));
-                }
-                lifetimes.live_sets.push(live_set);
+            if phases.forward_starts().get(lifetimes.forwards_begun).is_some_and(|start| *start <= at.entry) {
+                lifetimes.forwards_begun += 1;
             }
-            if step.entry.is_some_and(|(index, entry)| {
-                entry.action == Action::Oom || last_alloc.is_none_or(|last| last <= index)
-            }) {
+            match entry.action {
+                Action::Alloc => {
+                    if let Some(bytes) = block_sizes.allocated_bytes(at.entry, &entry) {
+                        lifetimes.alloc(&entry, at, bytes, &mut live);
+                    }
+                }
+                Action::FreeRequested | Action::FreeCompleted => lifetimes.free(&entry, at, &mut live, &mut awaited),
+                _ => {}
+            }
+            for SizeChange { address, bytes } in block_sizes.changes(at.entry) {
+                if let Some(block) = live.get_mut(&address) {
+                    block.bytes_left = bytes;
+                }
+            }
+            if wanted.next_if_eq(&Some(index)).is_some() {
+                lifetimes.add_live_set(Some(index), at, &mut live, &mut awaited);
+            }
+            if entry.action == Action::Oom || last_alloc.is_none_or(|last| last <= index) {
                 lifetimes.teardown_after = Some(at.entry);
                 lifetimes.close_live_sets(at);
             }
-        });
+        }
         lifetimes.finish(live.values(), at);
         lifetimes.samples.finish();
         let ends = live.iter().map(|(address, block)| (*address, block.allocated_at));
@@ -195,6 +184,28 @@ impl<'a> Lifetimes<'a> {
             lifetimes.samples.end_lifetime(block.first_sample, || block.block(address, None));
         }
         lifetimes
+    }
+
+    /// Adds the set of the live blocks after `entry`, which is at `point`.
+    fn add_live_set(
+        &mut self,
+        entry: Option<usize>,
+        point: TracePoint,
+        live: &mut OpenBlocks,
+        awaited: &mut SeededMap<u64, Vec<(usize, usize)>>,
+    ) {
+        let exist = live.iter_mut().filter(|(_, block)| block.bytes_left > 0);
+        let mut blocks: Vec<LiveBlock> = exist
+            .map(|(address, block)| {
+                block.is_in_live_set = true;
+                block.live_block(*address)
+            })
+            .collect();
+        blocks.sort_unstable_by_key(|block| block.address);
+        for (row, block) in blocks.iter().enumerate() {
+            awaited.entry(block.address).or_default().push((self.live_sets.len(), row));
+        }
+        self.live_sets.push(LiveSet { entry, point, observed_until: None, blocks });
     }
 
     /// Counts the blocks that are live at the end of the trace.
@@ -214,63 +225,70 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
-    fn apply_entry(
-        &mut self,
-        event: &TraceEntry,
-        at: TracePoint,
-        tiling: &Tiling,
-        live: &mut SeededMap<u64, OpenBlock>,
-        awaited: &mut SeededMap<u64, Vec<(usize, usize)>>,
-    ) {
-        match event.action {
-            Action::Alloc => {
-                let Some((bytes, BlockState::ActiveAllocated)) = tiling.block_at(event.addr) else {
-                    return; // contradicts the trace before it
-                };
-                if let Some(run) = at.run_index() {
-                    (self.last_alloc[run], self.freed_at_end[run]) = (at.entry, 0);
-                }
-                let (stack, extended_stack) = (event.stack, event.extended_stack);
-                let requested_bytes = event.size;
-                let (allocated_at, first_sample) = (Some(at), self.samples.next_sample());
-                let new = OpenBlock { stack, extended_stack, bytes, requested_bytes, allocated_at, first_sample };
-                let traits = self.phases.stack_traits(stack);
-                self.count_alloc(at, requested_bytes, traits);
-                match traits.purpose {
-                    Some(KnownPurpose::Parameters) => {
-                        self.parameter_sizes.insert(requested_bytes);
-                    }
-                    Some(KnownPurpose::GatheredParameters) => {
-                        self.gathered_sizes.insert(requested_bytes);
-                    }
-                    _ => {}
-                }
-                if let Some(lost) = live.insert(event.addr, new) {
-                    self.samples.end_lifetime(lost.first_sample, || lost.block(event.addr, None));
-                }
+    /// `entry` allocates a block of `bytes`.
+    fn alloc(&mut self, entry: &TraceEntry, at: TracePoint, bytes: u64, live: &mut OpenBlocks) {
+        if let Some(run) = at.run_index() {
+            (self.last_alloc[run], self.freed_at_end[run]) = (at.entry, 0);
+        }
+        let (stack, requested_bytes) = (entry.stack, entry.size);
+        let new = OpenBlock {
+            stack,
+            extended_stack: entry.extended_stack,
+            bytes,
+            bytes_left: bytes,
+            requested_bytes,
+            allocated_at: Some(at),
+            forwards_begun: self.forwards_begun,
+            first_sample: self.samples.next_sample(),
+            is_in_live_set: false,
+        };
+        let traits = self.phases.stack_traits(stack);
+        self.count_alloc(at, requested_bytes, traits);
+        match traits.purpose {
+            Some(KnownPurpose::Parameters) => {
+                self.parameter_sizes.insert(requested_bytes);
             }
-            Action::FreeRequested | Action::FreeCompleted => {
-                let Some(block) = live.remove(&event.addr) else {
-                    return; // the second entry of a free, or a free of an unknown block
-                };
-                let traits = self.phases.stack_traits(event.stack);
-                self.has_stacks_of_frees |= traits.caller.is_some();
-                let by_program = is_run_by_program(traits);
-                let freed = Some((at, traits));
-                self.samples.end_lifetime(block.first_sample, || block.block(event.addr, freed));
-                if let Some(allocated_at) = block.allocated_at {
-                    self.count_free(block, allocated_at, at, by_program);
-                }
-                for (set, row) in awaited.remove(&event.addr).unwrap_or_default() {
-                    let live_set = &mut self.live_sets[set];
-                    if live_set.observed_until.is_none() {
-                        let block = &mut live_set.blocks[row];
-                        block.freed_at = Some(at);
-                        block.freed_by = traits;
-                    }
-                }
+            Some(KnownPurpose::GatheredParameters) => {
+                self.gathered_sizes.insert(requested_bytes);
             }
             _ => {}
+        }
+        if let Some(lost) = live.insert(entry.addr, new) {
+            self.samples.end_lifetime(lost.first_sample, || lost.block(entry.addr, None));
+            if let Some(new) = live.get_mut(&entry.addr) {
+                new.is_in_live_set = lost.is_in_live_set;
+            }
+        }
+    }
+
+    /// `entry` frees a block, or completes a free.
+    fn free(
+        &mut self,
+        entry: &TraceEntry,
+        at: TracePoint,
+        live: &mut OpenBlocks,
+        awaited: &mut SeededMap<u64, Vec<(usize, usize)>>,
+    ) {
+        let Some(block) = live.remove(&entry.addr) else {
+            return; // the second entry of a free, or a free of an unknown block
+        };
+        let traits = self.phases.stack_traits(entry.stack);
+        self.has_stacks_of_frees |= traits.caller.is_some();
+        let by_program = is_run_by_program(traits);
+        self.samples.end_lifetime(block.first_sample, || block.block(entry.addr, Some((at, traits))));
+        if let Some(allocated_at) = block.allocated_at {
+            self.count_free(block, allocated_at, at, by_program);
+        }
+        if !block.is_in_live_set {
+            return;
+        }
+        for (set, row) in awaited.remove(&entry.addr).unwrap_or_default() {
+            let live_set = &mut self.live_sets[set];
+            if live_set.observed_until.is_none() {
+                let block = &mut live_set.blocks[row];
+                block.freed_at = Some(at);
+                block.freed_by = traits;
+            }
         }
     }
 
@@ -285,7 +303,7 @@ impl<'a> Lifetimes<'a> {
             return; // teardown
         }
         self.count_outliving_pass(block, allocated_at, freed, by_program);
-        let [forward, last] = [allocated_at, freed].map(|point| self.phases.forwards_begun(point.entry as usize));
+        let [forward, last] = [block.forwards_begun, self.forwards_begun];
         let is_before_backward = self.backward_passes_at(allocated_at) == self.backward_passes_at(freed);
         let in_forward = self.phase(allocated_at) == Phase::Forward;
         let is_module_block = in_forward && self.phases.stack_traits(block.stack).has_forward_frame;
@@ -330,8 +348,10 @@ impl<'a> Lifetimes<'a> {
                 }
                 *self.computed_in_pass.1.entry(requested_bytes).or_default() += 1;
             }
-            Phase::Forward => self.forward_passes[self.phases.forwards_begun(at.entry as usize)]
-                .count(traits.has_forward_frame, |counts| &mut counts.allocated),
+            Phase::Forward => {
+                self.forward_passes[self.forwards_begun]
+                    .count(traits.has_forward_frame, |counts| &mut counts.allocated);
+            }
             _ => {}
         }
     }
@@ -459,39 +479,4 @@ impl<'a> Lifetimes<'a> {
     pub(super) fn backward_passes_at(&self, point: TracePoint) -> u32 {
         point.run_index().map_or(0, |run| self.backward_passes_begun[run])
     }
-}
-
-/// The blocks that are live before the first entry.
-fn open_initial_blocks(stacks: &StackReader<'_>, tiling: &Tiling) -> SeededMap<u64, OpenBlock> {
-    let mut live = SeededMap::default();
-    for (address, bytes, requested_bytes, state, extended_stack) in tiling.active_blocks() {
-        if state == BlockState::ActiveAllocated {
-            let stack = stacks.recorded_stack(extended_stack);
-            live.insert(
-                address,
-                OpenBlock { stack, extended_stack, bytes, requested_bytes, allocated_at: None, first_sample: 0 },
-            );
-        }
-    }
-    live
-}
-
-/// The live blocks of `tiling`, by address.
-fn live_blocks(stacks: &StackReader<'_>, tiling: &Tiling, live: &SeededMap<u64, OpenBlock>) -> Vec<LiveBlock> {
-    let mut blocks: Vec<LiveBlock> = tiling
-        .active_blocks()
-        .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)
-        .map(|(address, bytes, requested_bytes, _, extended_stack)| LiveBlock {
-            address,
-            bytes,
-            requested_bytes,
-            stack: stacks.recorded_stack(extended_stack),
-            extended_stack,
-            allocated_at: live.get(&address).and_then(|block| block.allocated_at),
-            freed_at: None,
-            freed_by: StackTraits::default(),
-        })
-        .collect();
-    blocks.sort_unstable_by_key(|block| block.address);
-    blocks
 }

@@ -20,6 +20,7 @@ mod lifetimes;
 mod live_set;
 mod named;
 mod older_blocks;
+mod open_blocks;
 mod parameter_copies;
 mod rules;
 mod samples;

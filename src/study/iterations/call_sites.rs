@@ -31,6 +31,8 @@ pub(crate) struct CallSites {
     makes_parameters: Vec<bool>,
     /// The Python frames of each distinct stack, innermost first.
     python_frames: Slices<FrameId>,
+    /// The Python frames of the last new stack.
+    buffer: Vec<FrameId>,
     /// Id in `python_frames` by recorded stack.
     by_stack: FxHashMap<StackId, u32>,
     /// By Python frames, stream and pool.
@@ -61,6 +63,7 @@ impl CallSites {
             is_optimizer: is_in(&[OPTIMIZER_FILES]),
             is_module_call: frames().map(|id| snapshot.text(snapshot.stacks.frame(id).name) == MODULE_CALL).collect(),
             python_frames: Slices::default(),
+            buffer: Vec::new(),
             by_stack: FxHashMap::default(),
             by_origin: FxHashMap::default(),
             frames_of_site: Vec::new(),
@@ -72,8 +75,9 @@ impl CallSites {
         let stack = snapshot.stacks.recorded_stack(stack);
         let frames = *self.by_stack.entry(stack).or_insert_with(|| {
             let all = snapshot.stacks.frames(stack).iter().copied();
-            let python: Vec<FrameId> = all.filter(|id| self.is_python[id.index()]).collect();
-            self.python_frames.intern(&python)
+            self.buffer.clear();
+            self.buffer.extend(all.filter(|id| self.is_python[id.index()]));
+            self.python_frames.intern(&self.buffer)
         });
         *self.by_origin.entry((frames, stream, pool)).or_insert_with(|| {
             self.frames_of_site.push(frames);

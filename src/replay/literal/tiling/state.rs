@@ -51,6 +51,10 @@ pub struct Tiling {
     /// Private pools that never split blocks.
     pub(super) no_split: Vec<PoolId>,
     pub(super) totals: Totals,
+    /// See [`Tiling::allocated_bytes`].
+    allocated_bytes: u64,
+    /// See [`Tiling::damaged_blocks`].
+    damaged_blocks: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +87,8 @@ impl Tiling {
             stream_pool_ids: SeededMap::default(),
             no_split: Vec::new(),
             totals: Totals::default(),
+            allocated_bytes: 0,
+            damaged_blocks: Vec::new(),
         }
     }
 
@@ -97,6 +103,25 @@ impl Tiling {
 
     pub fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// Size of the block that the last `alloc` allocated; 0 if it contradicts the state and there is no block.
+    #[inline]
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.allocated_bytes
+    }
+
+    /// Addresses of the live blocks that the last entry shortened or removed, because it contradicts the state.
+    #[inline]
+    pub(crate) fn damaged_blocks(&self) -> &[u64] {
+        &self.damaged_blocks
+    }
+
+    /// Forgets the changes of the last entry.
+    #[inline]
+    pub(crate) fn start_entry(&mut self) {
+        self.damaged_blocks.clear();
+        self.clear_changes();
     }
 
     /// In order of appearance.
@@ -339,6 +364,9 @@ impl Tiling {
         let is_free = first.next == NONE && first.state == BlockState::Inactive;
         let mut size = 0_u64;
         while let Some(&tile) = self.tile(id) {
+            if tile.state == BlockState::ActiveAllocated {
+                self.damaged_blocks.push(tile.addr);
+            }
             self.remove(id, false);
             size = size.saturating_add(tile.size);
             id = tile.next;
@@ -358,6 +386,7 @@ impl Tiling {
     /// Applies `alloc`: a block of `requested` bytes at `addr`. An entry that contradicts the state is an error, and
     /// applied as far as possible.
     pub(crate) fn alloc(&mut self, addr: u64, requested: u64, stack: StackId, stream: u64) -> ApplyResult {
+        self.allocated_bytes = 0;
         let rounded = round_size(requested, &self.settings);
         let mut is_consistent = true;
         let id = if let Some(id) = self.find(addr) {
@@ -371,6 +400,9 @@ impl Tiling {
                         return Err(Contradiction);
                     }
                     // The settings give the block before a larger size than the trace.
+                    if tile.state == BlockState::ActiveAllocated {
+                        self.damaged_blocks.push(tile.addr);
+                    }
                     let rest = self.split(id, addr);
                     self.update_tile(rest, |t| t.state = BlockState::Inactive);
                     rest
@@ -399,6 +431,7 @@ impl Tiling {
             t.requested = requested.min(t.size);
             t.stack = stack;
         });
+        self.allocated_bytes = self.tiles[id as usize].size;
         if is_consistent { Ok(()) } else { Err(Contradiction) }
     }
 

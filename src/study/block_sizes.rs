@@ -1,0 +1,108 @@
+//! The sizes of live blocks, which no entry records, as the literal replay infers them.
+
+use crate::base::ids::{StackId, to_u32};
+use crate::replay::literal::ReplayStep;
+use crate::snapshot::{Action, BlockState, TraceEntry};
+
+/// Blocks are as large as their requests, rounded up to this, unless a request took a whole free block.
+const ROUNDING: u64 = 512;
+
+/// The sizes of the live blocks of a trace.
+#[derive(Debug, Default)]
+pub(crate) struct BlockSizes {
+    /// The live blocks before the first entry.
+    pub(crate) initial: Vec<InitialBlock>,
+    /// Entries with the sizes of their blocks, where they are not the rounded requests; 0 if the entry contradicts the
+    /// state and there is no block.
+    unusual: Vec<(u32, u64)>,
+    /// See [`SizeChange`]; by entry.
+    changes: Vec<(u32, SizeChange)>,
+}
+
+/// A live block before the first entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InitialBlock {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) requested_bytes: u64,
+    pub(crate) extended_stack: StackId,
+}
+
+/// An entry that contradicts the state shortened or removed a live block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SizeChange {
+    pub(crate) address: u64,
+    /// 0 if the block is gone.
+    pub(crate) bytes: u64,
+}
+
+fn usual_bytes(requested: u64) -> u64 {
+    requested.div_ceil(ROUNDING).saturating_mul(ROUNDING)
+}
+
+impl BlockSizes {
+    /// Records what `step` changed. The steps come in order.
+    #[inline]
+    pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {
+        let Some((index, entry)) = &step.entry else {
+            self.initial.extend(
+                step.tiling.active_blocks().filter(|(.., state, _)| *state == BlockState::ActiveAllocated).map(
+                    |(address, bytes, requested_bytes, _, extended_stack)| InitialBlock {
+                        address,
+                        bytes,
+                        requested_bytes,
+                        extended_stack,
+                    },
+                ),
+            );
+            return;
+        };
+        if entry.action == Action::Alloc {
+            let bytes = step.tiling.allocated_bytes();
+            if bytes != usual_bytes(entry.size) {
+                self.unusual.push((to_u32(*index), bytes));
+            }
+        }
+        for address in step.tiling.damaged_blocks() {
+            let bytes = match step.tiling.block_at(*address) {
+                Some((bytes, BlockState::ActiveAllocated)) => bytes,
+                _ => 0,
+            };
+            self.changes.push((to_u32(*index), SizeChange { address: *address, bytes }));
+        }
+    }
+
+    /// Reads the sizes in the order of the trace.
+    pub(crate) fn reader(&self) -> BlockSizeReader<'_> {
+        BlockSizeReader { unusual: &self.unusual, changes: &self.changes }
+    }
+}
+
+/// Reads [`BlockSizes`] from entry to entry.
+pub(crate) struct BlockSizeReader<'a> {
+    unusual: &'a [(u32, u64)],
+    changes: &'a [(u32, SizeChange)],
+}
+
+impl<'a> BlockSizeReader<'a> {
+    /// The size of the block that `entry`, with this index, allocates; `None` if there is none.
+    #[inline]
+    pub(crate) fn allocated_bytes(&mut self, index: u32, entry: &TraceEntry) -> Option<u64> {
+        match self.unusual {
+            [(unusual, bytes), rest @ ..] if *unusual == index => {
+                self.unusual = rest;
+                (*bytes > 0).then_some(*bytes)
+            }
+            _ => Some(usual_bytes(entry.size)),
+        }
+    }
+
+    /// The live blocks that entry `index` shortened or removed.
+    #[inline]
+    pub(crate) fn changes(&mut self, index: u32) -> impl Iterator<Item = SizeChange> + use<'a> {
+        let count = self.changes.iter().take_while(|(entry, _)| *entry == index).count();
+        let (now, later) = self.changes.split_at(count);
+        self.changes = later;
+        now.iter().map(|(_, change)| *change)
+    }
+}
