@@ -28,6 +28,8 @@ MAX_LOCATIONS = 1000
 MAX_FRAMES = 40
 # A location that has read so many values, while no device used more memory, may wait for a value that never comes.
 MIN_READS_TO_STOP = 1000
+# Parts of the paths of code that is not the program's own.
+NOT_THE_USERS = ("-packages", "/lib/python", "/.recorder/_oomscope_")
 # Host tensors larger than this are not filled with random numbers.
 LARGE_BYTES = 1 << 20
 # Methods that fill a tensor in place, and methods that change the numbers of a filled one.
@@ -153,9 +155,7 @@ class DryRun:
         if not patience or now - self.peak[1] < patience or os.getpid() != self.pid or self.is_stopped:
             return
         self.is_stopped = True
-        location = next(
-            (frame for frame in frames if "-packages" not in frame[0] and "/lib/python" not in frame[0]), frames[0]
-        )
+        location = next((frame for frame in frames if not any(part in frame[0] for part in NOT_THE_USERS)), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
             "grown; either its steps repeat, or it waits for a value that is always zero here (--patience)\n"

@@ -305,6 +305,7 @@ class Overlay:
             shutil.copy2(source, target)
 
     def link(self, source, target, follow_symlinks=True):
+        source, target = os.fsdecode(source), os.fsdecode(target)
         # A second name of a real file would let a later write reach it.
         visible = self.to_read(target)
         if os.path.lexists(visible):
@@ -312,6 +313,7 @@ class Overlay:
         self.copy(os.path.abspath(self.to_read(source)), self.to_write(target, keep=False))
 
     def symlink(self, source, target, target_is_directory=False):
+        source, target = os.fsdecode(source), os.fsdecode(target)
         visible = self.to_read(target)
         if not os.path.lexists(visible):
             visible = self.to_write(target, keep=False)
@@ -356,7 +358,7 @@ class Overlay:
         for name in READERS:
             self.redirect(os, name, self.to_read)
         for name in CHANGERS:
-            self.redirect(os, name, lambda path: self.to_write(path, keep=True))
+            self.redirect(os, name, functools.partial(self.to_write, keep=True))
         builtins.open = io.open = self.redirected_open(io.open)
         self.redirect_os_open()
         self.replace("mkdir", self.make_directory)
@@ -442,17 +444,31 @@ class Overlay:
         setattr(os, name, wrapper)
 
     def after_torch(self, torch):
-        """Redirects the functions of torch that open a path in C++."""
+        """Redirects what opens a path in C++: archives, TorchScript, and `torch.load(.., mmap=True)`."""
+        to_write = functools.partial(self.to_write, keep=False)
+        self.redirect_class(torch._C, "PyTorchFileWriter", to_write)
+        self.redirect_class(torch._C, "PyTorchFileReader", self.to_read)
+        self.redirect(torch.jit, "save", to_write, 1, "f")
         for module in (torch, torch.serialization, torch.jit):
-            self.redirect(module, "save", lambda path: self.to_write(path, keep=False), 1, "f")
             self.redirect(module, "load", self.to_read, 0, "f")
+
+    def redirect_class(self, module, name, function):
+        """Makes `module.name(path, ..)` take `function(path)`. It stays a class, because annotations name it."""
+        original = getattr(module, name)
+
+        class Redirected(original):
+            def __init__(redirected, path, *args, **kwargs):
+                original.__init__(redirected, self.resolve(function, path), *args, **kwargs)
+
+        Redirected.__name__ = Redirected.__qualname__ = name
+        setattr(module, name, Redirected)
 
     def after_wandb(self, _module):
         # wandb writes to a temporary directory if this one does not exist.
         os.makedirs(self.root, exist_ok=True)
 
     def after_safetensors(self, module):
-        self.redirect(module, "serialize_file", lambda path: self.to_write(path, keep=False), 1, "filename")
+        self.redirect(module, "serialize_file", functools.partial(self.to_write, keep=False), 1, "filename")
         self.redirect(module, "safe_open", self.to_read, 0, "filename")
 
     def after_sqlite(self, module):

@@ -85,7 +85,7 @@ class Tensors:
             if not self.is_cuda(tensor):
                 return None
             address = self.address_of(tensor)
-            if type(address) is not int or address <= 0:  # a wrapper, which would be asked for all that follows
+            if type(address) is not int or address <= 0:  # a wrapper: its methods below would run its own code
                 return None
             offset = self.base.storage_offset(tensor) * self.base.element_size(tensor)
             size = self.torch.UntypedStorage.nbytes(self.base.untyped_storage(tensor))

@@ -16,7 +16,7 @@ pub(super) fn process(study: &Study<'_>) -> Option<u64> {
 }
 
 /// Fingerprint of the process, or else of everything in the snapshot that differs between processes. Two files with the
-/// same fingerprint cannot be told apart.
+/// same fingerprint count as one.
 pub fn process_or_contents(study: &Study<'_>) -> u64 {
     process(study).unwrap_or_else(|| contents(study.snapshot()))
 }

@@ -89,6 +89,15 @@ net = torch.jit.trace(model().cuda(), torch.randn(2, 64, device="cuda"))
 torch.jit.save(net, "best.pt")
 torch.jit.load("best.pt")
 """,
+    "export": """
+net = model().cuda()
+torch.export.save(torch.export.export(net, (torch.randn(2, 64, device="cuda"),)), "best.pt")
+torch.export.load("best.pt")
+from torch.package import PackageExporter, PackageImporter
+with PackageExporter("checkpoints/last.pt") as package:
+    package.save_pickle("results", "sizes.pkl", [64, 128])
+assert PackageImporter("checkpoints/last.pt").load_pickle("results", "sizes.pkl") == [64, 128]
+""",
     "numpy": """
 import json, pickle, csv
 import numpy as np

@@ -372,7 +372,7 @@ class Judge:
                 self.after("after", name, rerun, row["forecast"])
 
     def after(self, statement, name, rerun, verdict):
-        """Judges what is said of the requests after the failed one."""
+        """Judges the forecast of the requests after the failed one."""
         kind = verdict["verdict"]
         if kind == "unknown":
             self.add(statement, f"{name}: not known: {verdict['why']}", None)

@@ -120,25 +120,25 @@ fn what_is_lost_of_a_recording_does_not_pass() {
         (&late, json!("truncated")),
     ] {
         for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
-            let (code, told) = finding(&[flag, "9000000000", file]);
+            let (code, fields) = finding(&[flag, "9000000000", file]);
             let passes = missing.is_null();
             let by_the_model = *file == *twice && flag == "--max-retries";
             let missing = if by_the_model { json!("model-parted") } else { missing.clone() };
-            assert_eq!((code, &told["missing"]), (i32::from(!passes), &missing), "{flag} {told}");
-            assert_eq!(told["actual"].is_null(), !passes, "{flag} {told}");
+            assert_eq!((code, &fields["missing"]), (i32::from(!passes), &missing), "{flag} {fields}");
+            assert_eq!(fields["actual"].is_null(), !passes, "{flag} {fields}");
             let word = flag.trim_start_matches("--max-");
             for allowed in [word, missing.as_str().unwrap_or(word)] {
-                let (code, told) = finding(&[flag, "9000000000", "--allow-missing", allowed, file]);
+                let (code, fields) = finding(&[flag, "9000000000", "--allow-missing", allowed, file]);
                 // A late start that is accepted is taken as whole.
                 let is_known = passes || allowed == "truncated";
-                assert_eq!((code, told["actual"].is_null()), (0, !is_known), "{allowed}");
+                assert_eq!((code, fields["actual"].is_null()), (0, !is_known), "{allowed}");
             }
         }
     }
     for (file, missing) in [(wrapped, "history-lost"), (&late, "truncated")] {
-        let (code, told) = finding(&["--max-peak-reserved", "1", file]);
-        assert_eq!((code, &told["missing"]), (1, &json!(missing)));
-        assert!(told["actual"].as_u64() > Some(1), "{told}");
+        let (code, fields) = finding(&["--max-peak-reserved", "1", file]);
+        assert_eq!((code, &fields["missing"]), (1, &json!(missing)));
+        assert!(fields["actual"].as_u64() > Some(1), "{fields}");
     }
     let refused = run(&["check", "--max-ooms", "0", "--allow-missing", "oms", OOM]);
     assert!(refused.code == 2 && refused.err.contains("ooms"), "{}", refused.err);

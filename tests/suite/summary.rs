@@ -27,7 +27,7 @@ fn printed(command: &str, format: &str) -> String {
 }
 
 /// The summary in the JSON of `command`.
-fn told(command: &str) -> Value {
+fn summary_of(command: &str) -> Value {
     let report: Value = serde_json::from_str(&printed(command, "json")).unwrap();
     report["summary"].clone()
 }
@@ -42,19 +42,19 @@ fn text<'a>(summary: &'a Value, key: &str) -> &'a str {
 
 #[test]
 fn a_failure_is_named_with_a_setting_that_serves_it() {
-    let told = summary("goes_on/buckets-430");
-    assert!(text(&told, "answer").starts_with("out of memory on device 0 at the backward pass of app/goes_on.py"));
-    assert!(text(&told, "answer").contains("fragmentation"));
-    assert_eq!(told["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    let fields = summary("goes_on/buckets-430");
+    assert!(text(&fields, "answer").starts_with("out of memory on device 0 at the backward pass of app/goes_on.py"));
+    assert!(text(&fields, "answer").contains("fragmentation"));
+    assert_eq!(fields["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 
 #[test]
 fn growth_that_explains_a_failure_comes_before_its_verdict() {
-    let told = summary("dead_ends/leak_losses");
-    assert!(text(&told, "answer").contains("memory grows by 6.38 MiB a step"), "{told}");
+    let fields = summary("dead_ends/leak_losses");
+    assert!(text(&fields, "answer").contains("memory grows by 6.38 MiB a step"), "{fields}");
     // The cross-entropy of each step is kept with its graph.
-    assert!(text(&told, "action").starts_with("keep .item() or .detach() of the result of"), "{told}");
-    assert_eq!(told["copy"], "/app/workloads2.py:184");
+    assert!(text(&fields, "action").starts_with("keep .item() or .detach() of the result of"), "{fields}");
+    assert_eq!(fields["copy"], "/app/workloads2.py:184");
 }
 
 #[test]
@@ -63,30 +63,30 @@ fn a_setting_that_only_postpones_the_failure_is_not_advised() {
         ("dead_ends/fsdp2", "stop the inputs at app/workloads2.py:177", "/app/workloads2.py:177"),
         ("dead_ends/load_checkpoint", "load the checkpoint into host memory", "map_location=\"cpu\""),
     ] {
-        let told = summary(file);
-        assert!(text(&told, "action").starts_with(instead), "{told}");
-        assert!(text(&told, "copy").starts_with(copy), "{told}");
+        let fields = summary(file);
+        assert!(text(&fields, "action").starts_with(instead), "{fields}");
+        assert!(text(&fields, "copy").starts_with(copy), "{fields}");
     }
 }
 
 #[test]
 fn that_nothing_failed_is_said() {
-    let told = summary("2.15.0-gpt_varlen-late");
-    assert!(text(&told, "answer").starts_with("no request failed in this recording of 40.5 ms"));
-    assert!(text(&told, "action").contains("start it before the model is built"), "{told}");
+    let fields = summary("2.15.0-gpt_varlen-late");
+    assert!(text(&fields, "answer").starts_with("no request failed in this recording of 40.5 ms"));
+    assert!(text(&fields, "action").contains("start it before the model is built"), "{fields}");
     let whole = summary("2.15.0-conv_train");
     assert!(text(&whole, "answer").starts_with("no request failed in this recording"));
     assert_eq!((&whole["action"], &whole["copy"]), (&Value::Null, &Value::Null));
-    let told = summary("2.15.0-gpt_varlen-wrapped");
-    assert!(text(&told, "answer").contains("in what is left of this recording"), "{told}");
-    assert!(text(&told, "answer").contains("at least"), "{told}");
+    let fields = summary("2.15.0-gpt_varlen-wrapped");
+    assert!(text(&fields, "answer").contains("in what is left of this recording"), "{fields}");
+    assert!(text(&fields, "answer").contains("at least"), "{fields}");
 }
 
 #[test]
 fn without_a_history_it_says_what_to_write() {
-    let told = summary("2.15.0-gpt_varlen-no-history");
-    assert!(text(&told, "answer").starts_with("no history was kept"));
-    assert!(text(&told, "copy").contains("oomscope run"));
+    let fields = summary("2.15.0-gpt_varlen-no-history");
+    assert!(text(&fields, "answer").starts_with("no history was kept"));
+    assert!(text(&fields, "copy").contains("oomscope run"));
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn the_page_begins_with_it() {
 #[test]
 fn every_command_begins_with_its_answer() {
     for command in COMMANDS {
-        let told = told(command);
-        schema::has(&told, &["answer", "who", "action", "copy"]);
-        assert_eq!(told.as_object().unwrap().len(), 4, "{command}");
-        let answer: Vec<&str> = text(&told, "answer").split_whitespace().take(5).collect();
-        assert!(answer.len() == 5, "{command}: {told}");
+        let fields = summary_of(command);
+        schema::has(&fields, &["answer", "who", "action", "copy"]);
+        assert_eq!(fields.as_object().unwrap().len(), 4, "{command}");
+        let answer: Vec<&str> = text(&fields, "answer").split_whitespace().take(5).collect();
+        assert!(answer.len() == 5, "{command}: {fields}");
         // The title, and the answer.
         let page = printed(command, "human");
         let first: Vec<&str> = page.lines().take(2).flat_map(str::split_whitespace).collect();
@@ -118,32 +118,32 @@ fn every_command_begins_with_its_answer() {
 
 #[test]
 fn what_is_copied_from_a_what_if_serves_the_request() {
-    let told = told("whatif fixtures/goes_on/buckets-430.pickle.gz");
-    assert!(text(&told, "answer").starts_with("expandable_segments:True serves the failed request"));
-    assert!(text(&told, "answer").contains("; the job goes on until a larger input comes, with 32.32 MiB"));
-    assert_eq!(told["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-    let later = self::told(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
+    let fields = summary_of("whatif fixtures/goes_on/buckets-430.pickle.gz");
+    assert!(text(&fields, "answer").starts_with("expandable_segments:True serves the failed request"));
+    assert!(text(&fields, "answer").contains("; the job goes on until a larger input comes, with 32.32 MiB"));
+    assert_eq!(fields["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    let later = self::summary_of(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
     assert!(text(&later, "answer").contains("; the job fails again at the next request, at app"), "{later}");
     assert_eq!(text(&later, "copy"), format!("oomscope analyze {FAILED}"));
-    let none = self::told("whatif fixtures/failures/capacity.pickle.gz");
+    let none = self::summary_of("whatif fixtures/failures/capacity.pickle.gz");
     assert!(text(&none, "answer").starts_with("no setting tried serves every request"));
     assert!(text(&none, "action").contains("live memory alone exceeds the device"), "{none}");
     assert_eq!(none["copy"], Value::Null);
-    let served = self::told("whatif fixtures/2.15.0-gpt_varlen-late.pickle.gz");
+    let served = self::summary_of("whatif fixtures/2.15.0-gpt_varlen-late.pickle.gz");
     assert!(text(&served, "answer").starts_with("no request fails on device 0 under the recorded settings"));
-    let later = self::told("whatif fixtures/dead_ends/fsdp2.pickle.gz");
+    let later = self::summary_of("whatif fixtures/dead_ends/fsdp2.pickle.gz");
     assert!(text(&later, "action").contains("only postpones the failure"), "{later}");
     assert_eq!(later["copy"], "oomscope analyze fixtures/dead_ends/fsdp2.pickle.gz");
-    let little = self::told("whatif fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz");
+    let little = self::summary_of("whatif fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz");
     assert!(text(&little, "action").contains("leaves almost no headroom"), "{little}");
 }
 
 #[test]
 fn a_replay_says_whether_what_ifs_can_be_relied_on() {
-    let exact = told(&format!("replay {FAILED}"));
+    let exact = summary_of(&format!("replay {FAILED}"));
     assert!(text(&exact, "answer").starts_with("the model reproduces all 53,079 recorded entries"));
     assert_eq!(text(&exact, "copy"), format!("oomscope whatif {FAILED}"));
-    let changed = told(&format!("replay --set expandable_segments:True {FAILED}"));
+    let changed = summary_of(&format!("replay --set expandable_segments:True {FAILED}"));
     assert!(text(&changed, "answer").starts_with("on device 0 no request fails; 1 failed as recorded"));
     assert_eq!(changed["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
@@ -151,10 +151,10 @@ fn a_replay_says_whether_what_ifs_can_be_relied_on() {
 #[test]
 fn memory_of_others_is_asked_for_where_the_device_is_not_known() {
     let file = "fixtures/failures/outside.pickle.gz";
-    let unknown = told(&format!("analyze {file}"));
+    let unknown = summary_of(&format!("analyze {file}"));
     assert!(text(&unknown, "answer").contains(": capacity;"), "{unknown}");
     assert!(text(&unknown, "action").contains("--capacity 80GiB"), "{unknown}");
-    let known = told(&format!("analyze --capacity 500MiB {file}"));
+    let known = summary_of(&format!("analyze --capacity 500MiB {file}"));
     assert!(text(&known, "answer").contains(": non-pytorch;"), "{known}");
     assert!(!text(&known, "action").contains("--capacity"), "{known}");
     assert_eq!(known["copy"], "nvidia-smi");
@@ -203,7 +203,7 @@ fn graphs_that_no_backward_pass_uses_are_avoided_by_no_grad() {
 fn recorded_options_are_kept_in_what_is_copied() {
     let kept = summary("2.15.0-fuzz-max_split-gc-oom");
     assert!(text(&kept, "copy").starts_with("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,garbage"), "{kept}");
-    let on = told("analyze fixtures/2.15.0-holes-expandable.pickle.gz");
+    let on = summary_of("analyze fixtures/2.15.0-holes-expandable.pickle.gz");
     assert!(!text(&on, "copy").contains("expandable_segments"), "it is set: {on}");
 }
 
@@ -235,9 +235,9 @@ fn a_line_each_tells_rank_host_and_verdict() {
     }
     let printed = result_of(&["analyze", "--format", "jsonl", directory.path().to_str().unwrap()]);
     let rows: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told = |row: &Value| (row["rank"].clone(), row["host"].clone(), row["verdict"].clone());
+    let fields = |row: &Value| (row["rank"].clone(), row["host"].clone(), row["verdict"].clone());
     assert_eq!(
-        rows.iter().map(told).collect::<Vec<_>>(),
+        rows.iter().map(fields).collect::<Vec<_>>(),
         [(0.into(), "node-1".into(), "capacity".into()), (13.into(), "node-1".into(), Value::Null),]
     );
     assert!(schema::list(&rows[0]["top_lines"]).len() > 3);

@@ -41,6 +41,9 @@ const INTERACTIVE_FILES: [&str; 5] = ["<ipython-input", "Cell In[", "<command-",
 /// Directories of installed packages; the last one holds code that comes with a model of Hugging Face's hub.
 const PACKAGE_DIRS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/transformers_modules/"];
 
+/// Files of our recorder, which replace functions of Python and PyTorch in a dry run.
+const RECORDER_FILES: &str = "/.recorder/_oomscope_";
+
 /// Packages that only start programs: command lines, notebooks, workers.
 const LAUNCHERS: [&str; 15] = [
     "IPython",
@@ -68,7 +71,7 @@ impl Origin {
         if INTERACTIVE_FILES.iter().any(|cell| file.starts_with(cell)) {
             return Self::User;
         }
-        if is_generated(file) {
+        if is_generated(file) || file.contains(RECORDER_FILES) {
             return Self::Plumbing;
         }
         if !is_python_source(file, line, name) {
@@ -192,6 +195,8 @@ mod tests {
             ("Cell In[3]", "<module>", Origin::User),
             ("/src/pytorch/torch/nn/functional.py", "linear", Origin::Torch),
             ("/opt/py/site-packages/transformers/models/x.py", "forward", Origin::Package),
+            ("/home/me/oomscope-dry-run-1/.recorder/_oomscope_files.py", "wrapper", Origin::Plumbing),
+            ("/home/me/.recorder/train.py", "main", Origin::User),
             ("/opt/py/dist-packages/vllm/worker.py", "run", Origin::Package),
             ("/opt/py/site-packages/torchvision/ops.py", "nms", Origin::Package),
             ("/root/.cache/huggingface/modules/transformers_modules/m/x/modeling_m.py", "forward", Origin::Package),
