@@ -127,7 +127,7 @@ class Overlay:
         copy = self.copy_of(parent)
         resolved = os.path.realpath(copy)
         if resolved != copy:  # the program has made a link of that name
-            parent = resolved[len(self.root) :] if is_within(resolved, self.root) else resolved
+            parent = resolved[len(self.root) :] or "/" if is_within(resolved, self.root) else resolved
         path = os.path.join(parent, name) if name else parent
         if is_within(path, self.root) and path != self.root:
             # The program may have changed into the copy of its directory.

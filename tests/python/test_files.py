@@ -92,6 +92,18 @@ print(os.path.getsize("best.pt"), os.path.exists("runs/1/model.pt"), [p.name for
     assert (copies / "log.txt").read_text() == "line\nmore\n"
 
 
+def test_a_file_in_the_root_directory_has_its_copy(redirected, tmp_path):
+    redirected("""
+with open("/oomscope-model.pt", "w") as file:
+    file.write("zeros")
+assert open("/oomscope-model.pt").read() == "zeros"
+os.makedirs("/tmp", exist_ok=True)
+""")
+    assert (tmp_path / "out" / "files" / "oomscope-model.pt").read_text() == "zeros"
+    assert not os.path.exists("/oomscope-model.pt")
+    assert sorted(os.listdir(tmp_path / "out")) == [".recorder", "files"]
+
+
 def test_a_removed_file_stays(redirected):
     output = redirected("""
 os.remove("best.pt")
