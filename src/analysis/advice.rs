@@ -8,6 +8,7 @@ use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::study::attribution::{ByCategory, Category, KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::LiveByLine;
+use crate::study::variables::KeptByVariable;
 use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
 use crate::whatif::{FailsIn, ForecastVerdict, WhyUnknown};
 
@@ -16,10 +17,10 @@ use crate::whatif::{FailsIn, ForecastVerdict, WhyUnknown};
 pub enum Advice {
     /// Share the load of a device on which `torch.nn.DataParallel` gathers.
     Balance(DataParallelImbalance),
-    /// Keep the value of a result instead of its graph.
-    Detach(KeptGraphs),
-    /// Free what a line keeps after each step, or limit what it makes larger; `None` if no line is known.
-    FreeGrowth(Option<CodeLocation>, GrowthKind),
+    /// Keep the value of a result instead of its graph; the variable that keeps it.
+    Detach(KeptGraphs, Option<Box<KeptByVariable>>),
+    /// Free what a line keeps after each step, or limit what it makes larger; `None` if no line or no variable is known.
+    FreeGrowth(Option<CodeLocation>, GrowthKind, Option<Box<KeptByVariable>>),
     /// Limit the input of an iteration: it is larger than in all earlier ones.
     LimitInput(UnusualInput),
     /// Set or remove an option: in a replay the rest of the iteration and one more then succeed.
@@ -196,10 +197,12 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     }
     if explaining_growth(oom, evidence.leaks).is_some() {
         if let Some(graphs) = &evidence.leaks.kept_graphs {
-            return Advice::Detach(graphs.clone());
+            let variable = evidence.leaks.variable.clone().filter(|variable| variable.is_graph());
+            return Advice::Detach(graphs.clone(), variable);
         }
         let kind = evidence.leaks.kind.unwrap_or(GrowthKind::Kept);
-        return Advice::FreeGrowth(evidence.leaks.suspects.first().map(|suspect| suspect.location.clone()), kind);
+        let line = evidence.leaks.suspects.first().map(|suspect| suspect.location.clone());
+        return Advice::FreeGrowth(line, kind, evidence.leaks.variable.clone());
     }
     if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.goes_on()) {
         return Advice::GoOn(Box::new(remedy.clone()));

@@ -152,7 +152,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
         top_lines: top_lines(stacks, memory.live_by_stack, all, top).rows,
-        kept_by: if moment.is_none() { KeptReport::from_names(device, top) } else { None },
+        kept_by: device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, top)),
         memory: memory.figures,
         at_peak: attribution.at_peak,
         at_moment: attribution.at_position,

@@ -18,6 +18,7 @@ use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
 use crate::study::iterations::{Growth, ProgramLoops};
 use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
+use crate::study::variables::LiveVariables;
 
 /// The facts of one device, each filled in on first use.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(super) struct DeviceCache<'a> {
     pub(super) device: Device<'a>,
     memory: OnceLock<MemoryReport>,
     live_by_stack: OnceLock<BlockSums<StackId>>,
+    variables: OnceLock<Option<LiveVariables<'a>>>,
     phases: OnceLock<Phases>,
     history: OnceLock<(MemoryHistory, BlockSizes)>,
     program: OnceLock<Program<'a>>,
@@ -42,6 +44,7 @@ impl<'a> DeviceCache<'a> {
             device,
             memory: OnceLock::new(),
             live_by_stack: OnceLock::new(),
+            variables: OnceLock::new(),
             phases: OnceLock::new(),
             history: OnceLock::new(),
             program: OnceLock::new(),
@@ -135,6 +138,12 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn live_by_stack(self) -> &'s BlockSums<StackId> {
         let sum = || sum_live_by_stack(self.device().segments(), &self.snapshot().blocks);
         self.cache.live_by_stack.get_or_init(sum)
+    }
+
+    /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
+    pub(crate) fn variables(self) -> Option<&'s LiveVariables<'a>> {
+        let find = || LiveVariables::new(self.snapshot(), self.device());
+        self.cache.variables.get_or_init(find).as_ref()
     }
 
     /// Phases and training steps of the trace.

@@ -4,8 +4,8 @@
     ./recorder.py path/to/oomscope venv [--only NAME,...]
     ./recorder.py path/to/oomscope venv --fixtures ../../fixtures/recorded
 
-Plain Python, no torch: the jobs are run as anyone runs them. With --fixtures three recordings are kept, with names that
-tell nothing of this machine. Exit code 1 where a promise is broken.
+Plain Python, no torch: the jobs are run as anyone runs them. With --fixtures some recordings are kept (--only names
+them), with names that tell nothing of this machine. Exit code 1 where a promise is broken.
 """
 
 import argparse
@@ -142,6 +142,19 @@ def outside(job):
     """another process holds memory: the verdict is non-pytorch, without --capacity"""
     job.run(jobs("fill.py"), STUBCUDA_OTHER_MIB=6000).expect(1, ["oom1.pickle.gz"])
     assert "non-pytorch" in "\n".join(job.page()), job.page()
+
+
+@case
+def losses_kept(job):
+    """the variable that keeps memory is named: losses in a list, with their graphs"""
+    job.run(jobs("named.py"), "graph", STUBCUDA_TOTAL_MIB=260).expect(1, ["oom1.pickle.gz"])
+    assert "`trainer.history`, a list of" in "\n".join(job.page()), job.page()
+
+
+@case
+def losses_as_numbers(job):
+    """the same job with numbers in the list does not fail"""
+    job.run(jobs("named.py"), "item", options=("--at", "exit"), STUBCUDA_TOTAL_MIB=260).expect(0, ["exit1.pickle.gz"])
 
 
 def torchrun(job, processes, fails):
@@ -522,7 +535,16 @@ def keep(arguments):
         .strip()
     )
     arguments.fixtures.mkdir(parents=True, exist_ok=True)
-    for name, record in (("backward", backward), ("outside", outside), ("ranks", torchrun_one_fails)):
+    wanted = [name for name in arguments.only.split(",") if name]
+    for name, record in (
+        ("backward", backward),
+        ("outside", outside),
+        ("losses_kept", losses_kept),
+        ("losses_as_numbers", losses_as_numbers),
+        ("ranks", torchrun_one_fails),
+    ):
+        if wanted and name not in wanted:
+            continue
         with tempfile.TemporaryDirectory() as work:
             job = Job(arguments, Path(work))
             record(job)

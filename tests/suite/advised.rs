@@ -33,7 +33,7 @@ fn a_kept_graph_is_named_with_the_line_that_makes_the_result() {
     for (name, scalar, line) in
         [("retained_losses", true, 117), ("hidden_state", false, 145), ("logged_beside_training", true, 180)]
     {
-        let Advice::Detach(graphs) = first_advice(name) else { panic!("{name}: {}", first_advice(name)) };
+        let Advice::Detach(graphs, _) = first_advice(name) else { panic!("{name}: {}", first_advice(name)) };
         assert_eq!((graphs.is_scalar, graphs.result_at.map(|at| at.line)), (scalar, Some(line)), "{name}");
     }
 }

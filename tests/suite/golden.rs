@@ -43,12 +43,27 @@ const PAGES: [&str; 33] = [
 ];
 const JSON: [&str; 1] = ["2.9.1-oom_varlen-expandable-at-oom"];
 const MARKDOWN: [&str; 3] = ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
-/// The Markdown of the other commands.
-const COMMANDS: [(&str, &[&str]); 4] = [
-    ("replay.md", &["replay", "--set", "expandable_segments:True", "fixtures/2.15.0-two_devices.pickle.gz"]),
-    ("timeline.md", &["timeline", "fixtures/2.15.0-graphs.pickle.gz"]),
-    ("whatif.md", &["whatif", "--set", "max_split_size_mb:512", "fixtures/2.15.0-two_devices.pickle.gz"]),
-    ("explain.md", &["explain", "fixtures/logs/2.15.0-fragmentation.log"]),
+/// A recording that names variables, and the Markdown of the other commands.
+const COMMANDS: [(&str, &[&str]); 6] = [
+    ("losses_kept", &["analyze", "fixtures/recorded/2.15.0-losses_kept.pickle.gz"]),
+    ("losses_kept.md", &["analyze", "--format", "markdown", "fixtures/recorded/2.15.0-losses_kept.pickle.gz"]),
+    (
+        "replay.md",
+        &[
+            "replay",
+            "--format",
+            "markdown",
+            "--set",
+            "expandable_segments:True",
+            "fixtures/2.15.0-two_devices.pickle.gz",
+        ],
+    ),
+    ("timeline.md", &["timeline", "--format", "markdown", "fixtures/2.15.0-graphs.pickle.gz"]),
+    (
+        "whatif.md",
+        &["whatif", "--format", "markdown", "--set", "max_split_size_mb:512", "fixtures/2.15.0-two_devices.pickle.gz"],
+    ),
+    ("explain.md", &["explain", "--format", "markdown", "fixtures/logs/2.15.0-fragmentation.log"]),
 ];
 /// What GitHub takes for a comment, in characters.
 const COMMENT: usize = 65_536;
@@ -103,9 +118,9 @@ const CHECKED: [(&str, &[&str], &[&str]); 2] = [
     ),
 ];
 
-/// Diffs, by what is to be seen: one line that holds more, a step more, another release and settings, a device
-/// that only one side has.
-const DIFFS: [(&str, &[&str], &[&str]); 4] = [
+/// Diffs, by what is to be seen: one line that holds more, a step more, another release and settings, variables, a
+/// device that only one side has.
+const DIFFS: [(&str, &[&str], &[&str]); 5] = [
     (
         "diff-renamed",
         &["--fail-on", "growth=5%", "diff/base", "diff/renamed"],
@@ -117,6 +132,7 @@ const DIFFS: [(&str, &[&str], &[&str]); 4] = [
         &["--top", "4", "2.9.1-oom_varlen-expandable-at-oom", "2.15.0-oom_varlen-at-oom"],
         &["human", "markdown"],
     ),
+    ("diff-variables", &["recorded/2.15.0-losses_as_numbers", "recorded/2.15.0-losses_kept"], &["human"]),
     ("diff-devices", &["--top", "2", "2.15.0-streams", "2.15.0-two_devices"], &["human"]),
 ];
 
@@ -157,13 +173,12 @@ fn json_stands_as_read() {
 }
 
 #[test]
-fn markdown_stands_as_read() {
+fn markdown_and_named_variables_stand_as_read() {
     for name in MARKDOWN {
         compare(&format!("{name}.md"), &["--format", "markdown", &fixture(name)]);
     }
     for (name, args) in COMMANDS {
-        let all = [args, &["--format", "markdown"]].concat();
-        compare_text(name, &all, &program::result_of(&all));
+        compare_text(name, args, &program::result_of(args));
     }
 }
 

@@ -178,6 +178,33 @@ fn what_is_done_to_the_page_does_what_it_should() {
 }
 
 #[test]
+fn variables_have_colours_and_are_found() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    browser.open(&page(directory.path(), &[&fixture("recorded/2.15.0-losses_kept")]), "#m=variable");
+    assert_eq!(browser.value("oomscope.view().mode"), "variable");
+    let text_of =
+        |browser: &mut Browser, id: &str| browser.value(&format!("document.getElementById('{id}').textContent"));
+    let legend = text_of(&mut browser, "legend");
+    assert!(legend.as_str().unwrap().starts_with("trainer.history[*] 166.5 MiBloss 17.5"), "{legend}");
+    browser.value("document.querySelector('#legend button').click()");
+    browser.settle();
+    assert_eq!(browser.value("oomscope.view().query"), "variable:trainer.history[*]");
+    let note = text_of(&mut browser, "highlight-note");
+    assert!(note.as_str().unwrap().contains("166.5 MiB in 126 blocks"), "{note}");
+    browser.value("oomscope.show({ query: 'EXP_AVG_SQ' })");
+    browser.settle();
+    let note = text_of(&mut browser, "highlight-note");
+    assert!(note.as_str().unwrap().contains("in 16 blocks"), "{note}");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+    // Without names there is nothing to choose.
+    browser.open(&page(directory.path(), &[&fixture("2.15.0-two_devices")]), "#m=variable");
+    assert_ne!(browser.value("oomscope.view().mode"), "variable");
+    assert_eq!(browser.value("document.querySelector('[data-mode=variable]').hidden"), true);
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
 fn devices_are_a_list_and_one_is_opened_from_it() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();

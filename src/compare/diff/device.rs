@@ -12,6 +12,7 @@ use super::scale::Scale;
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
+use super::variables::VariablesDiff;
 use crate::base::units::size;
 use crate::stacks::frames::StackReader;
 use crate::stacks::matching::{FrameTable, pair_stacks};
@@ -60,6 +61,9 @@ pub struct DeviceDiff {
     pub lines: Vec<LineChange>,
     /// The sum of all other lines.
     pub other_lines: OtherRows,
+    /// Changes by variable, from snapshot to snapshot; absent unless the recorder named the variables of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variables: Option<VariablesDiff>,
     /// Number of stacks by status.
     pub stack_counts: StackCounts,
     /// The stacks whose live memory changed, largest change first, `--top` of them.
@@ -128,6 +132,7 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         streams: streams(memories),
         lines,
         other_lines,
+        variables: VariablesDiff::new(both.devices, options.top),
         stack_counts: holders.counts(),
         stacks,
         other_stacks,

@@ -41,7 +41,7 @@ pub struct LiveChange {
 }
 
 impl LiveChange {
-    fn add(&mut self, side: usize, bytes: u64, blocks: u64) {
+    pub(super) fn add(&mut self, side: usize, bytes: u64, blocks: u64) {
         let (all_bytes, all_blocks) = match side {
             0 => (&mut self.before_bytes, &mut self.before_blocks),
             _ => (&mut self.after_bytes, &mut self.after_blocks),

@@ -20,6 +20,7 @@ mod settings;
 mod space;
 mod steps;
 mod summary;
+mod variables;
 
 pub use crate::stacks::matching::MatchedBy;
 pub use crate::study::TracePosition;
@@ -35,3 +36,4 @@ pub use scale::Scale;
 pub use settings::SettingChange;
 pub use space::{MemoryUse, PoolChange, StreamChange};
 pub use steps::{CommonSteps, PhaseChange, StepChange};
+pub use variables::{VariableChange, VariablesDiff};

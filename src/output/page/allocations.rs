@@ -32,6 +32,8 @@ pub(super) struct PageAllocation {
     pub(super) confidence: Confidence,
     /// The phase that allocated it; `None` if it is older than the trace.
     pub(super) phase: Option<Phase>,
+    /// The variable that keeps it at the snapshot, an index in `DeviceStudy::variables`.
+    pub(super) variable: Option<u32>,
 }
 
 /// A range of reserved device memory: a segment, or a mapped part of an expandable segment.
@@ -89,7 +91,16 @@ impl PageLifetimes {
         } else {
             lives.begin(device.device().segments(), &device.snapshot().blocks);
         }
+        lives.name(device);
         lives
+    }
+
+    /// Sets the variable of every allocation that is live at the snapshot.
+    fn name(&mut self, device: DeviceStudy<'_, '_>) {
+        let Some(variables) = device.variables() else { return };
+        for one in self.allocations.iter_mut().filter(|one| one.freed_at.is_none()) {
+            one.variable = variables.of_block(one.address).map(to_u32);
+        }
     }
 
     /// Sets the category and phase of every allocation.
@@ -139,6 +150,7 @@ impl PageLifetimes {
                         category: Category::Other,
                         confidence: Confidence::Low,
                         phase: None,
+                        variable: None,
                     });
                 }
             }
@@ -213,6 +225,7 @@ impl PageLifetimes {
                 category: Category::Other,
                 confidence: Confidence::Low,
                 phase: None,
+                variable: None,
             });
         }
     }

@@ -15,6 +15,7 @@ use super::header::Header;
 use super::names::{NameTable, index_of};
 use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
+use super::variables;
 use crate::allocator::granule_size;
 use crate::analysis::DeviceReport;
 use crate::base::ids::to_u32;
@@ -36,6 +37,8 @@ struct Kind {
     confidence: usize,
     /// 0 if older than the recording, else the phase's index plus 1.
     phase: usize,
+    /// Row of the header's variables.
+    variable: usize,
 }
 
 /// Packs `device`, whose analysis is `report`, into about `budget` bytes at most.
@@ -105,6 +108,7 @@ impl Packing<'_, '_, '_> {
             streams: names.streams,
             pools: names.pools,
             categories: Category::ALL.iter().map(|one| one.word()).collect(),
+            variables: variables::rows(device),
             phases: Phase::ALL.iter().map(|one| one.word()).collect(),
             failure_count: report.oom_count,
             failures,
@@ -187,6 +191,7 @@ fn allocations(
         ("kcategory", of(&|kind| kind.category as u64)),
         ("kconfidence", of(&|kind| kind.confidence as u64)),
         ("kphase", of(&|kind| kind.phase as u64)),
+        ("kvariable", of(&|kind| kind.variable as u64)),
     ];
     (columns, kinds.len())
 }
@@ -200,6 +205,7 @@ fn kind(one: &PageAllocation, node: u32, line: u32) -> Kind {
         category: index_of(Category::ALL, one.category),
         confidence: index_of(Confidence::ALL, one.confidence),
         phase: one.phase.map_or(0, |phase| index_of(Phase::ALL, phase) + 1),
+        variable: variables::row_of(one.variable),
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Header {
     pub(super) streams: Vec<String>,
     pub(super) pools: Vec<String>,
     pub(super) categories: Vec<&'static str>,
+    /// The first is for allocations that were freed before the snapshot; empty if the recorder named none.
+    pub(super) variables: Vec<PageVariable>,
     pub(super) phases: Vec<&'static str>,
     pub(super) failure_count: u64,
     pub(super) failures: Vec<PageFailure>,
@@ -36,6 +38,14 @@ pub(super) struct Header {
     pub(super) phase_runs: Vec<(EntryCount, usize)>,
     pub(super) start_us: Option<u64>,
     pub(super) undrawn: Option<Undrawn>,
+}
+
+/// A variable that keeps allocations.
+#[derive(Debug, Serialize)]
+pub(super) struct PageVariable {
+    pub(super) name: String,
+    /// More about it.
+    pub(super) about: String,
 }
 
 /// A failed request.

@@ -21,6 +21,7 @@ mod html;
 mod names;
 mod shown_entries;
 mod stacks;
+mod variables;
 mod web;
 
 use std::io;

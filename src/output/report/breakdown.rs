@@ -225,5 +225,6 @@ pub(super) fn growth(leaks: &Leaks, with_total: bool, with_end: bool) -> Option<
         ),
         _ => String::new(),
     };
-    Some(Text::from(what).and(most).and(format!(", {by}{last}")))
+    let variable = leaks.variable.as_ref().map(|variable| format!("; kept by {}", variable.in_sentence()));
+    Some(Text::from(what).and(most).and(format!(", {by}{}{last}", variable.unwrap_or_default())))
 }

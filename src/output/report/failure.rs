@@ -3,14 +3,14 @@
 use super::breakdown::growth;
 use super::phrases::{
     describe_memory, describe_oom_position, describe_position_on, describe_remedies, describe_shortage,
-    operation_label, remedies_note, shape, stack_block, stack_label, stack_label_in_line,
+    operation_label, remedies_note, stack_block, stack_label, stack_label_in_line,
 };
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Blocker, Growth, OomReport, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, alarm, code, faint, strong};
-use crate::output::wording::describe_input;
+use crate::output::wording::{describe_input, shape_label};
 use crate::stacks::frames::CodeLocation;
 use crate::study::memory::LiveByLine;
 use crate::whatif::program::{ChangeCertainty, ProgramRow};
@@ -91,7 +91,7 @@ const MAX_TENSORS: usize = 8;
 
 /// The tensors of the failing function.
 fn list_tensors(locals: &LocalTensors) -> Text {
-    let tensor = |tensor: &LocalTensorReport| format!("{}: {}", tensor.name, shape(&tensor.dtype, &tensor.shape));
+    let tensor = |tensor: &LocalTensorReport| format!("{}: {}", tensor.name, shape_label(&tensor.dtype, &tensor.shape));
     let listed: Vec<String> = locals.tensors.iter().take(MAX_TENSORS).map(tensor).collect();
     let more = if locals.tensors.len() > MAX_TENSORS { "; ..." } else { "" };
     code(format!("{}{more}", listed.join("; ")))
@@ -100,7 +100,7 @@ fn list_tensors(locals: &LocalTensors) -> Text {
 /// The shape that the request could be for.
 fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
     let request = locals.request.as_ref()?;
-    let shape = shape(&request.dtype, &request.shape);
+    let shape = shape_label(&request.dtype, &request.shape);
     Some(if request.like == request.last_of {
         format!("exactly the size of {shape}, with dimensions of {}", request.like)
     } else {

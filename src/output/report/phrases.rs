@@ -10,12 +10,6 @@ use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{MemoryHistory, TracePosition};
 use crate::whatif::{FailedRequest, ForecastVerdict};
 
-/// `float32 [64, 256]`
-pub(super) fn shape(dtype: &str, shape: &[u64]) -> String {
-    let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
-    format!("{dtype} [{}]", sizes.join(", "))
-}
-
 /// `file:line in function`
 pub(super) fn frame_label(frame: &FrameReport) -> String {
     format!("{} in {}", frame.file_line(), frame.name)

@@ -1,6 +1,5 @@
 //! The variables that keep memory alive.
 
-use super::phrases;
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code};
@@ -25,15 +24,8 @@ pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
 
 fn row(kept: &KeptByVariable) -> Vec<Cell> {
     let name = if kept.name.is_some() { code(kept.holder()) } else { kept.holder().into() };
-    let largest = kept.shape.as_ref().zip(kept.dtype.as_ref()).map(|(shape, dtype)| {
-        let each = if kept.blocks > 1 { "the largest is " } else { "" };
-        format!("{each}{}", phrases::shape(dtype, shape))
-    });
-    let parts = [kept.container_label(), kept.kind_label().map(str::to_owned), kept.graph_label(), largest];
-    let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    let below = [Some(what).filter(|what| !what.is_empty()), kept.place_label()];
     let allocated = kept.name.is_none().then(|| format!("allocated by {}", kept.allocated_by.label()));
-    let below = below.into_iter().flatten().chain(allocated).map(Text::from).collect();
+    let below = kept.details().into_iter().chain(allocated).map(Text::from).collect();
     vec![
         size(kept.bytes).into(),
         percent(kept.share_ratio).into(),

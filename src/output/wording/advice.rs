@@ -10,25 +10,20 @@ use crate::analysis::failure::{OomReport, RecordedReplay};
 use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::explain::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
+use crate::snapshot::RootKind;
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{Category, KeptGraphs, UnusedGraphs};
 use crate::study::iterations::GrowthKind;
+use crate::study::variables::KeptByVariable;
 use crate::whatif::ForecastVerdict;
 
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Detach(graphs) => write!(f, "{graphs}"),
+            Self::Detach(graphs, variable) => f.write_str(&detach(graphs, variable.as_deref())),
             Self::Balance(imbalance) => write!(f, "{imbalance}"),
-            Self::FreeGrowth(line, kind) => {
-                let line = line.as_ref().map(CodeLocation::label);
-                match (kind, line) {
-                    (GrowthKind::Kept, Some(line)) => write!(f, "free what {line} keeps after each step")?,
-                    (GrowthKind::Kept, None) => f.write_str("free what is kept after each step")?,
-                    (GrowthKind::Replaced, Some(line)) => write!(f, "limit what {line} makes larger in each step")?,
-                    (GrowthKind::Replaced, None) => f.write_str("limit what becomes larger in each step")?,
-                }
-                f.write_str(": no setting helps for long")
+            Self::FreeGrowth(line, kind, variable) => {
+                f.write_str(&free_growth(line.as_ref(), *kind, variable.as_deref()))
             }
             Self::LimitInput(input) => f.write_str(&limit_input(input)),
             Self::GoOn(remedy) => {
@@ -124,16 +119,40 @@ impl fmt::Display for UnusedGraphs {
 }
 
 /// How to keep a result without its graph.
-impl fmt::Display for KeptGraphs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.result_at.as_ref().map_or_else(String::new, |line| format!(" of {}", line.short_label()));
-        let value = if self.is_scalar { ".item() or .detach()" } else { ".detach()" };
-        write!(
-            f,
-            "keep {value} of the result{line} instead of the result: its graph stays, {} a step",
-            size(self.bytes_per_step)
-        )
-    }
+pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> String {
+    let line = graphs.result_at.as_ref().map_or_else(String::new, |line| format!(" of {}", line.short_label()));
+    let value = if graphs.is_scalar { ".item() or .detach()" } else { ".detach()" };
+    let keep = match variable {
+        Some(variable) if variable.is_list() => {
+            format!("append {value} of the result{line} to {} instead of the result", variable.aside())
+        }
+        Some(variable) => format!("keep {value} of the result{line} in {} instead of the result", variable.aside()),
+        None => format!("keep {value} of the result{line} instead of the result"),
+    };
+    format!("{keep}: its graph stays, {} a step", size(graphs.bytes_per_step))
+}
+
+/// How to stop the growth of what `line` allocates and `variable` keeps.
+fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&KeptByVariable>) -> String {
+    let line = line.map(CodeLocation::label);
+    let is_cycle = variable.is_some_and(|variable| variable.root == Some(RootKind::Cycle));
+    let variable = variable.map(KeptByVariable::in_sentence);
+    let action = match (kind, line, variable) {
+        (GrowthKind::Kept, Some(line), Some(cycle)) if is_cycle => {
+            format!("break {cycle}, which keeps what {line} makes in each step; until then gc.collect() frees it")
+        }
+        (GrowthKind::Kept, Some(line), Some(variable)) => {
+            format!("free what {line} keeps after each step in {variable}")
+        }
+        (GrowthKind::Kept, Some(line), None) => format!("free what {line} keeps after each step"),
+        (GrowthKind::Kept, None, _) => "free what is kept after each step".to_owned(),
+        (GrowthKind::Replaced, Some(line), Some(variable)) => {
+            format!("limit {variable}, which {line} makes larger in each step")
+        }
+        (GrowthKind::Replaced, Some(line), None) => format!("limit what {line} makes larger in each step"),
+        (GrowthKind::Replaced, None, _) => "limit what becomes larger in each step".to_owned(),
+    };
+    action + ": no setting helps for long"
 }
 
 /// How to share the load of one device.
@@ -168,9 +187,9 @@ impl Advice {
     pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
         let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
         match self {
-            Self::Detach(graphs) => graphs.result_at.as_ref().map(FrameReport::file_line),
+            Self::Detach(graphs, _) => graphs.result_at.as_ref().map(FrameReport::file_line),
             Self::Balance(imbalance) => imbalance.called_at.as_ref().map(FrameReport::file_line),
-            Self::FreeGrowth(location, _) => location.as_ref().and_then(file_line),
+            Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
             Self::Change(_, location, _) => file_line(location),
             Self::LimitInput(input) => file_line(&input.location),
             // A recorded setting is removed where it was set.

@@ -1,6 +1,7 @@
 //! The summary of an analysis.
 
 use super::Summary;
+use super::advice::detach;
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;
@@ -165,7 +166,10 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
         (Some(graphs.to_string()), Some(graphs.called_at.file_line()))
     } else if let Some(graphs) = device.leaks.kept_graphs.as_ref().filter(|_| is_growth_notable(device)) {
-        (Some(graphs.to_string()), graphs.result_at.as_ref().map(FrameReport::file_line))
+        (
+            Some(detach(graphs, device.leaks.variable.as_deref().filter(|variable| variable.is_graph()))),
+            graphs.result_at.as_ref().map(FrameReport::file_line),
+        )
     } else if let Some(leak) = device.leaks.suspects.first().filter(|_| is_growth_notable(device)) {
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
@@ -196,9 +200,11 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     Summary { answer, who: held.and_then(describe_holders), variable: describe_kept(device), action, copy }
 }
 
-/// The variable that keeps most at the snapshot.
+/// The variable that keeps the growing memory if growth explains the failure, else the one that keeps most.
 fn describe_kept(device: &DeviceReport) -> Option<String> {
-    describe_variable(device.kept_by.as_ref()?, device.memory.allocated_bytes)
+    let growth = device.ooms.last().and_then(|oom| device.explaining_growth(oom));
+    let growing = device.leaks.variable.as_deref().filter(|_| growth.is_some());
+    describe_variable(device.kept_by.as_ref()?, growing, device.memory.allocated_bytes)
 }
 
 /// The categories named in the first lines make up at least this share of the memory.

@@ -27,4 +27,5 @@ pub(crate) use forecast::remedy_label;
 pub(crate) use larger_input::describe_input;
 pub(crate) use replay::describe_outcome;
 pub use summary::Summary;
+pub(crate) use variables::shape_label;
 pub(crate) use whatif::describe_requirement;

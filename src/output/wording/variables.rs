@@ -1,43 +1,38 @@
 //! Sentences about the variables that keep memory alive.
 
-use crate::base::units::{ratio, size};
+use crate::base::units::size;
+use crate::compare::diff::VariableChange;
 use crate::snapshot::{Author, RootKind, TensorKind};
-use crate::study::variables::{KeptByVariable, KeptReport};
-
-/// From this share on, a part counts as the whole.
-const NEARLY_ALL: f64 = 0.95;
+use crate::study::variables::{Container, KeptByVariable, KeptReport};
 
 impl KeptByVariable {
     /// The name of the variable, or why there is none.
     pub(crate) fn holder(&self) -> String {
-        match (&self.name, self.root) {
-            (Some(name), Some(RootKind::Cycle)) => format!("a reference cycle of {name}"),
-            (None, Some(RootKind::Cycle)) => "a reference cycle".to_owned(),
-            (Some(name), _) => name.clone(),
-            (None, Some(RootKind::Unreached)) => "not reached in the time allowed".to_owned(),
-            (None, Some(_)) => "a value of the running call".to_owned(),
-            (None, None) => "no tensor of Python".to_owned(),
+        holder(self.name.as_deref(), self.root)
+    }
+
+    /// The container rather than its items: "`trainer.history`, a list of 15".
+    pub(crate) fn in_sentence(&self) -> String {
+        match (&self.container, self.root) {
+            (Some(container), _) => format!("`{}`, {}", container.name, self.container_label().unwrap_or_default()),
+            (None, Some(RootKind::Cycle)) => self.holder(),
+            (None, _) => format!("`{}`", self.holder()),
         }
+    }
+
+    /// [`Self::in_sentence`] within a clause: an apposition ends with a comma.
+    pub(crate) fn aside(&self) -> String {
+        self.in_sentence() + if self.container.is_some() { "," } else { "" }
     }
 
     /// `a list of 15`, for the items of a container.
     pub(crate) fn container_label(&self) -> Option<String> {
-        let container = self.container.as_ref()?;
-        let article =
-            if container.r#type.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
-        Some(format!("{article} {} of {}", container.r#type, container.items))
+        self.container.as_ref().map(Container::label)
     }
 
     /// The use of the memory, if the name does not show it.
     pub(crate) fn kind_label(&self) -> Option<&'static str> {
-        Some(match self.kind? {
-            TensorKind::Parameter => "parameters",
-            TensorKind::Buffer => "buffers",
-            TensorKind::Gradient => "gradients",
-            TensorKind::OptimizerState => "optimizer state",
-            TensorKind::Saved => "saved for the backward pass",
-            TensorKind::Variable => return None,
-        })
+        kind_label(self.kind)
     }
 
     /// Where the variable is, or how to free the memory.
@@ -50,28 +45,88 @@ impl KeptByVariable {
         }
     }
 
+    /// Everything besides the name: use, container, type of the largest tensor, place.
+    pub(crate) fn details(&self) -> Vec<String> {
+        let largest = self.shape.as_ref().zip(self.dtype.as_ref()).map(|(shape, dtype)| {
+            let each = if self.blocks > 1 { "the largest is " } else { "" };
+            format!("{each}{}", shape_label(dtype, shape))
+        });
+        let parts = [self.container_label(), self.kind_label().map(str::to_owned), self.graph_label(), largest];
+        let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        [Some(what).filter(|what| !what.is_empty()), self.place_label()].into_iter().flatten().collect()
+    }
+
     /// How much of it an autograd graph keeps.
     pub(crate) fn graph_label(&self) -> Option<String> {
         match self.graph_bytes {
             0 => None,
-            bytes if ratio(bytes, self.bytes) > NEARLY_ALL => Some("through autograd graphs".to_owned()),
+            _ if self.is_graph() => Some("through autograd graphs".to_owned()),
             bytes => Some(format!("{} of it through autograd graphs", size(bytes))),
         }
     }
 }
 
-/// The variable that keeps most, for the first lines: the container rather than its items.
-pub(super) fn describe_variable(kept: &KeptReport, allocated_bytes: u64) -> Option<String> {
-    let row = kept.top.rows.first().filter(|row| row.name.is_some())?;
-    let holder = match (&row.container, row.root) {
-        (Some(container), _) => format!("`{}`, {}", container.name, row.container_label().unwrap_or_default()),
-        (None, Some(RootKind::Cycle)) => row.holder(),
-        (None, _) => format!("`{}`", row.holder()),
-    };
+impl Container {
+    /// `a list of 15`
+    fn label(&self) -> String {
+        let is_vowel = self.r#type.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']);
+        format!("{} {} of {}", if is_vowel { "an" } else { "a" }, self.r#type, self.items)
+    }
+}
+
+impl VariableChange {
+    /// The module or variable, or why there is none.
+    pub(crate) fn holder(&self) -> String {
+        holder(self.name.as_deref(), self.root)
+    }
+
+    /// Container and use.
+    pub(crate) fn details(&self) -> String {
+        let container = self.container.as_ref().map(Container::label);
+        let parts = container.into_iter().chain(kind_label(self.kind).map(str::to_owned));
+        parts.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn holder(name: Option<&str>, root: Option<RootKind>) -> String {
+    match (name, root) {
+        (Some(name), Some(RootKind::Cycle)) => format!("a reference cycle of {name}"),
+        (None, Some(RootKind::Cycle)) => "a reference cycle".to_owned(),
+        (Some(name), _) => name.to_owned(),
+        (None, Some(RootKind::Unreached)) => "not reached in the time allowed".to_owned(),
+        (None, Some(_)) => "a value of the running call".to_owned(),
+        (None, None) => "no tensor of Python".to_owned(),
+    }
+}
+
+fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
+    Some(match kind? {
+        TensorKind::Parameter => "parameters",
+        TensorKind::Buffer => "buffers",
+        TensorKind::Gradient => "gradients",
+        TensorKind::OptimizerState => "optimizer state",
+        TensorKind::Saved => "saved for the backward pass",
+        TensorKind::Variable => return None,
+    })
+}
+
+/// For the first lines: the variable that keeps the growing memory, else the one that keeps most.
+pub(super) fn describe_variable(
+    kept: &KeptReport,
+    growing: Option<&KeptByVariable>,
+    allocated_bytes: u64,
+) -> Option<String> {
+    let row = growing.or_else(|| kept.top.rows.first()).filter(|row| row.name.is_some())?;
     let place = match &row.function {
         Some(function) if row.author != Some(Author::User) => format!(", in {}", function.short_label()),
         _ => String::new(),
     };
     let graph = row.graph_label().map(|graph| format!(", {graph}")).unwrap_or_default();
-    Some(format!("{holder}{place}: {} of {} allocated{graph}", size(row.bytes), size(allocated_bytes)))
+    Some(format!("{}{place}: {} of {} allocated{graph}", row.in_sentence(), size(row.bytes), size(allocated_bytes)))
+}
+
+/// `float32 [64, 256]`
+pub(crate) fn shape_label(dtype: &str, shape: &[u64]) -> String {
+    let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+    format!("{dtype} [{}]", sizes.join(", "))
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use super::kept_graphs::KeptGraphs;
@@ -9,6 +10,7 @@ use crate::base::ids::to_u32;
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::study::DeviceStudy;
 use crate::study::iterations::{GrowingLine, Growth, GrowthKind};
+use crate::study::variables::KeptByVariable;
 
 /// A source line whose live memory grows with every iteration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,6 +54,9 @@ pub struct Leaks {
     /// Graphs that stay after their backward pass; absent if no such graphs grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_graphs: Option<KeptGraphs>,
+    /// The variable that keeps most of the growing memory; absent if that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variable: Option<Box<KeptByVariable>>,
     /// The lines, by growth per step, descending, `--top` of them.
     pub suspects: Vec<LeakSuspect>,
     /// Number of suspects that are not listed.
@@ -82,6 +87,7 @@ impl Leaks {
                 None => by_line.push((line, LeakSuspect::new(device, line, growing, growth))),
             }
         }
+        let lines: FxHashSet<LineId> = by_line.iter().map(|(line, _)| *line).collect();
         let mut suspects: Vec<LeakSuspect> = by_line.into_iter().map(|(_, suspect)| suspect).collect();
         suspects.sort_by_key(|suspect| Reverse(suspect.bytes_per_step)); // stable: ties as they first appeared
         let other_suspects = suspects.len().saturating_sub(top) as u64;
@@ -96,6 +102,7 @@ impl Leaks {
             remaining_bytes,
             steps_left,
             kept_graphs,
+            variable: growing_variable(device, &lines).map(Box::new),
             suspects,
             other_suspects,
         }
@@ -136,6 +143,22 @@ impl LeakSuspect {
 pub(super) fn growing_lines(device: DeviceStudy<'_, '_>) -> Vec<LineId> {
     let lines = device.growth().map(|growth| growth.lines.as_slice()).unwrap_or_default();
     lines.iter().map(|line| line_of_entry(device, line.last_entry)).collect()
+}
+
+/// The variable that keeps most of the memory that `lines` hold at the end of the trace.
+fn growing_variable(device: DeviceStudy<'_, '_>, lines: &FxHashSet<LineId>) -> Option<KeptByVariable> {
+    let variables = device.variables().filter(|_| device.window().end == device.device().len())?;
+    let blocks = device.device().segments().flat_map(|segment| device.snapshot().blocks_of(segment));
+    let grown = blocks.filter(|block| lines.contains(&device.stacks().line_id(block.extended_stack)));
+    let mut sums: FxHashMap<Option<usize>, u64> = FxHashMap::default();
+    for block in grown {
+        let sum = sums.entry(variables.of_block(block.address)).or_default();
+        *sum = sum.saturating_add(block.size);
+    }
+    let all = sums.values().fold(0, |all: u64, sum| all.saturating_add(*sum));
+    let (most, bytes) = sums.into_iter().max_by_key(|(index, bytes)| (*bytes, Reverse(*index)))?;
+    let variable = variables.row(most?, device.stacks());
+    (variable.name.is_some() && bytes > all / 2).then_some(variable)
 }
 
 fn line_of_entry(device: DeviceStudy<'_, '_>, entry: usize) -> LineId {

@@ -14,7 +14,7 @@ let pixels = {};
 /** Updates the colours after a change of theme, mode or highlight. */
 function recolour() {
   pixels = Object.fromEntries(Object.entries(theme).map(([name, colour]) => [name, pixelOf(colour)]));
-  groups = view.mode === "category" ? device.groups.category : device.groups.line;
+  groups = device.groups[view.mode] ?? device.groups.category;
   groupPixels = Uint32Array.from(groups.colours, pixelOf);
   dimPixels = groupPixels.map((pixel) => mix(mix(pixel, pixels.muted, 0.6), pixels.back, 0.75));
   const { kind, allocations } = device.data;
@@ -28,7 +28,7 @@ function recolour() {
   for (let row = 0; row < allocations; row += 1) {
     const group = groups.groupOfKind[kind[row]];
     if (highlighted && !highlighted[row]) rowPixels[row] = dimPixels[group];
-    else if (view.mode !== "category" && group === MAX_LINES)
+    else if (groups === device.groups.line && group === MAX_LINES)
       rowPixels[row] = pale[lineOfKind[kind[row]] % pale.length];
     else rowPixels[row] = bright[row & 3][group];
   }

@@ -39,6 +39,8 @@ class Columns {
     this.category = integers("kcategory", kinds);
     this.confidence = integers("kconfidence", kinds);
     this.phase = integers("kphase", kinds);
+    /** Row of `header.variables`; all 0 if the recorder named none. */
+    this.variable = integers("kvariable", kinds);
     this.#decodeLifetimes();
 
     this.segments = segments;

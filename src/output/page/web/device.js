@@ -13,7 +13,9 @@ class Device {
     this.stacks = new Stacks(packed);
     this.totals = new Totals(this.data);
     this.sweep = new Sweep(this.data);
-    this.groups = { category: groupsByCategory(this), line: groupsByLine(this) };
+    const line = groupsByLine(this);
+    /** By mode. */
+    this.groups = { category: groupsByCategory(this), line, variable: groupsByVariable(this), each: line };
   }
 
   /** Index of the entry before moment m, as in the JSON, or null for the start. @param {number} m */

@@ -46,15 +46,15 @@ function drawFigures() {
 
 /** The legend: a button per group, with its bytes at the moment, that highlights the group. */
 function drawLegend() {
-  const isCategory = view.mode === "category";
+  const isCategory = groups === device.groups.category;
   const whole = device.totals.allocated[view.moment];
   const sums = sumsBy(device, moment, groups.groupOfKind)
     .filter(({ key }) => isCategory || key < MAX_LINES)
     .slice(0, isCategory ? undefined : 8);
   const items = sums.map(({ key, bytes }) => {
     const name = groups.names[key];
-    const query = isCategory ? `category:${name}` : `line:${name}`;
-    const text = `${isCategory ? name : shortLine(name)} ${bytesText(bytes)}`;
+    const query = groups.prefix + name;
+    const text = `${groups === device.groups.line ? shortLine(name) : name} ${bytesText(bytes)}`;
     const isOn = view.query === query;
     return make(
       "button",

@@ -1,10 +1,11 @@
-// The groups of allocations that share a colour: by category, or by line of code.
+// The groups of allocations that share a colour: by category, by line of code, or by the variable that keeps them.
 
 /**
  * @typedef {object} Groups
  * @property {string[]} names
  * @property {Uint32Array} groupOfKind group of each kind
  * @property {string[]} colours
+ * @property {string} prefix of the query that highlights a group
  */
 
 const CATEGORY_COLOURS = {
@@ -39,7 +40,7 @@ const LINE_COLOURS = [
   "#fabfd2",
   "#79706e",
 ];
-/** Number of lines with a band of their own in the timeline. The others share the last band. */
+/** Number of lines or variables with a band of their own in the timeline. The others share the last band. */
 const MAX_LINES = 63;
 
 /** @param {Device} device @returns {Groups} */
@@ -52,6 +53,7 @@ function groupsByCategory({ data }) {
     colours: names.map(
       (name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length],
     ),
+    prefix: "category:",
   };
 }
 
@@ -73,5 +75,27 @@ function groupsByLine({ data, stacks, sweep, totals }) {
     names,
     groupOfKind: stacks.lineOfKind.map((line) => group[line]),
     colours: names.map((_, at) => (at === MAX_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
+    prefix: "line:",
+  };
+}
+
+/**
+ * The variables that keep most at the snapshot; null if the recorder named none. The first group has no variable.
+ * @param {Device} device
+ * @returns {Groups | null}
+ */
+function groupsByVariable({ data }) {
+  /** @type {{name: string}[]} */
+  const variables = data.header.variables ?? [];
+  if (!variables.length) return null;
+  const names = variables.slice(0, MAX_LINES).map(({ name }) => name);
+  if (variables.length > MAX_LINES) names.push(`${countText(variables.length - MAX_LINES)} other variables`);
+  return {
+    names,
+    groupOfKind: data.variable.map((variable) => Math.min(variable, MAX_LINES)),
+    colours: names.map((_, at) =>
+      at === 0 || at === MAX_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[(at - 1) % LINE_COLOURS.length],
+    ),
+    prefix: "variable:",
   };
 }

@@ -40,7 +40,7 @@ function parseHash(hash) {
   const zoom = /^(\d+)-(\d+)$/.exec(parameters.get("v") || "");
   if (zoom) [changes.start, changes.end] = [Number(zoom[1]), Number(zoom[2])];
   const mode = parameters.get("m");
-  if (mode === "category" || mode === "line" || mode === "each") changes.mode = mode;
+  if (mode === "category" || mode === "line" || mode === "variable" || mode === "each") changes.mode = mode;
   if (parameters.get("x") === "time") changes.axis = "time";
   const query = parameters.get("q");
   if (query) changes.query = query;

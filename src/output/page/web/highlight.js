@@ -1,4 +1,4 @@
-// Highlighting: a search in stacks, a category, a line, or the blockers of a request. A query is one text, so that
+// Highlighting: a search in stacks and names, a category, a line, a variable, or the blockers of a request. A query is one text, so that
 // a link can contain it.
 
 /**
@@ -29,12 +29,29 @@ function highlightedKinds({ data, stacks, groups }, query) {
   } else if (query.startsWith("line:")) {
     const line = query.slice(5);
     test = (kind) => stacks.lineLabel(stacks.lineOfKind[kind]) === line;
+  } else if (query.startsWith("variable:")) {
+    const hits = variablesWith(data, (name) => name === query.slice(9));
+    test = (kind) => hits[data.variable[kind]];
   } else {
     const nodes = stacks.nodesWith(query.trim());
-    test = (kind) => nodes[data.node[kind]];
+    const wanted = query.trim().toLowerCase();
+    const hits = variablesWith(data, (name) => name.toLowerCase().includes(wanted));
+    test = (kind) => nodes[data.node[kind]] || hits[data.variable[kind]];
   }
   for (let kind = 0; kind < result.length; kind += 1) result[kind] = test(kind) ? 1 : 0;
   return result;
+}
+
+/**
+ * Whether each variable has a wanted name. The first row is no variable.
+ * @param {Columns} data
+ * @param {(name: string) => boolean} isWanted
+ * @returns {boolean[]}
+ */
+function variablesWith({ header }, isWanted) {
+  return (header.variables ?? []).map((/** @type {{name: string}} */ { name }, /** @type {number} */ at) => {
+    return at > 0 && isWanted(name);
+  });
 }
 
 /**

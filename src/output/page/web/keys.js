@@ -6,7 +6,7 @@ const KEYS = [
   ["0", "the whole trace"],
   ["p", "the peak"],
   ["o", "the next failed request"],
-  ["/", "search stacks"],
+  ["/", "search stacks and variables"],
   ["Esc", "clear the search, the selection and the root of the flame graph"],
   ["?", "show these keys"],
 ];

@@ -60,8 +60,8 @@ function buildPage() {
     make("input", {
       type: "search",
       id: "query",
-      placeholder: "search stacks  /",
-      "aria-label": "search stacks",
+      placeholder: "search stacks and variables  /",
+      "aria-label": "search stacks and variables",
       spellcheck: "false",
     }),
     make("span", { id: "highlight-note", class: "muted", role: "status" }),
@@ -76,6 +76,7 @@ function buildPage() {
       { role: "group", class: "group", "aria-label": "stacked by" },
       choice("mode", "category", "by category"),
       choice("mode", "line", "by line"),
+      choice("mode", "variable", "by variable"),
       choice("mode", "each", "each allocation"),
     ),
     make(

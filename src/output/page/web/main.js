@@ -59,7 +59,7 @@ async function showPage(index, changes = {}) {
 
 /** Changes the state. @param {Partial<View>} changes */
 function show(changes) {
-  if (changes.mode) view.mode = changes.mode;
+  if (changes.mode && device.groups[changes.mode]) view.mode = changes.mode;
   if (changes.axis) view.axis = device.data.hasTime ? changes.axis : "entry";
   if (changes.start !== undefined && changes.end !== undefined) setZoom(changes.start, changes.end);
   if (changes.moment !== undefined) setMoment(changes.moment, false);

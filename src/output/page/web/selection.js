@@ -9,12 +9,23 @@ function allocationText(row, maxFrames) {
     `${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}: ${by.category.names[data.category[kind]]}, ${poolStreamText(data.pool[kind], data.stream[kind])}`,
   ];
   lines.push(lifeText(row));
+  const variable = variableText(kind);
+  if (variable) lines.push(variable);
   const frames = stacks.shownFrames(data.node[kind]);
   if (!frames.length) lines.push("no stack recorded");
   for (const frame of frames.slice(0, maxFrames))
     lines.push(`${stacks.isUsers(frame) ? "▸ " : "   "}${stacks.frameText(frame)}`);
   if (frames.length > maxFrames) lines.push(`   and ${countOf(frames.length - maxFrames, "more frame")}`);
   return lines.join("\n");
+}
+
+/** The variable that keeps an allocation; empty if none is known. @param {number} kind */
+function variableText(kind) {
+  const { data } = device;
+  const row = data.variable[kind];
+  if (!row) return "";
+  const { name, about } = data.header.variables[row];
+  return `kept by ${name}${about ? `: ${about}` : ""}`;
 }
 
 /** Lifetime of an allocation. @param {number} row */
@@ -47,11 +58,13 @@ function drawSelection() {
   const { data, stacks } = device;
   const kind = data.kind[row];
   const [size, life] = allocationText(row, 0).split("\n");
+  const variable = variableText(kind);
   /** @param {string} text @param {() => void} does */
   const button = (text, does) => make("button", { onclick: does }, text);
   body.replaceChildren(
     make("p", {}, make("b", {}, size)),
     make("p", {}, `${life}; at ${data.address(data.addr[row]) ?? "an unknown address"}`),
+    ...(variable ? [make("p", {}, variable)] : []),
     make(
       "p",
       { class: "bar" },
@@ -61,6 +74,13 @@ function drawSelection() {
         setZoom(data.allocatedAt[row] - 20, Math.min(data.entries + 1, data.completedAt[row]) + 20),
       ),
       button("highlight its line", () => setQuery(`line:${stacks.lineLabel(stacks.lineOfKind[kind])}`)),
+      ...(variable
+        ? [
+            button("highlight its variable", () =>
+              setQuery(`variable:${data.header.variables[data.variable[kind]].name}`),
+            ),
+          ]
+        : []),
       button("unselect", () => select(-1)),
     ),
     ...stackElements(data.node[kind]),

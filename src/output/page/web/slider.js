@@ -11,8 +11,11 @@ function drawSlider() {
     `${device.momentText(view.moment)} of ${device.data.entries}, ${bytesText(device.totals.allocated[view.moment])} allocated`,
   );
   byId("outside").hidden = share >= 0 && share <= 1;
-  for (const button of document.querySelectorAll("[data-mode]"))
-    button.setAttribute("aria-pressed", String(button.getAttribute("data-mode") === view.mode));
+  for (const button of document.querySelectorAll("[data-mode]")) {
+    const mode = /** @type {View["mode"]} */ (button.getAttribute("data-mode"));
+    button.setAttribute("aria-pressed", String(mode === view.mode));
+    button.toggleAttribute("hidden", !device.groups[mode]);
+  }
   for (const button of document.querySelectorAll("[data-axis]"))
     button.setAttribute("aria-pressed", String(button.getAttribute("data-axis") === view.axis));
   byId("axis").hidden = !device.data.hasTime;

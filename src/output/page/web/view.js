@@ -6,7 +6,7 @@
  * @property {number} moment
  * @property {number} start of the zoom; can be between two moments
  * @property {number} end of the zoom, at most entries + 1
- * @property {"category" | "line" | "each"} mode
+ * @property {"category" | "line" | "variable" | "each"} mode
  * @property {"entry" | "time"} axis
  * @property {number} selected allocation, or -1
  * @property {string} query of the highlight

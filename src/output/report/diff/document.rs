@@ -8,7 +8,8 @@ use super::cells::{
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, RanksDiff, StackChange,
+    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, RanksDiff, StackChange, Status,
+    VariableChange,
 };
 use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, source_location};
 use crate::study::figures::Figure;
@@ -63,6 +64,7 @@ fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, is_o
     }
     document.table(Table::new(&FIGURES, &[0], figures(device, at)));
     lines(document, device);
+    variables(document, device);
     if device.at == at && !device.by_phase.is_empty() {
         document.subheading("Peak allocated in each phase");
         document.table(Table::new(&PHASES, &[0], phases(device)).note(steps(device)));
@@ -106,6 +108,42 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
     document.table(Table::new(&header, &[5], rows).optional_columns(&[BLOCKS]));
 }
 
+fn variables(document: &mut Document, device: &DeviceDiff) {
+    const BLOCKS: usize = 4;
+    let Some(changes) = device.variables.as_ref().filter(|changes| !changes.rows.is_empty()) else { return };
+    document.subheading("What keeps more or less at the snapshot, by module and variable");
+    let mut rows: Vec<Vec<Cell>> = changes.rows.iter().map(variable).collect();
+    let others = &changes.other;
+    if others.count > 0 {
+        let share = share(others.held.before_bytes, others.held.delta_bytes);
+        rows.push(row(&others.held, share, "everything else".into()));
+    }
+    let header = ["change", "", "before", "after", "blocks", "kept by"];
+    document.table(Table::new(&header, &[5], rows).optional_columns(&[BLOCKS]));
+}
+
+fn variable(change: &VariableChange) -> Vec<Cell> {
+    let held = &change.held;
+    let name = if change.name.is_some() { code(change.holder()) } else { change.holder().into() };
+    row(
+        held,
+        share_or_word(held, change.status),
+        Cell::WithDetails(
+            name,
+            Some(change.details()).filter(|it| !it.is_empty()).map(Text::from).into_iter().collect(),
+        ),
+    )
+}
+
+/// The change in percent, or a word if one side has nothing.
+fn share_or_word(held: &LiveChange, status: Status) -> String {
+    if held.before_blocks > 0 && held.after_blocks > 0 {
+        share(held.before_bytes, held.delta_bytes)
+    } else {
+        word(status).to_owned()
+    }
+}
+
 fn row(held: &LiveChange, share: String, who: Cell) -> Vec<Cell> {
     vec![
         signed_size(held.delta_bytes).into(),
@@ -122,10 +160,7 @@ fn line(line: &LineChange) -> Vec<Cell> {
     let (who, below) = stack_label(&line.location);
     let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(source_location(from.file_line())));
     let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
-    let share = match share(held.before_bytes, held.delta_bytes) {
-        share if held.before_blocks > 0 && held.after_blocks > 0 => share,
-        _ => word(line.status).to_owned(),
-    };
+    let share = share_or_word(held, line.status);
     row(held, share, Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()))
 }
 

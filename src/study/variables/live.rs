@@ -1,0 +1,224 @@
+//! The live blocks of a device by the variable that keeps them.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+
+use super::fold::fold_indexes;
+use super::{Container, ITEM, KeptByVariable};
+use crate::base::ids::{StackId, to_u32};
+use crate::base::intern::SeededMap;
+use crate::base::units::{escape_name, ratio};
+use crate::snapshot::{Author, Block, BlockState, Device, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames};
+use crate::stacks::frames::StackReader;
+use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
+
+/// The variables of a device, by the bytes that they keep, descending.
+#[derive(Debug)]
+pub(crate) struct LiveVariables<'a> {
+    snapshot: &'a Snapshot,
+    names: &'a TensorNames,
+    variables: Vec<(Key, Group<'a>)>,
+    /// By address of a live block, its index in `variables`.
+    of_block: SeededMap<u64, u32>,
+    all: BlockSum,
+    containers: Containers<'a>,
+}
+
+impl<'a> LiveVariables<'a> {
+    /// `None` if the recorder did not look for variables.
+    pub(crate) fn new(snapshot: &'a Snapshot, device: Device<'a>) -> Option<Self> {
+        let names = snapshot.tensor_names.as_ref()?;
+        let live = device.segments().flat_map(|segment| snapshot.blocks_of(segment));
+        let live = live.filter(|block| block.state == BlockState::ActiveAllocated);
+        let mut indexes: SeededMap<Key, u32> = SeededMap::default();
+        let mut variables: Vec<(Key, Group<'_>)> = Vec::new();
+        let mut of_block: SeededMap<u64, u32> = SeededMap::default();
+        let mut all = BlockSum::default();
+        let tensors = TensorsByAddress::new(names);
+        let roots = merge_roots(names);
+        for block in live {
+            let tensor = tensors.largest_in(block);
+            let name = tensor.and_then(|tensor| tensor.name).map(|name| fold_indexes(snapshot.text(name)));
+            let key = (name.unwrap_or_default(), tensor.map(|tensor| roots[tensor.root]));
+            let index = *indexes.entry(key).or_insert_with_key(|key| {
+                variables.push((key.clone(), Group::new()));
+                to_u32(variables.len() - 1)
+            });
+            variables[index as usize].1.add(block, tensor);
+            of_block.insert(block.address, index);
+            all = all.plus(BlockSum { bytes: block.size, blocks: 1 });
+        }
+        let mut order: Vec<u32> = (0..to_u32(variables.len())).collect();
+        order.sort_by_key(|index| Reverse(variables[*index as usize].1.sum.bytes)); // stable: ties in order of address
+        let mut places = vec![0; order.len()];
+        for (place, index) in order.iter().enumerate() {
+            places[*index as usize] = to_u32(place);
+        }
+        for index in of_block.values_mut() {
+            *index = places[*index as usize];
+        }
+        variables.sort_by_key(|(_, group)| Reverse(group.sum.bytes));
+        Some(Self { snapshot, names, variables, of_block, all, containers: Containers::new(names, snapshot) })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// The sum of all live blocks.
+    pub(crate) fn all(&self) -> BlockSum {
+        self.all
+    }
+
+    /// The sum of the blocks that variable `index` keeps.
+    pub(crate) fn sum(&self, index: usize) -> BlockSum {
+        self.variables[index].1.sum
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.names.is_complete
+    }
+
+    /// The variable that keeps the live block at `address`.
+    pub(crate) fn of_block(&self, address: u64) -> Option<usize> {
+        self.of_block.get(&address).map(|index| *index as usize)
+    }
+
+    /// Variable `index` as a row of a report.
+    pub(crate) fn row(&self, index: usize, stacks: &StackReader<'_>) -> KeptByVariable {
+        let ((name, root), group) = &self.variables[index];
+        let (snapshot, names) = (self.snapshot, self.names);
+        let text = |id| escape_name(snapshot.text(id));
+        let root = root.map(|row| &names.roots[row]);
+        let function = root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first());
+        let largest = group.largest;
+        let kind = group.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind)));
+        let stack = sorted_by_bytes(group.stacks.clone()).first().map(|(stack, _)| *stack);
+        KeptByVariable {
+            bytes: group.sum.bytes,
+            blocks: group.sum.blocks,
+            share_ratio: ratio(group.sum.bytes, self.all.bytes),
+            graph_bytes: group.graph_bytes,
+            name: (!name.is_empty()).then(|| escape_name(name)),
+            kind: kind.map(|(kind, _)| *kind),
+            root: root.map(|root| root.kind),
+            author: root.map(|root| root.author),
+            function: function.map(|frame| stacks.frame_report(*frame)),
+            module: root.and_then(|root| root.module).map(text),
+            container: self.containers.of_item(name),
+            dtype: largest.map(|tensor| text(tensor.dtype)),
+            shape: largest.and_then(|tensor| tensor.shape).and_then(|shape| names.shapes.get(shape)).cloned(),
+            operator: largest.and_then(|tensor| tensor.operator).map(text),
+            allocated_by: stacks.code_location(stack.map(|stack| stacks.line_id(stack)).unwrap_or_default()),
+        }
+    }
+}
+
+/// Blocks with one name.
+#[derive(Debug)]
+struct Group<'n> {
+    /// The largest storage.
+    largest: Option<&'n NamedTensor>,
+    sum: BlockSum,
+    graph_bytes: u64,
+    kinds: FxHashMap<TensorKind, u64>,
+    stacks: BlockSums<StackId>,
+}
+
+/// Live blocks share a row if they have the same name and its start is the same.
+type Key = (String, Option<usize>);
+
+/// For each root its row, or the row of the first equal one if no variable is there.
+fn merge_roots(names: &TensorNames) -> Vec<usize> {
+    let mut first: FxHashMap<(RootKind, Author), usize> = FxHashMap::default();
+    let is_variable = |kind| matches!(kind, RootKind::Frame | RootKind::Module | RootKind::Exception);
+    let roots = names.roots.iter().enumerate();
+    roots
+        .map(
+            |(row, root)| {
+                if is_variable(root.kind) { row } else { *first.entry((root.kind, root.author)).or_insert(row) }
+            },
+        )
+        .collect()
+}
+
+/// The storages of one block that are compared. PyTorch puts one tensor's storage in each.
+const MAX_STORAGES_IN_BLOCK: usize = 64;
+
+/// The storages in order of address.
+struct TensorsByAddress<'n>(Vec<&'n NamedTensor>);
+
+impl<'n> TensorsByAddress<'n> {
+    fn new(names: &'n TensorNames) -> Self {
+        let mut tensors: Vec<&NamedTensor> = names.tensors.iter().collect();
+        tensors.sort_by_key(|tensor| tensor.address);
+        Self(tensors)
+    }
+
+    /// The largest storage that starts in `block`; the first one on a tie.
+    fn largest_in(&self, block: &Block) -> Option<&'n NamedTensor> {
+        let end = block.address.saturating_add(block.size);
+        let first = self.0.partition_point(|tensor| tensor.address < block.address);
+        let inside = self.0.get(first..)?.iter().take_while(|tensor| tensor.address < end);
+        let inside = inside.take(MAX_STORAGES_IN_BLOCK);
+        // `max_by_key` would return the last one on a tie.
+        inside.copied().reduce(|largest, tensor| if tensor.bytes > largest.bytes { tensor } else { largest })
+    }
+}
+
+impl<'n> Group<'n> {
+    fn new() -> Self {
+        Self {
+            largest: None,
+            sum: BlockSum::default(),
+            graph_bytes: 0,
+            kinds: FxHashMap::default(),
+            stacks: BlockSums::default(),
+        }
+    }
+
+    fn add(&mut self, block: &Block, tensor: Option<&'n NamedTensor>) {
+        let sum = BlockSum { bytes: block.size, blocks: 1 };
+        self.sum = self.sum.plus(sum);
+        let of_stack = self.stacks.entry(block.extended_stack).or_default();
+        *of_stack = of_stack.plus(sum);
+        let Some(tensor) = tensor else { return }; // no tensor of Python uses this block
+        let of_kind = self.kinds.entry(tensor.kind).or_default();
+        *of_kind = of_kind.saturating_add(block.size);
+        if tensor.is_in_graph {
+            self.graph_bytes = self.graph_bytes.saturating_add(block.size);
+        }
+        if self.largest.is_none_or(|largest| largest.bytes < tensor.bytes) {
+            self.largest = Some(tensor);
+        }
+    }
+}
+
+/// Type and number of items of each container, by folded name; the largest of those with the same name.
+#[derive(Debug)]
+struct Containers<'n>(SeededMap<String, (&'n str, u64)>);
+
+impl<'n> Containers<'n> {
+    fn new(names: &'n TensorNames, snapshot: &'n Snapshot) -> Self {
+        let mut by_name: SeededMap<String, (&str, u64)> = SeededMap::default();
+        for container in &names.containers {
+            let found = (snapshot.text(container.type_name), container.items);
+            let largest = by_name.entry(fold_indexes(snapshot.text(container.name))).or_insert(found);
+            if largest.1 < container.items {
+                *largest = found;
+            }
+        }
+        Self(by_name)
+    }
+
+    /// The container with most items on the way to `name`.
+    fn of_item(&self, name: &str) -> Option<Container> {
+        let holders = name.match_indices(ITEM).filter_map(|(at, _)| name.get(..at));
+        let found = holders.filter_map(|holder| Some((holder, *self.0.get(holder)?)));
+        // The outermost one on a tie.
+        let found = found.reduce(|most, other| if other.1.1 > most.1.1 { other } else { most });
+        let (name, (r#type, items)) = found?;
+        Some(Container { name: escape_name(name), r#type: escape_name(r#type), items })
+    }
+}
