@@ -130,6 +130,7 @@ impl<'a> Device<'a> {
 
     /// The indexes of failed requests.
     pub fn failed_requests(self) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
-        self.indexes_with_action(Action::Oom)
+        let rows = self.first_row..self.first_row + self.len;
+        self.snapshot.entries.failed_requests(rows).iter().map(move |row| row - self.first_row)
     }
 }

@@ -1,5 +1,7 @@
 //! Trace entries, stored in columns.
 
+use std::ops::Range;
+
 use super::column::Column;
 use super::keys;
 use super::stacks::Stacks;
@@ -82,11 +84,16 @@ pub struct TraceEntries {
     pools: Column<Option<PoolId>>,
     compile_contexts: Column<Option<SymbolId>>,
     user_metadata: Column<Option<SymbolId>>,
+    /// The rows of failed requests, ascending.
+    failed_requests: Vec<usize>,
 }
 
 impl TraceEntries {
     #[inline]
     pub(super) fn push(&mut self, entry: TraceEntry) {
+        if entry.action == Action::Oom {
+            self.failed_requests.push(self.len());
+        }
         self.actions.push(entry.action);
         self.addrs.push(entry.addr);
         self.sizes.push(entry.size);
@@ -119,6 +126,13 @@ impl TraceEntries {
     #[inline]
     pub fn stack(&self, row: usize) -> Option<StackId> {
         self.stacks.get(row).copied()
+    }
+
+    /// The failed requests in `rows`.
+    pub(super) fn failed_requests(&self, rows: Range<usize>) -> &[usize] {
+        let [start, end] =
+            [rows.start, rows.end].map(|row| self.failed_requests.partition_point(|failed| *failed < row));
+        self.failed_requests.get(start..end).unwrap_or_default()
     }
 
     /// `forward_frames` of every entry; one value if all are equal.

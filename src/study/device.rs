@@ -283,15 +283,18 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// [`Self::growth`] without allocated bytes.
     fn loop_growth(self) -> Option<&'s Growth> {
         let find = || {
-            let up_to = |end| {
-                let (loops, _) = ProgramLoops::from_trace(self.device(), self.stacks(), end);
+            let growth_of = |loops: &ProgramLoops| {
                 loops.growth(&|entry| self.phases().step_at(entry)).filter(|growth| !growth.is_single_request)
             };
-            if self.ends_with_failure() {
-                return up_to(self.failed_requests().next_back());
+            let is_failed = self.ends_with_failure();
+            let end = if is_failed { self.failed_requests().next_back() } else { None };
+            let (loops, sites) = ProgramLoops::from_trace(self.device(), self.stacks(), end);
+            let growth = growth_of(&loops);
+            if is_failed || growth.is_some() {
+                return growth;
             }
-            let last_step = || self.phases().step_ends().last().map(|end| *end as usize);
-            up_to(None).or_else(|| up_to(Some(last_step()?)))
+            let last_step = *self.phases().step_ends().last()? as usize;
+            growth_of(&loops.up_to(last_step, &sites)?)
         };
         self.cache.loop_growth.get_or_init(find).as_ref()
     }

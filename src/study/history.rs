@@ -76,17 +76,19 @@ pub(super) struct HistoryBuilder<'a> {
     samples: Sampler<3>,
     /// For each bucket, the peak of allocated bytes and the number of entries applied then.
     peaks: Vec<(u64, usize)>,
+    /// Reserved and allocated bytes of the last sample.
+    last: Option<(u64, u64)>,
 }
 
 impl<'a> HistoryBuilder<'a> {
     pub(super) fn new(device: Device<'a>, window: Window) -> Self {
         let window = window.range_in(device);
         let samples = Sampler::new(window.len(), MAX_BUCKETS);
-        Self { device, window, samples, peaks: Vec::new() }
+        Self { device, window, samples, peaks: Vec::new(), last: None }
     }
 
     pub(super) fn finish(self, outcome: LiteralOutcome, has_changed_settings: bool) -> MemoryHistory {
-        let Self { device, window, samples, peaks } = self;
+        let Self { device, window, samples, peaks, last: _ } = self;
         let [reserved, allocated, _] = samples.peaks();
         let entry_of = |peak: SeriesPeak| window::entry_of_sample(&window, peak.sample);
         let peak = Peak {
@@ -124,6 +126,10 @@ impl<'a> HistoryBuilder<'a> {
         };
         let totals = step.tiling.totals();
         debug_assert!(totals.allocated <= totals.reserved, "blocks exist only inside segments");
+        let current = Some((totals.reserved, totals.allocated));
+        if std::mem::replace(&mut self.last, current) == current && self.samples.repeat(sample) {
+            return;
+        }
         let gap = 1000.0 * ratio(totals.reserved - totals.allocated, totals.reserved);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
         let gap = gap as u64;

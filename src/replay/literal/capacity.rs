@@ -9,6 +9,7 @@ use crate::snapshot::{Action, Device, TraceEntry};
 /// Device memory available to the process: reserved bytes plus the device's free bytes when a request failed, or the
 /// peak of reserved bytes if that is higher. `None` if no request failed.
 pub fn inferred_capacity(device: Device<'_>, reserved_before: u64) -> Option<u64> {
+    device.failed_requests().next()?;
     let mut peak = reserved_before;
     let mut capacity: Option<u64> = None;
     for_each_memory_entry(device, reserved_before, |_, entry, reserved| {
@@ -29,6 +30,7 @@ pub fn inferred_limit<'s>(
     settings: impl Fn(usize) -> &'s Settings,
     reserved_before: u64,
 ) -> Option<RangeInclusive<u64>> {
+    device.failed_requests().next()?;
     let mut limit: Option<u64> = None;
     let mut peak = reserved_before;
     for_each_memory_entry(device, reserved_before, |index, entry, reserved| {

@@ -184,16 +184,27 @@ impl InitialState {
         let mut live: SeededSet<u64> = SeededSet::default();
         // With its index in `self.blocks`, if it is an initial block.
         let mut pending: SeededMap<u64, Option<usize>> = SeededMap::default();
-        for (index, entry) in device.entries().enumerate() {
+        // The block that the last entry freed. Most frees complete at once.
+        let mut just_freed = None;
+        for index in 0..device.len() {
+            let entry = device.entry(index);
+            if let Some(freed) = just_freed.take() {
+                if entry.action == Action::FreeCompleted && entry.addr == freed {
+                    continue;
+                }
+                pending.insert(freed, None);
+            }
             let state = match entry.action {
                 Action::Alloc => {
                     live.insert(entry.addr);
-                    pending.remove(&entry.addr);
+                    if !pending.is_empty() {
+                        pending.remove(&entry.addr);
+                    }
                     continue;
                 }
                 Action::FreeRequested => {
                     if live.remove(&entry.addr) {
-                        pending.insert(entry.addr, None);
+                        just_freed = Some(entry.addr);
                         continue;
                     }
                     pending.insert(entry.addr, Some(self.blocks.len()));
@@ -220,6 +231,7 @@ impl InitialState {
                 freed_at: index,
             });
         }
+        pending.extend(just_freed.map(|freed| (freed, None)));
         for block in device.blocks() {
             if block.state == BlockState::Inactive || live.contains(&block.address) {
                 continue;
@@ -284,7 +296,13 @@ impl InitialState {
     /// of the large pool may be up to 1 MiB larger than its rounded request.
     fn next_allocs(&self, device: Device<'_>, settings: &Settings) -> SeededMap<u64, u64> {
         let mut next_allocs = SeededMap::default();
-        for (index, entry) in device.entries_where(|action| action == Action::Alloc) {
+        let unknown = self.blocks.iter().filter(|block| block.size == 0);
+        let last_freed_at = unknown.map(|block| block.freed_at).max().unwrap_or(0);
+        for index in 0..device.len().min(last_freed_at) {
+            if device.action(index) != Some(Action::Alloc) {
+                continue;
+            }
+            let entry = device.entry(index);
             let after = self.blocks.partition_point(|b| b.addr < entry.addr);
             let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {
                 continue; // no initial block is below this address

@@ -78,7 +78,8 @@ impl LiteralReplay<'_> {
         let lacks_completions = lacks_completions(self.device);
         observe(&ReplayStep { entry: None, tiling: &tiling, lacks_completions });
         let mut settings_changes = self.settings_changes.iter().peekable();
-        for (index, mut entry) in self.device.entries().enumerate() {
+        for index in 0..self.device.len() {
+            let mut entry = self.device.entry(index);
             while let Some(change) = settings_changes.next_if(|change| change.first_entry <= index) {
                 tiling.set_settings(&change.settings);
             }

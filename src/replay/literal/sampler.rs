@@ -73,6 +73,14 @@ impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
         }
     }
 
+    /// Adds the last values again, for entry `index`. False, and nothing is added, if that would start a bucket.
+    #[inline]
+    pub fn repeat(&mut self, index: usize) -> bool {
+        let is_in_bucket = index < self.next_bucket_start;
+        self.samples += usize::from(is_in_bucket);
+        is_in_bucket
+    }
+
     pub fn buckets(&self) -> &[Bucket<N, T>] {
         &self.buckets
     }

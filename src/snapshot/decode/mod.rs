@@ -412,7 +412,8 @@ impl Builder for Decoder {
         if let Some(List::Rows(rows)) = self.lists.get(index) {
             let kind = rows.kind;
             for item in items {
-                match (self.freeze(*item)?.as_node(kind), self.lists.get_mut(index)) {
+                let item = if item.as_node(kind).is_some() { *item } else { self.freeze(*item)? };
+                match (item.as_node(kind), self.lists.get_mut(index)) {
                     (Some(row), Some(List::Rows(rows))) => rows.add(row..row + 1),
                     _ => return mixed_list_error(),
                 }

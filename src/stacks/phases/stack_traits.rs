@@ -91,6 +91,10 @@ impl<'a> TraitReader<'a> {
         let (mut is_direct, mut is_custom_step) = (true, false);
         for id in self.snapshot.stacks.frames(stack) {
             let (role, origin) = &self.roles[id.index()];
+            if (role, origin) == (&FrameRole::Nothing, &Origin::Native) {
+                is_torch_only = false; // most frames of a stack with C++ frames
+                continue;
+            }
             let is_step_of_torch = matches!(role, FrameRole::StepCreatingState | FrameRole::StepWithReadyState);
             is_optimizer_closure |= is_step_of_torch && has_outer_code;
             if matches!(origin, Origin::User | Origin::Package) {

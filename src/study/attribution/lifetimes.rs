@@ -145,7 +145,9 @@ impl<'a> Lifetimes<'a> {
         }
         let mut block_sizes = block_sizes.reader();
         let last_alloc = device.device().indexes_with_action(Action::Alloc).next_back();
-        for (index, entry) in device.device().entries().enumerate() {
+        let mut just_freed = None;
+        for index in 0..device.device().len() {
+            let entry = device.device().entry(index);
             at.entry = to_u32(index);
             lifetimes.samples.advance(index);
             if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
@@ -160,9 +162,12 @@ impl<'a> Lifetimes<'a> {
                         lifetimes.alloc(&entry, at, bytes, &mut live);
                     }
                 }
+                // Most frees complete at once.
+                Action::FreeCompleted if just_freed == Some(entry.addr) => {}
                 Action::FreeRequested | Action::FreeCompleted => lifetimes.free(&entry, at, &mut live, &mut awaited),
                 _ => {}
             }
+            just_freed = (entry.action == Action::FreeRequested).then_some(entry.addr);
             for SizeChange { address, bytes } in block_sizes.changes(at.entry) {
                 if let Some(block) = live.get_mut(&address) {
                     block.bytes_left = bytes;

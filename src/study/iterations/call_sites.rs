@@ -14,6 +14,9 @@ const OPTIMIZER_FILES: &str = "torch/optim/";
 const MODULE_CALL: &str = "_call_impl";
 const THREAD_ENTRIES: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
 
+/// What distinguishes a call site: the id of its Python frames, the stream and the pool.
+type CallOrigin = (u32, u64, PoolId);
+
 /// Numbers the call sites of one snapshot.
 #[derive(Debug)]
 pub(crate) struct CallSites {
@@ -33,12 +36,12 @@ pub(crate) struct CallSites {
     python_frames: Slices<FrameId>,
     /// The Python frames of the last new stack.
     buffer: Vec<FrameId>,
-    /// Id in `python_frames` by recorded stack.
-    by_stack: FxHashMap<StackId, u32>,
+    /// The last call site of each recorded stack, or `u32::MAX`.
+    by_stack: Vec<u32>,
     /// By Python frames, stream and pool.
-    by_origin: FxHashMap<(u32, u64, PoolId), u32>,
-    /// Id in `python_frames` by call site.
-    frames_of_site: Vec<u32>,
+    by_origin: FxHashMap<CallOrigin, u32>,
+    /// By call site.
+    origins: Vec<CallOrigin>,
 }
 
 impl CallSites {
@@ -64,30 +67,38 @@ impl CallSites {
             is_module_call: frames().map(|id| snapshot.text(snapshot.stacks.frame(id).name) == MODULE_CALL).collect(),
             python_frames: Slices::default(),
             buffer: Vec::new(),
-            by_stack: FxHashMap::default(),
+            by_stack: vec![u32::MAX; snapshot.stacks.len()],
             by_origin: FxHashMap::default(),
-            frames_of_site: Vec::new(),
+            origins: Vec::new(),
         }
     }
 
     /// The call site of a request for `pool` by `stack` on `stream`.
     pub(super) fn site(&mut self, snapshot: &Snapshot, stack: StackId, stream: u64, pool: PoolId) -> u32 {
         let stack = snapshot.stacks.recorded_stack(stack);
-        let frames = *self.by_stack.entry(stack).or_insert_with(|| {
-            let all = snapshot.stacks.frames(stack).iter().copied();
-            self.buffer.clear();
-            self.buffer.extend(all.filter(|id| self.is_python[id.index()]));
-            self.python_frames.intern(&self.buffer)
+        let last = self.by_stack[stack.index()];
+        let frames = match self.origins.get(last as usize) {
+            Some((_, known_stream, known_pool)) if (*known_stream, *known_pool) == (stream, pool) => return last,
+            Some((frames, ..)) => *frames,
+            None => {
+                let all = snapshot.stacks.frames(stack).iter().copied();
+                self.buffer.clear();
+                self.buffer.extend(all.filter(|id| self.is_python[id.index()]));
+                self.python_frames.intern(&self.buffer)
+            }
+        };
+        let origin = (frames, stream, pool);
+        let site = *self.by_origin.entry(origin).or_insert_with(|| {
+            self.origins.push(origin);
+            to_u32(self.origins.len() - 1)
         });
-        *self.by_origin.entry((frames, stream, pool)).or_insert_with(|| {
-            self.frames_of_site.push(frames);
-            to_u32(self.frames_of_site.len() - 1)
-        })
+        self.by_stack[stack.index()] = site;
+        site
     }
 
     /// The Python frames of `site`, innermost first; none in a backward pass, whose threads are C++.
     fn frames(&self, site: u32) -> &[FrameId] {
-        self.python_frames.get(self.frames_of_site[site as usize])
+        self.python_frames.get(self.origins[site as usize].0)
     }
 
     pub(crate) fn has_python(&self, site: u32) -> bool {
@@ -114,10 +125,11 @@ impl CallSites {
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
         // Some recordings lack the outer frames of all stacks.
         let has_entry = |site: u32| self.frames(site).iter().any(|id| self.is_thread_entry[id.index()]);
-        let has_entries = (0..to_u32(self.frames_of_site.len())).any(has_entry);
+        let used = sites.iter().max().map_or(0, |last| last + 1);
+        let has_entries = (0..used).any(has_entry);
         let is_in_program = |site: u32| if has_entries { has_entry(site) } else { self.has_python(site) };
         let mut shared: Option<Vec<FrameId>> = None;
-        let mut is_known = vec![false; self.frames_of_site.len()];
+        let mut is_known = vec![false; self.origins.len()];
         for (back, site) in sites.iter().rev().enumerate() {
             if std::mem::replace(&mut is_known[*site as usize], true) || !is_in_program(*site) {
                 continue;

@@ -135,11 +135,12 @@ impl ProgramLoops {
     fn from_requests(requests: Requests, sites: &CallSites) -> Self {
         let inner_below = sites.shortest_outer_period(requests.sites());
         let outer = longest_repetition(requests.sites(), inner_below);
-        let by_size = longest_repetition(&requests.sites_with_sizes(), 1);
         // Sizes that come again in the same order show a loop that the stacks do not show.
+        let is_short = outer.is_none_or(|outer| outer.period < MIN_REPEATED);
+        let by_size = if is_short { longest_repetition(&requests.sites_with_sizes(), 1) } else { None };
         let by_size = by_size.filter(|by_size| {
             by_size.matched >= by_size.period.clamp(MIN_REPEATED, LONG_REPEATED)
-                && outer.is_none_or(|outer| outer.period < by_size.period && outer.period < MIN_REPEATED)
+                && outer.is_none_or(|outer| outer.period < by_size.period)
         });
         let mut iterations = by_size.or(outer).and_then(|repetition| {
             let is_partial = repetition.matched < repetition.period;
@@ -158,5 +159,10 @@ impl ProgramLoops {
         let mut sites = CallSites::new(stacks, device.snapshot());
         let requests = Requests::from_trace(device, end, &mut sites);
         (Self::from_requests(requests, &sites), sites)
+    }
+
+    /// The loops at the last request up to entry `end`; `None` if that is the last request of all.
+    pub(crate) fn up_to(self, end: usize, sites: &CallSites) -> Option<Self> {
+        Some(Self::from_requests(self.requests.up_to(end)?, sites))
     }
 }

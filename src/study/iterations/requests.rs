@@ -34,18 +34,24 @@ impl Requests {
     /// The requests of `device` up to the last one at or before entry `end`, or all.
     pub(super) fn from_trace(device: Device<'_>, end: Option<usize>, sites: &mut CallSites) -> Self {
         let snapshot = device.snapshot();
-        let blocks = |bytes: u64| to_u32(usize::try_from(bytes_rounded(bytes) / BLOCK).unwrap_or(usize::MAX));
+        let settings = Settings::default();
+        let blocks = |bytes: u64| to_u32(usize::try_from(round_size(bytes, &settings) / BLOCK).unwrap_or(usize::MAX));
         let mut requests = Self::default();
+        let mut just_freed = None;
         let mut live_requests: SeededMap<u64, u32> = SeededMap::default();
         let mut live = 0i64;
         let last = end.map_or(device.len(), |end| (end + 1).min(device.len()));
         for index in 0..last {
-            match device.action(index) {
-                Some(Action::Oom) if end == Some(index) => {}
-                Some(Action::Alloc | Action::FreeRequested | Action::FreeCompleted) => {}
+            let entry = device.entry(index);
+            let freed_before = just_freed.take();
+            match entry.action {
+                Action::Oom if end == Some(index) => {}
+                // Most frees complete at once.
+                Action::FreeCompleted if freed_before == Some(entry.addr) => continue,
+                Action::FreeRequested => just_freed = Some(entry.addr),
+                Action::Alloc | Action::FreeCompleted => {}
                 _ => continue,
             }
-            let entry = device.entry(index);
             if entry.size == 0 {
                 continue; // no request
             }
@@ -69,6 +75,23 @@ impl Requests {
             }
         }
         requests
+    }
+
+    /// The requests up to entry `end`; `None` if those are all.
+    pub(super) fn up_to(mut self, end: usize) -> Option<Self> {
+        let len = self.entries.partition_point(|entry| *entry as usize <= end);
+        if len == self.len() {
+            return None;
+        }
+        self.sites.truncate(len);
+        self.sizes.truncate(len);
+        self.entries.truncate(len);
+        self.live_before.truncate(len);
+        self.freed_after.truncate(len);
+        for freed_after in self.freed_after.iter_mut().filter(|request| **request as usize >= len) {
+            *freed_after = NEVER;
+        }
+        Some(self)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -113,8 +136,4 @@ impl Requests {
             })
             .collect()
     }
-}
-
-fn bytes_rounded(bytes: u64) -> u64 {
-    round_size(bytes, &Settings::default())
 }

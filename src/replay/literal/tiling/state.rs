@@ -224,7 +224,15 @@ impl Tiling {
         self.recount(id);
     }
 
+    /// Adds `tile` to the totals and to the others.
     fn insert(&mut self, tile: Tile) -> u32 {
+        let id = self.link(tile);
+        self.update_sums(id, true);
+        id
+    }
+
+    /// Adds `tile`, whose bytes the totals have already.
+    fn link(&mut self, tile: Tile) -> u32 {
         let id = if let Some(id) = self.free_ids.pop() {
             self.tiles[id as usize] = tile;
             id
@@ -242,14 +250,19 @@ impl Tiling {
         if let Some(prev) = self.tiles.get_mut(tile.prev as usize) {
             prev.next = id;
         }
-        self.update_sums(id, true);
         self.recount_added(id);
         id
     }
 
-    /// Removes tile `id`. With `join`, its neighbours become adjacent; otherwise they become the ends of two ranges.
+    /// Removes tile `id` from the totals and from the others. With `join`, its neighbours become adjacent; otherwise they
+    /// become the ends of two ranges.
     fn remove(&mut self, id: u32, join: bool) {
         self.update_sums(id, false);
+        self.unlink(id, join);
+    }
+
+    /// Removes tile `id`, whose bytes stay in the totals.
+    fn unlink(&mut self, id: u32, join: bool) {
         let tile = self.tiles[id as usize];
         self.by_addr.remove(&tile.addr);
         if let Some(ordered) = &mut self.addresses {
@@ -269,8 +282,12 @@ impl Tiling {
     fn split(&mut self, id: u32, addr: u64) -> u32 {
         let tile = self.tiles[id as usize];
         debug_assert!(tile.addr < addr && addr < tile.end(), "both parts have a size");
-        self.update_tile(id, |t| t.size = addr - t.addr);
-        self.insert(Tile { addr, size: tile.end() - addr, prev: id, requested: 0, ..tile })
+        self.record_tile_change(&tile);
+        self.tiles[id as usize].size = addr - tile.addr;
+        self.recount(id);
+        let rest = Tile { addr, size: tile.end() - addr, prev: id, requested: 0, ..tile };
+        self.record_tile_change(&rest);
+        self.link(rest)
     }
 
     /// Splits the free tile that contains the `size` bytes at `addr`, so that they are a tile.
@@ -294,15 +311,17 @@ impl Tiling {
         if let Some(&next) = self.tile(tile.next)
             && next.state == BlockState::Inactive
         {
-            self.remove(tile.next, true);
-            self.update_tile(id, |t| t.size += next.size);
+            self.unlink(tile.next, true);
+            self.tiles[id as usize].size += next.size;
+            self.recount(id);
         }
         if let Some(&prev) = self.tile(tile.prev)
             && prev.state == BlockState::Inactive
         {
             let tile = self.tiles[id as usize];
-            self.remove(id, true);
-            self.update_tile(tile.prev, |t| t.size += tile.size);
+            self.unlink(id, true);
+            self.tiles[tile.prev as usize].size += tile.size;
+            self.recount(tile.prev);
         }
     }
 
