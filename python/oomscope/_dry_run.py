@@ -119,6 +119,8 @@ class DryRun:
         if self.overlay:
             self.overlay.after_torch(torch)
         ranks.after_torch(torch, self.options["alone"])
+        if self.options["steps_by_parameter"]:
+            step_by_parameter()
         sys.meta_path.insert(0, AfterImport("transformers.generation.utils", end_generation))
 
     # Reads of device values --------------------------------------------------------------------------------------
@@ -281,6 +283,18 @@ class AfterImport:
 
             spec.loader.exec_module = exec_module
         return spec
+
+
+def step_by_parameter():
+    """Makes every optimizer of PyTorch work on one parameter after the other, as with `foreach=False`."""
+    from torch.optim import optimizer
+
+    def before_step(stepping, _args, _kwargs):
+        for group in stepping.param_groups:
+            if "foreach" in group and not group.get("fused"):
+                group["foreach"] = False
+
+    optimizer.register_optimizer_step_pre_hook(before_step)
 
 
 def end_generation(module):

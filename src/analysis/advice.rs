@@ -291,6 +291,11 @@ fn is_device_too_full(oom: &OomReport) -> bool {
 }
 
 impl OomReport {
+    /// Whether an optimizer of PyTorch made the request.
+    pub fn is_in_optimizer(&self) -> bool {
+        self.frames.iter().any(|frame| forward_slashes(&frame.file).contains("/torch/optim/"))
+    }
+
     /// The source line that holds the most memory.
     pub fn holder(&self) -> Option<String> {
         live_lines(self).find_map(|line| line.location.frame.as_ref().map(FrameReport::file_line))

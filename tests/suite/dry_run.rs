@@ -329,3 +329,43 @@ fn calls_of_cudnn_without_a_size_leave_a_bound() {
     assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
     assert!(page.contains("the workspaces of the other 4 calls are unknown"), "{page}");
 }
+
+/// A job that leaves the recording of a failure, unless its size is below 8 or `settings` are in effect.
+#[cfg(unix)]
+fn failing_job(settings: &str) -> String {
+    let fixture = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name).display().to_string();
+    let (failed, ended) = (fixture("2.15.0-holes-at-oom.pickle.gz"), fixture("2.15.0-holes-expandable.pickle.gz"));
+    format!(
+        "if [ $0 -lt 8 ] || [ \"$PYTORCH_ALLOC_CONF\" = {settings} ]; then cp {ended} $OOMSCOPE_DIR/p-exit1.pickle.gz; \
+         else cp {failed} $OOMSCOPE_DIR/p-oom1.pickle.gz; exit 7; fi"
+    )
+}
+
+#[cfg(unix)]
+#[test]
+fn remedies_are_tried_by_running_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = failing_job("expandable_segments:True");
+    let arguments = ["--try", "--size", "B=32", "--gpu", "t4", "-o", "out", "--", "sh", "-c", &job, "{B}"];
+    let output = dry_run(directory.path(), &arguments);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(7), "the exit code of the first run: {said}");
+    let tried: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("oomscope: with ")).collect();
+    let starts =
+        ["expandable_segments:True: runs to its end, ", "B = 16: fails at ", "B = 8: fails at ", "B = 4: runs"];
+    for start in starts {
+        assert!(tried.iter().any(|line| line.starts_with(start)), "{start}: {said}");
+    }
+    assert!(said.contains("to apply it: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{said}");
+    assert!(directory.path().join("out/try-1/p-exit1.pickle.gz").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_tried_if_nothing_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = failing_job("none");
+    let output = dry_run(directory.path(), &["--try", "-o", "out", "--", "sh", "-c", &job, "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(!directory.path().join("out/try-1").exists());
+}

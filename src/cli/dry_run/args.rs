@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::assumed_gpu::{AssumedGpu, parse_capability, parse_gpu};
 use super::single_rank::SingleRank;
-use super::{fit_sizes, stub};
+use super::{fit_sizes, placeholder, stub};
 use crate::allocator::device::GpuModel;
 use crate::cli::args::parse_capacity;
 use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, parse_count, parse_seconds};
@@ -21,6 +21,7 @@ Examples:
   oomscope dry-run --gpu rtx4090 -- torchrun --nproc-per-node 2 train.py     one device for each rank
   oomscope dry-run --gpu h100 --fit BATCH=4,8 -- python train.py --batch {BATCH}
                                                                              the largest batch that fits
+  oomscope dry-run --gpu l4 --try -- python train.py                         if it does not fit: what helps
   oomscope dry-run --gpu h100 --rank 3 --world-size 64 -- python train.py    one rank of 64
   oomscope dry-run --memory 40GiB --capability 8.0 -- python train.py        a GPU that is not listed
 
@@ -61,6 +62,17 @@ pub(in crate::cli) struct DryRun {
     #[arg(long, value_name = "NAME=N,M,..", value_parser = fit_sizes::parse_fit_sizes)]
     pub(super) fit: Option<fit_sizes::FitSizes>,
 
+    /// If it does not fit, run again with remedies that need no change to the program, and say which runs end
+    ///
+    /// At most five runs: the allocator settings that serve the request in a replay, foreach=False in optimizers and,
+    /// with --size, smaller sizes. The program's output goes to DIR/try-1.txt and so on.
+    #[arg(long = "try", conflicts_with = "fit")]
+    pub(super) tries: bool,
+
+    /// With --try: N in place of {NAME} in the command, then half of it, and so on
+    #[arg(long, value_name = "NAME=N", requires = "tries", value_parser = parse_size)]
+    pub(super) size: Option<(String, u64)>,
+
     /// Write the snapshots to DIR [default: oomscope-dry-run-1, or the next free number]
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
@@ -94,6 +106,24 @@ pub(in crate::cli) struct DryRun {
     pub(super) command: Vec<OsString>,
 }
 
+/// Changes to a program from outside of it.
+#[derive(Debug, Default)]
+pub(super) struct Intervention {
+    /// Environment variables for the command.
+    pub(super) environment: Vec<(&'static str, String)>,
+    /// Every optimizer has `foreach=False`.
+    pub(super) steps_by_parameter: bool,
+}
+
+/// Parses `BATCH=32`.
+fn parse_size(text: &str) -> Result<(String, u64), String> {
+    let parsed = text.split_once('=').and_then(|(name, size)| Some((name, size.parse().ok()?)));
+    match parsed {
+        Some((name, size)) if placeholder::is_name(name) && size > 0 => Ok((name.to_owned(), size)),
+        _ => Err(format!("give a name and a size, such as BATCH=32, not {text}")),
+    }
+}
+
 impl DryRun {
     fn single_rank(&self) -> anyhow::Result<Option<SingleRank>> {
         let devices = self.devices.unwrap_or(SingleRank::DEFAULT_DEVICES);
@@ -110,8 +140,19 @@ impl DryRun {
         }
     }
 
+    /// The command to run first.
+    pub(super) fn first_command(&self) -> anyhow::Result<Vec<OsString>> {
+        match &self.size {
+            None => Ok(self.command.clone()),
+            Some((name, size)) => {
+                placeholder::check(&self.command, name, "--size")?;
+                Ok(placeholder::fill(&self.command, name, *size))
+            }
+        }
+    }
+
     /// Makes a directory with the recorder, the stub and its configuration.
-    pub(super) fn prepare(&self, output: Option<&Path>) -> anyhow::Result<RunDirectory> {
+    pub(super) fn prepare(&self, output: Option<&Path>, intervention: Intervention) -> anyhow::Result<RunDirectory> {
         let options = RecorderOptions {
             max_entries: self.max_entries,
             stacks: self.stacks,
@@ -121,12 +162,13 @@ impl DryRun {
             names: !self.no_names,
         };
         let rank = self.single_rank()?;
-        let config =
-            serde_json::to_string(&self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files))?;
+        let mut config = self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files);
+        config.steps_by_parameter = intervention.steps_by_parameter;
+        let config = serde_json::to_string(&config)?;
         let mut files = stub::FILES.to_vec();
         files.push(("dry-run.json", &config));
-        // Only --world-size adds variables to the command's environment.
-        let environment = rank.map(SingleRank::environment).unwrap_or_default();
+        let mut environment = rank.map(SingleRank::environment).unwrap_or_default();
+        environment.extend(intervention.environment);
         let kind = RunKind { name: "oomscope-dry-run", files: &files, environment: &environment };
         RunDirectory::prepare(output, &options, kind)
     }

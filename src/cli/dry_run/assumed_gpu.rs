@@ -31,6 +31,8 @@ pub(super) struct DryRunConfig {
     alone: bool,
     /// Files that the program writes go to the output directory instead of their own places.
     redirect_files: bool,
+    /// Every optimizer has `foreach=False`.
+    pub(super) steps_by_parameter: bool,
     environment: BTreeMap<&'static str, String>,
 }
 
@@ -77,6 +79,7 @@ impl AssumedGpu {
             patience: patience.as_secs_f64(),
             alone,
             redirect_files,
+            steps_by_parameter: false,
             environment: environment.into(),
         }
     }

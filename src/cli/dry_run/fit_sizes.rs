@@ -1,5 +1,7 @@
 //! Parses `--fit NAME=N,M`.
 
+use super::placeholder::is_name;
+
 #[derive(Debug, Clone)]
 pub(super) struct FitSizes {
     /// The placeholder in the command, without its braces.
@@ -16,8 +18,7 @@ pub(super) fn parse_fit_sizes(text: &str) -> Result<FitSizes, String> {
     let mut sizes = sizes.ok_or_else(error)?;
     sizes.sort_unstable();
     sizes.dedup();
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    if sizes.len() < 2 || !is_name {
+    if sizes.len() < 2 || !is_name(name) {
         return Err(error());
     }
     Ok(FitSizes { name: name.to_owned(), sizes })

@@ -8,12 +8,15 @@
 mod args;
 mod assumed_gpu;
 mod fit_sizes;
+mod placeholder;
 mod single_rank;
 mod size_search;
 mod stub;
+mod trials;
 mod written_files;
 
 pub(super) use self::args::DryRun;
+use self::args::Intervention;
 use super::exit::{Exit, print_stderr};
 use super::run::{print_result, record};
 
@@ -21,13 +24,14 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if let Some(sizes) = &args.fit {
         return size_search::run(args, sizes);
     }
-    let directory = args.prepare(args.output.as_deref())?;
+    let command = args.first_command()?;
+    let directory = args.prepare(args.output.as_deref(), Intervention::default())?;
     let name = directory.name().to_owned();
     if !args.real_files {
         print_stderr(&written_files::announce(&name));
     }
-    let (end, status, snapshots) = record(&args.command, directory)?;
-    print_result(&args.command, end, &status, &snapshots);
+    let (end, status, snapshots) = record(&command, directory)?;
+    print_result(&command, end, &status, &snapshots);
     if !snapshots.is_empty() && end.code() != 0 {
         print_stderr(&format!(
             "the command exited with code {}; if that was not an out-of-memory error, the figures cover only the part \
@@ -37,6 +41,9 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     }
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
+    }
+    if args.tries {
+        trials::run(args, &name, &snapshots)?;
     }
     Ok(Exit::Code(end.code()))
 }

@@ -1,15 +1,14 @@
 //! `--fit NAME=N,M`: makes dry runs at several sizes, predicts the largest that fits, and confirms it by dry runs.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 
-use super::args::DryRun;
+use super::args::{DryRun, Intervention};
 use super::fit_sizes::FitSizes;
-use super::written_files;
+use super::{placeholder, written_files};
 use crate::analysis::{DryRunReport, Options, RangeReport, SnapshotReport, analyze};
 use crate::base::units::{count, size};
 use crate::cli::exit::{Exit, print_stderr};
@@ -68,10 +67,7 @@ struct SizeSearch<'r> {
 
 /// Runs the given sizes, then predicts, confirms and prints the largest that fits.
 pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
-    let placeholder = format!("{{{}}}", fit_sizes.name);
-    if !args.command.iter().any(|arg| arg.to_string_lossy().contains(&placeholder)) {
-        bail!("--fit {}=..: the command has no {placeholder} to replace by a size", fit_sizes.name);
-    }
+    placeholder::check(&args.command, &fit_sizes.name, "--fit")?;
     let directory = match &args.output {
         Some(directory) => directory.clone(),
         None => create_numbered("oomscope-dry-run")?,
@@ -124,14 +120,9 @@ impl SizeSearch<'_> {
     /// Makes a dry run with `value` as the size, and prints its result.
     fn run(&mut self, value: u64) -> anyhow::Result<()> {
         let name = &self.fit_sizes.name;
-        let placeholder = format!("{{{name}}}");
-        let fill = |arg: &OsString| match arg.to_str() {
-            Some(text) => OsString::from(text.replace(&placeholder, &value.to_string())),
-            None => arg.clone(),
-        };
-        let command: Vec<OsString> = self.args.command.iter().map(fill).collect();
+        let command = placeholder::fill(&self.args.command, name, value);
         let run_directory = self.directory.join(format!("{name}-{value}"));
-        let directory = self.args.prepare(Some(&run_directory))?;
+        let directory = self.args.prepare(Some(&run_directory), Intervention::default())?;
         let log = self.directory.join(format!("{name}-{value}.txt"));
         let (end, snapshots) = record_to_log(&command, directory, &log)?;
         let run = self.read(&snapshots, end, value, &log)?;
