@@ -153,7 +153,12 @@ EXPORT int cudaGetDevice(int *device) {
   *device = current_device;
   return 0;
 }
+/* The highest device that the program wanted to use and that does not exist; -1: none. */
+static int absent_device = -1;
+EXPORT int stub_absent_device(void) { return absent_device; }
+EXPORT int stub_device_count(void) { return device_count(); }
 EXPORT int cudaSetDevice(int device) {
+  if (device >= device_count() && device > absent_device) absent_device = device;
   if (device < 0 || device >= device_count()) return fail(INVALID_DEVICE);
   current_device = device;
   return 0;
@@ -165,18 +170,20 @@ EXPORT int cudaGetLastError(void) {
 }
 EXPORT int cudaPeekAtLastError(void) { return last_error; }
 EXPORT const char *cudaGetErrorString(int error) {
-  return error == OOM             ? "out of memory"
-         : error == NOT_READY     ? "device not ready"
-         : error == NOT_SUPPORTED ? "operation not supported"
-         : error                  ? "stub error"
-                                  : "no error";
+  return error == OOM              ? "out of memory"
+         : error == NOT_READY      ? "device not ready"
+         : error == NOT_SUPPORTED  ? "operation not supported"
+         : error == INVALID_DEVICE ? "invalid device ordinal"
+         : error                   ? "stub error"
+                                   : "no error";
 }
 EXPORT const char *cudaGetErrorName(int error) {
-  return error == OOM             ? "cudaErrorMemoryAllocation"
-         : error == NOT_READY     ? "cudaErrorNotReady"
-         : error == NOT_SUPPORTED ? "cudaErrorNotSupported"
-         : error                  ? "cudaErrorStub"
-                                  : "cudaSuccess";
+  return error == OOM              ? "cudaErrorMemoryAllocation"
+         : error == NOT_READY      ? "cudaErrorNotReady"
+         : error == NOT_SUPPORTED  ? "cudaErrorNotSupported"
+         : error == INVALID_DEVICE ? "cudaErrorInvalidDevice"
+         : error                   ? "cudaErrorStub"
+                                   : "cudaSuccess";
 }
 EXPORT int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
   if (least) *least = 0;

@@ -15,9 +15,11 @@ import ctypes
 import importlib.util
 import json
 import os
+import re
 import sys
 import time
 
+import _oomscope_ending as ending
 import _oomscope_files as files
 import _oomscope_ranks as ranks
 import _oomscope_stub as stub
@@ -73,6 +75,7 @@ class DryRun:
         self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
+        self.ending = ending.Ending()
         self.overlay = None
         if self.options["redirect_files"]:
             self.overlay = files.Overlay(os.path.dirname(control))
@@ -123,6 +126,12 @@ class DryRun:
             step_by_parameter()
         sys.meta_path.insert(0, AfterImport("transformers.generation.utils", end_generation))
 
+    def on_cuda(self, recorder):
+        """The recorder has started the history, which the program cannot switch off: the verdict needs it."""
+        memory = sys.modules["torch"].cuda.memory
+        memory._record_memory_history = lambda *_, **__: None
+        self.ending.on_cuda(recorder.finish)
+
     # Reads of device values --------------------------------------------------------------------------------------
 
     def on_read(self, operators, size):
@@ -157,6 +166,7 @@ class DryRun:
         if not patience or now - self.peak[1] < patience or os.getpid() != self.pid or self.is_stopped:
             return
         self.is_stopped = True
+        self.ending.end = {"kind": "stopped"}
         location = next((frame for frame in frames if not any(part in frame[0] for part in NOT_THE_USERS)), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
@@ -220,6 +230,14 @@ class DryRun:
         """Peak memory of the device that used most."""
         return max(self.library.stub_peak_bytes(device) for device in range(MAX_DEVICES))
 
+    def absent_device(self):
+        """The highest device that the program wanted to use and that does not exist, or None."""
+        device = self.library.stub_absent_device()
+        error = getattr(sys, "last_value", None)
+        if device >= 0 or re.search(r"[Ii]nvalid device (id|ordinal)", str(error)):
+            return max(device, self.library.stub_device_count(), *ending.device_numbers(error))
+        return None
+
     # Result ------------------------------------------------------------------------------------------------------
 
     def describe(self):
@@ -259,6 +277,8 @@ class DryRun:
             "unfilled_bytes": self.unfilled_bytes,
             "stopped": self.is_stopped,
             "alone": self.options["alone"],
+            "absent_device": self.absent_device(),
+            **self.ending.describe(),
         }
 
 

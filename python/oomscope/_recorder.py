@@ -109,8 +109,8 @@ def install(directory):
         return
     sys._oomscope_installed = True
     touch_marker(directory, "saw-python")
-    dry_run = prepare_dry_run(directory)
-    if "torch" in sys.modules and dry_run:
+    is_dry_run = prepare_dry_run(directory)
+    if "torch" in sys.modules and is_dry_run:
         log("a dry run must start before torch is imported: run Python without the options -I and -E")
         os._exit(2)
     elif "torch" in sys.modules:
@@ -120,16 +120,16 @@ def install(directory):
 
 
 def prepare_dry_run(directory):
-    """The dry run of this process, or None if it uses a GPU."""
+    """Prepares the dry run of this process. Returns False if it uses a GPU."""
     control = os.path.join(os.path.abspath(directory), ".recorder")
     if not os.path.exists(os.path.join(control, "dry-run.json")):
-        return None
+        return False
     if control not in sys.path:
         sys.path.append(control)
     import _oomscope_dry_run
 
     sys._oomscope_dry_run = _oomscope_dry_run.DryRun(control)
-    return sys._oomscope_dry_run
+    return True
 
 
 class TorchFinder(object):
@@ -156,12 +156,11 @@ class TorchFinder(object):
         execute = loader.exec_module
 
         def exec_module(module):
-            dry_run = getattr(sys, "_oomscope_dry_run", None)
-            if dry_run:
-                dry_run.before_torch(os.path.dirname(module.__spec__.origin))
+            if dry_run():
+                dry_run().before_torch(os.path.dirname(module.__spec__.origin))
             execute(module)
-            if dry_run:
-                dry_run.after_torch(module)
+            if dry_run():
+                dry_run().after_torch(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             try:
@@ -238,6 +237,7 @@ class Recorder(object):
         self.last_failure_snapshot = self.last_snapshot = None
         # Contents of `dump` that this process has answered or written itself.
         self.seen_requests = set()
+        self.is_finished = False
 
     def start(self):
         """Starts recording. torch calls this once CUDA is initialized in this process."""
@@ -248,6 +248,8 @@ class Recorder(object):
         load_names(self.options)
         sys._oomscope_recording = True
         attach_observer(self.on_oom)
+        if dry_run():
+            dry_run().on_cuda(self)
         sys._oomscope_recorder = self
         atexit.register(self.at_exit)
         make_directory(self.control)
@@ -263,6 +265,8 @@ class Recorder(object):
             return
         try:
             self.failures += 1
+            if dry_run():
+                dry_run().ending.on_failure(device, requested)
             if self.should_write():
                 self.failure_snapshots, self.last_failure_snapshot = self.failure_snapshots + 1, time.monotonic()
                 oom = {
@@ -293,7 +297,17 @@ class Recorder(object):
     def at_exit(self):
         if os.getpid() != self.pid:
             return
-        if self.options["at"] == "exit" and self.failure_snapshots == 0 and not is_idle():
+        if dry_run():
+            dry_run().ending.at_exit()
+        self.finish()
+
+    def finish(self):
+        """Writes the last snapshot: also after failures that a dry run has survived."""
+        if self.is_finished:
+            return
+        self.is_finished = True
+        has_survived = dry_run() is not None and dry_run().ending.is_well()
+        if self.options["at"] == "exit" and (self.failure_snapshots == 0 or has_survived) and not is_idle():
             self.dump("exit")
         self.write_state("done", "gone")
 
@@ -397,10 +411,14 @@ class Recorder(object):
             pass
 
 
+def dry_run():
+    """The dry run of this process, or None."""
+    return getattr(sys, "_oomscope_dry_run", None)
+
+
 def is_idle():
     """Whether this is a dry run that has used no GPU memory, such as a compiler's helper process."""
-    dry_run = getattr(sys, "_oomscope_dry_run", None)
-    return dry_run is not None and dry_run.peak_bytes() == 0
+    return dry_run() is not None and dry_run().peak_bytes() == 0
 
 
 def may_live(name):
@@ -544,7 +562,7 @@ def metadata(reason, oom, options):
         "stacks": options["stacks"],
         "time": int(time.time()),
         "threads": threads(),
-        "dry_run": sys._oomscope_dry_run.describe() if hasattr(sys, "_oomscope_dry_run") else None,
+        "dry_run": dry_run().describe() if dry_run() else None,
     }
 
 

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::ranks::{Ranks, compare_ranks};
+use super::dry_run::{DryRunCertainty, DryRunReport};
+use super::dry_verdict::{DryRunReason, DryRunVerdict, ProgramEnd, decide_job};
+use super::ranks::{Ranks, compare_ranks, latest_dumps};
 use super::snapshot::SnapshotReport;
 
 /// The JSON of `oomscope analyze`.
@@ -17,6 +19,9 @@ pub struct AnalyzeReport {
     /// All devices side by side; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Ranks>,
+    /// The verdict on all processes of a dry run; absent in a run with a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<JobVerdict>,
     /// Files that could not be read; absent if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
@@ -26,7 +31,35 @@ impl AnalyzeReport {
     /// Compares the devices of `snapshots` and summarizes them; `top` is the number of rows in tables.
     pub fn new(snapshots: Vec<SnapshotReport>, unreadable: Vec<Unreadable>, top: usize) -> Self {
         let ranks = compare_ranks(&snapshots);
-        Self { snapshots, top, ranks, unreadable }
+        let dry_run = JobVerdict::new(&snapshots, None);
+        Self { snapshots, top, ranks, dry_run, unreadable }
+    }
+
+    /// Decides again, with the end of the command that the snapshots come from.
+    pub fn set_end(&mut self, end: ProgramEnd) {
+        self.dry_run = JobVerdict::new(&self.snapshots, Some(end));
+    }
+}
+
+/// The verdict on a dry run.
+#[derive(Debug, Clone, Serialize)]
+pub struct JobVerdict {
+    /// Whether the job would fit.
+    pub verdict: DryRunVerdict,
+    /// Why, in a sentence.
+    pub reason: DryRunReason,
+    /// How closely the requests match those on a GPU: the least certain of the processes.
+    pub certainty: DryRunCertainty,
+}
+
+impl JobVerdict {
+    fn new(snapshots: &[SnapshotReport], end: Option<ProgramEnd>) -> Option<Self> {
+        let latest = latest_dumps(snapshots);
+        let processes: Vec<&DryRunReport> = latest.iter().filter_map(|snapshot| snapshot.dry_run.as_ref()).collect();
+        let certainty = processes.iter().map(|process| process.certainty).max()?;
+        let verdicts = processes.iter().map(|process| (process.verdict, process.reason.clone()));
+        let (verdict, reason) = decide_job(verdicts, end)?;
+        Some(Self { verdict, reason, certainty })
     }
 }
 

@@ -1,13 +1,18 @@
 //! The unknowns of a dry run, and how they limit its verdict.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::device::DeviceReport;
 use super::dry_range::{RangeReport, range};
+use super::dry_reads::{ReadReport, read_report};
+use super::dry_verdict::{DryRunReason, DryRunVerdict, FailedRequest, ProcessFacts, ProgramError, ReadBefore, decide};
+use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
-use crate::snapshot::{DryRun, UnsizedWork, ValueRead};
-use crate::stacks::frames::CodeLocation;
-use crate::study::Study;
+use crate::snapshot::{Action, DryRun, ProcessEnd, UnsizedWork};
+use crate::stacks::frames::LineId;
+use crate::study::{DeviceStudy, Study};
 
 /// A run without a GPU, on a stub of CUDA.
 #[derive(Debug, Clone, Serialize)]
@@ -20,6 +25,10 @@ pub struct DryRunReport {
     pub total_bytes: u64,
     /// Bytes of it that the CUDA context is assumed to take.
     pub context_bytes: u64,
+    /// Whether the process would fit.
+    pub verdict: DryRunVerdict,
+    /// Why, in a sentence.
+    pub reason: DryRunReason,
     /// How closely the requests match those on a GPU.
     pub certainty: DryRunCertainty,
     /// Source lines that read values back from the GPU, all zero here, by first read.
@@ -43,7 +52,7 @@ pub struct DryRunReport {
 }
 
 /// How closely the requests of a dry run match those on a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DryRunCertainty {
     /// No value was read before the peak, and no memory is unknown.
@@ -54,40 +63,6 @@ pub enum DryRunCertainty {
     LowerBound,
 }
 
-/// Reads of GPU values by one source line.
-#[derive(Debug, Clone, Serialize)]
-pub struct ReadReport {
-    /// The line; null for threads without Python.
-    #[serde(flatten)]
-    pub location: CodeLocation,
-    /// The operator that read, such as `item` or `nonzero`; empty if unknown.
-    pub operator: String,
-    /// Number of reads.
-    pub count: u64,
-    /// Size of the first read in bytes.
-    pub bytes: u64,
-    /// Whether the first read came before the peak of memory.
-    pub is_before_peak: bool,
-    /// Whether the values determine the size of the operator's result, which is empty for zeros.
-    pub decides_a_size: bool,
-}
-
-/// Operators whose result size depends on values.
-const VALUE_SIZED_OPERATORS: [&str; 13] = [
-    "bincount",
-    "one_hot",
-    "nonzero",
-    "nonzero_numpy",
-    "masked_select",
-    "unique_dim",
-    "_unique",
-    "_unique2",
-    "unique_consecutive",
-    "unique_dim_consecutive",
-    "repeat_interleave",
-    "repeat_interleave_Tensor",
-    "repeat_interleave_self_Tensor",
-];
 /// The dry run that was recorded, if any. Warnings about it go to `warnings`.
 pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mut Warnings) -> Option<DryRunReport> {
     let recorded = study.snapshot().recorder_info.as_ref()?;
@@ -95,7 +70,9 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
     let place = recorded.rank.as_ref().zip(recorded.world_size.as_ref()).filter(|_| dry_run.is_alone);
     let peak_us = devices.iter().filter_map(|device| device.peak.time_us).max();
     let reads: Vec<ReadReport> = dry_run.reads.iter().map(|read| read_report(study, read, peak_us)).collect();
-    let report = DryRunReport {
+    let mut report = DryRunReport {
+        verdict: DryRunVerdict::WouldFit,
+        reason: DryRunReason::Served,
         gpu: dry_run.gpu.clone(),
         capability: dry_run.capability.clone(),
         total_bytes: dry_run.total_bytes,
@@ -114,26 +91,88 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         stopped: dry_run.is_stopped,
         alone: place.map(|(rank, ranks)| format!("{rank} of {ranks}")),
     };
+    (report.verdict, report.reason) = decide(facts(study, dry_run, &report));
     report.add_warnings(warnings);
     Some(report)
 }
 
-fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> ReadReport {
-    let stacks = study.stacks();
-    let location = read.stack.map(|stack| stacks.code_location(stacks.line_id(stack)));
-    let mut operators = read.operators.split(' ');
-    let sized_by = operators.clone().find(|name| VALUE_SIZED_OPERATORS.contains(name));
-    let operator = match sized_by.or(operators.next()).unwrap_or_default() {
-        "_local_scalar_dense" => "item",
-        name => name.trim_start_matches('_'),
+/// The facts for the verdict.
+fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport) -> ProcessFacts<'r> {
+    let locate = |stack: &Option<StackId>| {
+        let stacks = study.stacks();
+        stack.map(|stack| stacks.code_location(stacks.line_id(stack))).unwrap_or_default()
     };
-    ReadReport {
-        location: location.unwrap_or_default(), // a thread without Python
-        operator: operator.to_owned(),
-        count: read.count,
-        bytes: read.bytes,
-        is_before_peak: peak_us.is_none_or(|peak| read.first_us <= peak),
-        decides_a_size: sized_by.is_some(),
+    let end = match &dry_run.end {
+        ProcessEnd::Finished => None,
+        ProcessEnd::Unknown => Some(DryRunReason::StillRunning),
+        ProcessEnd::Stopped => Some(DryRunReason::Stopped),
+        ProcessEnd::Signal(number) => Some(DryRunReason::Signal(*number)),
+        ProcessEnd::Exit(code, stack) => Some(DryRunReason::ExitCode(*code, stack.map(|stack| locate(&Some(stack))))),
+        ProcessEnd::Error(error) => Some(DryRunReason::Error(Box::new(ProgramError {
+            name: error.name.clone(),
+            message: error.message.clone(),
+            location: locate(&error.stack),
+            after_read: error.after_read.as_ref().map(|(operator, stack, value)| ReadBefore {
+                operator: operator.clone(),
+                location: locate(stack),
+                value: value.clone(),
+            }),
+            absent_device: dry_run.absent_device,
+        }))),
+    };
+    let failures = study.devices().map(Failures::of_device).fold(Failures::default(), Failures::plus);
+    let recorded = dry_run.failures.last().map(|failure| (failure.stack, failure.bytes));
+    let failed = failures.last.or(recorded);
+    let is_complete = failures.count >= dry_run.failure_count;
+    ProcessFacts {
+        end,
+        failed: failed.map(|(stack, bytes)| FailedRequest { location: locate(&stack), bytes }),
+        has_recovered: is_complete && failures.are_served_later,
+        is_memory_unknown: !report.is_known(),
+        is_always_served: report.ranges.iter().all(RangeReport::fits),
+        reads: &report.reads,
+        omitted_reads: report.omitted_reads,
+    }
+}
+
+/// The failed requests of devices.
+struct Failures {
+    count: u64,
+    /// Stack and size of the last.
+    last: Option<(Option<StackId>, u64)>,
+    /// The line of each was served after its last failure.
+    are_served_later: bool,
+}
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self { count: 0, last: None, are_served_later: true }
+    }
+}
+
+impl Failures {
+    fn of_device(study: DeviceStudy<'_, '_>) -> Self {
+        let (device, stacks) = (study.device(), study.stacks());
+        let line = |entry: usize| device.stack(entry).map(|stack| stacks.line_id(stack));
+        let failed: Vec<usize> = device.failed_requests().collect();
+        let mut unserved: BTreeMap<Option<LineId>, usize> = failed.iter().map(|entry| (line(*entry), *entry)).collect();
+        let first = failed.first().copied().unwrap_or(device.len());
+        for entry in (first..device.len()).filter(|entry| device.action(*entry) == Some(Action::Alloc)) {
+            let line = line(entry);
+            if unserved.get(&line).is_some_and(|failed| *failed < entry) {
+                unserved.remove(&line);
+            }
+        }
+        let last = failed.last().map(|entry| (device.stack(*entry), device.entry(*entry).size));
+        Self { count: failed.len() as u64, last, are_served_later: unserved.is_empty() }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            last: other.last.or(self.last),
+            are_served_later: self.are_served_later && other.are_served_later,
+        }
     }
 }
 
@@ -159,11 +198,6 @@ impl DryRunReport {
     /// Whether all memory is known or estimated: of closed libraries, only cuDNN has estimates.
     pub fn is_known(&self) -> bool {
         self.certainty != DryRunCertainty::LowerBound || self.has_only_estimated_unknowns()
-    }
-
-    /// Whether all memory is known or estimated, and every request succeeds under all placements.
-    pub fn always_fits(&self) -> bool {
-        self.is_known() && self.ranges.iter().all(RangeReport::fits)
     }
 
     /// Whether every unknown piece of memory is a cuDNN workspace with an estimate.

@@ -10,9 +10,17 @@ use crate::study::Study;
 /// Entries of a fingerprint. A single time may coincide: a thousand ranks start within a second.
 const ENTRIES: usize = 16;
 
-/// Fingerprint of the process: the start of its trace, with times. `None` if no times were recorded.
+/// Fingerprint of the process: the start of its trace, with times. `None` if no times were recorded. The processes of a
+/// dry run may make a few requests only, and are told apart by their numbers.
 pub(super) fn process(study: &Study<'_>) -> Option<u64> {
-    study.devices().find_map(|device| start_of_trace(device.device()))
+    let recorder = study.snapshot().recorder_info.as_ref().filter(|info| info.dry_run.is_some());
+    let recorded = recorder.and_then(|info| Some((info.host.as_ref()?, info.pid?)));
+    // Numbers of processes repeat, so the first time counts as well.
+    let first_us = |device: Device<'_>| if device.is_empty() { None } else { device.time_us(0) };
+    match recorded {
+        Some(process) => Some(FxBuildHasher.hash_one((process, study.devices().map(|it| first_us(it.device())).min()))),
+        None => study.devices().find_map(|device| start_of_trace(device.device())),
+    }
 }
 
 /// Fingerprint of the process, or else of everything in the snapshot that differs between processes. Two files with the

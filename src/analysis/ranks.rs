@@ -117,7 +117,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
 }
 
 /// The last snapshot of each process. Traces with the same fingerprint are of one process.
-fn latest_dumps(snapshots: &[SnapshotReport]) -> Vec<&SnapshotReport> {
+pub(super) fn latest_dumps(snapshots: &[SnapshotReport]) -> Vec<&SnapshotReport> {
     let mut processes: BTreeMap<u64, usize> = BTreeMap::new();
     let mut latest: Vec<&SnapshotReport> = Vec::new();
     for snapshot in snapshots {

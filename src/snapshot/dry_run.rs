@@ -29,6 +29,56 @@ pub struct DryRun {
     pub is_stopped: bool,
     /// The run was one rank of a job, without the others.
     pub is_alone: bool,
+    /// How the process ended, as far as it knew when it wrote the snapshot.
+    pub end: ProcessEnd,
+    /// Its first failed requests, also those after the program switched the history off.
+    pub failures: Vec<RecordedFailure>,
+    /// Number of all of them.
+    pub failure_count: u64,
+    /// The first device that the program used and that does not exist.
+    pub absent_device: Option<u64>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// Not known: the snapshot was written before the end.
+    #[default]
+    Unknown,
+    /// At the last line of its program.
+    Finished,
+    /// With an exit code, at the line that gave it.
+    Exit(u64, Option<StackId>),
+    /// With an error that nothing caught.
+    Error(ProcessError),
+    /// By a signal.
+    Signal(u64),
+    /// Stopped by the recorder, because it kept reading values without progress.
+    Stopped,
+}
+
+/// An error that ended a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessError {
+    /// The type of the exception.
+    pub name: String,
+    /// The first line of its message.
+    pub message: String,
+    /// The Python stack that raised it.
+    pub stack: Option<StackId>,
+    /// The read before it in the same function: its operator, its line and the value that it gave.
+    pub after_read: Option<(String, Option<StackId>, String)>,
+}
+
+/// A failed request, as the allocator reported it to the recorder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecordedFailure {
+    /// Device index.
+    pub device: u64,
+    /// Size of the request.
+    pub bytes: u64,
+    /// The Python stack.
+    pub stack: Option<StackId>,
 }
 
 /// Reads of device values by one stack.
@@ -44,6 +94,25 @@ pub struct ValueRead {
     pub first_us: u64,
     /// The Python stack, if the thread had one.
     pub stack: Option<StackId>,
+    /// The use that the program makes of the value.
+    pub usage: ReadUsage,
+    /// The stack whose innermost line decides by the value, or else the line where the value was lost sight of.
+    pub decided_at: Option<StackId>,
+}
+
+/// The use that a program makes of a value that it read, by its source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadUsage {
+    /// The value becomes text or a number in a log: no request depends on it.
+    Report,
+    /// A branch or a loop depends on it.
+    Branch,
+    /// A size depends on it.
+    Size,
+    /// Not known: the source is missing, or the value is passed to code that was not followed.
+    #[default]
+    Unknown,
 }
 
 /// An estimate of the workspace of one cuDNN plan, from its algorithms. Only cuDNN knows the actual size.

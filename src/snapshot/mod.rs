@@ -32,7 +32,7 @@ use crate::base::input::looks_like_log;
 pub use column::Column;
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
-pub use dry_run::{DryRun, UnsizedWork, ValueRead, Workspace};
+pub use dry_run::{DryRun, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, UnsizedWork, ValueRead, Workspace};
 pub use error::SnapshotError;
 pub use recorder_info::{RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};

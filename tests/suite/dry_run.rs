@@ -129,7 +129,7 @@ fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
         "gpu": "NVIDIA A10", "capability": "8.6", "total_bytes": 22_589 * MIB, "context_bytes": 260 * MIB,
         "reads": reads, "reads_untold": 0,
         "unsized": { "cudnn": cudnn, "cusolver": 0, "cufft": 0, "cusparse": 0, "timings": 0 },
-        "missing": [], "unfilled_bytes": 0, "stopped": false,
+        "missing": [], "unfilled_bytes": 0, "stopped": false, "end": { "kind": "finished" },
     });
     json!({ "segments": [segment], "device_traces": [trace],
             "oomscope": { "reason": "exit", "torch": "2.15.0", "dry_run": dry_run } })
@@ -368,4 +368,79 @@ fn nothing_is_tried_if_nothing_failed() {
     let output = dry_run(directory.path(), &["--try", "-o", "out", "--", "sh", "-c", &job, "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(!directory.path().join("out/try-1").exists());
+}
+
+/// The verdict in the JSON and the first line, of a recording whose process `end`ed so.
+fn verdict(end: &Value, change: impl Fn(&mut Value)) -> (Value, Value, String) {
+    let mut recorded = recording(&json!([]), 0, false);
+    recorded["oomscope"]["dry_run"]["end"] = end.clone();
+    change(&mut recorded);
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory, "dry.json", recorded.to_string().as_bytes());
+    let report = analyze(&[&path]);
+    let of_process = &report["snapshots"][0]["dry_run"];
+    assert_eq!(report["dry_run"]["verdict"], of_process["verdict"]);
+    assert_eq!(report["dry_run"]["certainty"], of_process["certainty"]);
+    (report["dry_run"]["verdict"].clone(), report["dry_run"]["reason"].clone(), told(&recorded).1)
+}
+
+#[test]
+fn the_end_of_the_program_decides_first() {
+    let frames = json!([{ "filename": "/app/train.py", "line": 12, "name": "main" }]);
+    let cases = [
+        (json!({ "kind": "finished" }), "would-fit", "ran to its end"),
+        (json!({ "kind": "exit", "code": 0, "frames": frames }), "would-fit", "ran to its end"),
+        (json!({ "kind": "exit", "code": 3, "frames": frames }), "did-not-finish", "exit code 3 at app/train.py:12"),
+        (json!({ "kind": "signal", "code": 15, "frames": frames }), "no-verdict", "signal 15 ended the program"),
+        (json!({ "kind": "running" }), "no-verdict", "before the program ended"),
+        (json!({ "kind": "stopped" }), "may-fit", "waited for a value"),
+        (
+            json!({ "kind": "exception", "error": "ValueError", "message": "bad", "frames": frames }),
+            "did-not-finish",
+            "ValueError at app/train.py:12 in main: bad",
+        ),
+    ];
+    for (end, expected, why) in cases {
+        let (verdict, reason, page) = verdict(&end, |_| ());
+        assert_eq!(verdict, expected, "{end}");
+        assert!(reason.as_str().unwrap().contains(why), "{end}: {reason}");
+        assert!(page.contains(&format!("{} on NVIDIA A10 (dry run)", expected.replace('-', " "))), "{page}");
+    }
+}
+
+#[test]
+fn a_failure_counts_also_without_history_and_until_its_line_is_served() {
+    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "main" }]);
+    let finished = json!({ "kind": "finished" });
+    let (unrecorded, reason, _) = verdict(&finished, |recorded| {
+        let dry_run = &mut recorded["oomscope"]["dry_run"];
+        dry_run["failures"] = json!([{ "device": 0, "bytes": 200 * MIB, "frames": frames }]);
+        dry_run["failure_count"] = json!(1);
+    });
+    assert_eq!(unrecorded, "would-not-fit");
+    assert_eq!(reason, "a request for 200 MiB failed at app/train.py:7 in main");
+    let fails_first = |recorded: &mut Value| {
+        let trace = recorded["device_traces"][0].as_array_mut().unwrap();
+        trace.insert(
+            0,
+            json!({ "action": "oom", "size": 200 * MIB, "device_free": 0, "stream": 0, "frames": frames,
+                                "time_us": 500_000, "addr": 0 }),
+        );
+    };
+    let (retried, reason, page) = verdict(&finished, fails_first);
+    assert_eq!(retried, "would-fit");
+    assert!(reason.as_str().unwrap().starts_with("after its own retry: 200 MiB failed at"), "{reason}");
+    assert!(page.contains("would fit on NVIDIA A10 (dry run): after its own retry"), "{page}");
+    let (elsewhere, ..) = verdict(&finished, |recorded| {
+        fails_first(recorded);
+        recorded["device_traces"][0][0]["frames"][0]["line"] = json!(8);
+    });
+    assert_eq!(elsewhere, "would-not-fit");
+}
+
+#[test]
+fn an_absent_device_is_named() {
+    let error = json!({ "kind": "exception", "error": "AcceleratorError", "message": "invalid device ordinal" });
+    let (_, reason, _) = verdict(&error, |recorded| recorded["oomscope"]["dry_run"]["absent_device"] = json!(7));
+    assert!(reason.as_str().unwrap().ends_with("the program uses device 7: run with --devices 8"), "{reason}");
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::assumed_gpu::{AssumedGpu, parse_capability, parse_gpu};
 use super::single_rank::SingleRank;
@@ -32,7 +32,8 @@ release of it, a C compiler (cc, or the package ziglang).
 
 GPUs: v100 v100-32gb t4 a100-40gb a100 a10 rtx3090 l4 rtx4090 l40s h100 h200 b200 rtx5090
 
-Exit code: the command's, same as in `oomscope run`; 2 wrong usage, or no dry run was possible.")]
+Exit code: the command's, same as in `oomscope run`; 2 wrong usage, or no dry run was possible. With --exit-code \
+verdict: 0 would fit, 1 would not fit, 3 may fit, 2 did not finish, no verdict or wrong usage.")]
 pub(in crate::cli) struct DryRun {
     /// GPU to simulate
     #[arg(long, value_name = "NAME", default_value = "h100", value_parser = parse_gpu)]
@@ -85,6 +86,10 @@ pub(in crate::cli) struct DryRun {
     #[arg(long)]
     pub(super) real_files: bool,
 
+    /// Exit code: that of the command, or the verdict: 0 would fit, 1 would not, 3 may fit, 2 did not finish or none
+    #[arg(long, value_name = "WHICH", default_value = "command", conflicts_with = "fit")]
+    pub(super) exit_code: ExitCode,
+
     /// Stop a program that only reads values, and allocates no memory, for this long; 0: never
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
     patience: Duration,
@@ -122,6 +127,13 @@ fn parse_size(text: &str) -> Result<(String, u64), String> {
         Some((name, size)) if placeholder::is_name(name) && size > 0 => Ok((name.to_owned(), size)),
         _ => Err(format!("give a name and a size, such as BATCH=32, not {text}")),
     }
+}
+
+/// The exit code of `oomscope dry-run`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExitCode {
+    Command,
+    Verdict,
 }
 
 impl DryRun {

@@ -16,9 +16,12 @@ mod trials;
 mod written_files;
 
 pub(super) use self::args::DryRun;
-use self::args::Intervention;
+use self::args::{ExitCode, Intervention};
 use super::exit::{Exit, print_stderr};
 use super::run::{print_result, record};
+
+/// Exit code under `--exit-code verdict` if there is none.
+const NO_VERDICT: u8 = 2;
 
 pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if let Some(sizes) = &args.fit {
@@ -31,19 +34,15 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         print_stderr(&written_files::announce(&name));
     }
     let (end, status, snapshots) = record(&command, directory)?;
-    print_result(&command, end, &status, &snapshots);
-    if !snapshots.is_empty() && end.code() != 0 {
-        print_stderr(&format!(
-            "the command exited with code {}; if that was not an out-of-memory error, the figures cover only the part \
-             that ran",
-            end.code()
-        ));
-    }
+    let verdict = print_result(&command, end, &status, &snapshots);
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
     }
     if args.tries {
         trials::run(args, &name, &snapshots)?;
     }
-    Ok(Exit::Code(end.code()))
+    Ok(Exit::Code(match args.exit_code {
+        ExitCode::Command => end.code(),
+        ExitCode::Verdict => verdict.unwrap_or(NO_VERDICT),
+    }))
 }

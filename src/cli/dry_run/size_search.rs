@@ -9,7 +9,8 @@ use anyhow::{Context as _, anyhow};
 use super::args::{DryRun, Intervention};
 use super::fit_sizes::FitSizes;
 use super::{placeholder, written_files};
-use crate::analysis::{DryRunReport, Options, RangeReport, SnapshotReport, analyze};
+use crate::analysis::failure::OomReport;
+use crate::analysis::{AnalyzeReport, DryRunReport, DryRunVerdict, Options, RangeReport, SnapshotReport, analyze};
 use crate::base::units::{count, size};
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
@@ -25,11 +26,13 @@ const MAX_WORST_CASE_CHECKS: usize = 5;
 struct SizeRun {
     snapshot: PathBuf,
     report: SnapshotReport,
+    /// A request failed in a process of the run, and it did not get past it.
+    has_failed: bool,
 }
 
 impl SizeRun {
     fn failed(&self) -> bool {
-        self.report.devices.iter().any(|device| device.oom_count > 0)
+        self.has_failed
     }
 
     /// Peak reserved bytes of the device that reserved most; 0 if no device was used.
@@ -37,9 +40,12 @@ impl SizeRun {
         self.report.devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max)
     }
 
+    fn last_failure(&self) -> Option<&OomReport> {
+        self.report.devices.iter().find_map(|device| device.ooms.last())
+    }
+
     fn describe(&self) -> String {
-        let failed = self.report.devices.iter().find_map(|device| device.ooms.last());
-        match failed {
+        match self.last_failure().filter(|_| self.has_failed) {
             None => format!("completes with {} reserved", size(self.reserved())),
             Some(oom) => format!("fails at {} ({} requested)", oom.location.label(), size(oom.requested_bytes)),
         }
@@ -133,12 +139,17 @@ impl SizeSearch<'_> {
 
     /// Analyzes the snapshots of a run. With several ranks, it returns the one that failed or reserved most.
     fn read(&self, snapshots: &[PathBuf], end: CommandEnd, value: u64, log: &Path) -> anyhow::Result<SizeRun> {
-        let mut worst: Option<SizeRun> = None;
-        for path in snapshots {
+        let analyze_one = |path: &PathBuf| {
             let snapshot = inputs::read_one(path)?;
-            let report = analyze(&snapshot, &path.display().to_string(), 0, Options::default());
-            let ran = SizeRun { snapshot: path.clone(), report };
-            let key = |ran: &SizeRun| (ran.failed(), ran.reserved());
+            Ok(analyze(&snapshot, &path.display().to_string(), 0, Options::default()))
+        };
+        let reports = snapshots.iter().map(analyze_one).collect::<anyhow::Result<Vec<SnapshotReport>>>()?;
+        let job = AnalyzeReport::new(reports, Vec::new(), 0);
+        let has_failed = job.dry_run.is_some_and(|job| job.verdict == DryRunVerdict::WouldNotFit);
+        let mut worst: Option<SizeRun> = None;
+        for (path, report) in snapshots.iter().zip(job.snapshots) {
+            let ran = SizeRun { snapshot: path.clone(), report, has_failed };
+            let key = |ran: &SizeRun| (has_failed && ran.last_failure().is_some(), ran.reserved());
             if worst.as_ref().is_none_or(|worst| key(&ran) > key(worst)) {
                 worst = Some(ran);
             }

@@ -83,6 +83,10 @@ pub(in crate::cli) struct RunStatus {
     pub(super) torch_without_cuda: bool,
     /// Number of recorded processes.
     pub(super) recorded: usize,
+    /// Number of those that did not end in Python's own way.
+    pub(super) unfinished: usize,
+    /// There was no GPU.
+    pub(super) is_dry_run: bool,
 }
 
 impl RunDirectory {
@@ -154,6 +158,8 @@ impl RunDirectory {
             torch: control.join("saw-torch").exists(),
             torch_without_cuda: control.join("saw-torch-without-cuda").exists(),
             recorded: processes.len(),
+            unfinished: processes.iter().filter(|process| process.answer != "gone").count(),
+            is_dry_run: control.join("dry-run.json").exists(),
         };
         let mut snapshots = snapshots_in(&self.name);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));

@@ -20,6 +20,7 @@ pub(super) use self::directory::{
 };
 pub(super) use self::page::print_result;
 use super::exit::Exit;
+use crate::analysis::ProgramEnd;
 
 /// Run a command, record its CUDA memory history, and write a snapshot when a request fails
 #[derive(Debug, Args)]
@@ -72,6 +73,14 @@ pub(super) struct Run {
     #[arg(long, hide = true, value_name = "FILE", num_args = 1..)]
     page_on: Vec<PathBuf>,
 
+    /// Exit code of the command that left the snapshots
+    #[arg(long, hide = true, value_name = "CODE")]
+    ended_with: Option<u8>,
+
+    /// Signal that ended it
+    #[arg(long, hide = true, value_name = "NUMBER")]
+    ended_by: Option<i32>,
+
     /// Command and its arguments
     #[arg(
         required_unless_present = "page_on",
@@ -110,7 +119,8 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
     if !args.page_on.is_empty() {
-        return page::write(&args.page_on).map(|()| Exit::Success);
+        let end = args.ended_with.map(ProgramEnd::Code).or(args.ended_by.map(ProgramEnd::Signal));
+        return page::write(&args.page_on, end);
     }
     let options = RecorderOptions {
         max_entries: args.max_entries,

@@ -7,48 +7,69 @@ use std::process::{Command, Stdio};
 
 use super::child::CommandEnd;
 use super::directory::RunStatus;
-use crate::analysis::{Options, analyze};
+use crate::analysis::{Options, ProgramEnd, analyze};
 use crate::base::units::counted;
 use crate::cli::combine::combine_snapshots;
-use crate::cli::exit::print_stderr;
+use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
 use crate::cli::output::stderr_style;
 use crate::output::document::terminal;
 use crate::output::report;
 
-/// Prints a page on the snapshots, or else a line that says why there are none.
-pub(in crate::cli) fn print_result(command: &[OsString], end: CommandEnd, status: &RunStatus, snapshots: &[PathBuf]) {
+/// The process that writes the page adds this to the exit code of a dry run's verdict.
+const VERDICT: u8 = 100;
+
+/// Prints a page on the snapshots, or else a line that says why there are none. Returns the verdict's exit code if they
+/// are of a dry run.
+pub(in crate::cli) fn print_result(
+    command: &[OsString],
+    end: CommandEnd,
+    status: &RunStatus,
+    snapshots: &[PathBuf],
+) -> Option<u8> {
     if matches!(end, CommandEnd::NotRun(_)) {
-        return;
+        return None;
     }
     if snapshots.is_empty() {
         print_stderr(&describe_no_snapshot(command, end, status));
-    } else if !write_in_child(snapshots) {
+        return None;
+    }
+    let code = write_in_child(snapshots, end);
+    if code.is_none_or(|code| code != 0 && code < VERDICT) {
         print_stderr("the page on these snapshots could not be written");
     }
+    code.and_then(|code| code.checked_sub(VERDICT))
 }
 
 /// Writes the page in another process, so that even if it is killed, for example for lack of host memory, the exit code
-/// is that of the command.
-fn write_in_child(snapshots: &[PathBuf]) -> bool {
-    let Ok(program) = std::env::current_exe() else { return false }; // the caller reports it
+/// is that of the command. Returns its exit code.
+fn write_in_child(snapshots: &[PathBuf], end: CommandEnd) -> Option<u8> {
+    let program = std::env::current_exe().ok()?; // the caller reports it
     let mut child = Command::new(program);
     child.args(["run", "--page-on"]).args(snapshots).stdin(Stdio::null());
-    child.status().is_ok_and(|status| status.success())
+    match end {
+        CommandEnd::Code(code) => child.args(["--ended-with", &code.to_string()]),
+        CommandEnd::Signal(signal) => child.args(["--ended-by", &signal.to_string()]),
+        CommandEnd::NotRun(_) => &mut child,
+    };
+    u8::try_from(child.status().ok()?.code()?).ok()
 }
 
-pub(super) fn write(snapshots: &[PathBuf]) -> anyhow::Result<()> {
+pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>) -> anyhow::Result<Exit> {
     let inputs = inputs::expand_paths(snapshots)?;
     let options = Options { top: 3, ..Options::default() };
     let (read, unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     // Unreadable files have been reported.
-    let Some((report, _)) = combine_snapshots(read, unreadable, options)? else { return Ok(()) };
+    let Some((mut report, _)) = combine_snapshots(read, unreadable, options)? else { return Ok(Exit::Success) };
+    if let Some(end) = end {
+        report.set_end(end);
+    }
     let directory = snapshots.first().and_then(|path| path.parent()).unwrap_or(Path::new("."));
     let document = report::after_run(&report, &directory.display().to_string());
     let text = terminal(&document, stderr_style());
     // If standard error is closed, there is nowhere to report it.
     let _ = io::stderr().lock().write_all(text.as_bytes());
-    Ok(())
+    Ok(report.dry_run.as_ref().map_or(Exit::Success, |job| Exit::Code(VERDICT + job.verdict.exit_code())))
 }
 
 fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatus) -> String {
@@ -57,6 +78,10 @@ fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatu
         CommandEnd::Code(0) | CommandEnd::NotRun(_) => String::new(),
         CommandEnd::Code(code) => format!("exit code {code}; "),
     };
+    if status.is_dry_run {
+        let why = describe_no_verdict(command, end, status);
+        return format!("no verdict: {how}{why}");
+    }
     if status.recorded > 0 {
         let processes = counted(status.recorded as u64, "process");
         let killed = match end {
@@ -65,6 +90,27 @@ fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatu
         };
         return format!("{how}{processes} recorded, and no request for GPU memory failed{killed}");
     }
+    format!("{how}no process was recorded: {}", describe_not_recorded(command, status))
+}
+
+/// Why a dry run has no snapshot.
+fn describe_no_verdict(command: &[OsString], end: CommandEnd, status: &RunStatus) -> String {
+    if status.recorded == 0 {
+        return describe_not_recorded(command, status);
+    }
+    let killed = match end {
+        CommandEnd::Signal(9) => "; the system may have killed it for lack of host memory",
+        _ => "",
+    };
+    if status.unfinished > 0 {
+        let processes = counted(status.unfinished as u64, "process");
+        return format!("{processes} ended without a snapshot{killed}");
+    }
+    "the program used CUDA, but none of its memory".to_owned()
+}
+
+/// Why no process was recorded.
+fn describe_not_recorded(command: &[OsString], status: &RunStatus) -> String {
     let isolated = command.iter().filter_map(|arg| arg.to_str()).any(is_isolating);
     let why = if status.torch_without_cuda {
         "this PyTorch was built without CUDA"
@@ -78,7 +124,7 @@ fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatu
     } else {
         "no Python process that reads PYTHONPATH was started"
     };
-    format!("{how}no process was recorded: {why}")
+    why.to_owned()
 }
 
 /// True if `arg` looks like Python's option `-I`, `-E` or `-Es`; another program may have the same.

@@ -2,11 +2,12 @@
 
 use super::Summary;
 use super::advice::detach;
+use super::dry_verdict::describe_job;
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Advice, AnalyzeReport, DeviceReport, DryRunReport, Ranks, SnapshotReport};
+use crate::analysis::{Advice, AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND};
 use crate::stacks::frames::FrameReport;
@@ -16,12 +17,13 @@ use crate::study::memory::LiveByLine;
 impl AnalyzeReport {
     /// The result for the job: of the worst device, or of all ranks together.
     pub fn summary(&self) -> Summary {
-        summarize_all(&self.snapshots, self.ranks.as_ref())
+        summarize_all(self)
     }
 }
 
 /// Summarizes all snapshots; of several, the worst in `ranks`.
-fn summarize_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Summary {
+fn summarize_all(report: &AnalyzeReport) -> Summary {
+    let (snapshots, ranks) = (&report.snapshots, report.ranks.as_ref());
     let worst = ranks.and_then(|ranks| ranks.rows.first());
     let shown = match worst {
         Some(worst) => snapshots.iter().find(|snapshot| snapshot.path == worst.path),
@@ -32,35 +34,10 @@ fn summarize_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Summary
     if let Some(ranks) = ranks.filter(|_| snapshots.len() > 1) {
         summary.answer.clone_from(&ranks.summary);
     }
-    if let Some(dry_run) = shown.and_then(|snapshot| snapshot.dry_run.as_ref()) {
-        let has_failed = snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-        let has_failed = has_failed.into_iter().any(|device| device.oom_count > 0);
-        let upper_end = describe_with_workspaces(dry_run);
-        summary.answer = format!("{}: {}{upper_end}", dry_run_verdict(dry_run, has_failed), summary.answer);
+    if let (Some(job), Some(dry_run)) = (&report.dry_run, shown.and_then(|snapshot| snapshot.dry_run.as_ref())) {
+        summary.answer = describe_job(job, dry_run, &summary.answer);
     }
     summary
-}
-
-/// The verdict of a dry run: `would fit on an NVIDIA H100 (dry run)`.
-fn dry_run_verdict(dry_run: &DryRunReport, has_failed: bool) -> String {
-    let fits = match (has_failed, dry_run.always_fits()) {
-        (true, _) => "would not fit",
-        (false, false) => "may fit",
-        (false, true) => "would fit",
-    };
-    format!("{fits} on {} (dry run)", dry_run.gpu)
-}
-
-/// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most. Empty without convolutions.
-fn describe_with_workspaces(dry_run: &DryRunReport) -> String {
-    let with = dry_run.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
-    with.max_by_key(|with| with.reserved_bytes.maximum).map_or_else(String::new, |with| {
-        format!(
-            "; with workspaces of cuDNN up to {} allocated, {} reserved",
-            size(with.allocated_bytes),
-            size(with.reserved_bytes.maximum)
-        )
-    })
 }
 
 /// Summarizes the device `worst` of `snapshot`, or its first one.

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
-use crate::analysis::{Advice, AnalyzeReport};
+use crate::analysis::{Advice, AnalyzeReport, DryRunReason};
 use crate::compare::diff::{ComparedMoment, DiffReport};
 use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
@@ -62,4 +62,4 @@ macro_rules! sentences {
     )*};
 }
 
-sentences! { Advice, Assumption, CauseNote, VerdictReason }
+sentences! { Advice, Assumption, CauseNote, DryRunReason, VerdictReason }

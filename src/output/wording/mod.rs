@@ -9,6 +9,7 @@ mod brief;
 mod check;
 mod diff;
 mod dry_run;
+mod dry_verdict;
 mod explain;
 mod fit;
 mod forecast;

@@ -1,6 +1,6 @@
 //! Reading `oomscope.dry_run`, which `oomscope dry-run` writes. As untrusted as the rest of the file.
 
-use super::super::{DryRun, UnsizedWork, ValueRead, Workspace};
+use super::super::{DryRun, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, UnsizedWork, ValueRead, Workspace};
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
 use crate::base::ids::StackId;
@@ -21,10 +21,14 @@ impl Decoder {
             count: number(item, "count"),
             bytes: number(item, "bytes"),
             first_us: number(item, "first_us"),
-            stack: match self.find(item, "frames").map(Value::kind) {
-                Some(Kind::Node(STACK, id)) => Some(StackId(id)),
-                _ => None,
+            stack: self.stack(item, "frames"),
+            usage: match text(item, "usage").as_str() {
+                "report" => ReadUsage::Report,
+                "branch" => ReadUsage::Branch,
+                "size" => ReadUsage::Size,
+                _ => ReadUsage::Unknown,
             },
+            decided_at: self.stack(item, "decided_at"),
         };
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let workspace = |row: Value| {
@@ -33,6 +37,11 @@ impl Decoder {
             Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0 })
         };
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
+        let failure = |item: Value| RecordedFailure {
+            device: number(item, "device"),
+            bytes: number(item, "bytes"),
+            stack: self.stack(item, "frames"),
+        };
         let missing = items("missing").into_iter().take(MAX_ITEMS);
         let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
         let is_short = |name: &String| name.len() <= MAX_TEXT;
@@ -55,6 +64,38 @@ impl Decoder {
             unfilled_bytes: number(value, "unfilled_bytes"),
             is_stopped: is_true("stopped"),
             is_alone: is_true("alone"),
+            end: self.find(value, "end").map(|end| self.read_end(end)).unwrap_or_default(),
+            failures: items("failures").into_iter().take(MAX_ITEMS).map(failure).collect(),
+            failure_count: number(value, "failure_count"),
+            absent_device: self.find(value, "absent_device").and_then(|it| self.integer(it)),
         })
+    }
+
+    fn read_end(&self, end: Value) -> ProcessEnd {
+        let text = |key| self.short_text(end, key);
+        let code = self.find(end, "code").and_then(|it| self.integer(it));
+        let stack = self.stack(end, "frames");
+        match (text("kind").as_str(), code) {
+            ("finished", _) | ("exit", Some(0)) => ProcessEnd::Finished,
+            ("exit", Some(code)) => ProcessEnd::Exit(code, stack),
+            ("signal", Some(number)) => ProcessEnd::Signal(number),
+            ("stopped", _) => ProcessEnd::Stopped,
+            ("exception", _) => {
+                let read = self.find(end, "read");
+                let after_read = read.map(|read| {
+                    (self.short_text(read, "operator"), self.stack(read, "frames"), self.short_text(read, "value"))
+                });
+                ProcessEnd::Error(ProcessError { name: text("error"), message: text("message"), stack, after_read })
+            }
+            _ => ProcessEnd::Unknown,
+        }
+    }
+
+    /// The stack under `key` in a dict.
+    fn stack(&self, dict: Value, key: &str) -> Option<StackId> {
+        match self.find(dict, key)?.kind() {
+            Kind::Node(STACK, id) => Some(StackId(id)),
+            _ => None,
+        }
     }
 }

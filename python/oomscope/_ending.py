@@ -1,0 +1,159 @@
+"""How a process of a dry run ends: at the last line of its program, by an error, an exit code or a signal.
+
+`Ending` also counts the failed requests, because a program may switch off the history in which they are recorded. A
+process that ends without Python's own exit (`os._exit`, SIGTERM) first writes its snapshot here.
+"""
+
+import builtins
+import os
+import re
+import signal
+import sys
+
+# Limit of frames, of failed requests, and of characters of an error message.
+MAX_FRAMES = 40
+MAX_FAILURES = 20
+MAX_TEXT = 300
+# Signals that end a process by default, and that a batch system or a launcher sends.
+SIGNALS = ("SIGTERM", "SIGHUP", "SIGXCPU")
+
+
+class Ending:
+    def __init__(self):
+        # The last end that was announced: see `describe`.
+        self.end = {"kind": "running"}
+        self.failures = []
+        self.failure_count = 0
+        # Writes the last snapshot; set when CUDA starts.
+        self.finish = lambda: None
+        self.pid = os.getpid()
+        sys.exit = self.wrap_exit(sys.exit)
+        if hasattr(builtins, "exit"):  # absent under -S
+            quitter = type(builtins.exit)
+            quitter.__call__ = self.wrap_exit(quitter.__call__)
+        os._exit = self.wrap_immediate_exit(os._exit)
+
+    def on_cuda(self, finish):
+        """CUDA starts in this process; `finish` writes the last snapshot."""
+        self.pid, self.finish = os.getpid(), finish
+        for name in SIGNALS:
+            number = getattr(signal, name, None)
+            try:
+                if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, self.on_signal)
+            except ValueError:  # CUDA starts in a thread other than the main one
+                return
+
+    # Ways to end ---------------------------------------------------------------------------------------------------
+
+    def wrap_exit(self, original):
+        def exit(*arguments):
+            code = exit_code(arguments[-1] if arguments and not callable(arguments[-1]) else None)
+            self.end = self.exit_with(code, sys._getframe(1))
+            return original(*arguments)
+
+        return exit
+
+    def wrap_immediate_exit(self, original):
+        def _exit(status):
+            if os.getpid() == self.pid and self.end["kind"] != "stopped":
+                self.end = self.exit_with(status, sys._getframe(1))
+                self.finish()
+            original(status)
+
+        return _exit
+
+    def exit_with(self, code, frame):
+        """An exit with `code`; within an `except` block, the error that led to it if the code is not 0."""
+        error = sys.exc_info()[1]
+        if code and error is not None and not isinstance(error, SystemExit):
+            return describe_exception(error, code)
+        return {"kind": "exit", "code": code, "frames": stack(frame)}
+
+    def on_signal(self, number, frame):
+        if os.getpid() == self.pid:
+            self.end = {"kind": "signal", "code": int(number), "frames": stack(frame)}
+            self.finish()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def at_exit(self):
+        """Python ends: by an error that nothing caught, by an exit code, or at the program's last line."""
+        error = getattr(sys, "last_value", None)
+        if self.end["kind"] in ("signal", "stopped") or (self.end["kind"] == "exit" and self.end["code"]):
+            return
+        if error is not None and not isinstance(error, SystemExit):
+            self.end = describe_exception(error, 1)
+        elif self.end["kind"] != "exception":
+            self.end = {"kind": "finished"}
+
+    def is_well(self):
+        """The program came to its end, and gave no error."""
+        return self.end["kind"] == "finished" or (self.end["kind"] == "exit" and not self.end["code"])
+
+    # Failed requests -----------------------------------------------------------------------------------------------
+
+    def on_failure(self, device, requested):
+        self.failure_count += 1
+        if len(self.failures) < MAX_FAILURES:
+            frames = [frame for frame in stack(sys._getframe(1)) if "/.recorder/" not in frame["filename"]]
+            self.failures.append({"device": int(device), "bytes": int(requested), "frames": frames})
+
+    def describe(self):
+        """For the snapshot: how the process ended so far, and its failed requests."""
+        return {"end": self.end, "failures": self.failures, "failure_count": self.failure_count}
+
+
+def exit_code(value):
+    """The exit code for the argument of sys.exit()."""
+    if value is None or isinstance(value, int):
+        return int(value or 0) & 255
+    return 1
+
+
+def stack(frame):
+    frames = []
+    while frame is not None and len(frames) < MAX_FRAMES:
+        frames.append(describe_frame(frame, frame.f_lineno))
+        frame = frame.f_back
+    return frames
+
+
+def describe_frame(frame, line):
+    return {"filename": frame.f_code.co_filename, "line": line or 0, "name": frame.f_code.co_name}
+
+
+def describe_exception(error, code):
+    frames, traceback = [], error.__traceback__
+    while traceback is not None:
+        frames.append(describe_frame(traceback.tb_frame, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    lines = str(error).strip().split("\n")
+    return {
+        "kind": "exception",
+        "code": code,
+        "error": type(error).__name__,
+        "message": lines[0][:MAX_TEXT],
+        "frames": frames[::-1][:MAX_FRAMES],
+    }
+
+
+# Names of variables with a number of devices, and the most that a machine has.
+MAX_DEVICES = 16
+COUNT_OF_DEVICES = re.compile(r"(world|gpus?$|devices?$|ranks?$|nproc)")
+
+
+def device_numbers(error):
+    """The highest numbers of devices that the frames of an error name: in lists, ranges and counts."""
+    numbers, traceback = [], getattr(error, "__traceback__", None)
+    while traceback is not None:
+        for name, value in list(traceback.tb_frame.f_locals.items()):
+            if type(value) is type(iter(range(0))):
+                value = value.__reduce__()[1][0]
+            is_list = isinstance(value, (list, tuple, range)) and 0 < len(value) <= MAX_DEVICES
+            if is_list and list(value) == list(range(len(value))):
+                numbers.append(len(value) - 1)
+            elif type(value) is int and 1 < value <= MAX_DEVICES and COUNT_OF_DEVICES.search(name):
+                numbers.append(value - 1)
+        traceback = traceback.tb_next
+    return numbers

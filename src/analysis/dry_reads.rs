@@ -1,0 +1,75 @@
+//! The values that a dry run read back from the GPU, all zero.
+
+use serde::Serialize;
+
+use crate::snapshot::{ReadUsage, ValueRead};
+use crate::stacks::frames::{CodeLocation, FrameReport};
+use crate::study::Study;
+
+/// Reads of GPU values by one source line.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ReadReport {
+    /// The line; null for threads without Python.
+    #[serde(flatten)]
+    pub location: CodeLocation,
+    /// The operator that read, such as `item` or `nonzero`; empty if unknown.
+    pub operator: String,
+    /// Number of reads.
+    pub count: u64,
+    /// Size of the first read in bytes.
+    pub bytes: u64,
+    /// Whether the first read came before the peak of memory.
+    pub is_before_peak: bool,
+    /// Whether the values determine the size of the operator's result, which is empty for zeros.
+    pub decides_a_size: bool,
+    /// The use that the program makes of the value, by its source.
+    pub usage: ReadUsage,
+    /// The line that decides by the value, or where the value could not be followed; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<FrameReport>,
+}
+
+/// Operators whose result size depends on values.
+const VALUE_SIZED_OPERATORS: [&str; 13] = [
+    "bincount",
+    "one_hot",
+    "nonzero",
+    "nonzero_numpy",
+    "masked_select",
+    "unique_dim",
+    "_unique",
+    "_unique2",
+    "unique_consecutive",
+    "unique_dim_consecutive",
+    "repeat_interleave",
+    "repeat_interleave_Tensor",
+    "repeat_interleave_self_Tensor",
+];
+
+pub(super) fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> ReadReport {
+    let stacks = study.stacks();
+    let location = read.stack.map(|stack| stacks.code_location(stacks.line_id(stack)));
+    let mut operators = read.operators.split(' ');
+    let sized_by = operators.clone().find(|name| VALUE_SIZED_OPERATORS.contains(name));
+    let operator = match sized_by.or(operators.next()).unwrap_or_default() {
+        "_local_scalar_dense" => "item",
+        name => name.trim_start_matches('_'),
+    };
+    ReadReport {
+        location: location.unwrap_or_default(), // a thread without Python
+        operator: operator.to_owned(),
+        count: read.count,
+        bytes: read.bytes,
+        is_before_peak: peak_us.is_none_or(|peak| read.first_us <= peak),
+        decides_a_size: sized_by.is_some(),
+        usage: read.usage,
+        decided_at: read.decided_at.and_then(|stack| stacks.code_location(stacks.line_id(stack)).frame),
+    }
+}
+
+impl ReadReport {
+    /// Whether the program may request other memory with another value.
+    pub(super) fn is_deciding(&self) -> bool {
+        self.decides_a_size || matches!(self.usage, ReadUsage::Branch | ReadUsage::Size)
+    }
+}

@@ -1,0 +1,246 @@
+//! The verdict of a dry run: from facts to one word and its reason, in this place only.
+
+use serde::Serialize;
+
+use super::dry_reads::ReadReport;
+use crate::stacks::frames::CodeLocation;
+
+/// Whether the job would fit on the assumed GPU. The worst verdict of its processes is that of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DryRunVerdict {
+    /// The program ran to its end, every request was served, and no value of the GPU affects them.
+    WouldFit,
+    /// A value of the GPU, or memory that only a GPU knows, decides.
+    MayFit,
+    /// The recording does not show the end of the program.
+    NoVerdict,
+    /// The program ended with an error of its own.
+    DidNotFinish,
+    /// A request failed, and the program did not get past it.
+    WouldNotFit,
+}
+
+/// Why: a verdict of [`DryRunVerdict`] rests on one of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DryRunReason {
+    /// Every request was served.
+    Served,
+    /// The last request that failed; the program went on, and the same line was served later.
+    Retried(FailedRequest),
+    /// A request that failed.
+    Failed(FailedRequest),
+    /// A request fails under some placements of memory, or with the workspaces of cuDNN.
+    ServedAtBest,
+    /// A library took memory of a size that is not known, or an entry point was missing.
+    UnknownMemory,
+    /// A value that was read decides.
+    Value(Box<ReadReport>),
+    /// Some reads of values are not in the ledger.
+    OmittedReads,
+    /// The recorder stopped the program, which kept reading values.
+    Stopped,
+    /// The snapshot was written before the program ended.
+    StillRunning,
+    /// A signal ended the program.
+    Signal(u64),
+    /// The program ended with this exit code, at a line if it is known.
+    ExitCode(u64, Option<CodeLocation>),
+    /// An error ended the program.
+    Error(Box<ProgramError>),
+}
+
+/// A request that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedRequest {
+    /// The line.
+    pub location: CodeLocation,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// An error that ended a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramError {
+    /// The type of the exception.
+    pub name: String,
+    /// The first line of its message.
+    pub message: String,
+    /// The line that raised it.
+    pub location: CodeLocation,
+    /// The read before it in the same function.
+    pub after_read: Option<ReadBefore>,
+    /// A device that the program used and that does not exist.
+    pub absent_device: Option<u64>,
+}
+
+/// A read of a value before an error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadBefore {
+    /// The operator that read.
+    pub operator: String,
+    /// Its line.
+    pub location: CodeLocation,
+    /// The value that the program got, such as `False`.
+    pub value: String,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramEnd {
+    /// With this exit code.
+    Code(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// The facts about one process.
+#[derive(Debug, Default)]
+pub(super) struct ProcessFacts<'f> {
+    /// How it ended, if not at its last line.
+    pub(super) end: Option<DryRunReason>,
+    /// The last failed request.
+    pub(super) failed: Option<FailedRequest>,
+    /// Every line with a failed request was served later.
+    pub(super) has_recovered: bool,
+    /// Memory of unknown size, other than workspaces of cuDNN with an estimate.
+    pub(super) is_memory_unknown: bool,
+    /// Every request is served under all placements and with the workspaces of cuDNN.
+    pub(super) is_always_served: bool,
+    pub(super) reads: &'f [ReadReport],
+    pub(super) omitted_reads: u64,
+}
+
+/// The verdict on one process.
+pub(super) fn decide(facts: ProcessFacts<'_>) -> (DryRunVerdict, DryRunReason) {
+    use DryRunReason as Reason;
+    use DryRunVerdict::{DidNotFinish, MayFit, NoVerdict, WouldFit, WouldNotFit};
+    let has_finished = facts.end.is_none();
+    let retried = match facts.failed {
+        Some(failed) if !(has_finished && facts.has_recovered) => return (WouldNotFit, Reason::Failed(failed)),
+        failed => failed,
+    };
+    match facts.end {
+        Some(end @ (Reason::Error(_) | Reason::ExitCode(..))) => return (DidNotFinish, end),
+        Some(Reason::Stopped) => return (MayFit, Reason::Stopped),
+        Some(end) => return (NoVerdict, end),
+        None => {}
+    }
+    let value = facts.reads.iter().find(|read| read.is_deciding()).map(|read| Reason::Value(Box::new(read.clone())));
+    let doubt = value
+        .or_else(|| facts.is_memory_unknown.then_some(Reason::UnknownMemory))
+        .or_else(|| (facts.omitted_reads > 0).then_some(Reason::OmittedReads))
+        .or_else(|| (!facts.is_always_served).then_some(Reason::ServedAtBest));
+    match (doubt, retried) {
+        (Some(doubt), _) => (MayFit, doubt),
+        (None, Some(failed)) => (WouldFit, Reason::Retried(failed)),
+        (None, None) => (WouldFit, Reason::Served),
+    }
+}
+
+/// The verdict on a job: the worst of its processes, unless the command itself ended otherwise.
+pub(super) fn decide_job(
+    processes: impl Iterator<Item = (DryRunVerdict, DryRunReason)>,
+    command: Option<ProgramEnd>,
+) -> Option<(DryRunVerdict, DryRunReason)> {
+    let worst = processes.reduce(|worst, other| if other.0 > worst.0 { other } else { worst })?;
+    let ended = match command {
+        None | Some(ProgramEnd::Code(0)) => return Some(worst),
+        Some(ProgramEnd::Code(code)) => (DryRunVerdict::DidNotFinish, DryRunReason::ExitCode(code.into(), None)),
+        Some(ProgramEnd::Signal(signal)) => {
+            (DryRunVerdict::NoVerdict, DryRunReason::Signal(signal.unsigned_abs().into()))
+        }
+    };
+    // A process that failed or did not finish says more than the exit code.
+    Some(if worst.0 >= ended.0 { worst } else { ended })
+}
+
+impl DryRunVerdict {
+    /// `would-fit` as two words, for sentences.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::WouldFit => "would fit",
+            Self::MayFit => "may fit",
+            Self::NoVerdict => "no verdict",
+            Self::DidNotFinish => "did not finish",
+            Self::WouldNotFit => "would not fit",
+        }
+    }
+
+    /// The exit code of `oomscope dry-run --exit-code verdict`.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::WouldFit => 0,
+            Self::WouldNotFit => 1,
+            Self::NoVerdict | Self::DidNotFinish => 2,
+            Self::MayFit => 3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DryRunReason as Reason;
+    use super::DryRunVerdict::{DidNotFinish, MayFit, NoVerdict, WouldFit, WouldNotFit};
+    use super::*;
+    use crate::snapshot::ReadUsage;
+
+    fn well() -> ProcessFacts<'static> {
+        ProcessFacts { is_always_served: true, ..ProcessFacts::default() }
+    }
+
+    fn failed() -> Option<FailedRequest> {
+        Some(FailedRequest { location: CodeLocation::default(), bytes: 1 })
+    }
+
+    #[test]
+    fn facts_lead_to_verdicts() {
+        let error = || Some(Reason::Error(Box::default()));
+        let item = ReadReport { usage: ReadUsage::Report, ..ReadReport::default() };
+        let branch = ReadReport { usage: ReadUsage::Branch, ..ReadReport::default() };
+        let mask = ReadReport { decides_a_size: true, ..ReadReport::default() };
+        let cases = [
+            (well(), WouldFit),
+            (ProcessFacts { reads: &[item.clone()], ..well() }, WouldFit),
+            (ProcessFacts { reads: &[item.clone(), branch.clone()], ..well() }, MayFit),
+            (ProcessFacts { reads: &[mask], ..well() }, MayFit),
+            (ProcessFacts { omitted_reads: 1, ..well() }, MayFit),
+            (ProcessFacts { is_memory_unknown: true, ..well() }, MayFit),
+            (ProcessFacts { is_always_served: false, ..well() }, MayFit),
+            (ProcessFacts { failed: failed(), ..well() }, WouldNotFit),
+            (ProcessFacts { failed: failed(), has_recovered: true, ..well() }, WouldFit),
+            (ProcessFacts { failed: failed(), has_recovered: true, reads: &[branch], ..well() }, MayFit),
+            (ProcessFacts { failed: failed(), has_recovered: true, end: error(), ..well() }, WouldNotFit),
+            (ProcessFacts { failed: failed(), end: Some(Reason::Signal(9)), ..well() }, WouldNotFit),
+            (ProcessFacts { end: error(), ..well() }, DidNotFinish),
+            (ProcessFacts { end: Some(Reason::ExitCode(3, None)), ..well() }, DidNotFinish),
+            (ProcessFacts { end: Some(Reason::Signal(15)), ..well() }, NoVerdict),
+            (ProcessFacts { end: Some(Reason::StillRunning), ..well() }, NoVerdict),
+            (ProcessFacts { end: Some(Reason::Stopped), ..well() }, MayFit),
+        ];
+        for (number, (facts, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(decide(facts).0, expected, "case {number}");
+        }
+    }
+
+    #[test]
+    fn the_worst_process_decides_and_then_the_command() {
+        let job = |verdicts: &[DryRunVerdict], command| {
+            decide_job(verdicts.iter().map(|verdict| (*verdict, Reason::Served)), command).map(|(verdict, _)| verdict)
+        };
+        let (code, signal) = (|code| Some(ProgramEnd::Code(code)), Some(ProgramEnd::Signal(9)));
+        assert_eq!(job(&[], code(0)), None);
+        for (verdicts, command, expected) in [
+            (&[WouldFit, WouldFit][..], code(0), WouldFit),
+            (&[WouldFit, WouldFit], None, WouldFit),
+            (&[WouldFit, MayFit], code(0), MayFit),
+            (&[NoVerdict, WouldNotFit], code(1), WouldNotFit),
+            (&[NoVerdict, DidNotFinish, WouldFit], code(1), DidNotFinish),
+            (&[WouldFit], code(3), DidNotFinish),
+            (&[WouldFit], signal, NoVerdict),
+            (&[DidNotFinish], signal, DidNotFinish),
+        ] {
+            assert_eq!(job(verdicts, command), Some(expected), "{verdicts:?} {command:?}");
+        }
+    }
+}

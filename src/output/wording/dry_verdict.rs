@@ -1,0 +1,98 @@
+//! The verdict of a dry run in sentences.
+
+use std::fmt;
+
+use crate::analysis::{DryRunReason, DryRunReport, DryRunVerdict, JobVerdict, ProgramError, ReadReport};
+use crate::base::units::size;
+use crate::snapshot::ReadUsage;
+
+/// Where a program got a value of the GPU, there is none in a dry run.
+const NO_VALUES: &str = "a dry run has no values";
+
+/// The first line of a page: `would fit on an NVIDIA H100 (dry run): ..`. `figures` are those of the recording.
+pub(super) fn describe_job(job: &JobVerdict, dry_run: &DryRunReport, figures: &str) -> String {
+    let reason = match (&job.reason, job.verdict) {
+        // The figures begin with these.
+        (DryRunReason::Served, _) => String::new(),
+        (DryRunReason::Failed(_), _) if figures.starts_with("out of memory") => String::new(),
+        (reason, DryRunVerdict::DidNotFinish | DryRunVerdict::NoVerdict) => format!("{reason}; until then: "),
+        (reason, _) => format!("{reason}; "),
+    };
+    let workspaces = describe_with_workspaces(dry_run);
+    format!("{} on {} (dry run): {reason}{figures}{workspaces}", job.verdict.phrase(), dry_run.gpu)
+}
+
+/// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most. Empty without convolutions.
+fn describe_with_workspaces(dry_run: &DryRunReport) -> String {
+    let with = dry_run.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
+    with.max_by_key(|with| with.reserved_bytes.maximum).map_or_else(String::new, |with| {
+        format!(
+            "; with workspaces of cuDNN up to {} allocated, {} reserved",
+            size(with.allocated_bytes),
+            size(with.reserved_bytes.maximum)
+        )
+    })
+}
+
+impl fmt::Display for DryRunReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Served => f.write_str("the program ran to its end, and every request was served"),
+            Self::Retried(failed) => write!(
+                f,
+                "after its own retry: {} failed at {}, and the program went on with less",
+                size(failed.bytes),
+                failed.location.label()
+            ),
+            Self::Failed(failed) => {
+                write!(f, "a request for {} failed at {}", size(failed.bytes), failed.location.label())
+            }
+            Self::ServedAtBest => f.write_str(
+                "a request fails if the driver places memory otherwise, or if cuDNN takes its largest workspaces",
+            ),
+            Self::UnknownMemory => f.write_str("some memory is known only to a GPU"),
+            Self::Value(read) => f.write_str(&describe_value(read)),
+            Self::OmittedReads => f.write_str("the program read values at more lines than the recording can hold"),
+            Self::Stopped => f.write_str("it was stopped while it waited for a value of the GPU"),
+            Self::StillRunning => f.write_str("this snapshot was written before the program ended"),
+            Self::Signal(9) => {
+                f.write_str("signal 9 ended the program; the system may have killed it for lack of host memory")
+            }
+            Self::Signal(number) => write!(f, "signal {number} ended the program"),
+            Self::ExitCode(code, None) => write!(f, "the command ended with exit code {code}"),
+            Self::ExitCode(code, Some(location)) => {
+                write!(f, "the program ended with exit code {code} at {}", location.label())
+            }
+            Self::Error(error) => f.write_str(&describe_error(error)),
+        }
+    }
+}
+
+fn describe_value(read: &ReadReport) -> String {
+    let line = match &read.location.frame {
+        None => "a thread without Python".to_owned(),
+        Some(_) => read.location.label(),
+    };
+    let by = if read.operator.is_empty() { String::new() } else { format!(" by {}", read.operator) };
+    let effect = match read.usage {
+        _ if read.decides_a_size => "decides a size",
+        ReadUsage::Size => "decides a size",
+        ReadUsage::Branch => "decides how the program goes on",
+        ReadUsage::Report | ReadUsage::Unknown => "may decide how the program goes on",
+    };
+    let at = read.decided_at.as_ref().map(|line| line.short_label()).filter(|at| !line.starts_with(at.as_str()));
+    let at = at.map_or_else(String::new, |at| format!(", at {at}"));
+    format!("the value read at {line}{by} {effect}{at}; {NO_VALUES}")
+}
+
+fn describe_error(error: &ProgramError) -> String {
+    let ProgramError { name, message, location, after_read, absent_device } = error;
+    let colon = if message.is_empty() { "" } else { ": " };
+    let mut text = format!("{name} at {}{colon}{message}", location.label());
+    if let Some(device) = absent_device {
+        text += &format!("; the program uses device {device}: run with --devices {}", device + 1);
+    } else if let Some(read) = after_read {
+        text += &format!(" after {} at {} read {} ({NO_VALUES})", read.operator, read.location.label(), read.value);
+    }
+    text
+}
