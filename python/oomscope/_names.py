@@ -6,11 +6,14 @@
   `ms`: the time. `omitted`: number of storages without a row.
 - `tensors`: a row of integers for each storage, the largest first: address, bytes, kind (index in `kinds`), name (in
   `texts`), root (in `roots`), operator that saved it (in `texts`), whether only an autograd graph leads from the
-  variable to it (0 or 1), dtype (in `texts`), shape (in `shapes`, or -1). `texts[0]` is None.
+  variable to it (0 or 1), dtype (in `texts`), shape (in `shapes`, or -1), number of tensors at different places in it.
+  `texts[0]` is None.
 - `kinds`: the words for what a storage is, see `KINDS`. `saved` is for the backward pass.
 - `roots`: where names start: `kind` (see `Root`), `author` of the code (`user`, `library`, `pytorch`), and `frames`
   (a list with the function, for a local variable) or `module`.
 - `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
+- `filled`: for some of the containers `container` (index in `containers`) and `frames` (a list with the line of the
+  program that fills it, the only one whose text does so).
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
 
 The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
@@ -27,9 +30,11 @@ import sys
 import time
 
 try:
+    from . import _fills
     from . import _objects as objects
     from . import _tensors as tensors_of
 except ImportError:  # beside the recorder of `oomscope run`
+    import _oomscope_fills as _fills
     import _oomscope_objects as objects
     import _oomscope_tensors as tensors_of
 
@@ -48,6 +53,10 @@ MAX_OBJECTS, MAX_ROWS, MAX_CANDIDATES = 1000000, 100000, 4
 # Limits of a name: characters, and steps from its root.
 MAX_NAME, MAX_DEPTH = 300, 200
 MAX_LOCALS = 50
+# Containers whose filling line is looked for, and the items that they have at least.
+MAX_FILLED, MIN_FILLED_ITEMS = 20, 3
+# Places in one storage that are counted.
+MAX_PLACES = 1000
 # Objects that the garbage collector may know before a search among them takes too long.
 MAX_SEARCHED = 6000000
 # Tensors without a variable whose holders are looked for, and how far.
@@ -110,11 +119,13 @@ class Path:
 class Storage:
     """GPU memory, and the paths to tensors that use it."""
 
-    __slots__ = ("bytes", "dtype", "kinds", "operator", "paths", "shape")
+    __slots__ = ("bytes", "dtype", "kinds", "operator", "paths", "places", "shape")
 
     def __init__(self, size, dtype, shape):
         self.bytes, self.dtype, self.shape = size, dtype, shape
         self.paths, self.kinds, self.operator = [], set(), None
+        # Offsets of the tensors in it.
+        self.places = set()
 
 
 class Walk:
@@ -261,13 +272,15 @@ class Walk:
         found = self.tensors.storage(tensor)
         if found is None:
             return False
-        address, size = found
+        address, size, offset = found
         storage = self.storages.get(address)
         if storage is None:
             storage = Storage(size, self.tensors.dtype(tensor), self.tensors.shape(tensor))
             self.storages[address] = storage
             self.named_bytes += size
         storage.kinds.add(path.kind or VARIABLE)
+        if len(storage.places) < MAX_PLACES:
+            storage.places.add(offset)
         if path.kind == SAVED:
             storage.operator = storage.operator or path.operator
         if len(storage.paths) < MAX_CANDIDATES:
@@ -361,6 +374,9 @@ class Walk:
         for frame in frames_of_all_threads():
             if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
                 root = Root("frame", author, describe_frame(frame))
+                if time.perf_counter() > self.end:
+                    self.is_complete = False
+                    return
                 for name, value in self.objects.locals.of(frame):
                     self.push(value, Path(None, objects.plain(name), root=root))
 
@@ -377,9 +393,17 @@ class Walk:
                 continue
             root = Root("module", module=objects.plain(module))
             prefix = "" if module == "__main__" else objects.plain(module) + "."
-            for name, value in list(dict.items(variables)):
+            for name, value in self.items_in_time(variables):
                 if type(name) is str and not (name.startswith("__") and name.endswith("__")):
                     self.push(value, Path(None, prefix + objects.plain(name), root=root))
+
+    def items_in_time(self, variables):
+        """The items of a dict until the walk has to end."""
+        for count, item in enumerate(list(dict.items(variables))):
+            if not count & 255 and time.perf_counter() > self.end:
+                self.is_complete = False
+                return
+            yield item
 
     def is_users(self, module):
         return objects.author_of_module(module, self.tensors.directory) == objects.USER
@@ -410,12 +434,21 @@ class Walk:
         found = [obj for obj in known if id(type(obj)) in is_tensor and id(obj) not in self.seen]
         can_climb = self.is_complete and not self.deferred and len(known) < MAX_SEARCHED / 4
         del known
-        sized = [(self.tensors.storage(tensor), tensor) for tensor in found[:MAX_ROWS]]
+        sized = []
+        for count, tensor in enumerate(found[:MAX_ROWS]):
+            if not count & 63 and time.perf_counter() > self.end:
+                self.is_complete = False
+                break
+            storage = self.tensors.storage(tensor)
+            if storage and storage[0] not in self.storages:
+                sized.append((storage[1], tensor))
         del found
-        sized = [(storage[1], tensor) for storage, tensor in sized if storage and storage[0] not in self.storages]
         sized.sort(key=lambda one: -one[0])
         alike = {}
         for index, (_, tensor) in enumerate(sized):
+            if not index & 63 and time.perf_counter() > self.end:
+                self.is_complete = False
+                return
             root, label = Root("call" if can_climb else "unreached"), ""
             key = (self.tensors.dtype(tensor), self.tensors.shape(tensor))
             if can_climb and index < MAX_CLIMBS:
@@ -581,7 +614,7 @@ def visit_all(walk, start, budget_s):
 
 def encode(walk, end):
     texts, shapes, roots, containers = Table(None), Table(), {}, {}
-    rows = []
+    rows, filled = [], []
     storages = sorted(walk.storages.items(), key=lambda item: (-item[1].bytes, item[0]))
     for address, storage in storages[:MAX_ROWS]:
         if not len(rows) & 63 and time.perf_counter() > end:
@@ -601,11 +634,15 @@ def encode(walk, end):
                 int(path.kind == SAVED),
                 texts.index(storage.dtype),
                 -1 if storage.shape is None else shapes.index(storage.shape),
+                len(storage.places),
             )
         )
         for step in steps:
             if step.size is not None and id(step) not in containers:
-                containers[id(step)] = (texts.index(walk.name(step)), texts.index(step.size[0]), step.size[1])
+                name = walk.name(step)
+                containers[id(step)] = (texts.index(name), texts.index(step.size[0]), step.size[1])
+                if step.size[1] >= MIN_FILLED_ITEMS and len(filled) < MAX_FILLED:
+                    filled.append((len(containers) - 1, *where_to_look(name, root)))
     return {
         "version": 1,
         "complete": walk.is_complete and len(rows) == len(storages),
@@ -615,15 +652,52 @@ def encode(walk, end):
         "shapes": [list(shape) for shape in shapes.values()],
         "roots": [root.describe() for _, root in roots.values()],
         "containers": list(containers.values()),
+        "filled": describe_fills(filled, walk.tensors.directory, end),
         "tensors": rows,
     }
 
 
-def describe_locals(walk):
-    """The tensors among the variables of the innermost function of the user, on this thread."""
-    frame = sys._getframe()
-    while frame is not None and objects.author_of_frame(frame, walk.tensors.directory) != objects.USER:
+def where_to_look(name, root):
+    """(name, file, function) for `_fills`: None for the latter two if any code may fill the container."""
+    if root.frame is not None and "." not in name:
+        return name, root.frame["filename"], root.frame["name"]
+    module = sys.modules.get(root.module) if root.module is not None else None
+    own = name if root.module == "__main__" else name[len(root.module or "") + 1 :]
+    path = objects.module_dict(module).get("__file__") if module is not None else None
+    return (own, path, None) if type(path) is str and "." not in own else (name, None, None)
+
+
+def describe_fills(containers, torch_directory, end):
+    files = {frame.f_code.co_filename: None for frame in frames_of_all_threads()}
+    modules = (objects.module_dict(module).get("__file__") for module in list(sys.modules.values()))
+    files.update((path, None) for path in modules if type(path) is str)
+    users = [path for path in files if objects.author_of_file(path, torch_directory) == objects.USER]
+    found = _fills.fills(containers, users, end) if containers else {}
+    return [
+        {"container": container, "frames": [{"filename": file, "line": line, "name": function}]}
+        for container, (file, line, function) in found.items()
+    ]
+
+
+def users_frame(frame, torch_directory):
+    """The innermost frame of the user from `frame` outwards."""
+    while frame is not None and objects.author_of_frame(frame, torch_directory) != objects.USER:
         frame = frame.f_back
+    return frame
+
+
+def failing_frame(tensors):
+    """The innermost function of the user: on this thread, or on the one that waits for this backward pass."""
+    frame = users_frame(sys._getframe(), tensors.directory)
+    if frame is None:
+        waiting = [other for other in sys._current_frames().values() if tensors.waits_for_backward(other)]
+        frame = users_frame(waiting[0], tensors.directory) if len(waiting) == 1 else None
+    return frame
+
+
+def describe_locals(walk):
+    """The tensors among the variables of the function of the user that failed."""
+    frame = failing_frame(walk.tensors)
     if frame is None:
         return None
     is_module = frame.f_locals is frame.f_globals

@@ -16,6 +16,7 @@ Labels hold names, never values: a key of a dict appears only if it looks like a
 
 import collections
 import gc
+import itertools
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ import types
 # Longer keys, and keys with other characters, are values rather than names.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}\Z")
 MAX_INT_KEY = 100000
+# Items of one container that are read.
+MAX_ITEMS = 2000000
 # In place of a key or an index that is not written.
 ANY = "[*]"
 
@@ -74,6 +77,10 @@ def key_label(key):
     if kind is int and 0 <= key < MAX_INT_KEY:
         return "[%d]" % key
     return ANY
+
+
+def first(items):
+    return list(itertools.islice(items, MAX_ITEMS))
 
 
 def index_label(index):
@@ -306,7 +313,7 @@ class Objects:
         return [("", Items(type_name(cls), items, label)), *attributes]
 
     def of_list(self, obj):
-        return self.of_container(obj, list, list.__getitem__(obj, slice(None)), index_label)
+        return self.of_container(obj, list, list.__getitem__(obj, slice(MAX_ITEMS)), index_label)
 
     def of_tuple(self, obj):
         items = tuple.__getitem__(obj, slice(None))
@@ -316,15 +323,14 @@ class Objects:
         return self.of_container(obj, tuple, items, index_label)
 
     def of_deque(self, obj):
-        return self.of_container(obj, collections.deque, list(collections.deque.__iter__(obj)), index_label)
+        return self.of_container(obj, collections.deque, first(collections.deque.__iter__(obj)), index_label)
 
     def of_set(self, obj):
         base = set if is_subtype(type(obj), set) else frozenset
-        return self.of_container(obj, base, list(base.__iter__(obj)), lambda index: ANY)
+        return self.of_container(obj, base, first(base.__iter__(obj)), lambda index: ANY)
 
     def of_dict(self, obj):
-        keys = list(dict.keys(obj))
-        values = list(dict.values(obj))
+        keys, values = first(dict.keys(obj)), first(dict.values(obj))
         found = self.of_container(obj, dict, values, lambda index: key_label(keys[index]))
         tracked = [key for key in keys if is_tracked(key)]
         if tracked:

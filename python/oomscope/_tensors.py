@@ -46,7 +46,8 @@ class Tensors:
         self.is_cuda, self.is_leaf = self.getter("is_cuda"), self.getter("is_leaf")
         self.retains_grad, self.grad_of = self.getter("retains_grad"), self.getter("grad")
         self.grad_fn, self.shape_of, self.dtype_of = self.getter("grad_fn"), self.getter("shape"), self.getter("dtype")
-        self.address_of = getattr(torch._C, "_data_address", None) or self.base.data_ptr
+        # The address of the storage, not of the tensor in it.
+        self.address_of = getattr(torch._C, "_data_address", None) or self.address_without_offset
         # Whether a saved tensor can be read without unpacking it.
         self.has_packed = hasattr(torch._C._autograd.SavedTensor, "data")
         self.dtype_names, self.node_types = {}, {}
@@ -80,19 +81,27 @@ class Tensors:
     # Tensors ---------------------------------------------------------------------------------------------------------
 
     def storage(self, tensor):
-        """Address and bytes of the GPU memory of a tensor, or None."""
+        """Address and bytes of the GPU memory of a tensor, and where the tensor begins in it; or None."""
         try:
             if not self.is_cuda(tensor):
                 return None
             address = self.address_of(tensor)
             if type(address) is not int or address <= 0:  # a wrapper: its methods below would run its own code
                 return None
-            offset = self.base.storage_offset(tensor) * self.base.element_size(tensor)
+            offset = self.offset(tensor)
             size = self.torch.UntypedStorage.nbytes(self.base.untyped_storage(tensor))
         except Exception:  # a tensor without a storage
             return None
         is_known = type(offset) is int and type(size) is int and size > 0
-        return (address - offset, size) if is_known else None
+        return (address, size, offset) if is_known else None
+
+    def offset(self, tensor):
+        """Where the tensor begins in its storage, in bytes."""
+        return self.base.storage_offset(tensor) * self.base.element_size(tensor)
+
+    def address_without_offset(self, tensor):
+        address = self.base.data_ptr(tensor)
+        return address - self.offset(tensor) if address else 0
 
     def dtype(self, tensor):
         dtype = self.dtype_of(tensor)

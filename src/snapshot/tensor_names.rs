@@ -44,6 +44,8 @@ pub struct NamedTensor {
     pub dtype: SymbolId,
     /// A row of [`TensorNames::shapes`].
     pub shape: Option<usize>,
+    /// Number of tensors that begin at different places in it.
+    pub places: u64,
 }
 
 /// The use of a storage.
@@ -160,6 +162,8 @@ pub struct NamedContainer {
     pub type_name: SymbolId,
     /// Number of items.
     pub items: u64,
+    /// The line of the program that fills it, as a stack of one frame.
+    pub filled_at: Option<StackId>,
 }
 
 /// A local variable that is a tensor.

@@ -142,7 +142,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
     pub(crate) fn variables(self) -> Option<&'s LiveVariables<'a>> {
-        let find = || LiveVariables::new(self.snapshot(), self.device());
+        let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks());
         self.cache.variables.get_or_init(find).as_ref()
     }
 

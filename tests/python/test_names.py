@@ -167,6 +167,36 @@ def test_the_locals_of_the_failing_line_have_shapes():
     assert found["frames"][0]["name"] == "test_the_locals_of_the_failing_line_have_shapes"
 
 
+class Keeper:
+    def __init__(self):
+        self.graphs = []
+
+    def keep(self, tensor):
+        self.graphs.append(tensor)
+
+
+def test_the_line_that_fills_a_list_is_named():
+    keeper = Keeper()
+    for _ in range(5):
+        keeper.keep(torch.zeros(100))
+    described = _names.describe(5)
+    names = [described["texts"][row[0]] for row in described["containers"]]
+    filled = {names[one["container"]]: one["frames"][0] for one in described["filled"]}
+    line = filled["keeper.graphs"]
+    first = Keeper.keep.__code__.co_firstlineno
+    assert (line["filename"], line["line"], line["name"]) == (__file__, first + 1, "keep")
+
+
+def test_tensors_that_share_a_storage_are_counted():
+    flat = torch.zeros(100)
+    views = [flat[10 * i : 10 * i + 10] for i in range(10)]
+    alone = torch.zeros(100)
+    places = {row[0]: row[9] for row in _names.describe(5)["tensors"]}
+    addresses = [torch._C._data_address(tensor) for tensor in (flat, alone)]
+    assert [places[address] for address in addresses] == [10, 1]
+    del views
+
+
 def test_only_built_in_types_are_written():
     model = torch.nn.Linear(3, 3)
     described = _names.describe(5)

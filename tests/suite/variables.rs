@@ -38,6 +38,11 @@ fn names(tensors: Value) -> Value {
             { "kind": "module", "author": "user", "module": "__main__" },
         ],
         "containers": [[5, 6, 259]],
+        "filled": [
+            { "container": 0, "frames": [{ "filename": "/app/train.py", "line": 12, "name": "keep" }] },
+            { "container": 7, "frames": [{ "filename": "/app/train.py", "line": 13, "name": "keep" }] },
+            "text",
+        ],
         "tensors": tensors,
         "locals": { "frames": [{ "filename": "/app/train.py", "line": 9, "name": "step" }],
                     "tensors": [["a", "float32", [200, 64]]] },
@@ -74,7 +79,12 @@ fn items_of_a_list_share_a_row_with_its_length() {
     assert_eq!((&history["bytes"], &history["blocks"]), (&json!(3 * MIB), &json!(3)));
     assert_eq!(history["graph_bytes"], 2 * MIB);
     assert_eq!(history["kind"], "saved");
-    assert_eq!(history["container"], json!({ "name": "trainer.history", "type": "list", "items": 259 }));
+    let container = &history["container"];
+    assert_eq!(
+        (&container["name"], &container["type"], &container["items"]),
+        (&json!("trainer.history"), &json!("list"), &json!(259))
+    );
+    assert_eq!((&container["filled_at"]["name"], &container["filled_at"]["line"]), (&json!("keep"), &json!(12)));
     assert_eq!(history["function"]["name"], "main");
     assert_eq!((&history["dtype"], &history["shape"]), (&json!("float32"), &json!([512, 512])));
     assert_eq!(history["operator"], "MulBackward0.other");
@@ -86,7 +96,13 @@ fn items_of_a_list_share_a_row_with_its_length() {
     );
     let unnamed = rows.iter().find(|row| row["root"].is_null()).unwrap();
     assert_eq!((&unnamed["name"], &unnamed["bytes"]), (&Value::Null, &json!(MIB)));
-    assert!(variable.as_str().unwrap().starts_with("`trainer.history`, a list of 259: 3 MiB of 5 MiB"), "{variable}");
+    assert!(
+        variable
+            .as_str()
+            .unwrap()
+            .starts_with("`trainer.history`, a list of 259 filled at app/train.py:12 in keep: 3 MiB of 5 MiB"),
+        "{variable}"
+    );
 }
 
 #[test]
@@ -106,6 +122,16 @@ fn memory_without_a_variable_says_why() {
     let call = rows.iter().find(|row| row["root"] == "call").unwrap();
     assert_eq!((&call["name"], &call["blocks"]), (&Value::Null, &json!(2)));
     assert!(variable.is_null() || variable.as_str().unwrap().starts_with("a reference cycle of Node"), "{variable}");
+}
+
+#[test]
+fn tensors_that_share_a_block_are_counted() {
+    let mut shared = row(0, [4, 1, 0, 0, 0, 4, 0]);
+    shared.as_array_mut().unwrap().push(json!(12));
+    let (kept, _) = kept_by(&snapshot(1, names(json!([shared]))));
+    assert_eq!(kept["rows"][0]["places"], 12);
+    let (kept, _) = kept_by(&snapshot(1, names(json!([row(0, [4, 1, 0, 0, 0, 4, 0])]))));
+    assert!(kept["rows"][0]["places"].is_null());
 }
 
 /// The same with a trace: the blocks are allocated by a line of no known purpose, then a request of `bytes` fails.
@@ -140,8 +166,27 @@ fn categories_of_named_blocks_are_known() {
     for word in ["parameters", "gradients", "optimizer-state", "activations"] {
         let found = categories.iter().find(|row| row["category"] == word);
         let found = found.unwrap_or_else(|| panic!("{word}: {categories:?}"));
-        assert_eq!((&found["bytes"], &found["high_bytes"]), (&json!(MIB), &json!(MIB)), "{word}");
+        assert_eq!(
+            (&found["bytes"], &found["high_bytes"], &found["confidence"]),
+            (&json!(MIB), &json!(MIB), &json!("known")),
+            "{word}"
+        );
     }
+}
+
+#[test]
+fn memory_of_cpp_has_the_line_that_called_it() {
+    // The stack of the failed request made the blocks.
+    let found = device(&failed(2, names(json!([])), 160_000_000_000));
+    let rows = found["kept_by"]["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["root"], &rows[0]["blocks"]), (1, &json!("call"), &json!(2)));
+    // Without a failure no call runs.
+    let (kept, _) = kept_by(&snapshot(2, names(json!([]))));
+    let row = &kept["rows"][0];
+    assert_eq!(
+        (&row["root"], &row["function"]["name"], &row["function"]["line"]),
+        (&Value::Null, &json!("step"), &json!(7))
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::cli::atomic_file::AtomicFile;
 /// imports the others.
 const RECORDER: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py")),
+    ("_oomscope_fills.py", include_str!("../../../python/oomscope/_fills.py")),
     ("_oomscope_names.py", include_str!("../../../python/oomscope/_names.py")),
     ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),
     ("_oomscope_tensors.py", include_str!("../../../python/oomscope/_tensors.py")),

@@ -141,6 +141,7 @@ fn heading(held: &MemoryBreakdown, moment: &str) -> String {
 /// The rows of the breakdown, without uninformative groups.
 fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
     let sure = |confidence| match confidence {
+        Confidence::Known => "known",
         Confidence::High => "",
         Confidence::Medium => "probably",
         Confidence::Low => "a guess",

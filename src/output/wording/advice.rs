@@ -187,7 +187,10 @@ impl Advice {
     pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
         let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
         match self {
-            Self::Detach(graphs, _) => graphs.result_at.as_ref().map(FrameReport::file_line),
+            Self::Detach(graphs, variable) => {
+                let filled = variable.as_ref().and_then(|variable| variable.container.as_ref()?.filled_at.as_ref());
+                filled.or(graphs.result_at.as_ref()).map(FrameReport::file_line)
+            }
             Self::Balance(imbalance) => imbalance.called_at.as_ref().map(FrameReport::file_line),
             Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
             Self::Change(_, location, _) => file_line(location),

@@ -1,20 +1,32 @@
 //! Sentences about the variables that keep memory alive.
 
-use crate::base::units::size;
+use crate::base::units::{counted, size};
 use crate::compare::diff::VariableChange;
 use crate::snapshot::{Author, RootKind, TensorKind};
+use crate::stacks::frames::FrameReport;
 use crate::study::variables::{Container, KeptByVariable, KeptReport};
 
 impl KeptByVariable {
     /// The name of the variable, or why there is none.
     pub(crate) fn holder(&self) -> String {
-        holder(self.name.as_deref(), self.root)
+        match &self.function {
+            Some(caller) if self.root.is_none() => format!("C++ code, called at {}", caller.short_label()),
+            _ => holder(self.name.as_deref(), self.root),
+        }
     }
 
-    /// The container rather than its items: "`trainer.history`, a list of 15".
+    /// The line that fills the container.
+    fn filled_at(&self) -> Option<String> {
+        self.container.as_ref()?.filled_at.as_ref().map(FrameReport::short_label)
+    }
+
+    /// The container rather than its items: "`trainer.history`, a list of 15 filled at train.py:8 in main".
     pub(crate) fn in_sentence(&self) -> String {
         match (&self.container, self.root) {
-            (Some(container), _) => format!("`{}`, {}", container.name, self.container_label().unwrap_or_default()),
+            (Some(container), _) => {
+                let filled = self.filled_at().map_or_else(String::new, |line| format!(" filled at {line}"));
+                format!("`{}`, {}{filled}", container.name, container.label())
+            }
             (None, Some(RootKind::Cycle)) => self.holder(),
             (None, _) => format!("`{}`", self.holder()),
         }
@@ -51,9 +63,13 @@ impl KeptByVariable {
             let each = if self.blocks > 1 { "the largest is " } else { "" };
             format!("{each}{}", shape_label(dtype, shape))
         });
+        let shared = self.places.map(|places| format!("shared by {}", counted(places, "tensor")));
+        let largest =
+            largest.map(|largest| [Some(largest), shared].into_iter().flatten().collect::<Vec<_>>().join(" "));
         let parts = [self.container_label(), self.kind_label().map(str::to_owned), self.graph_label(), largest];
         let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        [Some(what).filter(|what| !what.is_empty()), self.place_label()].into_iter().flatten().collect()
+        let filled = self.filled_at().map(|line| format!("filled at {line}"));
+        [Some(what).filter(|what| !what.is_empty()), filled, self.place_label()].into_iter().flatten().collect()
     }
 
     /// How much of it an autograd graph keeps.

@@ -7,6 +7,7 @@ use super::super::tensor_names::{
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
 use crate::base::ids::{StackId, SymbolId};
+use crate::base::intern::SeededMap;
 use crate::snapshot::pickle::{Kind, Value};
 
 /// The recorder writes no more rows than this.
@@ -26,8 +27,11 @@ impl Decoder {
         // Index 0 is no text: a list of nothing but strings would be read as a stack.
         let text = |index: u64| texts.get(usize::try_from(index).ok()?).copied().flatten();
         let tensor = |row: Value| {
-            let row: Vec<u64> = self.items(row).into_iter().take(9).filter_map(|it| self.integer(it)).collect();
-            let [address, bytes, kind, name, root, operator, is_in_graph, dtype, shape] = *row.as_slice() else {
+            let row: Vec<u64> =
+                self.items(row).into_iter().take(10).map(|it| self.integer(it).unwrap_or(u64::MAX)).collect();
+            let [address, bytes, kind, name, root, operator, is_in_graph, dtype, shape, ref places @ ..] =
+                *row.as_slice()
+            else {
                 return None;
             };
             let root = usize::try_from(root).ok().filter(|root| roots.get(*root).is_some_and(Option::is_some))?;
@@ -41,19 +45,23 @@ impl Decoder {
                 is_in_graph: is_in_graph != 0,
                 dtype: text(dtype)?,
                 shape: usize::try_from(shape).ok().filter(|shape| *shape < shapes.len()),
+                places: places.first().copied().unwrap_or(1),
             })
         };
-        let container = |row: Value| {
+        let filled: SeededMap<u64, StackId> =
+            items("filled").into_iter().take(MAX_ROWS).filter_map(|it| self.read_filled(it)).collect();
+        let container = |(index, row): (usize, Value)| {
             let row: Vec<u64> = self.items(row).into_iter().take(3).filter_map(|it| self.integer(it)).collect();
             let [name, type_name, items] = *row.as_slice() else { return None };
-            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items })
+            let filled_at = filled.get(&(index as u64)).copied();
+            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items, filled_at })
         };
         let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
         let locals = self.find(value, "locals");
         let local_rows = locals.and_then(|locals| self.find(locals, "tensors")).map(|it| self.items(it));
         let names = TensorNames {
             tensors: tensors.into_iter().take(MAX_ROWS).filter_map(tensor).collect(),
-            containers: items("containers").into_iter().take(MAX_ROWS).filter_map(container).collect(),
+            containers: items("containers").into_iter().take(MAX_ROWS).enumerate().filter_map(container).collect(),
             is_complete: self.find(value, "complete").is_some_and(|it| it.kind() == Kind::Bool(true)),
             locals_frame: locals.and_then(|locals| self.one_frame(locals)),
             locals: local_rows.into_iter().flatten().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
@@ -86,6 +94,11 @@ impl Decoder {
             frame: self.one_frame(value),
             module: self.find(value, "module").and_then(|it| self.name_text(it)),
         })
+    }
+
+    /// The index of a container, and the line that fills it.
+    fn read_filled(&self, value: Value) -> Option<(u64, StackId)> {
+        Some((self.integer(self.find(value, "container")?)?, self.one_frame(value)?))
     }
 
     /// The stack under `frames`.

@@ -251,6 +251,12 @@ impl<'a> StackReader<'a> {
         ids.into_iter().skip(outermost).find(is_code)
     }
 
+    /// The innermost recorded frame of Python; `None` in a thread of the backward pass.
+    pub(crate) fn python_frame(&self, stack: StackId) -> Option<FrameId> {
+        let recorded = self.snapshot.stacks.frames(self.recorded_stack(stack));
+        recorded.iter().copied().find(|frame| self.origin(*frame) != Origin::Native)
+    }
+
     /// The innermost frame of user code; without one, of an installed package (the program itself may be one).
     pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));

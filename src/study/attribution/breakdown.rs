@@ -68,8 +68,10 @@ pub struct ByCategory {
     pub share: Share,
     /// The confidence that at least half of the bytes have or exceed.
     pub confidence: Confidence,
-    /// Bytes with high confidence.
+    /// Bytes with high confidence, and known ones.
     pub high_bytes: u64,
+    /// The part of `high_bytes` that the recorder saw in use.
+    pub known_bytes: u64,
     /// Bytes with medium confidence; the confidence of the others is low.
     pub medium_bytes: u64,
 }
@@ -226,17 +228,20 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let sums = sum_by_key(classified.iter().map(|(category, _)| *category).zip(bytes));
         let bytes_of = |key| with_confidence.get(&key).map_or(0, |sum| sum.bytes);
         let row = |(category, sum): (Category, BlockSum)| {
-            let high_bytes = bytes_of((category, Confidence::High));
+            let known_bytes = bytes_of((category, Confidence::Known));
+            let high_bytes = known_bytes + bytes_of((category, Confidence::High));
             let medium_bytes = bytes_of((category, Confidence::Medium));
             let is_half = |bytes: u64| bytes >= sum.bytes - bytes;
-            let confidence = if is_half(high_bytes) {
+            let confidence = if is_half(known_bytes) {
+                Confidence::Known
+            } else if is_half(high_bytes) {
                 Confidence::High
             } else if is_half(high_bytes + medium_bytes) {
                 Confidence::Medium
             } else {
                 Confidence::Low
             };
-            ByCategory { category, share: sum.share_of(self.all), confidence, high_bytes, medium_bytes }
+            ByCategory { category, share: sum.share_of(self.all), confidence, high_bytes, known_bytes, medium_bytes }
         };
         sorted_by_bytes(sums).into_iter().map(row).collect()
     }

@@ -28,12 +28,14 @@ words! {
 words! {
     /// The confidence in a category.
     pub enum Confidence {
-        /// Follows from the block's stack, its own lifetime, or the variable that keeps it
+        /// Follows from the block's stack or its own lifetime
         High = "high",
         /// Follows from the lifetimes of similar blocks, or from the recorded part of its own
         Medium = "medium",
         /// A guess
         Low = "low",
+        /// No inference: the recorder saw how the program uses the block
+        Known = "known",
     }
 }
 

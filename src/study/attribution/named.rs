@@ -42,9 +42,11 @@ impl NamedBlocks {
             // Another allocation may have had the same address before.
             let named = self.0.get(&block.address).filter(|named| named.allocated_at == block.allocated_at);
             match named.map(|named| named.kind) {
-                Some(NamedUse::Category(category)) => *classification = (category, Confidence::High),
+                // A graph saves the input of the first layer, too.
+                Some(NamedUse::Category(Category::Activations)) if classification.0 == Category::Inputs => {}
+                Some(NamedUse::Category(category)) => *classification = (category, Confidence::Known),
                 Some(NamedUse::Kept) if classification.0 == Category::Activations => {
-                    *classification = (Category::Other, Confidence::High);
+                    *classification = (Category::Other, Confidence::Known);
                 }
                 _ => {}
             }

@@ -6,10 +6,12 @@ use rustc_hash::FxHashMap;
 
 use super::fold::fold_indexes;
 use super::{Container, ITEM, KeptByVariable};
-use crate::base::ids::{StackId, to_u32};
+use crate::base::ids::{FrameId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::base::units::{escape_name, ratio};
-use crate::snapshot::{Author, Block, BlockState, Device, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames};
+use crate::snapshot::{
+    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames,
+};
 use crate::stacks::frames::StackReader;
 use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 
@@ -18,7 +20,7 @@ use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 pub(crate) struct LiveVariables<'a> {
     snapshot: &'a Snapshot,
     names: &'a TensorNames,
-    variables: Vec<(Key, Group<'a>)>,
+    variables: Vec<(Holder, Group<'a>)>,
     /// By address of a live block, its index in `variables`.
     of_block: SeededMap<u64, u32>,
     all: BlockSum,
@@ -27,22 +29,29 @@ pub(crate) struct LiveVariables<'a> {
 
 impl<'a> LiveVariables<'a> {
     /// `None` if the recorder did not look for variables.
-    pub(crate) fn new(snapshot: &'a Snapshot, device: Device<'a>) -> Option<Self> {
+    pub(crate) fn new(snapshot: &'a Snapshot, device: Device<'a>, stacks: &StackReader<'_>) -> Option<Self> {
         let names = snapshot.tensor_names.as_ref()?;
         let live = device.segments().flat_map(|segment| snapshot.blocks_of(segment));
         let live = live.filter(|block| block.state == BlockState::ActiveAllocated);
-        let mut indexes: SeededMap<Key, u32> = SeededMap::default();
-        let mut variables: Vec<(Key, Group<'_>)> = Vec::new();
+        let mut indexes: SeededMap<Holder, u32> = SeededMap::default();
+        let mut variables: Vec<(Holder, Group<'_>)> = Vec::new();
         let mut of_block: SeededMap<u64, u32> = SeededMap::default();
         let mut all = BlockSum::default();
         let tensors = TensorsByAddress::new(names);
         let roots = merge_roots(names);
+        let running = RunningCall::new(device, stacks);
         for block in live {
             let tensor = tensors.largest_in(block);
-            let name = tensor.and_then(|tensor| tensor.name).map(|name| fold_indexes(snapshot.text(name)));
-            let key = (name.unwrap_or_default(), tensor.map(|tensor| roots[tensor.root]));
-            let index = *indexes.entry(key).or_insert_with_key(|key| {
-                variables.push((key.clone(), Group::new()));
+            let holder = match tensor {
+                None => running.holder_of(block, stacks),
+                Some(NamedTensor { name: None, root, .. }) if names.roots[*root].kind == RootKind::Call => Holder::Call,
+                Some(NamedTensor { name, root, .. }) => {
+                    let name = name.map(|name| fold_indexes(snapshot.text(name)));
+                    Holder::Python(name.unwrap_or_default(), roots[*root])
+                }
+            };
+            let index = *indexes.entry(holder).or_insert_with_key(|holder| {
+                variables.push((holder.clone(), Group::new()));
                 to_u32(variables.len() - 1)
             });
             variables[index as usize].1.add(block, tensor);
@@ -87,11 +96,19 @@ impl<'a> LiveVariables<'a> {
 
     /// Variable `index` as a row of a report.
     pub(crate) fn row(&self, index: usize, stacks: &StackReader<'_>) -> KeptByVariable {
-        let ((name, root), group) = &self.variables[index];
+        let (holder, group) = &self.variables[index];
         let (snapshot, names) = (self.snapshot, self.names);
         let text = |id| escape_name(snapshot.text(id));
-        let root = root.map(|row| &names.roots[row]);
-        let function = root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first());
+        let (name, root) = match holder {
+            Holder::Python(name, root) => (&**name, Some(&names.roots[*root])),
+            Holder::Call | Holder::Cpp(_) => ("", None),
+        };
+        let function = match holder {
+            Holder::Cpp(frame) => *frame,
+            Holder::Python(..) | Holder::Call => {
+                root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first().copied())
+            }
+        };
         let largest = group.largest;
         let kind = group.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind)));
         let stack = sorted_by_bytes(group.stacks.clone()).first().map(|(stack, _)| *stack);
@@ -102,13 +119,14 @@ impl<'a> LiveVariables<'a> {
             graph_bytes: group.graph_bytes,
             name: (!name.is_empty()).then(|| escape_name(name)),
             kind: kind.map(|(kind, _)| *kind),
-            root: root.map(|root| root.kind),
+            root: if *holder == Holder::Call { Some(RootKind::Call) } else { root.map(|root| root.kind) },
             author: root.map(|root| root.author),
-            function: function.map(|frame| stacks.frame_report(*frame)),
+            function: function.map(|frame| stacks.frame_report(frame)),
             module: root.and_then(|root| root.module).map(text),
-            container: self.containers.of_item(name),
+            container: self.containers.of_item(name, snapshot, stacks),
             dtype: largest.map(|tensor| text(tensor.dtype)),
             shape: largest.and_then(|tensor| tensor.shape).and_then(|shape| names.shapes.get(shape)).cloned(),
+            places: largest.map(|tensor| tensor.places).filter(|places| *places > 1),
             operator: largest.and_then(|tensor| tensor.operator).map(text),
             allocated_by: stacks.code_location(stack.map(|stack| stacks.line_id(stack)).unwrap_or_default()),
         }
@@ -126,8 +144,39 @@ struct Group<'n> {
     stacks: BlockSums<StackId>,
 }
 
-/// Live blocks share a row if they have the same name and its start is the same.
-type Key = (String, Option<usize>);
+/// Blocks share a row if they have the same holder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Holder {
+    /// A variable: its folded name and the row of its root.
+    Python(String, usize),
+    /// The call that was running at the snapshot.
+    Call,
+    /// Code in C++, called by the frame.
+    Cpp(Option<FrameId>),
+}
+
+/// The call that failed, to which memory without a tensor of Python may belong.
+struct RunningCall {
+    /// The stack of the failed request, if the snapshot was taken there.
+    stack: Option<StackId>,
+    is_python: bool,
+}
+
+impl RunningCall {
+    fn new(device: Device<'_>, stacks: &StackReader<'_>) -> Self {
+        let failed = device.failed_requests().next_back().filter(|entry| entry + 1 == device.len());
+        let stack = failed.map(|entry| device.entry(entry).extended_stack);
+        Self { stack, is_python: stack.is_some_and(|stack| stacks.python_frame(stack).is_some()) }
+    }
+
+    /// The holder of a block that no tensor of Python uses. A thread of the backward pass has no Python frames.
+    fn holder_of(&self, block: &Block, stacks: &StackReader<'_>) -> Holder {
+        let frame = stacks.python_frame(block.extended_stack);
+        let is_same = self.stack == Some(block.extended_stack);
+        let is_backward = self.stack.is_some() && !self.is_python && frame.is_none();
+        if is_same || is_backward { Holder::Call } else { Holder::Cpp(frame) }
+    }
+}
 
 /// For each root its row, or the row of the first equal one if no variable is there.
 fn merge_roots(names: &TensorNames) -> Vec<usize> {
@@ -195,30 +244,34 @@ impl<'n> Group<'n> {
     }
 }
 
-/// Type and number of items of each container, by folded name; the largest of those with the same name.
+/// The containers by folded name; the largest of those with the same name.
 #[derive(Debug)]
-struct Containers<'n>(SeededMap<String, (&'n str, u64)>);
+struct Containers<'n>(SeededMap<String, &'n NamedContainer>);
 
 impl<'n> Containers<'n> {
     fn new(names: &'n TensorNames, snapshot: &'n Snapshot) -> Self {
-        let mut by_name: SeededMap<String, (&str, u64)> = SeededMap::default();
+        let mut by_name: SeededMap<String, &NamedContainer> = SeededMap::default();
         for container in &names.containers {
-            let found = (snapshot.text(container.type_name), container.items);
-            let largest = by_name.entry(fold_indexes(snapshot.text(container.name))).or_insert(found);
-            if largest.1 < container.items {
-                *largest = found;
+            let largest = by_name.entry(fold_indexes(snapshot.text(container.name))).or_insert(container);
+            if largest.items < container.items {
+                *largest = container;
             }
         }
         Self(by_name)
     }
 
     /// The container with most items on the way to `name`.
-    fn of_item(&self, name: &str) -> Option<Container> {
+    fn of_item(&self, name: &str, snapshot: &Snapshot, stacks: &StackReader<'_>) -> Option<Container> {
         let holders = name.match_indices(ITEM).filter_map(|(at, _)| name.get(..at));
         let found = holders.filter_map(|holder| Some((holder, *self.0.get(holder)?)));
         // The outermost one on a tie.
-        let found = found.reduce(|most, other| if other.1.1 > most.1.1 { other } else { most });
-        let (name, (r#type, items)) = found?;
-        Some(Container { name: escape_name(name), r#type: escape_name(r#type), items })
+        let (name, found) = found.reduce(|most, other| if other.1.items > most.1.items { other } else { most })?;
+        let line = found.filled_at.and_then(|stack| snapshot.stacks.frames(stack).first());
+        Some(Container {
+            name: escape_name(name),
+            r#type: escape_name(snapshot.text(found.type_name)),
+            items: found.items,
+            filled_at: line.map(|line| stacks.frame_report(*line)),
+        })
     }
 }

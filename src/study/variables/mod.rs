@@ -48,7 +48,7 @@ pub struct KeptByVariable {
     pub root: Option<RootKind>,
     /// The author of the code where the name starts: `user`, `library` or `pytorch`.
     pub author: Option<Author>,
-    /// The function of a local variable; absent for others.
+    /// The function of a local variable, or that called the C++ code which keeps the memory; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<FrameReport>,
     /// The module of a module's variable; absent for others.
@@ -61,6 +61,10 @@ pub struct KeptByVariable {
     pub dtype: Option<String>,
     /// Shape of the tensor in the largest block; null if unknown.
     pub shape: Option<Vec<u64>>,
+    /// Number of tensors that begin at different places in the largest block, such as the views of a flat buffer;
+    /// absent for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub places: Option<u64>,
     /// The autograd node and argument that saved the largest block, such as `MulBackward0.other`; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
@@ -77,6 +81,9 @@ pub struct Container {
     pub r#type: String,
     /// Number of items.
     pub items: u64,
+    /// The line of the program that fills it; absent if it is unknown, or not the only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filled_at: Option<FrameReport>,
 }
 
 /// The end of the name of an item, after its container's name.

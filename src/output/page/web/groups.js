@@ -80,7 +80,7 @@ function groupsByLine({ data, stacks, sweep, totals }) {
 }
 
 /**
- * The variables that keep most at the snapshot; null if the recorder named none. The first group has no variable.
+ * The variables that keep most at the snapshot; null if the recorder named none.
  * @param {Device} device
  * @returns {Groups | null}
  */
@@ -88,14 +88,17 @@ function groupsByVariable({ data }) {
   /** @type {{name: string}[]} */
   const variables = data.header.variables ?? [];
   if (!variables.length) return null;
-  const names = variables.slice(0, MAX_LINES).map(({ name }) => name);
-  if (variables.length > MAX_LINES) names.push(`${countText(variables.length - MAX_LINES)} other variables`);
+  // The first row, which is memory freed before the snapshot, lies on top of the others.
+  const shown = Math.min(variables.length - 1, MAX_LINES);
+  const names = variables.slice(1, shown + 1).map(({ name }) => name);
+  const others = variables.length - 1 - shown;
+  if (others) names.push(`${countText(others)} other variables`);
+  names.push(variables[0].name);
+  const last = names.length - 1;
   return {
     names,
-    groupOfKind: data.variable.map((variable) => Math.min(variable, MAX_LINES)),
-    colours: names.map((_, at) =>
-      at === 0 || at === MAX_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[(at - 1) % LINE_COLOURS.length],
-    ),
+    groupOfKind: data.variable.map((variable) => (variable ? Math.min(variable - 1, MAX_LINES) : last)),
+    colours: names.map((_, at) => (at >= shown ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
     prefix: "variable:",
   };
 }

@@ -36,22 +36,20 @@ function highlightedKinds({ data, stacks, groups }, query) {
     const nodes = stacks.nodesWith(query.trim());
     const wanted = query.trim().toLowerCase();
     const hits = variablesWith(data, (name) => name.toLowerCase().includes(wanted));
-    test = (kind) => nodes[data.node[kind]] || hits[data.variable[kind]];
+    test = (kind) => nodes[data.node[kind]] || (data.variable[kind] > 0 && hits[data.variable[kind]]);
   }
   for (let kind = 0; kind < result.length; kind += 1) result[kind] = test(kind) ? 1 : 0;
   return result;
 }
 
 /**
- * Whether each variable has a wanted name. The first row is no variable.
+ * Whether each variable has a wanted name.
  * @param {Columns} data
  * @param {(name: string) => boolean} isWanted
  * @returns {boolean[]}
  */
 function variablesWith({ header }, isWanted) {
-  return (header.variables ?? []).map((/** @type {{name: string}} */ { name }, /** @type {number} */ at) => {
-    return at > 0 && isWanted(name);
-  });
+  return (header.variables ?? []).map((/** @type {{name: string}} */ { name }) => isWanted(name));
 }
 
 /**
