@@ -1,6 +1,6 @@
 //! `oomscope analyze`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
@@ -8,6 +8,7 @@ use clap::Args;
 use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_position, parse_release};
 use super::combine::combine_snapshots;
 use super::config::Config;
+use super::dry_run::{ConfirmArgs, confirm};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
@@ -30,6 +31,7 @@ Examples:
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
   oomscope analyze --at peak snapshot.pickle       segments and holders at the peak
   zstd -dc big.pickle.zst | oomscope analyze -     from standard input
+  oomscope analyze s.pickle --confirm -- python train.py   then run its remedies, without a GPU
 
 Terms:
   reserved    memory the allocator took from the device (cudaMalloc)
@@ -90,6 +92,9 @@ pub(super) struct Analyze {
 
     #[command(flatten)]
     window: WindowArgs,
+
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {
@@ -139,6 +144,12 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
             output.write(&lines.collect::<Result<String, _>>()?)?;
         }
         format => output.write_answer(format, &report, report::analyze)?,
+    }
+    if args.confirm.is_given() {
+        let [snapshot] = report.snapshots.as_slice() else {
+            bail!("--confirm needs one snapshot, not a directory of them")
+        };
+        confirm(&args.confirm, Path::new(&snapshot.path), &[], args.capacity)?;
     }
     Ok(exit)
 }

@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::args::{ModelArgs, parse_release};
+use super::dry_run::{ConfirmArgs, confirm};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
@@ -23,6 +24,7 @@ Examples:
   oomscope whatif snapshot.pickle                    a grid of settings
   oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
   oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
+  oomscope whatif --set expandable_segments:True s.pickle --confirm -- python train.py
 
 The first row of each device has the recorded settings. The others are sorted by failed requests, then by peak \
 reserved memory. Each row assumes that the program makes the same requests and frees. No setting needs less than the \
@@ -55,6 +57,9 @@ pub(super) struct Whatif {
     /// PyTorch release that recorded the snapshot [default: inferred from the file]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
+
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
@@ -82,6 +87,9 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);
     output.write_answer(args.model.output.format, &report, report::whatif)?;
+    if args.confirm.is_given() {
+        confirm(&args.confirm, &args.model.snapshot, &args.set, args.model.capacity)?;
+    }
     Ok(Exit::Success)
 }
 

@@ -444,3 +444,25 @@ fn an_absent_device_is_named() {
     let (_, reason, _) = verdict(&error, |recorded| recorded["oomscope"]["dry_run"]["absent_device"] = json!(7));
     assert!(reason.as_str().unwrap().ends_with("the program uses device 7: run with --devices 8"), "{reason}");
 }
+
+#[cfg(unix)]
+#[test]
+fn remedies_of_a_recording_are_confirmed_by_running_the_job() {
+    let directory = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/2.15.0-holes-at-oom.pickle.gz");
+    let analyze = |settings: &str, size: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oomscope"));
+        command.current_dir(directory.path()).arg("analyze").arg(&fixture).args(["--confirm", "--", "sh", "-c"]);
+        let output = command.args([&failing_job(settings), size]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        said(&output)
+    };
+    let said = analyze("expandable_segments:True", "9");
+    let (first, second) = said.split_once("with the recorded settings: fails at ").unwrap();
+    assert!(first.starts_with("oomscope: dry runs on "), "{said}");
+    assert!(second.contains("with expandable_segments:True: runs to its end, "), "{said}");
+    // Below 8 the job ends in any case.
+    let said = analyze("none", "7");
+    assert!(said.contains("as recorded the job runs to its end in a dry run"), "{said}");
+    assert!(!said.contains("with expandable_segments:True"), "{said}");
+}

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 
 use super::assumed_gpu::{AssumedGpu, parse_capability, parse_gpu};
 use super::single_rank::SingleRank;
@@ -150,6 +150,19 @@ impl DryRun {
             is_named: self.capability.is_none(),
             devices: self.devices.or(self.world_size.map(|size| size.min(SingleRank::DEFAULT_DEVICES))).unwrap_or(1),
         }
+    }
+
+    /// The options with which a dry run has a recorded job's GPU: `total_bytes` of memory, else like `gpu`.
+    pub(super) fn for_recording(gpu: &GpuModel, total_bytes: u64, command: &[OsString]) -> anyhow::Result<Self> {
+        /// Parsing keeps the defaults of the other options in one place.
+        #[derive(Parser)]
+        struct Parsed {
+            #[command(flatten)]
+            args: DryRun,
+        }
+        let memory = total_bytes.to_string();
+        let options = ["dry-run", "--gpu", gpu.name, "--memory", &memory, "--"].map(OsString::from);
+        Ok(Parsed::try_parse_from(options.iter().chain(command))?.args)
     }
 
     /// The command to run first.

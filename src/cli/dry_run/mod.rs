@@ -7,6 +7,7 @@
 
 mod args;
 mod assumed_gpu;
+mod confirm;
 mod fit_sizes;
 mod placeholder;
 mod single_rank;
@@ -17,6 +18,7 @@ mod written_files;
 
 pub(super) use self::args::DryRun;
 use self::args::{ExitCode, Intervention};
+pub(super) use self::confirm::{ConfirmArgs, confirm};
 use super::exit::{Exit, print_stderr};
 use super::run::{print_result, record};
 

@@ -1,5 +1,5 @@
-//! `--try`: after a failure, runs the command again with remedies that need no change to the program, and prints how
-//! each run ends.
+//! After a failure, runs the command again with remedies that need no change to the program, and prints how each run
+//! ends: `--try`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::args::{DryRun, Intervention};
 use super::placeholder;
 use crate::allocator::conf::{ConfChange, shell_assignment};
 use crate::allocator::trace_action::Action;
-use crate::analysis::{Options, SnapshotReport, analyze};
+use crate::analysis::{DryRunVerdict, Options, SnapshotReport, analyze};
 use crate::base::units::{count, size};
 use crate::cli::exit::print_stderr;
 use crate::cli::inputs;
@@ -27,7 +27,9 @@ const VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 /// A remedy that needs no change to the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Remedy {
+pub(super) enum Remedy {
+    /// None: the job as it was recorded.
+    AsRecorded,
     /// Options to set, and `KEY:default` for one to remove.
     Settings(String),
     /// `foreach=False` in every optimizer.
@@ -38,28 +40,27 @@ enum Remedy {
 
 /// How a run ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Outcome {
-    /// It runs to its end. Each device has at least this many bytes that were not reserved at any time.
-    Ends { spare_bytes: u64 },
+pub(super) enum Outcome {
+    /// It runs to its end. Each device has at least this many bytes that were not reserved at any time. `doubt`: why a
+    /// GPU may decide otherwise.
+    Ends { spare_bytes: u64, doubt: Option<String> },
     /// A request fails at this line. `is_later`: more requests were served than in the first run.
     Fails { line: String, bytes: u64, is_later: bool },
-    /// It ends with another error, with this exit code.
-    OtherError(u8),
-    /// No process used CUDA.
-    NoCuda,
+    /// Why the end is not known.
+    Unknown(String),
     /// The program chooses its allocator settings itself.
     SettingsNotInEffect,
 }
 
 /// A snapshot of a run.
-struct Recorded {
-    report: SnapshotReport,
+pub(super) struct Recorded {
+    pub(super) report: SnapshotReport,
     /// Number of requests that were served.
-    served: usize,
+    pub(super) served: usize,
 }
 
 impl Recorded {
-    fn read_all(snapshots: &[PathBuf]) -> anyhow::Result<Vec<Self>> {
+    pub(super) fn read_all(snapshots: &[PathBuf]) -> anyhow::Result<Vec<Self>> {
         let read = |path: &PathBuf| {
             let name = path.display().to_string();
             let snapshot = inputs::read_one(path).with_context(|| name.clone())?;
@@ -70,20 +71,24 @@ impl Recorded {
         snapshots.iter().map(read).collect()
     }
 
-    fn has_failure(&self) -> bool {
-        self.report.devices.iter().any(|device| device.oom_count > 0)
+    pub(super) fn has_failure(&self) -> bool {
+        match &self.report.dry_run {
+            Some(dry_run) => dry_run.verdict == DryRunVerdict::WouldNotFit,
+            None => self.report.devices.iter().any(|device| device.oom_count > 0),
+        }
     }
 }
 
 /// The run that failed, and where to try its remedies.
-struct Trials<'r> {
-    args: &'r DryRun,
-    directory: &'r Path,
-    /// The settings string of the failed run.
-    settings: String,
+pub(super) struct Trials<'r> {
+    pub(super) args: &'r DryRun,
+    pub(super) directory: &'r Path,
+    /// The settings string of the failed run; `None` if the release does not record it.
+    pub(super) settings: Option<String>,
     /// Number of requests that the failed process had served.
-    served: usize,
-    runs: usize,
+    pub(super) served: usize,
+    /// Number of runs so far.
+    pub(super) runs: usize,
 }
 
 /// Runs the command again with each remedy, if a request of the first run failed. `directory` and `snapshots` are those
@@ -91,19 +96,9 @@ struct Trials<'r> {
 pub(super) fn run(args: &DryRun, directory: &Path, snapshots: &[PathBuf]) -> anyhow::Result<()> {
     let recorded = Recorded::read_all(snapshots)?;
     let Some(failed) = recorded.iter().find(|recorded| recorded.has_failure()) else { return Ok(()) };
-    let settings = failed.report.settings_string.clone().unwrap_or_default();
+    let settings = failed.report.settings_string.clone();
     let mut trials = Trials { args, directory, settings, served: failed.served, runs: 0 };
-    let mut are_settings_its_own = false;
-    for remedy in remedies_without_size(&failed.report) {
-        if are_settings_its_own && matches!(remedy, Remedy::Settings(_)) {
-            continue;
-        }
-        let outcome = trials.run(&remedy)?;
-        are_settings_its_own |= outcome == Outcome::SettingsNotInEffect;
-        if let (Remedy::Settings(change), Outcome::Ends { .. }) = (&remedy, outcome) {
-            print_stderr(&format!("to apply it: {}", shell_assignment(change, Some(&trials.settings))));
-        }
-    }
+    trials.run_all(&remedies_without_size(&failed.report))?;
     if let Some((name, size)) = &args.size {
         let halves = std::iter::successors(Some(*size / 2), |size| Some(*size / 2)).take_while(|size| *size > 0);
         for size in halves.take(MAX_RUNS - trials.runs) {
@@ -122,7 +117,7 @@ pub(super) fn run(args: &DryRun, directory: &Path, snapshots: &[PathBuf]) -> any
 }
 
 /// The remedies for the failure of `report` other than smaller sizes, the best first.
-fn remedies_without_size(report: &SnapshotReport) -> Vec<Remedy> {
+pub(super) fn remedies_without_size(report: &SnapshotReport) -> Vec<Remedy> {
     let Some(device) = report.devices.iter().find(|device| device.oom_count > 0) else { return Vec::new() };
     let Some(oom) = device.ooms.last() else { return Vec::new() };
     let fails_again = |forecast: &Option<ForecastVerdict>| matches!(forecast, Some(ForecastVerdict::FailsAgain { .. }));
@@ -140,8 +135,25 @@ fn remedies_without_size(report: &SnapshotReport) -> Vec<Remedy> {
 }
 
 impl Trials<'_> {
+    /// Runs the command with each of `remedies`. A program that sets its own settings gets no further ones.
+    pub(super) fn run_all(&mut self, remedies: &[Remedy]) -> anyhow::Result<()> {
+        let mut are_settings_its_own = false;
+        for remedy in remedies {
+            let is_setting = matches!(remedy, Remedy::Settings(_));
+            if is_setting && are_settings_its_own || self.runs == MAX_RUNS {
+                continue;
+            }
+            let outcome = self.run(remedy)?;
+            are_settings_its_own |= outcome == Outcome::SettingsNotInEffect;
+            if let (Remedy::Settings(change), Outcome::Ends { .. }) = (remedy, outcome) {
+                print_stderr(&format!("to apply it: {}", shell_assignment(change, self.settings.as_deref())));
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the command with `remedy`, and prints how it ends.
-    fn run(&mut self, remedy: &Remedy) -> anyhow::Result<Outcome> {
+    pub(super) fn run(&mut self, remedy: &Remedy) -> anyhow::Result<Outcome> {
         self.runs += 1;
         let directory = self.directory.join(format!("try-{}", self.runs));
         let log = directory.with_extension("txt");
@@ -149,48 +161,61 @@ impl Trials<'_> {
         let run_directory = self.args.prepare(Some(&directory), intervention)?;
         let (end, snapshots) = record_to_log(&command, run_directory, &log)?;
         let recorded = Recorded::read_all(&snapshots)?;
-        let differs = |in_effect: &String| settings.as_ref().is_some_and(|settings| settings != in_effect);
-        let outcome = if recorded.iter().any(|recorded| recorded.report.settings_string.as_ref().is_some_and(differs)) {
-            Outcome::SettingsNotInEffect
-        } else {
-            self.judge(end, &recorded)
+        let is_applied = |recorded: &Recorded| match (remedy, &recorded.report.settings_string) {
+            (Remedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
+            _ => true,
         };
+        let outcome =
+            if recorded.iter().all(is_applied) { self.judge(end, &recorded) } else { Outcome::SettingsNotInEffect };
         print_stderr(&format!("with {}: {}; see {}", remedy.describe(), outcome.describe(), log.display()));
         Ok(outcome)
     }
 
-    /// The command with `remedy`, what else changes from outside, and the settings string if that changes.
+    /// The command with `remedy`, what else changes from outside, and the settings string if it is known.
     fn changed(&self, remedy: &Remedy) -> anyhow::Result<(Vec<OsString>, Intervention, Option<String>)> {
-        let mut intervention = Intervention::default();
-        let mut settings = None;
-        match remedy {
+        let settings = match remedy {
             Remedy::Settings(change) => {
-                let changed = ConfChange::parse(change).apply_to(&self.settings);
-                intervention.environment = VARIABLES.map(|name| (name, changed.clone())).to_vec();
-                settings = Some(changed);
+                Some(ConfChange::parse(change).apply_to(self.settings.as_deref().unwrap_or_default()))
             }
-            Remedy::StepByParameter => intervention.steps_by_parameter = true,
-            Remedy::Size { name, size } => {
-                return Ok((placeholder::fill(&self.args.command, name, *size), intervention, settings));
-            }
-        }
-        Ok((self.args.first_command()?, intervention, settings))
+            _ => self.settings.clone(),
+        };
+        let variables = settings.iter().flat_map(|settings| VARIABLES.map(|name| (name, settings.clone())));
+        let intervention =
+            Intervention { environment: variables.collect(), steps_by_parameter: *remedy == Remedy::StepByParameter };
+        let command = match remedy {
+            Remedy::Size { name, size } => placeholder::fill(&self.args.command, name, *size),
+            _ => self.args.first_command()?,
+        };
+        Ok((command, intervention, settings))
     }
 
     fn judge(&self, end: CommandEnd, recorded: &[Recorded]) -> Outcome {
-        let failed = recorded.iter().find(|recorded| recorded.has_failure());
-        let devices = || recorded.iter().flat_map(|recorded| &recorded.report.devices);
-        let oom = failed.and_then(|failed| failed.report.devices.iter().find_map(|device| device.ooms.last()));
-        if let (Some(failed), Some(oom)) = (failed, oom) {
+        if let Some(failed) = recorded.iter().find(|recorded| recorded.has_failure()) {
+            let oom = failed.report.devices.iter().find_map(|device| device.ooms.last());
             let is_later = failed.served > self.served;
-            return Outcome::Fails { line: oom.location.label(), bytes: oom.requested_bytes, is_later };
+            return match (oom, &failed.report.dry_run) {
+                (Some(oom), _) => Outcome::Fails { line: oom.location.label(), bytes: oom.requested_bytes, is_later },
+                (None, Some(dry_run)) => Outcome::Unknown(dry_run.reason.to_string()),
+                (None, None) => Outcome::Unknown("a request failed".to_owned()),
+            };
         }
-        match (end.code(), devices().map(|device| device.peak.reserved_bytes).max()) {
-            (0, Some(reserved)) => {
-                Outcome::Ends { spare_bytes: self.args.assumed_gpu().usable_bytes().saturating_sub(reserved) }
-            }
-            (0, None) => Outcome::NoCuda,
-            (code, _) => Outcome::OtherError(code),
+        let devices = recorded.iter().flat_map(|recorded| &recorded.report.devices);
+        let Some(reserved) = devices.map(|device| device.peak.reserved_bytes).max() else {
+            return Outcome::Unknown("no process used CUDA".to_owned());
+        };
+        let spare_bytes = self.args.assumed_gpu().usable_bytes().saturating_sub(reserved);
+        let worst =
+            recorded.iter().filter_map(|recorded| recorded.report.dry_run.as_ref()).max_by_key(|dry| dry.verdict);
+        match worst {
+            Some(dry_run) => match dry_run.verdict {
+                DryRunVerdict::WouldFit => Outcome::Ends { spare_bytes, doubt: None },
+                DryRunVerdict::MayFit => Outcome::Ends { spare_bytes, doubt: Some(dry_run.reason.to_string()) },
+                DryRunVerdict::NoVerdict | DryRunVerdict::DidNotFinish | DryRunVerdict::WouldNotFit => {
+                    Outcome::Unknown(dry_run.reason.to_string())
+                }
+            },
+            None if end.code() == 0 => Outcome::Ends { spare_bytes, doubt: None },
+            None => Outcome::Unknown(format!("exit code {}, without an out-of-memory error", end.code())),
         }
     }
 }
@@ -198,6 +223,7 @@ impl Trials<'_> {
 impl Remedy {
     fn describe(&self) -> String {
         match self {
+            Self::AsRecorded => "the recorded settings".to_owned(),
             Self::Settings(change) => change.clone(),
             Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
             Self::Size { name, size } => format!("{name} = {}", count(*size)),
@@ -208,13 +234,15 @@ impl Remedy {
 impl Outcome {
     fn describe(&self) -> String {
         match self {
-            Self::Ends { spare_bytes } => format!("runs to its end, {} headroom", size(*spare_bytes)),
+            Self::Ends { spare_bytes, doubt } => {
+                let doubt = doubt.as_ref().map(|doubt| format!(", but may not on a GPU: {doubt}")).unwrap_or_default();
+                format!("runs to its end, {} headroom{doubt}", size(*spare_bytes))
+            }
             Self::Fails { line, bytes, is_later } => {
                 let later = if *is_later { "fails later, at" } else { "fails at" };
                 format!("{later} {line} ({} requested)", size(*bytes))
             }
-            Self::OtherError(code) => format!("not known: exit code {code}, without an out-of-memory error"),
-            Self::NoCuda => "not known: no process used CUDA".to_owned(),
+            Self::Unknown(why) => format!("not known: {why}"),
             Self::SettingsNotInEffect => "not in effect: the program sets its own; change it there".to_owned(),
         }
     }

@@ -14,7 +14,7 @@ const OPTIMIZER_FILES: &str = "torch/optim/";
 const MODULE_CALL: &str = "_call_impl";
 const THREAD_ENTRIES: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
 
-/// What distinguishes a call site: the id of its Python frames, the stream and the pool.
+/// The identity of a call site: the id of its Python frames, the stream and the pool.
 type CallOrigin = (u32, u64, PoolId);
 
 /// Numbers the call sites of one snapshot.

@@ -8,6 +8,7 @@
 
 mod changes;
 mod contiguous;
+mod device_range;
 mod free;
 mod recount;
 mod state;
@@ -16,7 +17,8 @@ mod tests;
 mod tile;
 
 pub use contiguous::{ContiguousRange, RangeBlock};
+pub(crate) use device_range::DeviceRange;
 pub use free::{FreeKinds, Tracking};
+pub(crate) use state::Change;
 pub use state::Tiling;
-pub(crate) use state::{Change, DeviceRange};
 pub(crate) use tile::{NONE, Tile};

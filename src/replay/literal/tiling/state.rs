@@ -3,37 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::super::totals::{StreamPool, Totals};
+use super::device_range::DeviceRange;
 use super::free::{FreeKindSums, Tracking};
 use super::tile::{NONE, Tile};
 use crate::allocator::conf::Settings;
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
-use crate::snapshot::{BlockState, Segment};
-
-/// A range of device memory: a segment, or a part mapped into an expandable one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DeviceRange {
-    pub(crate) addr: u64,
-    pub(crate) size: u64,
-    pub(crate) pool: PoolId,
-    pub(crate) stream: u64,
-    pub(crate) is_small: bool,
-    pub(crate) is_expandable: bool,
-}
-
-impl From<&Segment> for DeviceRange {
-    fn from(segment: &Segment) -> Self {
-        Self {
-            addr: segment.address,
-            size: segment.total_size,
-            pool: segment.pool,
-            stream: segment.stream,
-            is_small: segment.is_small,
-            is_expandable: segment.is_expandable,
-        }
-    }
-}
+use crate::snapshot::BlockState;
 
 /// All blocks of one device.
 #[derive(Debug)]

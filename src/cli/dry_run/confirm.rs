@@ -1,0 +1,95 @@
+//! `--confirm` of `analyze` and `whatif`: runs a recorded job again in dry runs, as recorded and then with the remedies
+//! that a replay recommends, on a GPU with the memory that the job had.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use clap::Args;
+
+use super::args::DryRun;
+use super::trials::{Outcome, Recorded, Remedy, Trials, remedies_without_size};
+use crate::allocator::device::{GPUS, GpuModel};
+use crate::analysis::SnapshotReport;
+use crate::base::units::MIB;
+use crate::cli::exit::print_stderr;
+use crate::cli::run::create_numbered;
+
+/// The recorded job.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ConfirmArgs {
+    /// Then run COMMAND, the recorded job, in dry runs: as recorded, and with the best remedies
+    ///
+    /// The dry runs have the GPU memory that the job had. They need what `oomscope dry-run` needs: Linux and a PyTorch
+    /// built for CUDA, but no GPU.
+    #[arg(long, requires = "command")]
+    confirm: bool,
+
+    /// With --confirm: the command of the recorded job and its arguments
+    #[arg(last = true, requires = "confirm", value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl ConfirmArgs {
+    pub(in crate::cli) fn is_given(&self) -> bool {
+        self.confirm
+    }
+}
+
+/// Runs the job that `snapshot` recorded. `settings` are to be tried; if empty, the remedies of the
+/// analysis are. `capacity` is the device memory in bytes, in place of the recorded one.
+///
+/// # Errors
+/// Returns an error if the file is standard input, or shows neither a failure nor the device memory.
+pub(in crate::cli) fn confirm(
+    args: &ConfirmArgs,
+    snapshot: &Path,
+    settings: &[String],
+    capacity: Option<u64>,
+) -> anyhow::Result<()> {
+    let name = snapshot.display();
+    if snapshot == Path::new("-") {
+        bail!("--confirm reads the snapshot twice; give a file in place of standard input");
+    }
+    let [recorded] = <[Recorded; 1]>::try_from(Recorded::read_all(&[PathBuf::from(snapshot)])?)
+        .map_err(|_| anyhow!("{name}: --confirm needs one file"))?;
+    let (gpu, total_bytes) = recorded_gpu(&recorded.report, capacity)
+        .ok_or_else(|| anyhow!("{name}: --confirm needs a failed request, or --capacity"))?;
+    let job = DryRun::for_recording(gpu, total_bytes, &args.command)?;
+    let remedies = match settings {
+        [] => remedies_without_size(&recorded.report),
+        _ => settings.iter().cloned().map(Remedy::Settings).collect(),
+    };
+    if remedies.is_empty() {
+        bail!("{name}: there is no remedy to confirm that needs no change to the program");
+    }
+    let directory = create_numbered("oomscope-dry-run")?;
+    print_stderr(&format!("dry runs on {}, in {}", job.assumed_gpu().name(), directory.display()));
+    let settings = recorded.report.settings_string.clone();
+    let mut trials = Trials { args: &job, directory: &directory, settings, served: recorded.served, runs: 0 };
+    let as_recorded = trials.run(&Remedy::AsRecorded)?;
+    match as_recorded {
+        Outcome::Fails { .. } => trials.run_all(&remedies)?,
+        Outcome::Ends { .. } => print_stderr(
+            "as recorded the job runs to its end in a dry run, so dry runs cannot confirm a remedy: its failure may depend \
+             on values of the GPU, other processes or workspaces of libraries",
+        ),
+        Outcome::Unknown(_) | Outcome::SettingsNotInEffect => {}
+    }
+    Ok(())
+}
+
+/// The model of the recorded GPU, and the total memory that leaves to a process what the job had: `capacity`, else the
+/// memory within reach at the last failure.
+fn recorded_gpu(report: &SnapshotReport, capacity: Option<u64>) -> Option<(&'static GpuModel, u64)> {
+    let oom = report.devices.iter().find_map(|device| device.ooms.last());
+    let reach = oom.map(|oom| oom.reserved_bytes + oom.device_free_bytes);
+    let recorded = report.recorder.iter().flat_map(|recorder| &recorder.devices).next();
+    let is_recorded = |gpu: &&GpuModel| recorded.is_some_and(|device| device.name == gpu.product);
+    let total = recorded.map(|device| device.total_bytes).or(capacity).or(reach)?;
+    // A model that is not known has the properties of the one with the most similar memory.
+    let similar = || GPUS.iter().min_by_key(|gpu| gpu.total_bytes().abs_diff(total));
+    let gpu = GPUS.iter().find(is_recorded).or_else(similar)?;
+    let with_context = |reach: u64| (reach + gpu.context_mib * MIB).next_multiple_of(MIB);
+    Some((gpu, capacity.or(reach.map(with_context))?))
+}
