@@ -57,8 +57,8 @@ pub(super) fn mark_imbalance(study: &Study<'_>, devices: &mut [DeviceReport]) {
 /// For each stack of `DataParallel`, the line outside PyTorch that calls the model, if the stack shows it.
 fn find_calls<'s>(study: &'s Study<'_>) -> impl Iterator<Item = Option<FrameReport>> + 's {
     let snapshot = study.snapshot();
-    let is_data_parallel = |frame: &FrameId| {
-        let frame = snapshot.stacks.frame(*frame);
+    let is_data_parallel = |frame: FrameId| {
+        let frame = snapshot.stacks.frame(frame);
         let file = forward_slashes(snapshot.text(frame.file));
         snapshot.text(frame.name) == DATA_PARALLEL_FUNCTION
             || DATA_PARALLEL_FILES.iter().any(|known| file.ends_with(known))
@@ -68,8 +68,8 @@ fn find_calls<'s>(study: &'s Study<'_>) -> impl Iterator<Item = Option<FrameRepo
         (0..snapshot.stacks.len()).map(StackId::from_index).filter_map(move |stack| {
             let frames = snapshot.stacks.frames(stack);
             let outside = frames.iter().rposition(is_data_parallel)? + 1;
-            let is_code = |frame: &&FrameId| matches!(reader.origin(**frame), Origin::User | Origin::Package);
-            Some(frames[outside..].iter().find(is_code).map(|frame| reader.frame_report(*frame)))
+            let is_code = |frame: &FrameId| matches!(reader.origin(*frame), Origin::User | Origin::Package);
+            Some(frames.iter().skip(outside).find(is_code).map(|frame| reader.frame_report(frame)))
         })
     })
 }

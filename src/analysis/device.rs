@@ -9,6 +9,7 @@ use super::local_tensors::LocalTensors;
 use super::options::Options;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
+use crate::base::threads;
 use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
@@ -105,13 +106,19 @@ impl DeviceReport {
     }
 }
 
-/// Analyzes one device. Warnings about its trace go to `warnings`.
-pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
+/// Analyzes one device. Returns the report and the warnings about its trace.
+pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (DeviceReport, Warnings) {
+    let mut warnings = Warnings::default();
+    let report = report_with_warnings(device, options, &mut warnings);
+    (report, warnings)
+}
+
+fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
     let top = options.top;
     let mut failures = FailureCollector::new(device);
     // The replay and the reading of stacks need nothing of each other: two cores share them.
     let replay = || device.replay(Tracking::Totals, |step| failures.observe(step));
-    let (history, ()) = rayon::join(replay, || device.read_stacks());
+    let (history, ()) = threads::join(replay, || device.read_stacks());
     let moment = options.at.and_then(|selector| device.position(selector));
     if let (Some(selector), None) = (options.at, moment) {
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));

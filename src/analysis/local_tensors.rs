@@ -58,7 +58,7 @@ impl LocalTensors {
         let frame = snapshot.stacks.frames(names.locals_frame?).first()?;
         let tensors = read_locals(snapshot);
         let request = explain_request(&tensors, requested_bytes);
-        Some(Self { function: device.stacks().frame_report(*frame), tensors, request })
+        Some(Self { function: device.stacks().frame_report(frame), tensors, request })
     }
 }
 

@@ -8,11 +8,12 @@ use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
 use super::process::process;
+use crate::base::threads;
 use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
 use crate::snapshot::{RecorderInfo, Snapshot};
 use crate::study::memory::SizedCount;
-use crate::study::{Study, warn_about_trace};
+use crate::study::{DeviceStudy, Study, warn_about_trace};
 use crate::whatif::{ineffective_options, inferred_options, settings_warning};
 
 /// Pinned host memory.
@@ -69,8 +70,10 @@ pub fn analyze(snapshot: &Snapshot, path: &str, size_bytes: u64, options: Option
 pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Options<'_>) -> SnapshotReport {
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
-    let mut devices: Vec<DeviceReport> =
-        study.devices().map(|device| device::report(device, options, &mut warnings)).collect();
+    let studies: Vec<DeviceStudy<'_, '_>> = study.devices().collect();
+    let reports = threads::map(&studies, |device| device::report(*device, options));
+    let (mut devices, of_devices): (Vec<DeviceReport>, Vec<Warnings>) = reports.into_iter().unzip();
+    warnings.extend(of_devices.iter().flat_map(Warnings::to_vec));
     mark_imbalance(study, &mut devices);
     warn_about_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);

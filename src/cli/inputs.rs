@@ -31,6 +31,20 @@ pub(super) enum ReadOutcome<T> {
     Skipped,
 }
 
+impl<T> ReadOutcome<T> {
+    fn and_then<U>(self, next: impl FnOnce(T) -> ReadOutcome<U>) -> ReadOutcome<U> {
+        match self {
+            Self::Read(value) => next(value),
+            Self::Unreadable(error) => ReadOutcome::Unreadable(error),
+            Self::Skipped => ReadOutcome::Skipped,
+        }
+    }
+
+    fn map<U>(self, process: impl FnOnce(T) -> U) -> ReadOutcome<U> {
+        self.and_then(|value| ReadOutcome::Read(process(value)))
+    }
+}
+
 pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -223,16 +237,12 @@ pub(super) fn read_pairs<T: Send>(
     let total = pairs.iter().flatten().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, 2 * pairs.len());
     let read_pair = |[before, after]: &[Input; 2]| {
-        let both = read(before, &progress, |first, first_path, first_bytes| {
-            read(after, &progress, |second, path, bytes| {
-                process([(first, first_path, first_bytes), (second, path, bytes)])
-            })
-        });
-        match both {
-            ReadOutcome::Read(second) => second,
-            ReadOutcome::Unreadable(error) => ReadOutcome::Unreadable(error),
-            ReadOutcome::Skipped => ReadOutcome::Skipped,
-        }
+        let (first, second) = rayon::join(|| load(before, &progress), || load(after, &progress));
+        let both = first.and_then(|first| second.map(|second| [first, second]));
+        both.map(|both| {
+            let [first, second] = &both;
+            process([first, second].map(|loaded| (&loaded.snapshot, loaded.path.as_str(), loaded.stored_bytes)))
+        })
     };
     pairs.par_iter().map(read_pair).collect()
 }
@@ -283,7 +293,18 @@ pub(super) fn first_device_with_trace<'s, 'a>(study: &'s Study<'a>, path: &str) 
         .ok_or_else(|| anyhow!("{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"))
 }
 
+/// A snapshot that was read.
+struct Loaded {
+    snapshot: Snapshot,
+    path: String,
+    stored_bytes: u64,
+}
+
 fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&Snapshot, &str, u64) -> T) -> ReadOutcome<T> {
+    load(input, progress).map(|loaded| process(&loaded.snapshot, &loaded.path, loaded.stored_bytes))
+}
+
+fn load(input: &Input, progress: &Progress) -> ReadOutcome<Loaded> {
     let path = input.path.display().to_string();
     let failed = |message: String| ReadOutcome::Unreadable(Unreadable { path: path.clone(), message });
     let source = match Source::open(&input.path) {
@@ -307,7 +328,7 @@ fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&Snapshot, &str,
         return failed(error.to_string());
     }
     match read {
-        Ok(snapshot) => ReadOutcome::Read(process(&snapshot, &path, source.stored_bytes())),
+        Ok(snapshot) => ReadOutcome::Read(Loaded { snapshot, path, stored_bytes: source.stored_bytes() }),
         Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => ReadOutcome::Skipped,
         Err(error) => failed(error.to_string()),
     }

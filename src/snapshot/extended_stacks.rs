@@ -70,12 +70,12 @@ fn read_tracebacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
         snapshot.stacks.set_original(frame, stack);
     }
     let mut forwards = FxHashMap::default();
-    let mut distinct = snapshot.entries.forwards().to_vec();
+    let mut distinct: Vec<StackId> = snapshot.entries.contexts().iter().map(|context| context.forward).collect();
     let mut seen = FxHashSet::default();
     distinct.retain(|forward| *forward != Stacks::EMPTY && seen.insert(*forward));
     for forward in distinct {
         let texts = snapshot.stacks.frames(forward).iter();
-        let texts: Vec<SymbolId> = texts.map(|id| snapshot.stacks.frame(*id).name).collect();
+        let texts: Vec<SymbolId> = texts.map(|id| snapshot.stacks.frame(id).name).collect();
         forwards.insert(forward, parse_tracebacks(snapshot, &texts));
     }
     forwards
@@ -88,7 +88,8 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
     let failed_backward_call = failed_backward(snapshot);
     let not_compiled = ["", NOT_COMPILED].map(|context| snapshot.symbols.intern(context));
     let is_compiled = |context: &SymbolId| !not_compiled.contains(context);
-    let has_context = snapshot.entries.compile_contexts().iter().flatten().any(is_compiled);
+    let mut contexts = snapshot.entries.contexts().iter().filter_map(|context| context.compile_context);
+    let has_context = contexts.any(|context| is_compiled(&context));
     if threads.is_empty() && forwards.is_empty() && !has_context && failed_backward_call.is_none() {
         return;
     }
@@ -191,7 +192,7 @@ fn failed_backward(snapshot: &mut Snapshot) -> Option<(usize, StackId)> {
     let info = snapshot.recorder_info.as_ref()?;
     let device = usize::try_from(info.oom_device?).ok()?;
     let calls = info.threads.iter().find_map(|thread| {
-        let frames = snapshot.stacks.frames(*thread);
+        let frames: Vec<FrameId> = snapshot.stacks.frames(*thread).iter().collect();
         let text = |id: &FrameId| {
             let frame = snapshot.stacks.frame(*id);
             (snapshot.text(frame.file), snapshot.text(frame.name))
@@ -284,11 +285,11 @@ fn classify_threads(snapshot: &mut Snapshot) -> Vec<Thread> {
 }
 
 fn outermost_python_frame(snapshot: &Snapshot, stack: StackId) -> Option<FrameId> {
-    let is_python = |id: &&FrameId| {
-        let file = snapshot.text(snapshot.stacks.frame(**id).file);
+    let is_python = |id: &FrameId| {
+        let file = snapshot.text(snapshot.stacks.frame(*id).file);
         file.strip_suffix(".py").is_some() || file.starts_with('<') || file.starts_with("Cell In[")
     };
-    snapshot.stacks.frames(stack).iter().rev().find(is_python).copied()
+    snapshot.stacks.frames(stack).iter().rev().find(is_python)
 }
 
 fn is_autograd(file: &str) -> bool {
@@ -302,8 +303,8 @@ fn waits_for_backward((file, name): (&str, &str)) -> bool {
 
 fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     let frames = snapshot.stacks.frames(stack);
-    let text = |id: &FrameId| {
-        let frame = snapshot.stacks.frame(*id);
+    let text = |id: FrameId| {
+        let frame = snapshot.stacks.frame(id);
         (snapshot.text(frame.file), snapshot.text(frame.name))
     };
     let Some(outermost) = outermost_python_frame(snapshot, stack) else {
@@ -312,15 +313,15 @@ fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     };
     let frame = snapshot.stacks.frame(outermost);
     let bottom = (frame.file, frame.name);
-    let is_call = |id: &FrameId| text(id).1 == MAKE_GRADS && is_autograd(text(id).0);
+    let is_call = |id: FrameId| text(id).1 == MAKE_GRADS && is_autograd(text(id).0);
     if let Some(at) = frames.iter().position(is_call) {
-        let caller = frames[at + 1..].to_vec();
+        let caller: Vec<FrameId> = frames.iter().skip(at + 1).collect();
         return Thread::CallsBackward(snapshot.stacks.intern(&caller), bottom);
     }
-    let is_in_backward = |id: &FrameId| waits_for_backward(text(id));
+    let is_in_backward = |id: FrameId| waits_for_backward(text(id));
     Thread::Python {
         bottom,
-        starts_at_entry_function: ENTRY_FUNCTIONS.contains(&text(&outermost).1),
+        starts_at_entry_function: ENTRY_FUNCTIONS.contains(&text(outermost).1),
         is_in_backward: frames.iter().any(is_in_backward),
     }
 }

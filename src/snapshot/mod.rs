@@ -16,6 +16,7 @@ mod device;
 mod dry_run;
 mod error;
 mod extended_stacks;
+mod frame_lists;
 mod json;
 mod keys;
 #[doc(hidden)]
@@ -34,6 +35,7 @@ pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub use dry_run::{DryRun, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, UnsizedWork, ValueRead, Workspace};
 pub use error::SnapshotError;
+pub use frame_lists::{FrameIds, FrameIdsIter};
 pub use recorder_info::{RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;

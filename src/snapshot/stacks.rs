@@ -1,7 +1,9 @@
 //! Frames and stacks, interned.
 
 use crate::base::ids::{FrameId, StackId, SymbolId};
-use crate::base::intern::{SeededMap, Slices};
+use crate::base::intern::SeededMap;
+
+use super::frame_lists::{FrameIds, FrameLists};
 
 /// Numbers of innermost and of outermost frames kept of a longer stack. The innermost allocate, the outermost show the
 /// loop of the program. Python stops at a depth of 1000 by default.
@@ -37,7 +39,7 @@ pub struct ExtendedStack {
 pub struct Stacks {
     frames: Vec<Frame>,
     known: SeededMap<Frame, FrameId>,
-    lists: Slices<FrameId>,
+    lists: FrameLists,
     /// For stacks that are not kept whole, the number of frames left out.
     left_out: SeededMap<StackId, u64>,
     /// Stacks with context. Their ids follow those of the plain stacks.
@@ -58,7 +60,7 @@ impl Default for Stacks {
         let mut stacks = Self {
             frames: Vec::new(),
             known: SeededMap::default(),
-            lists: Slices::default(),
+            lists: FrameLists::default(),
             left_out: SeededMap::default(),
             extended: Vec::new(),
             extended_ids: SeededMap::default(),
@@ -121,9 +123,9 @@ impl Stacks {
     }
 
     /// For a frame of generated code, the frames of the original source, innermost first; empty for other code.
-    pub fn original_source(&self, frame: FrameId) -> &[FrameId] {
+    pub fn original_source(&self, frame: FrameId) -> FrameIds<'_> {
         // Most code is not generated.
-        self.originals.get(&frame).map(|source| self.frames(*source)).unwrap_or_default()
+        self.originals.get(&frame).map_or(FrameIds::EMPTY, |source| self.frames(*source))
     }
 
     /// Number of frames between the innermost and the outermost frames of `stack` that were not kept.
@@ -132,7 +134,7 @@ impl Stacks {
     }
 
     /// The frames of `stack` as recorded, innermost first; without some in the middle if there are thousands.
-    pub fn frames(&self, stack: StackId) -> &[FrameId] {
+    pub fn frames(&self, stack: StackId) -> FrameIds<'_> {
         self.lists.get(self.recorded_stack(stack).0)
     }
 

@@ -1,12 +1,13 @@
 //! Trace entries, stored in columns.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::column::Column;
 use super::keys;
 use super::stacks::Stacks;
 use crate::allocator::trace_action::Action;
-use crate::base::ids::{PoolId, StackId, SymbolId};
+use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 
 pub(super) fn parse_action(word: SymbolId) -> Option<Action> {
     Some(match word {
@@ -69,21 +70,33 @@ impl TraceEntry {
     }
 }
 
+/// Values that most entries of a trace share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryContext {
+    pub(super) stream: u64,
+    pub(super) forward: StackId,
+    pub(super) pool: Option<PoolId>,
+    pub(super) compile_context: Option<SymbolId>,
+    pub(super) user_metadata: Option<SymbolId>,
+}
+
 /// Trace entries of all devices, one per row.
 #[derive(Debug, Default)]
 pub struct TraceEntries {
     actions: Vec<Action>,
     addrs: Vec<u64>,
     sizes: Vec<u64>,
-    streams: Column<u64>,
     times: Column<u64>,
     stacks: Vec<StackId>,
     /// One per entry; empty if no stack has any context.
     extended_stacks: Vec<StackId>,
-    forwards: Column<StackId>,
-    pools: Column<Option<PoolId>>,
-    compile_contexts: Column<Option<SymbolId>>,
-    user_metadata: Column<Option<SymbolId>>,
+    /// Rows of `contexts`.
+    context_rows: Column<u32>,
+    /// The distinct contexts, in order of appearance.
+    contexts: Vec<EntryContext>,
+    context_ids: BTreeMap<EntryContext, u32>,
+    /// The context of the last entry.
+    last_context: u32,
     /// The rows of failed requests, ascending.
     failed_requests: Vec<usize>,
 }
@@ -97,13 +110,17 @@ impl TraceEntries {
         self.actions.push(entry.action);
         self.addrs.push(entry.addr);
         self.sizes.push(entry.size);
-        self.streams.push(entry.stream);
         self.times.push(entry.time_us);
         self.stacks.push(entry.stack);
-        self.forwards.push(entry.forward);
-        self.pools.push(entry.pool);
-        self.compile_contexts.push(entry.compile_context);
-        self.user_metadata.push(entry.user_metadata);
+        let TraceEntry { stream, forward, pool, compile_context, user_metadata, .. } = entry;
+        let context = EntryContext { stream, forward, pool, compile_context, user_metadata };
+        if self.contexts.get(self.last_context as usize) != Some(&context) {
+            self.last_context = *self.context_ids.entry(context).or_insert_with(|| {
+                self.contexts.push(context);
+                to_u32(self.contexts.len() - 1)
+            });
+        }
+        self.context_rows.push(self.last_context);
     }
 
     /// Number of entries of all devices.
@@ -135,14 +152,9 @@ impl TraceEntries {
         self.failed_requests.get(start..end).unwrap_or_default()
     }
 
-    /// `forward_frames` of every entry; one value if all are equal.
-    pub(super) fn forwards(&self) -> &[StackId] {
-        self.forwards.values()
-    }
-
-    /// The compile context of every entry; one value if all are equal.
-    pub(super) fn compile_contexts(&self) -> &[Option<SymbolId>] {
-        self.compile_contexts.values()
+    /// The distinct contexts of entries, in order of appearance.
+    pub(super) fn contexts(&self) -> &[EntryContext] {
+        &self.contexts
     }
 
     pub(super) fn set_extended_stacks(&mut self, extended_stacks: Vec<StackId>) {
@@ -159,19 +171,21 @@ impl TraceEntries {
     #[inline(always)]
     pub fn get(&self, row: usize) -> Option<TraceEntry> {
         let stack = self.stack(row)?;
+        let context = self.context_rows.get(row).and_then(|context| self.contexts.get(context as usize));
+        let context = context.copied().unwrap_or_default();
         // The columns have equal lengths.
         Some(TraceEntry {
             action: self.action(row).unwrap_or(Action::Other),
             addr: self.addrs.get(row).copied().unwrap_or_default(),
             size: self.sizes.get(row).copied().unwrap_or_default(),
-            stream: self.streams.get(row).unwrap_or_default(),
+            stream: context.stream,
             time_us: self.times.get(row).unwrap_or_default(),
             stack,
             extended_stack: self.extended_stacks.get(row).copied().unwrap_or(stack),
-            forward: self.forwards.get(row).unwrap_or_default(),
-            pool: self.pools.get(row).unwrap_or_default(),
-            compile_context: self.compile_contexts.get(row).unwrap_or_default(),
-            user_metadata: self.user_metadata.get(row).unwrap_or_default(),
+            forward: context.forward,
+            pool: context.pool,
+            compile_context: context.compile_context,
+            user_metadata: context.user_metadata,
         })
     }
 }

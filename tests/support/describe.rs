@@ -93,7 +93,7 @@ pub fn stack(snapshot: &Snapshot, stack: StackId) -> String {
         .frames(stack)
         .iter()
         .map(|id| {
-            let frame = snapshot.stacks.frame(*id);
+            let frame = snapshot.stacks.frame(id);
             format!("{}@{}:{}", snapshot.text(frame.name), snapshot.text(frame.file), frame.line)
         })
         .collect();

@@ -15,7 +15,7 @@ pub(super) fn checkpoint_stacks(snapshot: &Snapshot) -> FxHashSet<StackId> {
     let stacks = (0..to_u32(snapshot.stacks.len())).map(StackId);
     let has_function = |stack: &StackId| {
         let mut frames = snapshot.stacks.frames(*stack).iter();
-        frames.any(|frame| is_restore(snapshot.stacks.frame(*frame)))
+        frames.any(|frame| is_restore(snapshot.stacks.frame(frame)))
     };
     stacks.filter(has_function).collect()
 }

@@ -104,7 +104,7 @@ impl<'a> TraceOps<'a> {
     /// Whether the innermost Python function of `stack` is `empty_cache`.
     fn is_empty_cache_stack(&self, stack: StackId) -> bool {
         let snapshot = self.device.snapshot();
-        let mut frames = snapshot.stacks.frames(stack).iter().map(|frame| snapshot.stacks.frame(*frame));
+        let mut frames = snapshot.stacks.frames(stack).iter().map(|frame| snapshot.stacks.frame(frame));
         let python = frames.find(|frame| snapshot.text(frame.file).strip_suffix(".py").is_some());
         python.is_some_and(|frame| snapshot.text(frame.name) == "empty_cache")
     }

@@ -5,6 +5,7 @@
 //! level. A dict or list that a pickle writes in parts (protocol 0) stays generic until a container uses it
 //! ([`Decoder::freeze`]). A frozen container cannot grow, so no container contains itself.
 
+mod accepted_entries;
 mod dry_run;
 mod finish;
 mod recorder_info;
@@ -16,6 +17,7 @@ mod tests;
 use crate::base::input::looks_like_log;
 use std::ops::Range;
 
+use self::accepted_entries::EntryKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::keys;
@@ -89,8 +91,8 @@ pub(super) struct Decoder {
     blocks_placed: usize,
     /// Number of segments whose blocks do not add up to the recorded size.
     wrong_sums: u64,
-    /// Keys of the trace entries that are read by [`Builder::record`].
-    entry_keys: Vec<SymbolId>,
+    /// The keys of trace entries that [`Builder::record`] reads.
+    entry_keys: Vec<EntryKeys>,
     /// Buffer of `intern_stack`.
     frame_ids: Vec<FrameId>,
     /// For frames of generated code, the traceback of the original source.
@@ -342,7 +344,7 @@ impl Decoder {
         match value.kind() {
             Kind::Node(STACK, id) => {
                 let stacks = &self.snapshot.stacks;
-                let item = |id: &FrameId| match stacks.frame(*id) {
+                let item = |id: FrameId| match stacks.frame(id) {
                     Frame { file, name, line: 0 } if self.snapshot.text(file).is_empty() => Value::text(name),
                     _ => Value::node(FRAME, id.0),
                 };
@@ -458,24 +460,15 @@ impl Builder for Decoder {
         }
     }
 
-    fn accept_keys(&mut self, keys: &[Value]) -> bool {
-        let keys: Option<Vec<SymbolId>> = keys.iter().map(|key| key.as_text()).collect();
-        let is_entry =
-            |keys: &Vec<SymbolId>| matches!(keys.as_slice(), [first, second, ..] if starts_entry(*first, *second));
-        match keys.filter(is_entry) {
-            Some(keys) => self.entry_keys = keys,
-            None => return false,
-        }
-        true
+    fn accept_keys(&mut self, keys: &[Value]) -> Option<u32> {
+        let keys: Vec<SymbolId> = keys.iter().map(|key| key.as_text()).collect::<Option<_>>()?;
+        matches!(keys.as_slice(), [first, second, ..] if starts_entry(*first, *second)).then_some(())?;
+        self.accept_entry_keys(keys)
     }
 
     #[inline]
-    fn record(&mut self, values: &[Value]) -> Option<Value> {
-        let keys = std::mem::take(&mut self.entry_keys);
-        let pairs = keys.iter().copied().zip(values.iter().copied());
-        let entry = if values.len() < 2 { None } else { self.read_entry(pairs).ok() };
-        self.entry_keys = keys;
-        entry
+    fn record(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
+        self.read_accepted_entry(keys, values)
     }
 
     fn text_of(&self, value: Value) -> Option<&str> {

@@ -32,11 +32,11 @@ impl Builder for Watched {
     fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
         self.decoder.dict(so_far, pairs, may_grow)
     }
-    fn accept_keys(&mut self, keys: &[Value]) -> bool {
-        self.accepts_keys && self.decoder.accept_keys(keys)
+    fn accept_keys(&mut self, keys: &[Value]) -> Option<u32> {
+        if self.accepts_keys { self.decoder.accept_keys(keys) } else { None }
     }
-    fn record(&mut self, values: &[Value]) -> Option<Value> {
-        let record = self.decoder.record(values);
+    fn record(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
+        let record = self.decoder.record(keys, values);
         self.records += u64::from(record.is_some());
         record
     }
@@ -59,7 +59,7 @@ fn describe(root: Result<pickle::Pickle, pickle::PickleError>, decoder: Decoder)
     };
     let stacks = (0..snapshot.stacks.len()).map(StackId::from_index);
     let frames = stacks.map(|id| {
-        let frames = snapshot.stacks.frames(id).iter().map(|id| snapshot.stacks.frame(*id));
+        let frames = snapshot.stacks.frames(id).iter().map(|id| snapshot.stacks.frame(id));
         frames.map(|f| (snapshot.text(f.file), snapshot.text(f.name), f.line)).collect::<Vec<_>>()
     });
     let Snapshot { entries, traces, segments, blocks, settings, annotations, torch, warnings, .. } = &snapshot;
@@ -100,14 +100,14 @@ fn every_fixture_reads_the_same_opcode_by_opcode() {
 
 #[test]
 fn damaged_files_read_the_same_opcode_by_opcode() {
-    let bytes = fixture("fixtures/2.15.0-second_reservation-expandable.pickle.gz".as_ref());
+    let bytes = fixture("fixtures/2.12.1-holes-at-oom.pickle.gz".as_ref());
     let mut state = 1u64;
     let mut random = |below: usize| {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         usize::try_from(state >> 33).unwrap() % below
     };
     let mut counts = [0, 0];
-    for round in 0..4000 {
+    for round in 0..1000 {
         let mut damaged = bytes.clone();
         let at = random(bytes.len());
         // Opcodes and operands of other places are more likely to make sense.

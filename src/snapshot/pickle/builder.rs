@@ -25,15 +25,15 @@ pub trait Builder {
     /// Adds `pairs` (key, value, key, value, ...) to a dict. Their number is even.
     fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind>;
 
-    /// Whether the builder makes records of dicts with these keys: see [`Builder::record`]. It remembers the keys.
-    fn accept_keys(&mut self, keys: &[Value]) -> bool {
+    /// If the builder makes records of dicts with these keys, a number for them: see [`Builder::record`].
+    fn accept_keys(&mut self, keys: &[Value]) -> Option<u32> {
         let _ = keys;
-        false
+        None
     }
-    /// A complete dict of the accepted keys, or of the first of them, and `values`. If the builder returns `None`, it
-    /// receives the dict again, by [`Builder::dict`].
-    fn record(&mut self, values: &[Value]) -> Option<Value> {
-        let _ = values;
+    /// A complete dict of the keys with number `keys`, and `values`, which further values may follow. If the builder
+    /// returns `None`, it receives the dict again, by [`Builder::dict`].
+    fn record(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
+        let _ = (keys, values);
         None
     }
 

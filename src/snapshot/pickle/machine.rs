@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashSet;
 
-use super::accepted_keys::AcceptedKeys;
 use super::builder::Builder;
 use super::bytes::{sign_extend, take_array, take_bytes, to_length};
 use super::error::{ErrorKind, PickleError};
+use super::layouts::Layouts;
 use super::memo::Memo;
 use super::opcode::{self as op};
 use super::reference_runs::ReferenceRuns;
@@ -43,7 +43,7 @@ pub fn read<B: Builder>(bytes: &[u8], builder: &mut B, progress: &dyn Fn(u64)) -
         marks: Vec::new(),
         memo: Memo::default(),
         runs: ReferenceRuns::new(),
-        accepted_keys: AcceptedKeys::default(),
+        layouts: Layouts::default(),
         referenced_unfilled: FxHashSet::default(),
         has_aliases: false,
     };
@@ -58,8 +58,8 @@ pub(super) struct Machine<'a, B> {
     pub(super) marks: Vec<usize>,
     pub(super) memo: Memo,
     pub(super) runs: ReferenceRuns,
-    /// The keys of dicts that are read in one go.
-    pub(super) accepted_keys: AcceptedKeys,
+    /// The layouts of dicts that are read in one go.
+    pub(super) layouts: Layouts,
     /// The bytes of the last string, and its value.
     last_text: (Vec<u8>, Value),
     /// Memo slots of containers that were referred to while unfilled.
@@ -122,7 +122,6 @@ impl<B: Builder> Machine<'_, B> {
                         report_at = start + PROGRESS_INTERVAL;
                     }
                     let end = match self.stack.last().map(|top| top.kind()) {
-                        Some(Kind::EmptyDict) => self.read_similar_dict(pos),
                         Some(Kind::EmptyList) => self.fill_with_references(pos),
                         _ => None,
                     };
@@ -134,7 +133,17 @@ impl<B: Builder> Machine<'_, B> {
                     self.marks.push(self.stack.len());
                     continue;
                 }
-                op::EMPTY_DICT => push!(Value::EMPTY_DICT),
+                op::EMPTY_DICT => {
+                    if start >= report_at {
+                        progress(start as u64);
+                        report_at = start + PROGRESS_INTERVAL;
+                    }
+                    match self.read_dict_by_layout(pos) {
+                        Some(end) => pos = end,
+                        None => self.push(Value::EMPTY_DICT),
+                    }
+                    continue;
+                }
                 op::EMPTY_LIST => push!(Value::EMPTY_LIST),
                 op::SETITEMS => go!(self.set_items(may_grow(bytes, pos))),
                 op::APPENDS => go!(self.append_items(may_grow(bytes, pos))),
@@ -332,7 +341,7 @@ impl<B: Builder> Machine<'_, B> {
         }
         if self.memo.put(index, *top) {
             self.runs.clear();
-            self.accepted_keys.clear();
+            self.layouts.clear();
         }
         Ok(())
     }

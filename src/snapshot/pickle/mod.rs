@@ -9,17 +9,17 @@
 //! memo take at most a small multiple of the input's size, because each entry takes at least one byte of input.
 #![warn(clippy::indexing_slicing)]
 
-mod accepted_keys;
 mod builder;
 mod bytes;
 mod error;
+mod layout_dicts;
+mod layouts;
 mod machine;
 mod memo;
 mod opcode;
 mod rare_opcodes;
 mod reference_lists;
 mod reference_runs;
-mod similar_dicts;
 mod text;
 mod value;
 mod writer;

@@ -107,7 +107,7 @@ impl<'a> StackReader<'a> {
         let ids = self.snapshot.stacks.frames(stack);
         let (mut frames, mut bytes) = (Vec::new(), 0);
         for id in ids {
-            let frame = self.frame_report(*id);
+            let frame = self.frame_report(id);
             bytes += frame_bytes(&frame);
             if bytes > max_bytes && !frames.is_empty() {
                 break;
@@ -123,8 +123,8 @@ impl<'a> StackReader<'a> {
     pub fn operation(&self, stack: StackId) -> Option<String> {
         let mut operators: Vec<String> = Vec::new();
         for id in self.snapshot.stacks.frames(stack) {
-            let frame = self.snapshot.stacks.frame(*id);
-            match self.origin(*id) {
+            let frame = self.snapshot.stacks.frame(id);
+            match self.origin(id) {
                 Origin::Native => {
                     if let Some(op) = operator_name(self.names[id.index()])
                         && operators.last() != Some(&op)
@@ -177,8 +177,8 @@ impl<'a> StackReader<'a> {
         let stacks = &self.snapshot.stacks;
         let mut ids = Vec::new();
         for id in stacks.frames(maker.stack) {
-            ids.extend(stacks.original_source(*id));
-            ids.push(*id);
+            ids.extend(stacks.original_source(id));
+            ids.push(id);
         }
         let own = ids.len();
         ids.extend(stacks.frames(maker.caller));
@@ -223,9 +223,9 @@ impl<'a> StackReader<'a> {
 
     /// The innermost frame of `stack` outside PyTorch.
     fn innermost_code_frame(&self, stack: StackId) -> Option<FrameId> {
-        let ids = self.snapshot.stacks.frames(stack);
-        let code = self.stack_frames(ids).find_code()?;
-        ids.get(self.leading_line(ids, &code)).copied()
+        let ids: Vec<FrameId> = self.snapshot.stacks.frames(stack).iter().collect();
+        let code = self.stack_frames(&ids).find_code()?;
+        ids.get(self.leading_line(&ids, &code)).copied()
     }
 
     /// Frame, caller and autograd node of `line`, for output.
@@ -254,7 +254,7 @@ impl<'a> StackReader<'a> {
     /// The innermost recorded frame of Python; `None` in a thread of the backward pass.
     pub(crate) fn python_frame(&self, stack: StackId) -> Option<FrameId> {
         let recorded = self.snapshot.stacks.frames(self.recorded_stack(stack));
-        recorded.iter().copied().find(|frame| self.origin(*frame) != Origin::Native)
+        recorded.iter().find(|frame| self.origin(*frame) != Origin::Native)
     }
 
     /// The innermost frame of user code; without one, of an installed package (the program itself may be one).

@@ -64,7 +64,7 @@ impl FrameTable {
         let maker = snapshot.stacks.extended(stack);
         let stacks = [stack, maker.caller, maker.forward];
         let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack));
-        ids.map(|id| self.frame_key(side, *id)).collect()
+        ids.map(|id| self.frame_key(side, id)).collect()
     }
 
     /// Equal for a function and the function that it moved to.

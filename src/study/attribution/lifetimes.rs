@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
-
 use super::forward_pass::ForwardPass;
 use super::free_counts::FreeCounts;
 use super::leaks::growing_lines;
@@ -54,9 +52,9 @@ pub(super) struct Lifetimes<'a> {
     /// Number of blocks that outlived the backward run that allocated them, by that run and requested size.
     outlived_by_size: SeededMap<(u32, u64), u32>,
     /// Bytes that outlived the backward run that allocated them and that no backward pass freed, by run.
-    left_for_optimizer: FxHashMap<u32, u64>,
+    left_for_optimizer: Vec<u64>,
     /// Bytes that outlived the backward run that allocated them, by run.
-    outlived_bytes: FxHashMap<u32, u64>,
+    outlived_bytes: Vec<u64>,
     /// For each run, bytes with parameter sizes that it allocated, and freed after its last allocation.
     freed_at_end: Vec<u64>,
     /// By requested size, the maximum number of blocks that outlived the backward run that allocated them.
@@ -102,8 +100,8 @@ impl<'a> Lifetimes<'a> {
             free_counts: vec![FreeCounts::default(); stacks],
             outlived_by_size: SeededMap::default(),
             gradient_sizes: SeededMap::default(),
-            left_for_optimizer: FxHashMap::default(),
-            outlived_bytes: FxHashMap::default(),
+            left_for_optimizer: vec![0; runs.len() + 1],
+            outlived_bytes: vec![0; runs.len() + 1],
             freed_at_end: vec![0; phases.runs().len()],
             teardown_after: None,
             computed_sizes: SeededMap::default(),
@@ -373,11 +371,10 @@ impl<'a> Lifetimes<'a> {
     fn count_outliving_pass(&mut self, block: OpenBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
         if self.phase(allocated_at) == Phase::Backward && (allocated_at.run != end.run || by_program) {
             *self.outlived_by_size.entry((allocated_at.run, block.requested_bytes)).or_default() += 1;
-            let kept = self.outlived_bytes.entry(allocated_at.run).or_default();
-            *kept = kept.saturating_add(block.requested_bytes);
+            let run = allocated_at.run as usize;
+            self.outlived_bytes[run] = self.outlived_bytes[run].saturating_add(block.requested_bytes);
             if by_program || self.phase(end) != Phase::Backward {
-                let left = self.left_for_optimizer.entry(allocated_at.run).or_default();
-                *left = left.saturating_add(block.requested_bytes);
+                self.left_for_optimizer[run] = self.left_for_optimizer[run].saturating_add(block.requested_bytes);
             }
         }
     }
@@ -437,7 +434,7 @@ impl<'a> Lifetimes<'a> {
 
     /// Maximum number of bytes that a backward pass left for later code.
     pub(super) fn max_left_for_optimizer(&self) -> u64 {
-        self.left_for_optimizer.values().copied().max().unwrap_or(0)
+        self.left_for_optimizer.iter().copied().max().unwrap_or(0)
     }
 
     /// Evidence that parameters of `bytes`, in full or half precision, were gathered for a pass, with or without
@@ -455,7 +452,7 @@ impl<'a> Lifetimes<'a> {
 
     /// Bytes that backward run `run` allocated and that outlived it.
     pub(super) fn outlived_bytes(&self, run: u32) -> u64 {
-        self.outlived_bytes.get(&run).copied().unwrap_or(0)
+        self.outlived_bytes.get(run as usize).copied().unwrap_or(0)
     }
 
     /// Bytes with parameter sizes that the run of `point` allocated, and freed after its last allocation.

@@ -41,8 +41,8 @@ impl CategoryRule {
     fn matches(&self, device: DeviceStudy<'_, '_>, stack: StackId, range: Option<SymbolId>) -> bool {
         let snapshot = device.snapshot();
         let matches_range = |pattern: &Pattern| range.is_some_and(|range| pattern.matches(snapshot.text(range)));
-        let matches_frame = |id: &FrameId| {
-            let frame = snapshot.stacks.frame(*id);
+        let matches_frame = |id: FrameId| {
+            let frame = snapshot.stacks.frame(id);
             self.matches_frame(snapshot.text(frame.file), snapshot.text(frame.name))
         };
         let has_frames = self.file.is_some() || self.function.is_some();

@@ -81,7 +81,7 @@ impl CallSites {
             Some((_, known_stream, known_pool)) if (*known_stream, *known_pool) == (stream, pool) => return last,
             Some((frames, ..)) => *frames,
             None => {
-                let all = snapshot.stacks.frames(stack).iter().copied();
+                let all = snapshot.stacks.frames(stack).iter();
                 self.buffer.clear();
                 self.buffer.extend(all.filter(|id| self.is_python[id.index()]));
                 self.python_frames.intern(&self.buffer)

@@ -106,7 +106,7 @@ impl<'a> LiveVariables<'a> {
         let function = match holder {
             Holder::Cpp(frame) => *frame,
             Holder::Python(..) | Holder::Call => {
-                root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first().copied())
+                root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first())
             }
         };
         let largest = group.largest;
@@ -271,7 +271,7 @@ impl<'n> Containers<'n> {
             name: escape_name(name),
             r#type: escape_name(snapshot.text(found.type_name)),
             items: found.items,
-            filled_at: line.map(|line| stacks.frame_report(*line)),
+            filled_at: line.map(|line| stacks.frame_report(line)),
         })
     }
 }

@@ -59,11 +59,11 @@ impl CallSites {
         let (snapshot, reader) = (recording.device.snapshot(), recording.device.stacks());
         let (mut outside, mut line, mut found) = (0, None, Vec::new());
         for id in snapshot.stacks.frames(stack).iter().rev() {
-            let origin = reader.origin(*id);
+            let origin = reader.origin(id);
             if origin == Origin::Native {
                 continue;
             }
-            let frame = snapshot.stacks.frame(*id);
+            let frame = snapshot.stacks.frame(id);
             if snapshot.text(frame.name) == "forward" {
                 let site = CallSite { outer_frames: outside, function: (frame.file, frame.name) };
                 let next = crate::base::ids::to_u32(self.lines.len());
@@ -74,10 +74,10 @@ impl CallSites {
                 found.push(number);
             }
             if matches!(origin, Origin::User | Origin::Package) {
-                line = Some(*id);
+                line = Some(id);
             }
             let next = crate::base::ids::to_u32(self.node_ids.len()) + 1;
-            outside = *self.node_ids.entry((outside, *id)).or_insert(next);
+            outside = *self.node_ids.entry((outside, id)).or_insert(next);
         }
         found
     }

@@ -11,6 +11,7 @@ mod contiguous;
 mod device_range;
 mod free;
 mod recount;
+mod split;
 mod state;
 #[cfg(test)]
 mod tests;

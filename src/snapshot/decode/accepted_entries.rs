@@ -1,0 +1,115 @@
+//! Trace entries whose keys are those of an earlier entry.
+
+use super::super::keys;
+use super::super::trace::parse_action;
+use super::super::{Stacks, TraceEntry};
+use super::{Decoder, PAIR, STACK};
+use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
+use crate::snapshot::pickle::Value;
+
+/// The maximum number of accepted lists of keys. A file has one for each kind of entry.
+const MAX_ACCEPTED: usize = 64;
+
+/// The keys of a trace entry, in its order.
+#[derive(Debug)]
+pub(super) struct EntryKeys {
+    keys: Vec<SymbolId>,
+    /// `None` if a key is rare or occurs twice.
+    positions: Option<Positions>,
+}
+
+/// The position of each value among those of the entry; [`ABSENT`] if the entry lacks it.
+#[derive(Debug)]
+struct Positions {
+    addr: u8,
+    size: u8,
+    stream: u8,
+    time_us: u8,
+    frames: u8,
+    pool: u8,
+    compile_context: u8,
+    user_metadata: u8,
+}
+
+/// Beyond the values of every entry.
+const ABSENT: u8 = u8::MAX;
+
+impl Positions {
+    /// The positions of `keys`, of which the first is the action.
+    fn from_keys(keys: &[SymbolId]) -> Option<Self> {
+        let mut positions = Self {
+            addr: ABSENT,
+            size: ABSENT,
+            stream: ABSENT,
+            time_us: ABSENT,
+            frames: ABSENT,
+            pool: ABSENT,
+            compile_context: ABSENT,
+            user_metadata: ABSENT,
+        };
+        for (position, key) in (0..ABSENT).zip(keys).skip(1) {
+            let place = match *key {
+                keys::ADDR | keys::DEVICE_FREE => &mut positions.addr,
+                keys::SIZE => &mut positions.size,
+                keys::STREAM => &mut positions.stream,
+                keys::TIME_US => &mut positions.time_us,
+                keys::FRAMES => &mut positions.frames,
+                keys::POOL_ID => &mut positions.pool,
+                keys::COMPILE_CONTEXT => &mut positions.compile_context,
+                keys::USER_METADATA => &mut positions.user_metadata,
+                _ => return None,
+            };
+            if std::mem::replace(place, position) != ABSENT {
+                return None;
+            }
+        }
+        Some(positions)
+    }
+}
+
+impl Decoder {
+    /// A number for these keys of a trace entry; `None` if there are too many others.
+    pub(super) fn accept_entry_keys(&mut self, keys: Vec<SymbolId>) -> Option<u32> {
+        if let Some(known) = self.entry_keys.iter().position(|known| known.keys == keys) {
+            return Some(to_u32(known));
+        }
+        if self.entry_keys.len() == MAX_ACCEPTED {
+            return None;
+        }
+        keys.iter().for_each(|key| self.seen.entry.add(*key));
+        let positions = Positions::from_keys(&keys);
+        self.entry_keys.push(EntryKeys { keys, positions });
+        Some(to_u32(self.entry_keys.len() - 1))
+    }
+
+    /// The entry of the accepted `keys` and `values`; `None` if anything is unusual.
+    #[inline]
+    pub(super) fn read_accepted_entry(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
+        let accepted = self.entry_keys.get(keys as usize)?;
+        let Some(positions) = &accepted.positions else {
+            let pairs: Vec<_> = accepted.keys.iter().copied().zip(values.iter().copied()).collect();
+            return self.read_entry(pairs.into_iter()).ok();
+        };
+        let value = |position: u8| values.get(usize::from(position)).copied();
+        let integer = |position| value(position).map_or(Some(0), |value| Some(value.as_int()?.cast_unsigned()));
+        let entry = TraceEntry {
+            action: parse_action(values.first()?.as_text()?)?,
+            addr: integer(positions.addr)?,
+            size: integer(positions.size)?,
+            stream: integer(positions.stream)?,
+            time_us: integer(positions.time_us)?,
+            stack: match value(positions.frames) {
+                Some(frames) => StackId(frames.as_node(STACK)?),
+                None => Stacks::EMPTY,
+            },
+            pool: match value(positions.pool) {
+                Some(pool) => Some(PoolId(pool.as_node(PAIR)?)),
+                None => None,
+            },
+            compile_context: value(positions.compile_context).and_then(Value::as_text),
+            user_metadata: value(positions.user_metadata).and_then(Value::as_text),
+            ..TraceEntry::new()
+        };
+        Some(self.push_entry(entry))
+    }
+}

@@ -1,0 +1,162 @@
+//! Distinct lists of frames, with 16 bits for each frame while the snapshot has few.
+
+use crate::base::ids::FrameId;
+use crate::base::intern::Slices;
+
+/// Distinct lists of frames.
+#[derive(Debug, Default)]
+pub(super) struct FrameLists {
+    /// Empty once a frame needs more than 16 bits.
+    narrow: Slices<u16>,
+    wide: Slices<FrameId>,
+    is_wide: bool,
+    /// The frames of the last list.
+    buffer: Vec<u16>,
+}
+
+/// The frames of a stack, innermost first.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameIds<'a>(Ids<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Ids<'a> {
+    Narrow(&'a [u16]),
+    Wide(&'a [FrameId]),
+}
+
+/// An iterator over [`FrameIds`].
+#[derive(Debug, Clone)]
+pub struct FrameIdsIter<'a>(IdsIter<'a>);
+
+#[derive(Debug, Clone)]
+enum IdsIter<'a> {
+    Narrow(std::slice::Iter<'a, u16>),
+    Wide(std::slice::Iter<'a, FrameId>),
+}
+
+impl FrameLists {
+    /// The id of the list `frames`, stored if it is new.
+    pub(super) fn intern(&mut self, frames: &[FrameId]) -> u32 {
+        if !self.is_wide {
+            self.buffer.clear();
+            // An id that does not fit ends the loop.
+            self.buffer.extend(frames.iter().map_while(|id| u16::try_from(id.0).ok()));
+            if self.buffer.len() == frames.len() {
+                return self.narrow.intern(&self.buffer);
+            }
+            self.widen();
+        }
+        self.wide.intern(frames)
+    }
+
+    /// Moves all lists to `wide`, with the same ids.
+    fn widen(&mut self) {
+        let narrow = std::mem::take(&mut self.narrow);
+        for id in 0..crate::base::ids::to_u32(narrow.len()) {
+            let frames: Vec<FrameId> = narrow.get(id).iter().map(|frame| FrameId((*frame).into())).collect();
+            self.wide.intern(&frames);
+        }
+        self.is_wide = true;
+    }
+
+    /// The list `id`; empty for an id of another table.
+    pub(super) fn get(&self, id: u32) -> FrameIds<'_> {
+        FrameIds(if self.is_wide { Ids::Wide(self.wide.get(id)) } else { Ids::Narrow(self.narrow.get(id)) })
+    }
+
+    /// Number of distinct lists.
+    pub(super) fn len(&self) -> usize {
+        if self.is_wide { self.wide.len() } else { self.narrow.len() }
+    }
+}
+
+impl<'a> FrameIds<'a> {
+    /// No frames.
+    pub(super) const EMPTY: Self = Self(Ids::Narrow(&[]));
+
+    /// The frames, innermost first.
+    pub fn iter(self) -> FrameIdsIter<'a> {
+        FrameIdsIter(match self.0 {
+            Ids::Narrow(ids) => IdsIter::Narrow(ids.iter()),
+            Ids::Wide(ids) => IdsIter::Wide(ids.iter()),
+        })
+    }
+
+    /// Number of frames.
+    pub fn len(self) -> usize {
+        match self.0 {
+            Ids::Narrow(ids) => ids.len(),
+            Ids::Wide(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there are no frames.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The innermost frame.
+    pub fn first(self) -> Option<FrameId> {
+        self.iter().next()
+    }
+}
+
+impl<'a> IntoIterator for FrameIds<'a> {
+    type Item = FrameId;
+    type IntoIter = FrameIdsIter<'a>;
+
+    fn into_iter(self) -> FrameIdsIter<'a> {
+        self.iter()
+    }
+}
+
+impl Iterator for FrameIdsIter<'_> {
+    type Item = FrameId;
+
+    #[inline]
+    fn next(&mut self) -> Option<FrameId> {
+        match &mut self.0 {
+            IdsIter::Narrow(ids) => ids.next().map(|id| FrameId((*id).into())),
+            IdsIter::Wide(ids) => ids.next().copied(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            IdsIter::Narrow(ids) => ids.size_hint(),
+            IdsIter::Wide(ids) => ids.size_hint(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for FrameIdsIter<'_> {
+    fn next_back(&mut self) -> Option<FrameId> {
+        match &mut self.0 {
+            IdsIter::Narrow(ids) => ids.next_back().map(|id| FrameId((*id).into())),
+            IdsIter::Wide(ids) => ids.next_back().copied(),
+        }
+    }
+}
+
+impl ExactSizeIterator for FrameIdsIter<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_keep_their_ids_when_frames_need_more_bits() {
+        let lists = [vec![], vec![7, 65_535], vec![1], vec![65_536, 3], vec![7, 65_535], vec![65_536], vec![1]];
+        let frames = |list: &[u32]| list.iter().copied().map(FrameId).collect::<Vec<_>>();
+        let mut interned = FrameLists::default();
+        let ids: Vec<u32> = lists.iter().map(|list| interned.intern(&frames(list))).collect();
+        assert_eq!(ids, [0, 1, 2, 3, 1, 4, 2]);
+        assert_eq!(interned.len(), 5);
+        for (id, list) in ids.iter().zip(&lists) {
+            let found = interned.get(*id);
+            assert_eq!(found.iter().collect::<Vec<_>>(), frames(list));
+            assert_eq!(found.iter().rev().last(), found.first());
+            assert_eq!((found.len(), found.iter().len()), (list.len(), list.len()));
+        }
+    }
+}
