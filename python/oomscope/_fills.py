@@ -1,6 +1,6 @@
 """Finds the line of the program that fills a container, in the text of the program.
 
-`fills(containers, files, end)` looks for lines such as `self.history.append(loss)` or `cache[key] = value`. Of each
+`fills(containers, files, is_over)` looks for lines such as `self.history.append(loss)` or `cache[key] = value`. Of each
 container it gets a key, the name (`trainer.history`), and for a variable of a function or a module the file and the
 function. It returns {key: (file, line, function)} for those that exactly one line fills. Nothing is imported or run; of
 each file at most `MAX_BYTES` are read.
@@ -8,7 +8,6 @@ each file at most `MAX_BYTES` are read.
 
 import os
 import re
-import time
 
 MAX_FILES, MAX_BYTES = 40, 1 << 20
 METHODS = "append|appendleft|extend|add|insert|setdefault|update|push|put"
@@ -34,8 +33,8 @@ class Search:
                 self.found.append((path, number + 1, function))
 
 
-def fills(containers, files, end):
-    """See the head of this file. Stops at the time `end`."""
+def fills(containers, files, is_over):
+    """See the head of this file. Finds nothing if `is_over()` becomes true."""
     searches = {key: Search(*rest) for key, *rest in containers if LAST_PART.search(rest[0])}
     for path in files[:MAX_FILES]:
         wanted = [search for search in searches.values() if search.file in (None, path)]
@@ -43,7 +42,7 @@ def fills(containers, files, end):
         text = "\n".join(lines)
         wanted = [search for search in wanted if search.part in text]
         for number, line in enumerate(lines) if wanted else ():
-            if not number & 255 and time.perf_counter() > end:
+            if not number & 255 and is_over():
                 return {}  # a later line might fill the same
             code = line.split("#")[0]
             for search in wanted:

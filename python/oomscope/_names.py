@@ -39,6 +39,8 @@ except ImportError:  # beside the recorder of `oomscope run`
     import _oomscope_tensors as tensors_of
 
 BUDGET_S = 0.9
+# On a busy machine the time that passes may be this multiple of the processor time.
+WALL_FACTOR = 2
 # Shares of the budget: after the first the walk through the user's variables ends, after the second every walk. At
 # least the rest is for the names as text.
 USER_SHARE, WALK_SHARE = 0.6, 0.85
@@ -128,11 +130,22 @@ class Storage:
         self.places = set()
 
 
+class Clock:
+    """Seconds of processor time of this thread, or half the time that passes, if that is more."""
+
+    def __init__(self):
+        self.start, self.wall_start = time.thread_time(), time.perf_counter()
+
+    def __call__(self):
+        waited = (time.perf_counter() - self.wall_start) / WALL_FACTOR
+        return max(time.thread_time() - self.start, waited)
+
+
 class Walk:
     """Visits objects, and notes the tensors on a GPU."""
 
-    def __init__(self, tensors, end):
-        self.tensors, self.end = tensors, end
+    def __init__(self, tensors, clock, end):
+        self.tensors, self.clock, self.end = tensors, clock, end
         self.objects = objects.Objects(tensors.directory)
         self.allocated_bytes, self.named_bytes = tensors.allocated_bytes(), 0
         self.can_read_graphs = tensors.is_graph_stable()
@@ -186,7 +199,9 @@ class Walk:
                 self.queue.extend(self.late)
                 self.late.clear()
             count += 1
-            if not count & 63 and (time.perf_counter() > until or len(self.kept) > MAX_OBJECTS):
+            # Items are many objects in one.
+            is_due = not count & 63 or type(self.queue[0][0]) is objects.Items
+            if is_due and (self.clock() > until or len(self.kept) > MAX_OBJECTS):
                 self.is_complete = False
                 self.queue.clear()
                 self.late.clear()
@@ -314,7 +329,7 @@ class Walk:
         count = 0
         while waiting:
             count += 1
-            if not count & 63 and time.perf_counter() > self.end:
+            if not count & 63 and self.clock() > self.end:
                 self.is_complete = False
                 return
             module, path = waiting.pop()
@@ -374,7 +389,7 @@ class Walk:
         for frame in frames_of_all_threads():
             if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
                 root = Root("frame", author, describe_frame(frame))
-                if time.perf_counter() > self.end:
+                if self.clock() > self.end:
                     self.is_complete = False
                     return
                 for name, value in self.objects.locals.of(frame):
@@ -400,7 +415,7 @@ class Walk:
     def items_in_time(self, variables):
         """The items of a dict until the walk has to end."""
         for count, item in enumerate(list(dict.items(variables))):
-            if not count & 255 and time.perf_counter() > self.end:
+            if not count & 255 and self.clock() > self.end:
                 self.is_complete = False
                 return
             yield item
@@ -423,9 +438,9 @@ class Walk:
         if sys.getallocatedblocks() > MAX_SEARCHED * 2:
             self.is_complete = False
             return
-        start = time.perf_counter()
+        start = self.clock()
         known = gc.get_objects()
-        listed = time.perf_counter()
+        listed = self.clock()
         if listed + SEARCH_FACTOR * (listed - start) > self.end:
             self.is_complete = False
             return
@@ -436,7 +451,7 @@ class Walk:
         del known
         sized = []
         for count, tensor in enumerate(found[:MAX_ROWS]):
-            if not count & 63 and time.perf_counter() > self.end:
+            if not count & 63 and self.clock() > self.end:
                 self.is_complete = False
                 break
             storage = self.tensors.storage(tensor)
@@ -446,7 +461,7 @@ class Walk:
         sized.sort(key=lambda one: -one[0])
         alike = {}
         for index, (_, tensor) in enumerate(sized):
-            if not index & 63 and time.perf_counter() > self.end:
+            if not index & 63 and self.clock() > self.end:
                 self.is_complete = False
                 return
             root, label = Root("call" if can_climb else "unreached"), ""
@@ -468,7 +483,7 @@ class Walk:
     def climb_with(self, lists, others):
         passed = lists[0]
         for _ in range(MAX_HOPS):
-            if time.perf_counter() > self.end:
+            if self.clock() > self.end:
                 return Root("unreached"), ""
             referrers = gc.get_referrers(passed[-1])
             lists.append(referrers)
@@ -582,9 +597,9 @@ def describe(budget_s=BUDGET_S):
     try:
         with tensors.without_overrides():
             start = time.perf_counter()
-            walk = Walk(tensors, start + budget_s * WALK_SHARE)
-            visit_all(walk, start, budget_s)
-            described = encode(walk, time.perf_counter() + budget_s * (1 - WALK_SHARE))
+            walk = Walk(tensors, Clock(), budget_s * WALK_SHARE)
+            visit_all(walk, budget_s)
+            described = encode(walk, walk.clock() + budget_s * (1 - WALK_SHARE))
             described["locals"] = describe_locals(walk)
             described["ms"] = int((time.perf_counter() - start) * 1000)
             return described
@@ -595,15 +610,15 @@ def describe(budget_s=BUDGET_S):
             gc.enable()
 
 
-def visit_all(walk, start, budget_s):
+def visit_all(walk, budget_s):
     walk.push_modules()  # outside of every function, so the names that all know
     walk.push_frames(objects.USER)
     walk.push_exceptions()
-    walk.run(start + budget_s * USER_SHARE)
+    walk.run(budget_s * USER_SHARE)
     for author in (objects.LIBRARY, objects.PYTORCH):
         if not walk.has_all():
             walk.push_frames(author)
-            walk.run(min(walk.end, time.perf_counter() + budget_s * (1 - USER_SHARE) / 4))
+            walk.run(min(walk.end, walk.clock() + budget_s * (1 - USER_SHARE) / 4))
     if not walk.has_all():
         walk.resume_deferred()
         walk.run(walk.end)
@@ -617,7 +632,7 @@ def encode(walk, end):
     rows, filled = [], []
     storages = sorted(walk.storages.items(), key=lambda item: (-item[1].bytes, item[0]))
     for address, storage in storages[:MAX_ROWS]:
-        if not len(rows) & 63 and time.perf_counter() > end:
+        if not len(rows) & 63 and walk.clock() > end:
             break
         path = min(storage.paths, key=rank)
         steps = [step for _, step in walk.steps(path)]
@@ -652,7 +667,7 @@ def encode(walk, end):
         "shapes": [list(shape) for shape in shapes.values()],
         "roots": [root.describe() for _, root in roots.values()],
         "containers": list(containers.values()),
-        "filled": describe_fills(filled, walk.tensors.directory, end),
+        "filled": describe_fills(filled, walk.tensors.directory, lambda: walk.clock() > end),
         "tensors": rows,
     }
 
@@ -667,12 +682,12 @@ def where_to_look(name, root):
     return (own, path, None) if type(path) is str and "." not in own else (name, None, None)
 
 
-def describe_fills(containers, torch_directory, end):
+def describe_fills(containers, torch_directory, is_over):
     files = {frame.f_code.co_filename: None for frame in frames_of_all_threads()}
     modules = (objects.module_dict(module).get("__file__") for module in list(sys.modules.values()))
     files.update((path, None) for path in modules if type(path) is str)
     users = [path for path in files if objects.author_of_file(path, torch_directory) == objects.USER]
-    found = _fills.fills(containers, users, end) if containers else {}
+    found = _fills.fills(containers, users, is_over) if containers else {}
     return [
         {"container": container, "frames": [{"filename": file, "line": line, "name": function}]}
         for container, (file, line, function) in found.items()

@@ -13,8 +13,11 @@ use crate::base::threads;
 use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
+use crate::study::annotations::{ByAnnotation, by_annotation};
 use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, StepsReport};
-use crate::study::memory::{BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, top_lines, top_stacks};
+use crate::study::memory::{
+    BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, TopRows, top_lines, top_stacks,
+};
 use crate::study::variables::KeptReport;
 use crate::study::{Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
 use crate::whatif::program::{ProgramRow, find_best_changes};
@@ -67,6 +70,9 @@ pub struct DeviceReport {
     /// The variables that keep the memory of the snapshot alive; absent with `--at`, and if the recorder did not look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<KeptReport>,
+    /// Live memory that the program annotated (`torch.cuda.memory._annotate_tensor`); absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotated: Option<TopRows<ByAnnotation>>,
     /// Attribution of the memory at the peak of allocated memory; null without a trace.
     pub at_peak: Option<MemoryBreakdown>,
     /// Attribution of the memory at the requested position; absent if none was requested.
@@ -160,6 +166,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
         top_lines: top_lines(stacks, memory.live_by_stack, all, top).rows,
         kept_by: device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, top)),
+        annotated: if moment.is_none() { by_annotation(device, top) } else { None },
         memory: memory.figures,
         at_peak: attribution.at_peak,
         at_moment: attribution.at_position,

@@ -18,6 +18,7 @@
 //! can be shared between threads. The inference uses all threads itself: request it before distributing work.
 
 mod activity;
+pub mod annotations;
 pub mod attribution;
 mod block_sizes;
 mod continuation;

@@ -157,6 +157,12 @@ def losses_as_numbers(job):
     job.run(jobs("named.py"), "item", options=("--at", "exit"), STUBCUDA_TOTAL_MIB=260).expect(0, ["exit1.pickle.gz"])
 
 
+@case
+def annotated(job):
+    """text that a program attaches to tensors is shown (torch 2.15 and later)"""
+    job.run(jobs("annotated.py"), STUBCUDA_TOTAL_MIB=400).expect(1, ["oom1.pickle.gz"])
+
+
 def torchrun(job, processes, fails):
     return job.run(
         "-m",
@@ -539,6 +545,7 @@ def keep(arguments):
     for name, record in (
         ("backward", backward),
         ("outside", outside),
+        ("annotated", annotated),
         ("losses_kept", losses_kept),
         ("losses_as_numbers", losses_as_numbers),
         ("ranks", torchrun_one_fails),

@@ -1,14 +1,17 @@
 //! What the recorder knew is used: release, capacity, memory outside, rank, the call of a backward pass, the ring.
 
 use std::fs;
+use std::io::Read as _;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::program::{analyze, file, run};
+use crate::support::program::{analyze, file, result_of, run};
 
 const OUTSIDE: &str = "fixtures/recorded/2.15.0-outside.pickle.gz";
 const BACKWARD: &str = "fixtures/recorded/2.15.0-backward.pickle.gz";
+const ANNOTATED: &str = "fixtures/recorded/2.15.0-annotated.pickle.gz";
+const LOSSES: &str = "fixtures/recorded/2.15.0-losses_kept.pickle.gz";
 const RANKS: &str = "fixtures/recorded/ranks";
 
 /// A snapshot as JSON, of one block of 1 GiB that was there before the first of `entries` entries.
@@ -139,4 +142,51 @@ fn nonsense_under_the_key_is_passed_over() {
         let ran = run(&[&file(&directory, "odd.json", text.as_bytes())]);
         assert_eq!(ran.code, 0, "{}", ran.err);
     }
+}
+
+#[test]
+fn annotations_of_live_memory_are_shown() {
+    let analysis = analyze(&[ANNOTATED]);
+    let annotated = &analysis["snapshots"][0]["devices"][0]["annotated"];
+    let rows: Vec<_> = annotated["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (row["text"].as_str().unwrap(), row["bytes"].as_u64().unwrap() >> 20, row["blocks"].as_u64().unwrap())
+        })
+        .collect();
+    assert_eq!(rows, [("<b>weights</b>", 16, 1), ("a batch", 12, 3), ("the first batch", 4, 1)]);
+    let page = result_of(&["analyze", "--top", "2", ANNOTATED]);
+    assert!(
+        page.contains("Allocated memory that the program annotated") && page.contains("all other annotations"),
+        "{page}"
+    );
+    assert!(analyze(&[LOSSES])["snapshots"][0]["devices"][0].get("annotated").is_none());
+}
+
+/// The model in half precision, as `whatif --program` shows it for the recording with another name for float32.
+fn half_precision(dtype: &[u8; 7]) -> Option<String> {
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(LOSSES).unwrap()).read_to_end(&mut bytes).unwrap();
+    let places: Vec<usize> =
+        bytes.windows(7).enumerate().filter(|(_, text)| *text == b"float32").map(|(at, _)| at).collect();
+    assert!(!places.is_empty());
+    for at in places {
+        bytes[at..at + 7].copy_from_slice(dtype);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("losses.pickle");
+    std::fs::write(&path, bytes).unwrap();
+    let answer: Value =
+        serde_json::from_str(&result_of(&["whatif", "--program", "--format", "json", path.to_str().unwrap()])).unwrap();
+    let rows = answer["devices"][0]["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["change"] == "half-precision")?;
+    Some(row["what"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn only_what_is_in_full_precision_is_halved() {
+    assert!(half_precision(b"float32").unwrap().contains("where it is float32"));
+    assert_eq!(half_precision(b"float16"), None);
 }

@@ -5,7 +5,7 @@ use super::memory::{memory, pools_and_streams, segments};
 use super::phrases::{describe_file, timeline_range};
 use super::summary::summary;
 use super::timeline::{activity_rows, area, row};
-use super::variables::kept_by_variable;
+use super::variables::{annotated, kept_by_variable};
 use super::{breakdown as held_by, ranks};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
@@ -87,6 +87,7 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
         over_time(document, device);
         held_by::breakdown(document, device);
         kept_by_variable(document, device);
+        annotated(document, device);
         held_by::live_by_line(document, device);
         segments(document, device);
         pools_and_streams(document, &device.memory);

@@ -22,6 +22,26 @@ pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
     }
 }
 
+/// Appends the table of memory that the program annotated, if there is any.
+pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
+    let Some(annotated) = &device.annotated else { return };
+    document.heading("Allocated memory that the program annotated");
+    let cells = |bytes, share: f64, blocks, text: Cell| {
+        vec![size(bytes).into(), percent(share).into(), count(blocks).into(), text]
+    };
+    let mut rows: Vec<Vec<Cell>> = annotated
+        .rows
+        .iter()
+        .map(|row| cells(row.share.bytes, row.share.share_ratio, row.share.blocks, code(&*row.text).into()))
+        .collect();
+    let rest = annotated.rest;
+    if rest.blocks > 0 {
+        let share = ratio(rest.bytes, device.memory.allocated_bytes);
+        rows.push(cells(rest.bytes, share, rest.blocks, "all other annotations".into()));
+    }
+    document.table(Table::new(&["bytes", "share", "blocks", "annotation"], &[3], rows));
+}
+
 fn row(kept: &KeptByVariable) -> Vec<Cell> {
     let name = if kept.name.is_some() { code(kept.holder()) } else { kept.holder().into() };
     let allocated = kept.name.is_none().then(|| format!("allocated by {}", kept.allocated_by.label()));

@@ -11,6 +11,9 @@ use crate::study::attribution::Category;
 const HALF_PRECISION_FUNCTIONS: [&str; 6] =
     ["half", "bfloat16", "to_half", "autocast_decorator", "decorate_autocast", "_unscale_grads_"];
 
+/// The type of elements that half precision replaces.
+const FULL_PRECISION: &str = "float32";
+
 /// With fewer distinct parameter sizes, copies of half the size may be coincidence.
 const MIN_PARAMETER_SIZES: usize = 3;
 
@@ -21,11 +24,15 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
     let is_half =
         || snapshot.stacks.all_frames().any(|frame| HALF_PRECISION_FUNCTIONS.contains(&snapshot.text(frame.name)));
     let categories = recording.categories();
+    let seen = parameters_seen(recording);
+    // If the recorder saw the parameters, functions that convert something are no evidence.
+    let is_half = || seen.map_or_else(is_half, |[full, all]| full < all - full);
     if !categories.contains(&Category::Parameters) || is_half() || casts_parameters(recording) {
         return None;
     }
     let is_halved = |block: u32| {
         !matches!(categories[block as usize], Category::Inputs | Category::Other)
+            && recording.dtype(block).is_none_or(|dtype| dtype == FULL_PRECISION)
             && !recording.is_cublas_workspace(block)
     };
     let mut script = recording.script.clone();
@@ -38,11 +45,29 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
     Some(ChangedProgram {
         change: ProgramChange::HalfPrecision,
         certainty: ChangeCertainty::Guess,
-        description: "the model in bfloat16, unless it already is".to_owned(),
+        description: match seen {
+            Some(_) => "the model in bfloat16 where it is float32".to_owned(),
+            None => "the model in bfloat16, unless it already is".to_owned(),
+        },
         line: recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters)),
         bytes_at_peak: recording.bytes_at_peak(is_halved),
         script,
     })
+}
+
+/// Bytes of the parameters whose type the recorder saw: those in full precision, and all; `None` if it saw none.
+fn parameters_seen(recording: &RecordedProgram<'_, '_>) -> Option<[u64; 2]> {
+    let categories = recording.categories().iter().enumerate();
+    let parameters = categories.filter(|(_, category)| **category == Category::Parameters);
+    let seen = parameters.filter_map(|(index, _)| {
+        let block = to_u32(index);
+        Some((recording.dtype(block)?, recording.rounded_bytes(block)))
+    });
+    let [full, all] = seen.fold([0u64; 2], |[full, all], (dtype, bytes)| {
+        let of_full = if dtype == FULL_PRECISION { bytes } else { 0 };
+        [full.saturating_add(of_full), all.saturating_add(bytes)]
+    });
+    (all > 0).then_some([full, all])
 }
 
 /// Whether a forward pass allocates blocks of half the size of nearly all parameters, as autocast does. Nearly all,

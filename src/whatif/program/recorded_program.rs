@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
-use crate::base::ids::{StackId, to_u32};
+use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::replay::ops::{OperationKind, Program, Script, ScriptBlock, ScriptOpKind};
+use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::{KnownPurpose, Phase};
 use crate::study::DeviceStudy;
@@ -30,6 +31,7 @@ pub(crate) struct RecordedProgram<'s, 'a> {
     recorded_ops: usize,
     pub(crate) peak: PeakBlocks,
     categories: OnceLock<Vec<Category>>,
+    dtypes: OnceLock<Dtypes>,
 }
 
 /// The blocks that are live at the peak.
@@ -38,6 +40,28 @@ pub(crate) struct PeakBlocks {
     pub(crate) blocks: Vec<u32>,
     /// Their rounded bytes.
     pub(crate) bytes: u64,
+}
+
+/// The types of elements that the recorder saw.
+struct Dtypes {
+    /// By the stack that allocated; `None` if its blocks differ.
+    by_stack: FxHashMap<StackId, Option<SymbolId>>,
+}
+
+impl Dtypes {
+    fn new(device: DeviceStudy<'_, '_>) -> Self {
+        let snapshot = device.snapshot();
+        let tensors = snapshot.tensor_names.iter().flat_map(|names| &names.tensors);
+        let by_address: FxHashMap<u64, SymbolId> = tensors.map(|tensor| (tensor.address, tensor.dtype)).collect();
+        let mut by_stack: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
+        for block in device.device().segments().flat_map(|segment| snapshot.blocks_of(segment)) {
+            if let Some(dtype) = by_address.get(&block.address).filter(|_| block.state == BlockState::ActiveAllocated) {
+                let known = by_stack.entry(block.extended_stack).or_insert(Some(*dtype));
+                *known = known.filter(|known| known == dtype);
+            }
+        }
+        Self { by_stack }
+    }
 }
 
 impl<'s, 'a> RecordedProgram<'s, 'a> {
@@ -66,6 +90,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
             recorded_ops: recorded,
             peak,
             categories: OnceLock::new(),
+            dtypes: OnceLock::new(),
         }
     }
 
@@ -147,6 +172,14 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
             },
         };
         self.script.blocks.iter().enumerate().map(category_of).collect()
+    }
+
+    /// The type of the elements of `block`, such as `float32`, if the recorder saw the block or another that the same
+    /// stack allocated.
+    pub(crate) fn dtype(&self, block: u32) -> Option<&'a str> {
+        let dtypes = self.dtypes.get_or_init(|| Dtypes::new(self.device));
+        let found = dtypes.by_stack.get(&self.allocation_stack(block))?;
+        Some(self.device.snapshot().text((*found)?))
     }
 
     /// Whether `stack` initializes optimizer state.
