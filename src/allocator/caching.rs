@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::behaviour::{Behaviour, UseOnOom};
 use super::block::{Arena, BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
+use super::initial_ages::InitialAges;
 use super::pool::PoolSet;
 use super::request::{AllocParams, AllocatorEntry, DEFAULT_POOL, PendingFreeId, Request, ServedBy};
 use super::size::{is_small_request, round_size, segment_size};
@@ -27,8 +28,7 @@ pub struct CachingAllocator {
     pub(super) pending: BTreeMap<PendingFreeId, BlockId>,
     pub(super) reserved_bytes: u64,
     pub(super) registration_counter: u32,
-    /// Registrations below this belong to initial memory: their order is a guess.
-    pub(super) initial_registrations: u32,
+    pub(super) initial_ages: InitialAges,
     pub(super) use_on_oom_pools: Vec<PoolId>,
     pub(super) statistics: AllocatorStatistics,
     pub(super) entries: Vec<AllocatorEntry>,
@@ -51,7 +51,7 @@ impl CachingAllocator {
             pending: BTreeMap::new(),
             reserved_bytes: 0,
             registration_counter: 0,
-            initial_registrations: 0,
+            initial_ages: InitialAges::default(),
             use_on_oom_pools: Vec::new(),
             statistics: AllocatorStatistics::default(),
             entries: Vec::new(),

@@ -2,16 +2,15 @@
 
 use super::block::{BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
 use super::caching::{CachingAllocator, fraction_of};
-use super::pool::SearchedHoles;
 use super::request::{AllocParams, DEFAULT_POOL};
 use super::size::granule_size;
 use crate::allocator::conf::Reserve;
-use crate::allocator::device::DeviceMemory;
+use crate::allocator::device::{DeviceMemory, FreeRanges};
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{StackId, to_u32};
 
-/// Blocks to look back for the start of a run of free addresses; in a longer run all holes are searched again.
-const MAX_RUN_BLOCKS: usize = 8;
+/// With more holes, the runs of free addresses are listed by their length.
+const MAX_HOLES_TO_SEARCH: usize = if cfg!(test) { 2 } else { 32 };
 
 impl CachingAllocator {
     /// Finds room for the request in an expandable segment and maps the missing memory. If the device runs out
@@ -27,7 +26,9 @@ impl CachingAllocator {
             self.map_block(id, bytes, params.context, device)?;
         }
         while self.blocks[id].size < params.size {
-            let next = self.blocks[id].next.as_option()?;
+            // Only segments of an invalid recording, which overlap, have another neighbour here.
+            let next =
+                self.blocks[id].next.as_option().filter(|id| self.blocks[*id].state == PoolBlockState::Unmapped)?;
             let bytes = (params.size - self.blocks[id].size).min(self.blocks[next].size);
             self.map_block(next, bytes, params.context, device)?;
             id = next; // `map_block` has merged the block before into it
@@ -39,18 +40,12 @@ impl CachingAllocator {
     /// `find_expandable_block`: the first run of free addresses, mapped or not, that is long enough; else a new
     /// reservation.
     fn find_expandable_block(&mut self, params: &AllocParams, device: &mut dyn DeviceMemory) -> Option<BlockId> {
-        let unmapped = &self.pools.free_lists[params.free_list as usize].unmapped;
-        let empty = unmapped.first_empty(params.size);
-        let search_end = empty.map_or(u64::MAX, |(addr, _)| addr);
-        let found = self.find_hole(params, search_end);
-        let end = found.map_or(search_end, |(hole, _)| hole);
-        let searched = &mut self.pools.free_lists[params.free_list as usize].unmapped.searched;
-        *searched = SearchedHoles { end, size: params.size };
-        if let Some((_, start)) = found {
-            return Some(start);
-        }
-        if let Some((_, id)) = empty {
-            return Some(id);
+        let empty = self.pools.free_lists[params.free_list as usize].unmapped.first_empty(params.size);
+        match (self.find_run(params), empty) {
+            (Some((hole, start)), Some((addr, _))) if hole < addr => return Some(start),
+            (Some((_, start)), None) => return Some(start),
+            (_, Some((_, id))) => return Some(id),
+            (None, None) => {}
         }
         let granule = granule_size(params.is_small, &self.settings);
         let size = self.reservation_size(granule, device.total_bytes())?;
@@ -64,48 +59,59 @@ impl CachingAllocator {
         Some(self.add_expandable_segment(segment, params.free_list, registration))
     }
 
-    /// The first hole below `search_end` from which a run of free addresses is long enough, and the start of that run.
-    fn find_hole(&self, params: &AllocParams, search_end: u64) -> Option<(u64, BlockId)> {
-        let unmapped = &self.pools.free_lists[params.free_list as usize].unmapped;
-        let is_passed = unmapped.searched.size <= params.size;
-        let first = if is_passed { unmapped.searched.end.min(search_end) } else { 0 };
-        for (addr, hole) in unmapped.holes.range(first..search_end) {
-            #[cfg(debug_assertions)]
-            crate::base::step_counter::count_step();
-            let prev = self.blocks[*hole].prev;
-            let start = if self.is_allocatable(prev) { prev } else { *hole };
-            let (mut run_bytes, mut at) = (0u64, start);
-            while self.is_allocatable(at) {
-                run_bytes = run_bytes.saturating_add(self.blocks[at].size);
-                if run_bytes >= params.size {
-                    return Some((*addr, start));
-                }
-                at = self.blocks[at].next;
-            }
+    /// The first run of free addresses with a hole that is long enough: its first hole and its first block.
+    fn find_run(&mut self, params: &AllocParams) -> Option<(u64, BlockId)> {
+        let number = params.free_list as usize;
+        let unmapped = &self.pools.free_lists[number].unmapped;
+        if unmapped.runs.is_none() && unmapped.holes.len() > MAX_HOLES_TO_SEARCH {
+            self.list_runs(number);
         }
-        None
+        let unmapped = &self.pools.free_lists[number].unmapped;
+        let Some(runs) = &unmapped.runs else {
+            let mut passed = 0;
+            return unmapped.holes.iter().find_map(|(addr, hole)| {
+                if *addr < passed {
+                    return None; // a shorter part of the run before
+                }
+                let start = self.first_of_run(*hole);
+                let (mut run_bytes, mut at) = (0u64, start);
+                while self.is_allocatable(at) {
+                    #[cfg(debug_assertions)]
+                    crate::base::step_counter::count_step();
+                    run_bytes = run_bytes.saturating_add(self.blocks[at].size);
+                    if run_bytes >= params.size {
+                        return Some((*addr, start));
+                    }
+                    passed = self.blocks[at].end();
+                    at = self.blocks[at].next;
+                }
+                None
+            });
+        };
+        let run = runs.first(params.size)?;
+        let (addr, hole) = unmapped.holes.range(run.start..).next()?;
+        Some((*addr, self.first_of_run(*hole)))
+    }
+
+    /// The first block of the run whose first hole is `hole`: neighbours that are both free are one block.
+    fn first_of_run(&self, hole: BlockId) -> BlockId {
+        let prev = self.blocks[hole].prev;
+        if self.is_allocatable(prev) { prev } else { hole }
+    }
+
+    /// Lists the runs of a free list. From now on they are kept up to date.
+    fn list_runs(&mut self, number: usize) {
+        let free_list = &mut self.pools.free_lists[number];
+        let free = free_list.free.iter().map(|key| key.id).filter(|id| self.blocks[*id].is_expandable());
+        let blocks: Vec<BlockId> = free.chain(free_list.unmapped.holes.values().copied()).collect();
+        free_list.unmapped.runs = Some(FreeRanges::default());
+        for id in blocks {
+            free_list.unmapped.add_to_runs(&self.blocks[id]);
+        }
     }
 
     fn is_allocatable(&self, id: BlockId) -> bool {
         id.as_option().is_some_and(|id| self.blocks[id].is_allocatable())
-    }
-
-    /// `id` has become allocatable: the run of free addresses around it is longer, so its holes are searched again.
-    pub(super) fn search_run_again(&mut self, id: BlockId) {
-        let number = self.blocks[id].free_list as usize;
-        if self.pools.free_lists[number].unmapped.searched.end == 0 {
-            return;
-        }
-        let mut start = id;
-        let before = (0..MAX_RUN_BLOCKS).find_map(|_| match self.blocks[start].prev {
-            prev if self.is_allocatable(prev) => {
-                start = prev;
-                None
-            }
-            _ => Some(self.blocks[start].addr),
-        });
-        let searched = &mut self.pools.free_lists[number].unmapped.searched;
-        searched.end = searched.end.min(before.unwrap_or(0));
     }
 
     /// Bytes of addresses to reserve for a new segment.
@@ -145,8 +151,9 @@ impl CachingAllocator {
 
     pub(super) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.pools.free_lists[block.free_list as usize].unmapped.insert(id, block);
-        self.search_run_again(id);
+        let unmapped = &mut self.pools.free_lists[block.free_list as usize].unmapped;
+        unmapped.insert(id, block);
+        unmapped.add_to_runs(block);
     }
 
     /// Maps the first `bytes` of an unmapped block, rounded up to granules.

@@ -236,7 +236,7 @@ impl CachingAllocator {
         let block = &self.blocks[id];
         let registration = match self.behaviour.tie_break {
             TieBreak::LowestAddress => 0,
-            TieBreak::OldestBlock | TieBreak::OldestSegment => block.registration,
+            TieBreak::OldestBlock | TieBreak::OldestSegment => self.initial_ages.place(block.registration),
         };
         FreeKey { size: block.size, registration, addr: block.addr, id }
     }
@@ -247,7 +247,7 @@ impl CachingAllocator {
         let free_list = self.blocks[id].free_list;
         self.pools.insert(free_list, key, self.releasable_part(id));
         if self.blocks[id].is_expandable() {
-            self.search_run_again(id);
+            self.pools.free_lists[free_list as usize].unmapped.add_to_runs(&self.blocks[id]);
         }
         if self.allowed_memory_maximum.is_some() {
             let (_, is_small) = self.pools.pool_and_size_class(free_list);
@@ -263,6 +263,10 @@ impl CachingAllocator {
             self.pools.free_lists[block.free_list as usize].unmapped.remove(block);
         } else {
             self.pools.remove(block.free_list, &key, self.releasable_part(id));
+        }
+        let block = &self.blocks[id];
+        if block.is_expandable() {
+            self.pools.free_lists[block.free_list as usize].unmapped.cut_from_runs(block);
         }
     }
 

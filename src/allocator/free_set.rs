@@ -74,6 +74,13 @@ impl FreeSet {
         }
     }
 
+    /// The block with this key.
+    pub(super) fn id_at(&self, size: u64, registration: u32, addr: u64) -> Option<BlockId> {
+        let at_least = FreeKey { size, registration, addr, id: BlockId::ZERO };
+        let found = self.range_from(at_least).next()?;
+        (found.size == size && found.registration == registration && found.addr == addr).then_some(found.id)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }

@@ -1,12 +1,10 @@
 //! Starting from the memory that an allocator held when a recording began.
 
-use std::collections::BTreeMap;
-
 use super::behaviour::TieBreak;
 use super::block::{BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
 use super::caching::CachingAllocator;
-use super::free_set::FreeKey;
-use super::request::{DEFAULT_POOL, PendingFreeId, Request};
+use super::initial_ages::{InitialAges, SegmentAge};
+use super::request::{DEFAULT_POOL, PendingFreeId};
 use super::size::granule_size;
 use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId, to_u32};
@@ -69,6 +67,7 @@ impl CachingAllocator {
     ) -> InitialMemory {
         let mut memory = InitialMemory::default();
         let mut remaining = initial_blocks.iter().copied().peekable();
+        let mut ages = Vec::new();
         for segment_layout in self.segment_layouts(segments) {
             let mut block_layouts: Vec<BlockLayout> = Vec::new();
             let (mut from, end) = match segment_layout.reservation {
@@ -97,10 +96,15 @@ impl CachingAllocator {
             }
             block_layouts.push((from, end, PoolBlockState::Unmapped, None));
             block_layouts.retain(|(from, to, ..)| from < to);
+            if let (Some(first), Some(last)) = (block_layouts.first(), block_layouts.last()) {
+                let registration = self.registration_counter;
+                let (addr, size, free_list) = (first.0, last.1 - first.0, segment_layout.free_list);
+                ages.push(SegmentAge { addr, size, free_list, registration });
+            }
             self.add_blocks(&segment_layout, &block_layouts, &mut memory);
         }
         memory.misplaced += remaining.count();
-        self.initial_registrations = self.registration_counter;
+        self.initial_ages = InitialAges::new(self.registration_counter, ages);
         memory
     }
 
@@ -215,71 +219,6 @@ impl CachingAllocator {
                 if size >= self.settings.max_split_size {
                     self.statistics.oversize_segments.increase(1);
                 }
-            }
-        }
-    }
-
-    /// The relative age of initial segments is unknown until the recorded allocator chose between two of them. Makes
-    /// the free block at `addr` the one that serves `request`, if only the guessed order prevents it.
-    pub fn prefer_block_at(&mut self, request: &Request<'_>, addr: u64) {
-        if self.behaviour.tie_break == TieBreak::LowestAddress {
-            return;
-        }
-        let Some(first) = self.find_free_block(request).filter(|key| key.addr != addr) else {
-            return; // no free block serves the request, or this one does already
-        };
-        let free_list = self.blocks[first.id].free_list as usize;
-        let free = &self.pools.free_lists[free_list].free;
-        let mut same_size = free.range_from(FreeKey::at_least(first.size)).take_while(|key| key.size == first.size);
-        let Some(chosen) = same_size.find(|key| key.addr == addr).map(|key| key.registration) else {
-            return; // the block is not free, or of another size: its age does not matter
-        };
-        drop(same_size);
-        self.make_older(chosen, first.registration);
-    }
-
-    /// The same for segments that were released in the order of `addrs`: within one free list and size, older
-    /// segments are released first.
-    pub fn prefer_release_order(&mut self, addrs: &[u64]) {
-        if self.behaviour.tie_break == TieBreak::LowestAddress || self.initial_registrations == 0 || addrs.len() < 2 {
-            return;
-        }
-        let free_segments: BTreeMap<u64, BlockId> = self
-            .blocks
-            .ids()
-            .filter(|id| self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split())
-            .map(|id| (self.blocks[id].addr, id))
-            .collect();
-        for pair in addrs.windows(2) {
-            // Addresses that are not those of free segments say nothing about their order.
-            let [Some(&first), Some(&second)] = [0, 1].map(|at| free_segments.get(pair.get(at)?)) else {
-                continue;
-            };
-            let (first, second) = (self.blocks[first], self.blocks[second]);
-            if (first.free_list, first.size) == (second.free_list, second.size) {
-                self.make_older(first.registration, second.registration);
-            }
-        }
-    }
-
-    /// Moves registration `to` to `from` and shifts those between up by one, if all of them are guesses.
-    fn make_older(&mut self, to: u32, from: u32) {
-        if to >= self.initial_registrations || from >= to {
-            return;
-        }
-        let moved: Vec<BlockId> =
-            self.blocks.ids().filter(|id| (from..=to).contains(&self.blocks[*id].registration)).collect();
-        for id in moved {
-            let is_free = self.blocks[id].state == PoolBlockState::Free;
-            if is_free {
-                self.remove_from_free_list(id);
-            }
-            let block = &mut self.blocks[id];
-            block.registration = if block.registration == to { from } else { block.registration + 1 };
-            if is_free {
-                let since = block.gc_count_base;
-                self.insert_free(id);
-                self.blocks[id].gc_count_base = since;
             }
         }
     }

@@ -15,10 +15,12 @@ pub mod device;
 mod expandable;
 mod found_block;
 mod free_set;
+mod initial_ages;
 #[doc(hidden)]
 mod initial_memory;
 mod pool;
 mod reclaim;
+mod recorded_choices;
 pub mod releases;
 mod request;
 mod restore;

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::block::{BlockId, PoolBlock};
+use super::block::{BlockId, PoolBlock, PoolBlockState};
+
 use super::free_set::{FreeKey, FreeSet};
+use crate::allocator::device::{FreeRange, FreeRanges};
 use crate::base::ids::{PoolId, to_u32};
 use crate::base::intern::SeededMap;
 
@@ -42,18 +44,11 @@ pub(super) struct Releasable {
 pub(super) struct Unmapped {
     /// Those in segments that have mapped blocks too, by address.
     pub(super) holes: BTreeMap<u64, BlockId>,
-    /// The holes that the last search passed.
-    pub(super) searched: SearchedHoles,
+    /// Runs of holes and free blocks that are neighbours; those with a hole are usable. `None` as long as there are so few
+    /// holes that a search takes no time.
+    pub(super) runs: Option<FreeRanges>,
     /// Whole segments with nothing mapped, by size and address. Each failed request may leave one.
     pub(super) empty: BTreeMap<u64, BTreeMap<u64, BlockId>>,
-}
-
-/// No run of free addresses from a hole below `end` has `size` bytes. A program that grows beside many small holes would
-/// search all of them for each request.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SearchedHoles {
-    pub(super) end: u64,
-    pub(super) size: u64,
 }
 
 impl Unmapped {
@@ -70,6 +65,21 @@ impl Unmapped {
             if same_size.is_empty() {
                 self.empty.remove(&block.size);
             }
+        }
+    }
+
+    /// `block` of an expandable segment has become free or unmapped.
+    pub(super) fn add_to_runs(&mut self, block: &PoolBlock) {
+        let Some(runs) = &mut self.runs else { return };
+        let is_usable = block.state == PoolBlockState::Unmapped && block.is_split();
+        let run = FreeRange { start: block.addr, end: block.end(), is_usable };
+        runs.add(run, [block.prev, block.next].map(|neighbour| neighbour != BlockId::NONE));
+    }
+
+    /// `block` of an expandable segment is neither any more; it is not among the holes.
+    pub(super) fn cut_from_runs(&mut self, block: &PoolBlock) {
+        if let Some(runs) = &mut self.runs {
+            runs.cut(block.addr, block.end(), |start, end| self.holes.range(start..end).next().is_some());
         }
     }
 

@@ -15,8 +15,8 @@ use oomscope::study::{Scope, Study, Window};
 use oomscope::whatif::{WhatIfOptions, compare_settings};
 use serde_json::{Value, json};
 
-const MIB: u64 = 1 << 20;
-const BASE: u64 = 0x7f00_0000_0000;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const BASE: u64 = 0x7f00_0000_0000;
 /// How many of a thing, and how many times as many.
 const FEW: u64 = 150;
 const TIMES: u64 = 8;
@@ -25,13 +25,13 @@ fn frames(line: u64) -> Value {
     json!([{"filename": "/app/train.py", "line": line % 1_000_000, "name": "f"}])
 }
 
-fn entry(action: &str, addr: u64, size: u64, stream: u64, time: u64) -> Value {
+pub(crate) fn entry(action: &str, addr: u64, size: u64, stream: u64, time: u64) -> Value {
     json!({"action": action, "addr": addr, "size": size, "stream": stream, "time_us": 1_000 + time,
            "frames": frames(1)})
 }
 
 /// A segment of `device` that is one block, or the blocks of `sizes`.
-fn segment(device: u64, addr: u64, stream: u64, pool: u64, sizes: &[u64]) -> Value {
+pub(crate) fn segment(device: u64, addr: u64, stream: u64, pool: u64, sizes: &[u64]) -> Value {
     let mut at = addr;
     let blocks = sizes.iter().enumerate().map(|(line, size)| {
         at += size;
@@ -44,6 +44,11 @@ fn segment(device: u64, addr: u64, stream: u64, pool: u64, sizes: &[u64]) -> Val
            "active_size": total, "requested_size": total, "stream": stream,
            "segment_type": if sizes.len() > 1 { "small" } else { "large" }, "segment_pool_id": [pool, 0],
            "is_expandable": false, "frames": frames(1), "blocks": blocks})
+}
+
+pub(crate) fn file_with_settings(segments: Vec<Value>, trace: Vec<Value>, settings: Value) -> Snapshot {
+    let whole = json!({"segments": segments, "device_traces": [trace], "allocator_settings": settings});
+    Snapshot::read(whole.to_string().as_bytes(), &|_| ()).unwrap()
 }
 
 fn file(segments: Vec<Value>, traces: Vec<Vec<Value>>, annotations: Vec<Value>) -> Snapshot {
@@ -101,8 +106,7 @@ fn half_unmapped(n: u64) -> Snapshot {
     let mut segments: Vec<Value> = (1..n).step_by(2).map(|at| expandable(at, &[20 * MIB])).collect();
     segments.push(expandable(n, &vec![40 * MIB; n as usize]));
     let settings = json!({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "expandable_segments": true});
-    let whole = json!({"segments": segments, "device_traces": [trace], "allocator_settings": settings});
-    Snapshot::read(whole.to_string().as_bytes(), &|_| ()).unwrap()
+    file_with_settings(segments, trace, settings)
 }
 
 /// Segments that are freed and too small for the next request.
@@ -165,7 +169,7 @@ fn cost(snapshot: &Snapshot, answer: fn(&Snapshot)) -> [u64; 2] {
     })
 }
 
-fn grows_in_proportion(what: &str, made: &dyn Fn(u64) -> Snapshot) {
+pub(crate) fn grows_in_proportion(what: &str, made: &dyn Fn(u64) -> Snapshot) {
     let [few, many] = [made(FEW), made(FEW * TIMES)];
     for (command, answer) in ANSWERS {
         let (few, many) = (cost(&few, answer), cost(&many, answer));

@@ -54,6 +54,7 @@ mod layers_over_time;
 mod layout;
 #[cfg(debug_assertions)]
 mod linear;
+mod linear_allocator;
 mod lines;
 mod packaging;
 mod page;

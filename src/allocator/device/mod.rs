@@ -10,9 +10,11 @@
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub mod cuda;
+mod free_ranges;
 mod gpu_model;
 mod simulated;
 
+pub(super) use free_ranges::{FreeRange, FreeRanges};
 pub use gpu_model::{GPUS, GpuModel};
 pub use simulated::{Placement, SimulatedDevice};
 

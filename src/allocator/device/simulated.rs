@@ -1,8 +1,8 @@
 //! A device without memory: it only keeps account of bytes and addresses.
 
-use std::collections::BTreeMap;
-
+use super::free_ranges::{FreeRange, FreeRanges};
 use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation};
+
 use crate::base::units::MIB;
 
 /// The driver's granularity of memory and addresses.
@@ -150,18 +150,19 @@ impl Placement {
     }
 }
 
-/// Free ranges of addresses.
+/// The free addresses for segments or reservations.
 #[derive(Debug, Clone)]
 struct AddressSpace {
     origin: u64,
     span: u64,
-    /// Free ranges, start to end; no two are adjacent.
-    gaps: BTreeMap<u64, u64>,
+    gaps: FreeRanges,
 }
 
 impl AddressSpace {
     fn new(origin: u64, span: u64) -> Self {
-        Self { origin, span, gaps: BTreeMap::from([(origin, u64::MAX)]) }
+        let mut space = Self { origin, span, gaps: FreeRanges::default() };
+        space.add_gap(origin, u64::MAX);
+        space
     }
 
     fn allocate(&mut self, size: u64, placement: &mut Placement) -> Result<u64, OutOfMemory> {
@@ -171,61 +172,38 @@ impl AddressSpace {
             Placement::Scattered(state) => (0..MAX_DRAWS).find_map(|_| {
                 let pages = self.span / 4 / PAGE;
                 let base = self.origin + Placement::draw(state) % pages * PAGE;
-                self.gap_around(base, size)
+                self.gaps.at(base).filter(|gap| gap.end - base >= size).map(|_| base)
             }),
         };
-        let (gap, end, base) = found.or_else(|| self.lowest_gap(size)).ok_or(OutOfMemory)?;
-        self.gaps.remove(&gap);
-        self.add_gap(gap, base);
-        self.add_gap(base + size, end);
+        let base = found.or_else(|| self.gaps.first(size).map(|gap| gap.start)).ok_or(OutOfMemory)?;
+        self.gaps.cut(base, base + size, |_, _| true);
         Ok(base)
     }
 
-    /// The lowest gap of at least `size` bytes: its start, its end, and the address to allocate in it.
-    fn lowest_gap(&self, size: u64) -> Option<(u64, u64, u64)> {
-        let large_enough = |(base, end): &(&u64, &u64)| *end - *base >= size;
-        self.gaps.iter().find(large_enough).map(|(&base, &end)| (base, end, base))
-    }
-
     /// The address just below all used ones, or the middle of the range if none is used.
-    fn highest_below_used(&self, size: u64) -> Option<(u64, u64, u64)> {
-        let (&gap, &end) = self.gaps.first_key_value()?;
+    fn highest_below_used(&self, size: u64) -> Option<u64> {
+        let FreeRange { start, end, .. } = self.gaps.lowest()?;
         let top = if end == u64::MAX { self.origin + self.span / 2 } else { end };
-        (gap == self.origin && top - gap >= size).then(|| (gap, end, top - size))
-    }
-
-    /// The gap that contains `size` bytes from `base` on.
-    fn gap_around(&self, base: u64, size: u64) -> Option<(u64, u64, u64)> {
-        let (&gap, &end) = self.gaps.range(..=base).next_back()?;
-        (end >= base && end - base >= size).then_some((gap, end, base))
+        (start == self.origin && top - start >= size).then(|| top - size)
     }
 
     /// Removes a range from the gaps. Parts of it may be used already.
     fn mark_used(&mut self, base: u64, size: u64) {
-        let to = base.saturating_add(size);
-        while let Some((&from, &end)) = self.gaps.range(..to).next_back()
-            && end > base
-        {
-            self.gaps.remove(&from);
-            self.add_gap(to, end);
-            self.add_gap(from, base);
+        let end = base.saturating_add(size);
+        while let Some(gap) = self.gaps.at_or_after(base).filter(|gap| base < end && gap.start < end) {
+            self.gaps.cut(gap.start.max(base), gap.end.min(end), |_, _| true);
         }
     }
 
+    /// Adds a range to the gaps. Parts of it may be free already.
     fn free(&mut self, base: u64, size: u64) {
-        let (mut from, mut to) = (base.max(self.origin), base.saturating_add(size));
-        while let Some((&gap, &end)) = self.gaps.range(..=to).next_back()
-            && end >= from
-        {
-            self.gaps.remove(&gap);
-            (from, to) = (from.min(gap), to.max(end));
-        }
-        self.add_gap(from, to);
+        self.mark_used(base, size);
+        self.add_gap(base.max(self.origin), base.saturating_add(size));
     }
 
-    fn add_gap(&mut self, from: u64, to: u64) {
-        if from < to {
-            self.gaps.insert(from, to);
+    fn add_gap(&mut self, start: u64, end: u64) {
+        if start < end {
+            self.gaps.add(FreeRange { start, end, is_usable: true }, [true; 2]);
         }
     }
 }

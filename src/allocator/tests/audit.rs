@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::allocator::behaviour::TieBreak;
 use crate::allocator::block::{BlockId, PoolBlock, PoolBlockState};
-use crate::allocator::device::{DeviceMemory, OutOfMemory, SimulatedDevice};
+use crate::allocator::device::{DeviceMemory, FreeRange, OutOfMemory, SimulatedDevice};
 use crate::allocator::trace_action::Action;
 use crate::allocator::{AllocatorEntry, CachingAllocator, Request, Stat, StatByPool, round_size};
 use crate::base::ids::to_u32;
@@ -356,6 +356,7 @@ fn check_sets(allocator: &CachingAllocator, ids: &[BlockId]) {
         assert!(free_list.releasable.unsplit.iter().eq(unsplit), "unsplit blocks");
         let granules = free_list.free.iter().filter(|key| allocator.whole_granule_range(key.id).is_some());
         assert!(free_list.releasable.granules.iter().eq(granules), "blocks with whole granules");
+        check_runs(allocator, to_u32(number), ids);
         for (addr, id) in free_list.unmapped.iter() {
             assert_eq!(*addr, allocator.blocks[*id].addr, "a key out of date");
             assert_eq!(allocator.blocks[*id].free_list as usize, number);
@@ -370,4 +371,30 @@ fn check_sets(allocator: &CachingAllocator, ids: &[BlockId]) {
     let waiting: Vec<BlockId> = allocator.pending.values().copied().collect();
     assert_eq!(waiting.len(), of(PoolBlockState::Pending).len());
     assert_eq!(waiting.into_iter().collect::<BTreeSet<_>>(), of(PoolBlockState::Pending));
+}
+
+/// Checks that the runs of free addresses, if they are listed, are those that the links between blocks show.
+fn check_runs(allocator: &CachingAllocator, number: u32, ids: &[BlockId]) {
+    let unmapped = &allocator.pools.free_lists[number as usize].unmapped;
+    let Some(runs) = &unmapped.runs else { return };
+    let block = |id: BlockId| &allocator.blocks[id];
+    let is_free = |id: BlockId| id.as_option().is_some_and(|id| block(id).is_allocatable());
+    let is_first = |id: &BlockId| is_free(*id) && !is_free(block(*id).prev);
+    let listed = ids.iter().filter(|id| block(**id).free_list == number && block(**id).is_expandable());
+    let mut expected: Vec<FreeRange> = listed
+        .filter(|id| is_first(id) && (block(**id).is_split() || block(**id).state == PoolBlockState::Free))
+        .map(|id| {
+            let (mut at, mut run) = (*id, FreeRange { start: block(*id).addr, end: 0, is_usable: false });
+            while is_free(at) {
+                run.end = block(at).end();
+                run.is_usable |= block(at).state == PoolBlockState::Unmapped;
+                at = block(at).next;
+            }
+            run
+        })
+        .collect();
+    expected.sort_unstable_by_key(|run| run.start);
+    let has_memory = |run: &&FreeRange| expected.binary_search_by_key(&run.start, |run| run.start).is_ok();
+    let runs: Vec<FreeRange> = runs.iter().filter(has_memory).copied().collect();
+    assert_eq!(runs, expected, "runs of free addresses");
 }
