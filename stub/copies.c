@@ -3,8 +3,8 @@
 static int copy(void *dst, const void *src, size_t size) {
   int to_device = is_device_pointer((uint64_t)dst), from_device = is_device_pointer((uint64_t)src);
   if (to_device) return 0;
-  if (!from_device) memmove(dst, src, size);
-  else if (!record_read(size)) memset(dst, 0, size);
+  if (from_device) read_back(dst, size);
+  else memmove(dst, src, size);
   return 0;
 }
 EXPORT int cudaMemcpy(void *dst, const void *src, size_t size, int kind) { return copy(dst, src, size); }
@@ -14,12 +14,10 @@ EXPORT int cudaMemcpyAsync(void *dst, const void *src, size_t size, int kind, vo
 EXPORT int cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
                         int kind) {
   int is_read = !is_device_pointer((uint64_t)dst) && is_device_pointer((uint64_t)src);
-  for (size_t row = 0; row < height; row++) {
-    char *to = (char *)dst + row * dst_pitch;
-    if (is_read) memset(to, 0, width);
-    else copy(to, (const char *)src + row * src_pitch, width);
-  }
-  if (is_read) record_read(width * height);
+  if (is_read && dst_pitch == width) read_back(dst, width * height);
+  else
+    for (size_t row = 0; row < height; row++) /* a read is reported row by row */
+      copy((char *)dst + row * dst_pitch, (const char *)src + row * src_pitch, width);
   return 0;
 }
 EXPORT int cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
@@ -39,8 +37,7 @@ EXPORT int cudaMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes, size_t 
   return 0;
 }
 EXPORT int cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t size, size_t offset, int kind) {
-  memset(dst, 0, size);
-  record_read(size);
+  read_back(dst, size);
   return 0;
 }
 

@@ -9,7 +9,7 @@ EXPORT const uint64_t *stub_unknown_sizes(void) { return unknown_sizes; }
 EXPORT uint64_t stub_peak_bytes(int device) { return peak_used[device]; }
 
 /* ---- device values that the host reads ---- */
-typedef void (*read_callback)(const char *operators, uint64_t size);
+typedef void (*read_callback)(const char *operators, uint64_t size, void *destination);
 static read_callback on_read = NULL; /* NULL: no recorder, and nothing is recorded */
 EXPORT void stub_on_read(read_callback callback) { on_read = callback; }
 
@@ -38,30 +38,27 @@ static const char *operator_name(void *pc) {
   } else if (info.dli_sname && strstr(info.dli_sname, "sync_bucket_indices")) strcpy(slot->name, KEEP_HOST_VALUE);
   return slot->name;
 }
-/* Reports a read of `size` bytes with the operators on the stack, innermost first. Returns 1 if the host must keep the
- * values that it has. */
-static int record_read(size_t size) {
+/* The host reads `size` bytes of a device into `destination`: zeros, or what the recorder writes there. It is called
+ * with the operators on the stack, innermost first. */
+static void read_back(void *destination, size_t size) {
   static __thread int is_recording = 0; /* the callback may read, too */
-  if (!on_read || is_recording || !size) return 0;
-  is_recording = 1;
   void *stack[64];
-  int depth = backtrace(stack, 64);
+  int depth = on_read && !is_recording && size ? backtrace(stack, 64) : 0;
   char operators[512] = "";
   size_t length = 0;
   const char *last = "";
   for (int i = 0; i < depth; i++) {
     const char *name = operator_name(stack[i]);
-    if (!strcmp(name, KEEP_HOST_VALUE)) {
-      is_recording = 0;
-      return 1;
-    }
+    if (!strcmp(name, KEEP_HOST_VALUE)) return;
     if (*name && strcmp(name, last) && length + strlen(name) + 2 < sizeof operators)
       length += snprintf(operators + length, sizeof operators - length, "%s%s", length ? " " : "", name);
     if (*name) last = name;
   }
-  on_read(operators, size);
+  memset(destination, 0, size);
+  if (!depth) return;
+  is_recording = 1;
+  on_read(operators, size, destination);
   is_recording = 0;
-  return 0;
 }
 
 /* ---- missing entry points ---- */

@@ -33,8 +33,29 @@ EXPORT int ncclCommInitAll(communicator **comms, int size, const int *devices) {
   for (int rank = 0; rank < size; rank++) init_rank(&comms[rank], size, rank);
   return 0;
 }
+/* The ranks that call ncclCommSplit with one color form a group. NCCL counts them; here python/oomscope/_ranks.py
+ * announces the size of the group before PyTorch splits. PyTorch passes the rank within the group as `key`. */
+#define MAX_COLORS 256
+static struct {
+  int color, size;
+} colors[MAX_COLORS];
+static int color_count = 0, announced_size = 0;
+EXPORT void stub_announce_group(int color, int size) {
+  if (color < 0) announced_size = size;
+  else {
+    colors[color_count % MAX_COLORS].color = color;
+    colors[color_count++ % MAX_COLORS].size = size;
+  }
+}
 EXPORT int ncclCommSplit(communicator *comm, int color, int key, communicator **result, void *config) {
-  return init_rank(result, comm->size, comm->rank);
+  int size = announced_size ? announced_size : comm->size;
+  if (color < 0) { /* NCCL_SPLIT_NOCOLOR: this rank is in no group */
+    *result = NULL;
+    return 0;
+  }
+  for (int i = 0; i < color_count && i < MAX_COLORS; i++)
+    if (colors[i].color == color) size = colors[i].size;
+  return init_rank(result, size, key);
 }
 EXPORT int ncclCommCount(communicator *comm, int *size) {
   *size = comm->size;

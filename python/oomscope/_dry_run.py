@@ -23,6 +23,8 @@ import _oomscope_ending as ending
 import _oomscope_files as files
 import _oomscope_ranks as ranks
 import _oomscope_stub as stub
+import _oomscope_usage as usage
+import _oomscope_values as values
 
 # Limit of code locations in the ledger. Reads at further ones are only counted.
 MAX_LOCATIONS = 1000
@@ -52,7 +54,7 @@ UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "timings")
 WORKSPACE_FIELDS = 5
 MAX_DEVICES = 16
 
-READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64)
+READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p)
 
 
 class DryRun:
@@ -63,8 +65,11 @@ class DryRun:
             self.options = json.load(file)
         self.control = control
         self.library = None
-        # By operators and frames: count, bytes, times of the first and the last read.
+        # By operators and frames: count, bytes, times of the first and the last read, and its frames with instructions.
         self.reads = {}
+        # The last one, and the value that it gave.
+        self.last_read = None
+        self.set_values = values.SetValues(self.options.get("values", ()))
         self.skipped_reads = 0
         # Large host tensors that were not filled: bytes by address.
         self.unfilled = {}
@@ -119,9 +124,12 @@ class DryRun:
 
     def after_torch(self, torch):
         self.skip_large_fills(torch)
+        self.set_values.install(torch)
+        # It reads whether the parameters are valid, which zeros are not.
+        torch.distributions.Distribution.set_default_validate_args(False)
         if self.overlay:
             self.overlay.after_torch(torch)
-        ranks.after_torch(torch, self.options["alone"])
+        ranks.after_torch(torch, self.options["alone"], self.library.stub_announce_group)
         if self.options["steps_by_parameter"]:
             step_by_parameter()
         sys.meta_path.insert(0, AfterImport("transformers.generation.utils", end_generation))
@@ -134,27 +142,52 @@ class DryRun:
 
     # Reads of device values --------------------------------------------------------------------------------------
 
-    def on_read(self, operators, size):
-        """The stub calls this when the host reads `size` bytes of a device within `operators`, innermost first."""
+    def on_read(self, operators, size, destination):
+        """The stub calls this when the host reads `size` bytes of a device within `operators`, innermost first.
+
+        `destination` holds zeros, in place of which this may write other values.
+        """
         try:
-            frames, frame = [], sys._getframe(1) if sys.version_info >= (3, 8) else None
+            frames, places, innermost = [], [], sys._getframe(1)
+            frame = innermost
             while frame is not None and len(frames) < MAX_FRAMES:
                 frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
+                places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
                 frame = frame.f_back
             name = (operators or b"").decode("ascii", "replace")
+            self.last_read = (name, frames, self.write_value(name, size, destination, frames, innermost))
             key = (name, tuple(frames))
             read = self.reads.get(key)
             if read is None:
                 if len(self.reads) >= MAX_LOCATIONS:
                     self.skipped_reads += 1
                     return
-                read = self.reads[key] = [0, size, time.time(), 0.0]
+                if usage.has_own_positions(innermost):
+                    places = []
+                read = self.reads[key] = [0, size, time.time(), 0.0, places, set()]
             read[0] += 1
             read[3] = time.time()
+            read[5].add(values.condition(innermost))
             if read[0] >= MIN_READS_TO_STOP and read[0] % 100 == 0:
                 self.stop_if_stuck(frames)
         except Exception as error:
             sys.stderr.write("oomscope: dry run: a read is not in the ledger: %s\n" % error)
+
+    def write_value(self, operators, size, destination, frames, innermost):
+        """Writes the value of a read, if it is not zero. Returns it as text."""
+        text = self.set_values.at(frames)
+        if text is not None:
+            data = self.set_values.encode(text, operators, size)
+            if data:
+                ctypes.memmove(destination, data, size)
+                return text
+        if size != 1:
+            return "0"
+        is_true = not values.TRUE_OPERATORS.isdisjoint(operators.split())
+        is_true = is_true or values.compare(innermost)
+        if is_true:
+            ctypes.memmove(destination, b"\1", 1)
+        return str(bool(is_true))
 
     def stop_if_stuck(self, frames):
         """Ends the program if it keeps reading values at one location and its memory no longer grows."""
@@ -243,7 +276,9 @@ class DryRun:
     def describe(self):
         """The ledger for the snapshot: only built-in types."""
         reads = []
-        for (operators, frames), (count, size, first, last) in self.reads.items():
+        for (operators, frames), (count, size, first, last, places, truths) in self.reads.items():
+            is_set = self.set_values.at(frames) is not None
+            used, place = ("set", None) if is_set else usage.find(places, truths)
             reads.append(
                 {
                     "operators": operators,
@@ -251,7 +286,9 @@ class DryRun:
                     "bytes": int(size),
                     "first_us": int(first * 1e6),
                     "last_us": int(last * 1e6),
-                    "frames": [{"filename": file, "line": line, "name": name} for file, line, name in frames],
+                    "frames": describe_frames(frames),
+                    "usage": used,
+                    "decided_at": describe_frames([place]) if place else None,
                 }
             )
         reads.sort(key=lambda read: read["first_us"])
@@ -278,8 +315,12 @@ class DryRun:
             "stopped": self.is_stopped,
             "alone": self.options["alone"],
             "absent_device": self.absent_device(),
-            **self.ending.describe(),
+            **self.ending.describe(self.last_read),
         }
+
+
+def describe_frames(frames):
+    return [{"filename": file, "line": line, "name": name} for file, line, name in frames]
 
 
 class AfterImport:

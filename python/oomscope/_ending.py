@@ -99,9 +99,23 @@ class Ending:
             frames = [frame for frame in stack(sys._getframe(1)) if "/.recorder/" not in frame["filename"]]
             self.failures.append({"device": int(device), "bytes": int(requested), "frames": frames})
 
-    def describe(self):
-        """For the snapshot: how the process ended so far, and its failed requests."""
-        return {"end": self.end, "failures": self.failures, "failure_count": self.failure_count}
+    def describe(self, last_read):
+        """For the snapshot: how the process ended so far, and its failed requests.
+
+        `last_read` is the last read of a value, as (operators, frames, value). An error of the same function comes of
+        it.
+        """
+        end = dict(self.end)
+        raised_in = [(frame["filename"], frame["name"]) for frame in end.get("frames", ())[:1]]
+        if end["kind"] == "exception" and last_read is not None:
+            operators, frames, value = last_read
+            if any((file, name) in raised_in for file, _, name in frames):
+                end["read"] = {
+                    "operator": operators,
+                    "frames": [{"filename": file, "line": line, "name": name} for file, line, name in frames],
+                    "value": value,
+                }
+        return {"end": end, "failures": self.failures, "failure_count": self.failure_count}
 
 
 def exit_code(value):

@@ -1,7 +1,7 @@
-"""Collectives of a dry run: every rank receives its own data.
+"""Collectives of a dry run: every rank receives its own data, and objects of the others that run.
 
 The stub's NCCL succeeds at once and moves nothing, so values are zero on every rank. Where values decide how a program
-continues, each rank receives its own: when DistributedDataParallel compares shapes, and in collectives of objects.
+continues, each rank receives its own: when DistributedDataParallel compares shapes. Objects go through the store.
 
 `run_alone` makes one process one rank of many (`oomscope dry-run --rank 3 --world-size 64`). The store where ranks meet
 becomes local and never waits. Gloo groups, which would connect to the other ranks, become PyTorch's fake groups. Data
@@ -18,13 +18,14 @@ import threading
 NCCL_ID = b"\1" * 128
 
 
-def after_torch(torch, is_alone):
-    """Patches `torch.distributed`. `is_alone`: no other rank runs."""
+def after_torch(torch, is_alone, announce_group):
+    """Patches `torch.distributed`. `is_alone`: no other rank runs. `announce_group` is a function of the stub."""
     if not torch.distributed.is_available():
         return
     from torch.distributed import distributed_c10d as c10d
 
     skip_shape_comparison(torch.distributed)
+    announce_groups(torch.distributed, c10d, announce_group)
     receive_own_objects(torch.distributed, c10d, is_alone)
     if is_alone:
         run_alone(torch.distributed, c10d)
@@ -47,6 +48,33 @@ def skip_shape_comparison(distributed):
     setattr(distributed, name, disguise_as(distributed, compare, compare_shapes))
 
 
+def announce_groups(distributed, c10d, announce_group):
+    """Announces the size of each group before PyTorch splits it from another one: only all ranks together know it."""
+    color_of, split = getattr(c10d, "_process_group_color", None), getattr(c10d, "split_group", None)
+    if color_of is not None:
+
+        def process_group_color(ranks):
+            color = color_of(ranks)
+            announce_group(color, len(ranks))
+            return color
+
+        c10d._process_group_color = process_group_color
+    if split is not None:
+        signature = inspect.signature(split)
+
+        def split_group(*args, **kwargs):
+            arguments = signature.bind(*args, **kwargs).arguments
+            groups = arguments.get("split_ranks") or [[]]
+            rank = c10d.get_rank(arguments.get("parent_pg"))
+            announce_group(-1, len(next((ranks for ranks in groups if rank in ranks), groups[0])))
+            return split(*args, **kwargs)
+
+        c10d.split_group = distributed.split_group = disguise_as(distributed, split, split_group)
+        mesh = sys.modules.get("torch.distributed.device_mesh")
+        if hasattr(mesh, "split_group"):
+            mesh.split_group = split_group
+
+
 def disguise_as(distributed, original, wrapper):
     """Returns `wrapper`, which appears in stacks as `original` of `torch.distributed`."""
     wrapper.__code__ = wrapper.__code__.replace(co_filename=distributed.__file__, co_name=original.__name__)
@@ -63,13 +91,13 @@ OUTPUT_PARAMETERS = {
     "broadcast_object_list": "object_list",
     "recv_object_list": "object_list",
     "scatter_object_list": "scatter_object_output_list",
+    "send_object_list": "object_list",
 }
 
 
 def receive_own_objects(distributed, c10d, is_alone):
-    """Wraps collectives of objects: every rank seems to send what this one sends.
-
-    Objects that only another rank sends stay as they were.
+    """Wraps collectives of objects. If this rank runs alone, every rank seems to send what this one sends, and objects
+    that only another rank sends stay as they were.
     """
     decode = getattr(c10d, "_tensor_to_object", None)
     device_of = getattr(c10d, "_get_object_coll_device", None) or getattr(c10d, "_get_pg_default_device", None)
@@ -78,6 +106,8 @@ def receive_own_objects(distributed, c10d, is_alone):
 
     def decode_host(tensor, *args, **kwargs):
         return None if tensor.device.type == "cuda" else decode(tensor, *args, **kwargs)
+
+    exchange = ObjectExchange(c10d)
 
     def wrap(name, collective):
         signature = inspect.signature(collective)
@@ -92,7 +122,11 @@ def receive_own_objects(distributed, c10d, is_alone):
             before = list(values or ())
             if on_device or not is_alone:  # a fake group would return arbitrary bytes
                 collective(*args, **kwargs)
-            if before and (on_device or is_alone):
+            if on_device and not is_alone:
+                values = [] if values is None else values
+                values[:] = before
+                exchange.run(name, arguments, values)
+            elif before and is_alone:
                 values[:] = before
                 if "obj" in arguments:
                     data = pickle.dumps(arguments["obj"])
@@ -107,6 +141,58 @@ def receive_own_objects(distributed, c10d, is_alone):
     for name in OUTPUT_PARAMETERS:
         if hasattr(c10d, name):
             wrap(name, getattr(c10d, name))
+
+
+class ObjectExchange:
+    """Collectives of objects among ranks that all run, through the store where they meet.
+
+    Their bytes would go through the memory of the GPU, where there are none.
+    """
+
+    def __init__(self, c10d):
+        self.c10d = c10d
+        self.counts = {}
+
+    def run(self, name, arguments, values):
+        """Does the collective `name` with the bound `arguments`; what this rank receives goes into `values`."""
+        c10d, group = self.c10d, arguments.get("group") or self.c10d._get_default_group()
+        rank, size = c10d.get_rank(group), c10d.get_world_size(group)
+        source, target = self.peer(arguments, "src", group), self.peer(arguments, "dst", group)
+        if name in ("send_object_list", "recv_object_list"):
+            sender, receiver = (rank, target) if name[0] == "s" else (source, rank)
+            key = self.key(group, "p2p/%d-%d" % (sender, receiver))
+            if name[0] == "s":
+                self.store().set(key, pickle.dumps(list(values)))
+            else:
+                values[:] = pickle.loads(self.store().get(key))
+            return
+        key = self.key(group, "all")
+        if "obj" in arguments:  # all_gather_object and gather_object
+            self.store().set("%s/%d" % (key, rank), pickle.dumps(arguments["obj"]))
+            if values:
+                values[:] = [pickle.loads(self.store().get("%s/%d" % (key, other))) for other in range(size)]
+            return
+        sent = arguments.get("scatter_object_input_list") if name[0] == "s" else values
+        if rank == source:
+            self.store().set(key, pickle.dumps(list(sent)))
+        received = pickle.loads(self.store().get(key))
+        values[:] = [received[rank]] if name[0] == "s" else received
+
+    def store(self):
+        return self.c10d._get_default_store()
+
+    def key(self, group, kind):
+        """A key that all ranks of the group have for this call."""
+        name = "oomscope/%s/%s" % (getattr(group, "group_name", "default"), kind)
+        self.counts[name] = self.counts.get(name, 0) + 1
+        return "%s/%d" % (name, self.counts[name])
+
+    def peer(self, arguments, name, group):
+        """The rank within the group that `src` or `dst` names; by default the first."""
+        within, anywhere = arguments.get("group_" + name), arguments.get(name)
+        if within is not None or anywhere is None:
+            return within or 0
+        return self.c10d.get_group_rank(group, anywhere)
 
 
 # One rank ------------------------------------------------------------------------------------------------------------

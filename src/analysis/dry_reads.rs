@@ -68,8 +68,19 @@ pub(super) fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u
 }
 
 impl ReadReport {
+    /// Whether the value is the size of the operator's result, and the user did not set it.
+    pub(super) fn has_unknown_size(&self) -> bool {
+        self.decides_a_size && self.usage != ReadUsage::Set
+    }
+
     /// Whether the program may request other memory with another value.
     pub(super) fn is_deciding(&self) -> bool {
-        self.decides_a_size || matches!(self.usage, ReadUsage::Branch | ReadUsage::Size)
+        match self.usage {
+            ReadUsage::Set => false,
+            ReadUsage::Branch | ReadUsage::Size => true,
+            // A thread without Python runs the backward pass: it passes the value on to kernels.
+            ReadUsage::Unknown => self.decides_a_size || self.location.frame.is_some(),
+            ReadUsage::Report => self.decides_a_size,
+        }
     }
 }

@@ -180,7 +180,7 @@ impl DryRunCertainty {
     fn from_recording(dry_run: &DryRun, reads: &[ReadReport]) -> Self {
         let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings } = dry_run.unsized_work;
         // A read after the peak here may come before the peak on a GPU, so all reads count.
-        if reads.iter().any(|read| read.decides_a_size)
+        if reads.iter().any(ReadReport::has_unknown_size)
             || cudnn + cusolver + cufft + cusparse > 0
             || !dry_run.missing.is_empty()
             || dry_run.is_stopped
@@ -203,7 +203,7 @@ impl DryRunReport {
     /// Whether every unknown piece of memory is a cuDNN workspace with an estimate.
     fn has_only_estimated_unknowns(&self) -> bool {
         let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings: _ } = self.unknown_sizes;
-        let decides = self.reads.iter().any(|read| read.decides_a_size);
+        let decides = self.reads.iter().any(ReadReport::has_unknown_size);
         let is_only_cudnn = cusolver + cufft + cusparse == 0 && self.missing.is_empty();
         is_only_cudnn && !decides && !self.stopped && cudnn == self.sized_workspaces()
     }

@@ -106,6 +106,8 @@ pub struct ValueRead {
 pub enum ReadUsage {
     /// The value becomes text or a number in a log: no request depends on it.
     Report,
+    /// The user set it with `--value`.
+    Set,
     /// A branch or a loop depends on it.
     Branch,
     /// A size depends on it.

@@ -55,7 +55,14 @@ def test_generation_stops_at_the_maximum_length(tmp_path):
     (tmp_path / "transformers" / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "utils.py").write_text(LIBRARY)
-    for name in ("_oomscope_ending.py", "_oomscope_files.py", "_oomscope_ranks.py", "_oomscope_stub.py"):
+    for name in (
+        "_oomscope_usage.py",
+        "_oomscope_values.py",
+        "_oomscope_ending.py",
+        "_oomscope_files.py",
+        "_oomscope_ranks.py",
+        "_oomscope_stub.py",
+    ):
         (tmp_path / name).touch()
     program = PROGRAM.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -34,7 +34,24 @@ def test_a_local_store_never_waits():
     assert store.clone().get("count") == b"13"
 
 
-def collectives(device, is_alone):
+class Store:
+    """Where ranks meet: `get` waits for a key."""
+
+    def __init__(self):
+        self.values, self.changed = {}, threading.Condition()
+
+    def set(self, key, value):
+        with self.changed:
+            self.values[key] = value
+            self.changed.notify_all()
+
+    def get(self, key):
+        with self.changed:
+            assert self.changed.wait_for(lambda: key in self.values, timeout=30)
+            return self.values[key]
+
+
+def collectives(device, is_alone, rank=1, store=None):
     """A fake `torch.distributed` whose groups are on `device`, and the calls that reach it."""
     calls = []
 
@@ -54,7 +71,11 @@ def collectives(device, is_alone):
         _tensor_to_object=lambda tensor, size: "of another rank",
         _get_object_coll_device=lambda group: device,
         _rank_not_in_group=lambda group: group == "not ours",
-        get_rank=lambda group: 1,
+        get_rank=lambda group: rank,
+        get_world_size=lambda group: 3,
+        get_group_rank=lambda group, global_rank: global_rank,
+        _get_default_group=lambda: types.SimpleNamespace(group_name="all"),
+        _get_default_store=lambda: store,
         all_gather_object=all_gather_object,
         broadcast_object_list=broadcast_object_list,
         scatter_object_list=scatter_object_list,
@@ -65,8 +86,8 @@ def collectives(device, is_alone):
 
 
 def test_a_rank_receives_its_own_objects():
-    for device, is_alone in (("cuda", False), ("cuda", True), ("cpu", True)):
-        distributed, calls = collectives(device, is_alone)
+    for device in ("cuda", "cpu"):
+        distributed, calls = collectives(device, is_alone=True)
         received = [None] * 3
         distributed.all_gather_object(received, {"mine": 1})
         assert received == [{"mine": 1}] * 3 and received[0] is not received[1]
@@ -80,6 +101,29 @@ def test_a_rank_receives_its_own_objects():
         assert len(calls) == (3 if device == "cuda" else 0)
         assert distributed.all_gather_object(received, 1, "not ours") is None and len(calls) in (0, 3)
         assert distributed.all_gather_object.__code__.co_name == "all_gather_object"
+
+
+def test_ranks_that_run_exchange_their_objects():
+    store, received = Store(), {}
+
+    def work(rank):
+        distributed, calls = collectives("cuda", False, rank, store)
+        gathered, broadcast, scattered = [None] * 3, [rank, "before"], [None]
+        distributed.all_gather_object(gathered, {"rank": rank})
+        distributed.broadcast_object_list(broadcast, 2)
+        distributed.scatter_object_list(scattered, ["a", "b", "c"] if rank == 0 else None)
+        received[rank] = gathered, broadcast, scattered, calls
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    everything = [{"rank": rank} for rank in range(3)]
+    assert len(received) == 3
+    for rank, (gathered, broadcast, scattered, calls) in received.items():
+        assert gathered == everything and broadcast == [2, "before"] and scattered == ["abc"[rank]]
+        assert len(calls) == 3, "the collectives run, for their memory"
 
 
 def test_objects_of_the_host_are_exchanged_between_processes():

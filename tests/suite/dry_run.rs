@@ -37,6 +37,7 @@ fn what_cannot_be_is_said_in_a_sentence() {
         (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two or more sizes"),
         (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
         (&["--rank", "1", "--", "true"][..], "--world-size"),
+        (&["--value", "train.py=1", "--", "true"][..], "give a line and a value"),
         (&["--rank", "64", "--world-size", "64", "--", "true"][..], "are 0 to 63"),
     ];
     for (arguments, sentence) in cases {
@@ -137,7 +138,8 @@ fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
 
 fn read(operators: &str, count: u64, at_us: u64, line: u64) -> Value {
     let frames = json!([{ "filename": "/app/train.py", "line": line, "name": "main" }]);
-    json!({ "operators": operators, "count": count, "bytes": 4, "first_us": at_us, "last_us": at_us, "frames": frames })
+    json!({ "operators": operators, "count": count, "bytes": 4, "first_us": at_us, "last_us": at_us, "frames": frames,
+            "usage": "report" })
 }
 
 /// The report on a recording, and the page.
@@ -465,4 +467,44 @@ fn remedies_of_a_recording_are_confirmed_by_running_the_job() {
     let said = analyze("none", "7");
     assert!(said.contains("as recorded the job runs to its end in a dry run"), "{said}");
     assert!(!said.contains("with expandable_segments:True"), "{said}");
+}
+
+#[test]
+fn a_value_decides_unless_it_is_reported_or_set() {
+    let verdict_with = |usage: &str, operators: &str| {
+        let place = json!([{ "filename": "/app/train.py", "line": 14, "name": "main" }]);
+        let mut value = read(operators, 1, 900_000, 12);
+        value["usage"] = json!(usage);
+        value["decided_at"] = place;
+        verdict(&json!({ "kind": "finished" }), |recorded| recorded["oomscope"]["dry_run"]["reads"] = json!([value]))
+    };
+    for (usage, expected) in [
+        ("report", "would-fit"),
+        ("set", "would-fit"),
+        ("branch", "may-fit"),
+        ("size", "may-fit"),
+        ("unknown", "may-fit"),
+        ("of another release", "may-fit"),
+    ] {
+        assert_eq!(verdict_with(usage, "_local_scalar_dense item").0, expected, "{usage}");
+    }
+    assert_eq!(verdict_with("report", "nonzero").0, "may-fit", "its size is a value");
+    assert_eq!(verdict_with("set", "nonzero").0, "would-fit");
+    let (_, reason, page) = verdict_with("branch", "_local_scalar_dense item");
+    let sentence = "the value read at app/train.py:12 in main by item decides how the program goes on, at app/train.py:14 \
+                    in main; a dry run has no values";
+    assert_eq!(reason, sentence);
+    assert!(page.contains("may fit on NVIDIA A10 (dry run): the value read at app/train.py:12"), "{page}");
+}
+
+#[test]
+fn an_error_after_a_read_names_the_option_that_changes_the_value() {
+    let frames = json!([{ "filename": "/app/train.py", "line": 12, "name": "main" }]);
+    let read = json!({ "operator": "_local_scalar_dense item allclose", "frames": frames, "value": "False" });
+    let error =
+        json!({ "kind": "exception", "error": "AssertionError", "message": "", "frames": frames, "read": read });
+    let (_, reason, _) = verdict(&error, |_| ());
+    let sentence = "AssertionError at app/train.py:12 in main after allclose read False at app/train.py:12 (a dry run \
+                    has no values): --value app/train.py:12=True";
+    assert_eq!(reason, sentence);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, ValueEnum};
 
 use super::assumed_gpu::{AssumedGpu, parse_capability, parse_gpu};
+use super::set_value::{SetValue, parse_value};
 use super::single_rank::SingleRank;
 use super::{fit_sizes, placeholder, stub};
 use crate::allocator::device::GpuModel;
@@ -85,6 +86,12 @@ pub(in crate::cli) struct DryRun {
     /// in place.
     #[arg(long)]
     pub(super) real_files: bool,
+
+    /// Value that the program reads from the GPU at a line, instead of zero: train.py:12=True, or a number
+    ///
+    /// May be repeated. At a line with `nonzero`, a mask or `unique` it is the number of elements.
+    #[arg(long, value_name = "FILE:LINE=V", value_parser = parse_value)]
+    value: Vec<SetValue>,
 
     /// Exit code: that of the command, or the verdict: 0 would fit, 1 would not, 3 may fit, 2 did not finish or none
     #[arg(long, value_name = "WHICH", default_value = "command", conflicts_with = "fit")]
@@ -188,6 +195,7 @@ impl DryRun {
         };
         let rank = self.single_rank()?;
         let mut config = self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files);
+        config.values.clone_from(&self.value);
         config.steps_by_parameter = intervention.steps_by_parameter;
         let config = serde_json::to_string(&config)?;
         let mut files = stub::FILES.to_vec();

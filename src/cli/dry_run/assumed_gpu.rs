@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::set_value::SetValue;
 use crate::allocator::device::{GPUS, GpuModel};
 use crate::base::units::{MIB, size};
 
@@ -31,6 +32,8 @@ pub(super) struct DryRunConfig {
     alone: bool,
     /// Files that the program writes go to the output directory instead of their own places.
     redirect_files: bool,
+    /// Values of reads, instead of zero.
+    pub(super) values: Vec<SetValue>,
     /// Every optimizer has `foreach=False`.
     pub(super) steps_by_parameter: bool,
     environment: BTreeMap<&'static str, String>,
@@ -79,6 +82,7 @@ impl AssumedGpu {
             patience: patience.as_secs_f64(),
             alone,
             redirect_files,
+            values: Vec::new(),
             steps_by_parameter: false,
             environment: environment.into(),
         }

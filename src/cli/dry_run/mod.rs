@@ -10,6 +10,7 @@ mod assumed_gpu;
 mod confirm;
 mod fit_sizes;
 mod placeholder;
+mod set_value;
 mod single_rank;
 mod size_search;
 mod stub;

@@ -7,6 +7,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
     ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
     ("_oomscope_stub.py", include_str!("../../../python/oomscope/_stub.py")),
+    ("_oomscope_usage.py", include_str!("../../../python/oomscope/_usage.py")),
+    ("_oomscope_values.py", include_str!("../../../python/oomscope/_values.py")),
     ("stub/stub.c", include_str!("../../../stub/stub.c")),
     ("stub/allocation.c", include_str!("../../../stub/allocation.c")),
     ("stub/blas.c", include_str!("../../../stub/blas.c")),

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::analysis::{DryRunReason, DryRunReport, DryRunVerdict, JobVerdict, ProgramError, ReadReport};
 use crate::base::units::size;
 use crate::snapshot::ReadUsage;
+use crate::stacks::frames::FrameReport;
 
 /// Where a program got a value of the GPU, there is none in a dry run.
 const NO_VALUES: &str = "a dry run has no values";
@@ -78,11 +79,19 @@ fn describe_value(read: &ReadReport) -> String {
         _ if read.decides_a_size => "decides a size",
         ReadUsage::Size => "decides a size",
         ReadUsage::Branch => "decides how the program goes on",
-        ReadUsage::Report | ReadUsage::Unknown => "may decide how the program goes on",
+        ReadUsage::Report | ReadUsage::Set | ReadUsage::Unknown => "may decide how the program goes on",
     };
     let at = read.decided_at.as_ref().map(|line| line.short_label()).filter(|at| !line.starts_with(at.as_str()));
     let at = at.map_or_else(String::new, |at| format!(", at {at}"));
     format!("the value read at {line}{by} {effect}{at}; {NO_VALUES}")
+}
+
+/// The operator that the program called, of those that ran, innermost first.
+fn outermost(operators: &str) -> &str {
+    match operators.rsplit(' ').next().unwrap_or_default() {
+        "" | "_local_scalar_dense" | "is_nonzero" => "item",
+        name => name,
+    }
 }
 
 fn describe_error(error: &ProgramError) -> String {
@@ -92,7 +101,12 @@ fn describe_error(error: &ProgramError) -> String {
     if let Some(device) = absent_device {
         text += &format!("; the program uses device {device}: run with --devices {}", device + 1);
     } else if let Some(read) = after_read {
-        text += &format!(" after {} at {} read {} ({NO_VALUES})", read.operator, read.location.label(), read.value);
+        let frame = read.location.frame.as_ref();
+        let label = frame.map_or_else(String::new, FrameReport::short_label);
+        let line = label.split(" in ").next().unwrap_or_default();
+        let (operator, value) = (outermost(&read.operator), &read.value);
+        let other = if value == "False" { "True" } else { "1" };
+        text += &format!(" after {operator} read {value} at {line} ({NO_VALUES}): --value {line}={other}");
     }
     text
 }

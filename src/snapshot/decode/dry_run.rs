@@ -24,6 +24,7 @@ impl Decoder {
             stack: self.stack(item, "frames"),
             usage: match text(item, "usage").as_str() {
                 "report" => ReadUsage::Report,
+                "set" => ReadUsage::Set,
                 "branch" => ReadUsage::Branch,
                 "size" => ReadUsage::Size,
                 _ => ReadUsage::Unknown,

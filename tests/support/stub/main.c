@@ -8,7 +8,7 @@ static int is_zero(const unsigned char *bytes, size_t size) {
   return 1;
 }
 static uint64_t bytes_read = 0;
-static void count_read(const char *operators, uint64_t size) { bytes_read += size; }
+static void count_read(const char *operators, uint64_t size, void *destination) { bytes_read += size; }
 
 /* Reads device memory through every copy function, into host memory that is not zero. */
 static const char *check_copies(void) {

@@ -1,0 +1,428 @@
+"""The use that a program makes of a value that it read from the GPU, by its source.
+
+A dry run reads zeros, so its requests are those of a GPU only if no branch, loop or size depends on what was read.
+`find` follows the value through the source, from the expression that read it: through operators, variables, attributes
+and returns, until it is printed or logged ("report"), decides a branch or a loop ("branch") or a size ("size"). Where
+the source is missing, or the value goes into a function that is not known, the answer is "unknown".
+
+Names stand for variables: a variable counts as read wherever its name is, in its function or module, an attribute
+wherever its name is in the file. That finds too many uses rather than too few.
+"""
+
+import ast
+import linecache
+
+REPORT, BRANCH, SIZE, UNKNOWN = "report", "branch", "size", "unknown"
+# Files whose reads are for people, or whose answer does not change the memory. With functions: only these.
+HARMLESS_CODE = (
+    ("torch/_tensor_str.py", ()),
+    ("torch/_tensor.py", ("__format__", "__repr__", "__reduce_ex__", "_reduce_ex_internal", "__deepcopy__")),
+    # Zero means that no gradient overflows, so the step is made: the larger case.
+    ("torch/amp/grad_scaler.py", ("_maybe_opt_step", "update")),
+    ("torch/optim/lr_scheduler.py", ()),  # only rates depend on it
+    ("torch/serialization.py", ()),  # copies of tensors for a file
+    ("torch/storage.py", ()),
+    ("torch/distributed/checkpoint", ()),
+    ("safetensors/torch.py", ()),
+    # Lengths of objects, which ranks exchange otherwise.
+    (
+        "torch/distributed/distributed_c10d.py",
+        "all_gather_object gather_object broadcast_object_list scatter_object_list recv_object_list".split(),
+    ),
+    # The sum of the losses, which leaves out those that are not finite.
+    (
+        "transformers/trainer.py",
+        ("_inner_training_loop", "_maybe_log_save_evaluate", "_run_epoch", "_finalize_training", "log"),
+    ),
+    # Without an answer the mask is made: the larger case.
+    ("transformers/masking_utils.py", ("_ignore_causal_mask_sdpa",)),
+    # Warnings about special tokens; the longest sequence is generated, where a real run may end earlier.
+    (
+        "transformers/generation/utils.py",
+        ("_prepare_special_tokens", "_get_logits_processor", "generate", "_sample", "__call__"),
+    ),
+    ("transformers/generation/stopping_criteria.py", ()),
+    # The parameters, or lengths that the host knows.
+    ("torch/nn/modules/module.py", ("convert",)),
+    ("lightning/fabric/utilities", ("batch_to", "cpu")),
+    ("lightning/pytorch/utilities/data.py", ("has_len_all_ranks",)),
+)
+# Functions by the last part of their names. The value ends in text, a log or a file.
+REPORTS = frozenset(
+    "print log log_dict log_metrics info debug warning warn error exception critical write writelines write_line "
+    "add_scalar add_scalars add_histogram add_text set_postfix set_postfix_str set_description set_description_str "
+    "report echo format str repr display log_metric track define_metric scalar scalars isinstance type id hasattr "
+    "callable len save save_pretrained save_checkpoint save_state save_state_dict save_model dump dumps save_file "
+    "save_safetensors exit _exit abort fail assert_close assert_allclose assert_equal assert_almost_equal is_tensor "
+    "is_floating_point is_available current_device memory_allocated max_memory_allocated memory_reserved "
+    "max_memory_reserved synchronize time perf_counter monotonic sleep flush close join basename makedirs exists "
+    "histogram plot figure savefig legend title xlabel ylabel".split()
+)
+# The result depends on the value and on nothing else.
+PASSES = frozenset(
+    "float int bool complex round abs min max sum mean median std var sqrt exp exp2 log2 log10 log1p pow floor ceil "
+    "isnan isinf isfinite item tolist numpy cpu detach to double half bfloat16 clone float32 float64 array asarray "
+    "tensor as_tensor from_numpy stack concatenate argmax argmin argsort sorted reversed enumerate zip list tuple "
+    "dict set deepcopy copy all any equal allclose isclose logical_not logical_and logical_or accuracy_score f1_score "
+    "precision_score recall_score get items keys values squeeze unsqueeze astype nanmean clamp clip percentile "
+    "quantile norm dot prod cumsum divmod setdefault pop map next iter str_to_float contiguous view_as real imag "
+    "__float__ __int__ upper lower strip type_as flatten ravel".split()
+)
+# The value is kept in the object before the dot.
+KEEPS = frozenset("append add extend insert update appendleft put put_nowait push record add_batch accumulate".split())
+# The value becomes a size, or a number of times.
+SIZES = frozenset(
+    "range zeros ones empty full rand randn randint arange eye linspace zeros_like ones_like repeat repeat_interleave "
+    "expand reshape view narrow split chunk unfold pad new_zeros new_empty new_ones new_full pack_padded_sequence "
+    "split_with_sizes tile resize_ interpolate topk islice".split()
+)
+# Attributes that no value changes.
+FIXED_ATTRIBUTES = frozenset(
+    "shape dtype device ndim requires_grad is_cuda grad_fn size dim numel nbytes itemsize".split()
+)
+MAX_STEPS = 3000
+
+
+def find(places, truths=frozenset()):
+    """What becomes of a value: (one of the words above, the place that decides as (file, line, function) or None).
+
+    `places` are the frames of the read, innermost first, as (code, index of the last instruction, line). `truths` are
+    those of the condition that the value is in (see `_values.condition`): where all were false, its branch has not run.
+    """
+    for code, _, _ in places:
+        if is_harmless_code(code):
+            return REPORT, None
+        if "/torch/" not in code.co_filename.replace("\\", "/"):
+            break
+    flow = Flow(places, truths)
+    try:
+        flow.start(0)
+    except RecursionError:
+        flow.found(UNKNOWN, None)
+    return flow.result, flow.place
+
+
+def is_harmless_code(code):
+    path = code.co_filename.replace("\\", "/")
+    return any(part in path and (not names or code.co_name in names) for part, names in HARMLESS_CODE)
+
+
+def has_own_positions(frame):
+    """Whether `frame` looks for packed sequences in positions that the model made itself: there are none."""
+    if frame.f_code.co_name != "find_packed_sequence_indices":
+        return False
+    passed = []
+    while frame is not None:
+        if frame.f_code.co_name == "forward" and "transformers/models" in frame.f_code.co_filename:
+            variables = frame.f_locals
+            passed.append(variables.get("position_ids"))
+            getattr(variables, "clear", lambda: None)()  # the dict would keep tensors alive
+        frame = frame.f_back
+    return bool(passed) and passed[-1] is None
+
+
+class Source:
+    """A parsed file, with the parent of every node."""
+
+    cache = {}
+
+    @classmethod
+    def of(cls, filename):
+        if filename not in cls.cache:
+            cls.cache[filename] = cls(filename)
+        return cls.cache[filename]
+
+    def __init__(self, filename):
+        self.parents, self.names, self.attributes, self.functions, self.found = {}, {}, {}, {}, {}
+        try:
+            self.tree = ast.parse("".join(linecache.getlines(filename)))
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            self.tree = ast.Module([], [])
+        for node in ast.walk(self.tree):
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                self.names.setdefault(node.id, []).append(node)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                self.attributes.setdefault(node.attr, []).append(node)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.functions.setdefault(node.name, []).append(node)
+
+    def at(self, code, instruction, line):
+        """The expressions that an instruction computes: by its position from Python 3.11 on, else all of its line."""
+        key = code, instruction, line
+        if key not in self.found:
+            self.found[key] = self.search(code, instruction, line)
+        return self.found[key]
+
+    def search(self, code, instruction, line):
+        if hasattr(code, "co_positions"):
+            position = list(code.co_positions())[instruction // 2]
+            kinds = (ast.expr, ast.Assert, ast.If, ast.While)
+            nodes = [node for node in ast.walk(self.tree) if isinstance(node, kinds) and span(node) == position]
+            if nodes:
+                return [without_not(nodes[0])]
+        on_line = [node for node in ast.walk(self.tree) if getattr(node, "lineno", None) == line]
+        calls = [node for node in on_line if isinstance(node, (ast.Call, ast.JoinedStr))]
+        tests = [node.test for node in on_line if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))]
+        return calls + tests
+
+    def enclosing(self, node, kinds):
+        while node is not None and not isinstance(node, kinds):
+            node = self.parents.get(node)
+        return node
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def span(node):
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def without_not(node):
+    """The expression whose truth is read by `node`: by a statement with a condition, or by `not`."""
+    while (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)) or isinstance(node, ast.stmt):
+        node = node.test if isinstance(node, ast.stmt) else node.operand
+    return node
+
+
+def last_name(node):
+    """`c` of `a.b.c`, or None."""
+    return getattr(node, "attr", None) or getattr(node, "id", None)
+
+
+class Flow:
+    def __init__(self, places, truths):
+        self.places, self.truths = places, truths
+        self.result, self.place = REPORT, None
+        self.seen = set()
+        self.steps = 0
+
+    def found(self, usage, place):
+        order = (REPORT, UNKNOWN, SIZE, BRANCH)
+        if order.index(usage) > order.index(self.result):
+            self.result, self.place = usage, place
+
+    def start(self, depth):
+        """Follows the value that frame `depth` gets from an instruction."""
+        if depth >= len(self.places):
+            return  # the end of the program's own frames
+        code, instruction, line = self.places[depth]
+        source = Source.of(code.co_filename)
+        nodes = source.at(code, instruction, line)
+        if not nodes:
+            self.found(UNKNOWN, (code.co_filename, line, code.co_name))
+        for node in nodes:
+            self.follow(source, node, depth)
+
+    def give_up(self, usage, node, depth):
+        code = self.places[depth if depth is not None else 0][0]
+        self.found(usage, (code.co_filename, getattr(node, "lineno", 0), code.co_name))
+
+    def follow(self, source, node, depth):
+        """Follows the value of `node`. `depth` is the frame that it is in; None in a function that it was passed to."""
+        self.steps += 1
+        if self.result == BRANCH or (node, depth) in self.seen or self.steps > MAX_STEPS:
+            if self.steps > MAX_STEPS:
+                self.give_up(UNKNOWN, node, depth)
+            return
+        self.seen.add((node, depth))
+        parent = source.parents.get(node)
+        if isinstance(parent, (ast.Expr, ast.JoinedStr, ast.FormattedValue, ast.Raise, ast.Assert, ast.Delete)):
+            return
+        if isinstance(node, (ast.JoinedStr, ast.FormattedValue)):
+            return
+        if isinstance(parent, ast.Call):
+            self.follow_call(source, node, parent, depth)
+        elif isinstance(parent, ast.keyword):
+            self.follow_call(source, parent, source.parents[parent], depth)
+        elif isinstance(parent, ast.Attribute):
+            self.follow_attribute(source, parent, depth)
+        elif isinstance(parent, ast.Subscript):
+            if node is parent.value and not isinstance(parent.ctx, ast.Load):
+                return  # a place in a container is assigned
+            self.follow(source, parent, depth)
+        elif isinstance(parent, ast.Slice):
+            self.give_up(SIZE, node, depth)
+        elif isinstance(parent, ast.BoolOp):
+            others = parent.values[parent.values.index(node) + 1 :]
+            if any(self.is_risky(source, other) for other in others):
+                self.give_up(BRANCH, node, depth)
+            self.follow(source, parent, depth)
+        elif isinstance(parent, ast.IfExp) and node is parent.test:
+            if self.is_risky(source, parent.body) or self.is_risky(source, parent.orelse):
+                self.give_up(BRANCH, node, depth)
+            self.follow(source, parent, depth)
+        elif isinstance(parent, ast.comprehension):
+            if node is not parent.iter:
+                self.give_up(BRANCH, node, depth)
+            self.assign(source, parent.target, depth)
+            self.follow(source, source.parents[parent], depth)
+        elif isinstance(parent, (ast.If, ast.While)):
+            self.branch(source, parent, depth)
+        elif isinstance(parent, (ast.For, ast.AsyncFor)):
+            if node is parent.iter:
+                self.assign(source, parent.target, depth)
+        elif isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+            for target in getattr(parent, "targets", None) or [parent.target]:
+                self.assign(source, target, depth)
+            if isinstance(parent, ast.NamedExpr):
+                self.follow(source, parent, depth)
+        elif isinstance(parent, ast.Return):
+            self.follow_return(source, parent, depth)
+        elif isinstance(parent, ast.expr):
+            self.follow(source, parent, depth)
+        else:
+            self.give_up(UNKNOWN, node, depth)
+
+    # Calls and functions ---------------------------------------------------------------------------------------------
+
+    def follow_attribute(self, source, attribute, depth):
+        call = source.parents.get(attribute)
+        if attribute.attr in FIXED_ATTRIBUTES or not isinstance(attribute.ctx, ast.Load):
+            return
+        if isinstance(call, ast.Call) and call.func is attribute:
+            if attribute.attr in KEEPS or attribute.attr in REPORTS:
+                return
+            self.follow(source, call, depth)
+        else:
+            self.follow(source, attribute, depth)
+
+    def follow_call(self, source, argument, call, depth):
+        if argument is call.func:
+            return self.follow(source, call, depth)
+        name = last_name(call.func)
+        if name in REPORTS:
+            return None
+        if name in SIZES:
+            return self.give_up(BRANCH if name == "range" else SIZE, call, depth)
+        if name in KEEPS and isinstance(call.func, ast.Attribute):
+            return self.assign(source, call.func.value, depth)
+        if name in PASSES:
+            return self.follow(source, call, depth)
+        functions = source.functions.get(name, ())
+        if len(functions) != 1:
+            return self.give_up(UNKNOWN, call, depth)
+        parameter = parameter_of(functions[0], argument, call)
+        if parameter is None:
+            return self.give_up(UNKNOWN, call, depth)
+        self.variable(source, parameter, functions[0], None)
+        return self.follow(source, call, depth)
+
+    def follow_return(self, source, node, depth):
+        if depth is None:
+            return None  # the call itself is followed
+        function = source.enclosing(node, FUNCTIONS)
+        names = [code.co_name for code, _, _ in self.places]
+        if function is None or function.name not in names[depth:]:
+            return self.give_up(UNKNOWN, node, depth)
+        caller = names.index(function.name, depth) + 1
+        if any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(function)):
+            return self.give_up(UNKNOWN, node, depth)
+        return self.start(caller)
+
+    # Variables -------------------------------------------------------------------------------------------------------
+
+    def assign(self, source, target, depth):
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for item in target.elts:
+                self.assign(source, item, depth)
+        elif isinstance(target, ast.Starred):
+            self.assign(source, target.value, depth)
+        elif isinstance(target, (ast.Subscript, ast.Call)):
+            self.assign(source, getattr(target, "value", None) or target.func, depth)
+        elif isinstance(target, ast.Attribute):
+            for load in source.attributes.get(target.attr, ()):
+                self.follow(source, load, self.depth_of(source, load))
+        elif isinstance(target, ast.Name):
+            self.variable(source, target.id, source.enclosing(target, FUNCTIONS), depth)
+
+    def variable(self, source, name, function, depth):
+        is_shared = function is None or any(
+            isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(function)
+        )
+        for load in source.names.get(name, ()):
+            if is_shared or source.enclosing(load, FUNCTIONS) is function or self.is_within(source, load, function):
+                inside = source.enclosing(load, FUNCTIONS) is function
+                self.follow(source, load, depth if inside else self.depth_of(source, load))
+
+    def is_within(self, source, node, function):
+        while node is not None:
+            if node is function:
+                return True
+            node = source.parents.get(node)
+        return False
+
+    def depth_of(self, source, node):
+        """The frame of the read that runs the function of `node`; None if there is none."""
+        function = source.enclosing(node, FUNCTIONS)
+        name = function.name if function is not None else "<module>"
+        for depth, (code, _, _) in enumerate(self.places):
+            if code.co_name == name and Source.of(code.co_filename) is source:
+                return depth
+        return None
+
+    # Branches --------------------------------------------------------------------------------------------------------
+
+    def branch(self, source, statement, depth):
+        if isinstance(statement, ast.While):
+            return self.give_up(BRANCH, statement, depth)
+        is_direct = depth is not None and statement.lineno <= self.places[depth][2] <= statement.test.end_lineno
+        truth = next(iter(self.truths)) if is_direct and len(self.truths) == 1 else None
+        skipped = {False: statement.body, True: statement.orelse}.get(truth, [])
+        for inner in statement.body + statement.orelse:
+            # Less would run if a GPU took this branch, which ends an iteration or a function early.
+            ends_early = inner in skipped and isinstance(inner, (ast.Break, ast.Continue))
+            if not ends_early and not self.is_harmless(source, inner, depth):
+                return self.give_up(BRANCH, statement, depth)
+        return None
+
+    def is_harmless(self, source, statement, depth):
+        """Whether no request depends on whether `statement` runs. The variables that it assigns are followed."""
+        if isinstance(statement, (ast.Pass, ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.Global)):
+            return True
+        if isinstance(statement, ast.Expr):
+            call = statement.value
+            return isinstance(call, ast.Constant) or (isinstance(call, ast.Call) and not self.is_risky(source, call))
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            if statement.value is not None and self.is_risky(source, statement.value):
+                return False
+            for target in getattr(statement, "targets", None) or [statement.target]:
+                self.assign(source, target, depth)
+            return True
+        if isinstance(statement, ast.If):
+            return not self.is_risky(source, statement.test) and all(
+                self.is_harmless(source, inner, depth) for inner in statement.body + statement.orelse
+            )
+        if isinstance(statement, ast.With):
+            return all(self.is_harmless(source, inner, depth) for inner in statement.body)
+        return False
+
+    def is_risky(self, source, node):
+        """Whether `node` calls a function that may request memory, or keeps one for later."""
+        for inner in ast.walk(node):
+            if isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
+                return True
+            if isinstance(inner, ast.Call):
+                name = last_name(inner.func)
+                is_state = name == "state_dict"  # references, no copies
+                if not is_state and (
+                    name in ("deepcopy", "clone", "to", "cuda") or name not in REPORTS | PASSES | KEEPS
+                ):
+                    return True
+        return False
+
+
+def parameter_of(function, argument, call):
+    """The name of the parameter of `function` that `argument` of `call` becomes, or None."""
+    arguments = function.args
+    if isinstance(argument, ast.keyword):
+        names = [item.arg for item in arguments.args + arguments.kwonlyargs]
+        return argument.arg if argument.arg in names else None
+    names = [item.arg for item in arguments.posonlyargs + arguments.args]
+    if names and names[0] in ("self", "cls") and isinstance(call.func, ast.Attribute):
+        names = names[1:]
+    index = call.args.index(argument)
+    has_star = any(isinstance(item, ast.Starred) for item in call.args[: index + 1])
+    return names[index] if index < len(names) and not has_star else None

@@ -1,0 +1,212 @@
+"""The values that a dry run gives to reads of the GPU: zero, what follows from zeros, or what the user set.
+
+All values of the GPU are zero. So a comparison of zeros is true or false as on a GPU that holds zeros: `x == x`,
+`x >= y`, `isfinite(x)` and `allclose(x, y)` are true, `x > y` and `isnan(x)` are false. The kernels that compare do not
+run, so `compare` evaluates the source of the expression that was read. `--value LINE=V` sets the value of reads at a
+line.
+"""
+
+import ast
+import struct
+
+import _oomscope_usage as usage
+
+# Operators whose answer is true for zeros, wherever they are called.
+TRUE_OPERATORS = frozenset(("allclose", "equal"))
+# Functions of tensors: the truth of their results for zeros.
+OF_ZEROS = {
+    **dict.fromkeys(
+        "isfinite isreal isclose allclose equal eq ge le greater_equal less_equal logical_not".split(), True
+    ),
+    **dict.fromkeys("isnan isinf isposinf isneginf ne gt lt greater less not_equal is_nonzero".split(), False),
+}
+# Functions whose result has the truth of their argument.
+KEEP_TRUTH = frozenset("all any item bool cpu detach float int max min amax amin squeeze flatten view to".split())
+COMPARISONS = {
+    ast.Eq: lambda a, b: a == b,
+    ast.NotEq: lambda a, b: a != b,
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+}
+# Operators that read the size of their result.
+SIZE_OPERATORS = ("nonzero", "unique", "masked_select", "repeat_interleave", "bincount", "_unique2", "one_hot")
+
+
+def compare(frame):
+    """The truth of what `frame` reads, for zeros; None if its source does not say."""
+    code = frame.f_code
+    source = usage.Source.of(code.co_filename)
+    nodes = source.at(code, frame.f_lasti, frame.f_lineno)
+    return Truth(source, frame, nodes[0]).value if len(nodes) == 1 else None
+
+
+def condition(frame):
+    """The truth of the condition of an `if` in which `frame` reads; None if it is in none, or not known."""
+    source = usage.Source.of(frame.f_code.co_filename)
+    nodes = source.at(frame.f_code, frame.f_lasti, frame.f_lineno)
+    statement = source.enclosing(nodes[0], ast.stmt) if len(nodes) == 1 else None
+    return Truth(source, frame, statement.test).value if isinstance(statement, ast.If) else None
+
+
+class Truth:
+    """Evaluates an expression over zeros. `value` is True, False or None."""
+
+    def __init__(self, source, frame, node):
+        self.source, self.frame = source, frame
+        self.names = set()
+        try:
+            self.value = self.of(node)
+        except RecursionError:
+            self.value = None
+
+    def of(self, node):
+        if isinstance(node, ast.Call):
+            name = usage.last_name(node.func)
+            if name in OF_ZEROS:
+                return self.with_other(node, OF_ZEROS[name])
+            if name in KEEP_TRUTH:
+                is_function = isinstance(node.func, ast.Name) or usage.last_name(node.func.value) in ("torch", "np")
+                inner = node.args[:1] if is_function else [node.func.value]
+                return self.of(inner[0]) if inner else None
+            return None
+        if isinstance(node, ast.Compare):
+            numbers = [self.number(item) for item in (node.left, *node.comparators)]
+            pairs = zip(numbers, node.ops, numbers[1:])
+            if any(number is None for number in numbers) or any(type(op) not in COMPARISONS for op in node.ops):
+                return None
+            return all(COMPARISONS[type(op)](left, right) for left, op, right in pairs)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert)):
+            inner = self.of(node.operand)
+            return None if inner is None else not inner
+        if isinstance(node, ast.BoolOp):
+            return self.combine([self.of(item) for item in node.values], isinstance(node.op, ast.And))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+            return self.combine([self.of(node.left), self.of(node.right)], isinstance(node.op, ast.BitAnd))
+        if isinstance(node, ast.Name):
+            return self.of_variable(node)
+        return None
+
+    def with_other(self, node, truth):
+        """A comparison with a number on the host, such as `x.ge(1)`, is not one of zeros."""
+        others = [item for item in node.args if isinstance(item, ast.Constant) and item.value]
+        return None if others else truth
+
+    def combine(self, values, is_and):
+        decisive = not is_and
+        if decisive in values:
+            return decisive
+        return None if None in values else is_and
+
+    def of_variable(self, node):
+        """The value that the function assigns to a variable, if it does so once."""
+        function = self.source.enclosing(node, usage.FUNCTIONS) or self.source.tree
+        assigned = [
+            item.value
+            for item in ast.walk(function)
+            if isinstance(item, ast.Assign) and [usage.last_name(target) for target in item.targets] == [node.id]
+        ]
+        if len(assigned) != 1 or node.id in self.names:
+            return None
+        self.names.add(node.id)
+        return self.of(assigned[0])
+
+    def number(self, node):
+        """0 for a tensor, the value of a number on the host; None if neither is known."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self.number(node.operand)
+            return None if inner is None else -inner
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, (int, float)) else None
+        if isinstance(node, ast.Name):
+            scope = self.frame.f_globals
+            if self.frame.f_code.co_flags & 1:  # a function: its dict of variables must not keep tensors alive
+                variables = self.frame.f_locals
+                value = variables.get(node.id, scope.get(node.id))
+                getattr(variables, "clear", lambda: None)()
+            else:
+                value = self.frame.f_locals.get(node.id, scope.get(node.id))
+            if isinstance(value, (int, float)):
+                return value
+            return 0 if type(value).__module__.split(".")[0] == "torch" else None
+        if isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
+            inner = node.func if isinstance(node, ast.Call) else node.value
+            is_shape = isinstance(node, ast.Attribute) and node.attr in usage.FIXED_ATTRIBUTES
+            return (
+                None
+                if is_shape or (isinstance(node, ast.Call) and usage.last_name(inner) in SIZED)
+                else self.number(inner)
+            )
+        return None
+
+
+SIZED = frozenset("len size dim numel range exp ones ones_like full full_like eye arange cos softmax sigmoid".split())
+
+
+class SetValues:
+    """The values of `--value LINE=V`: by file name and line."""
+
+    def __init__(self, options):
+        self.values = [(place, int(line), text) for place, line, text in options]
+        self.dtype = None
+
+    def at(self, frames):
+        """The text that is set for a read with these frames (file, line, function), or None."""
+        for place, line, text in self.values:
+            for filename, frame_line, _ in frames:
+                is_file = filename == place or filename.endswith("/" + place.lstrip("./"))
+                if line == frame_line and is_file:
+                    return text
+        return None
+
+    def install(self, torch):
+        """Reads of single values then know the type of what they read."""
+        if not self.values:
+            return
+        import warnings
+
+        library = torch.library.Library("aten", "IMPL")
+        original_size = {torch.bool: "?", torch.uint8: "B", torch.int8: "b", torch.int16: "h", torch.int32: "i"}
+        original_size.update({torch.int64: "q", torch.float32: "f", torch.float64: "d", torch.float16: "e"})
+
+        def read_scalar(tensor):
+            self.dtype = tensor.dtype
+            try:
+                value = tensor.detach().to("cpu")
+            finally:
+                self.dtype = None
+            return torch.ops.aten._local_scalar_dense(value)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            library.impl("_local_scalar_dense", read_scalar, "CUDA")
+        self.library, self.formats, self.bfloat16 = library, original_size, torch.bfloat16
+
+    def encode(self, text, operators, size):
+        """The bytes of `size` that stand for the value, repeated for each element."""
+        value = parse(text)
+        if any(name in operators.split() for name in SIZE_OPERATORS) and size <= 8:
+            return int(value).to_bytes(size, "little", signed=True)
+        if self.dtype is not None and self.dtype == self.bfloat16:
+            element = struct.pack("<f", float(value))[2:]
+        elif self.dtype is not None and self.dtype in self.formats:
+            kind = self.formats[self.dtype]
+            element = struct.pack("<" + kind, float(value) if kind in "fde" else int(value))
+        elif isinstance(value, bool):
+            element = struct.pack("?", value)
+        elif isinstance(value, int):
+            element = int(value).to_bytes(8 if size % 8 == 0 else size % 8, "little", signed=True)
+        else:
+            element = struct.pack("<f", value) if size % 4 == 0 else struct.pack("<e", value)
+        return element * (size // len(element)) if size % len(element) == 0 else None
+
+
+def parse(text):
+    """True, 3 or 0.5."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

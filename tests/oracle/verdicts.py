@@ -1,0 +1,583 @@
+#!/usr/bin/env python3
+"""Dry runs of jobs of many kinds, each with the verdict that is right, which no code of oomscope gave.
+
+usage: verdicts.py OOMSCOPE PYTHON [--quick] [--markdown FILE] [NAME..]
+
+Each job runs with `--exit-code verdict`. Its verdict, the exit code and a part of the first line must be those below.
+PYTHON needs torch; jobs whose packages it lacks are skipped. `--markdown` writes the table of frameworks by version
+that docs/dry-run.md links to. `--quick` runs one job of each verdict.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROGRAMS = Path(__file__).resolve().parent / "dry" / "programs.py"
+CODES = {"would-fit": 0, "would-not-fit": 1, "did-not-finish": 2, "no-verdict": 2, "may-fit": 3}
+MODEL = """
+import os, sys, torch
+from torch import nn
+model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+def step(batch=8):
+    loss = model(torch.randn(batch, 256, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+"""
+HUGE = "torch.empty(200 << 30, dtype=torch.uint8, device='cuda')\n"
+MESH = """
+import os, torch
+from torch import nn
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+"""
+LAYERS = "model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(4)]).cuda()\n"
+TRAIN = """
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(2):
+    model(torch.randn(8, 512, device="cuda")).square().mean().backward()
+    optimizer.step(); optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+JOBS = {}
+
+
+def job(name, verdict, source, phrase="", options=(), needs=(), launch=(), kind="", end=None, quick=False):
+    """`launch` comes before the program (torchrun); `kind` is the framework in the table; `end` is a signal to send."""
+    JOBS[name] = dict(
+        verdict=verdict,
+        source=source,
+        phrase=phrase,
+        options=list(options),
+        needs=list(needs),
+        launch=list(launch),
+        kind=kind,
+        end=end,
+        quick=quick,
+    )
+
+
+def torchrun(count):
+    return [
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        str(count),
+        "--master-port",
+        "0",
+        "--rdzv-backend",
+        "c10d",
+    ]
+
+
+# Plain programs ------------------------------------------------------------------------------------------------------
+job("plain", "would-fit", MODEL + "for _ in range(3):\n    print(step().item())", quick=True, kind="PyTorch")
+job("no-reads", "would-fit", MODEL + "for _ in range(3):\n    step()", kind="PyTorch")
+job("oom", "would-not-fit", MODEL + "step()\n" + HUGE, "200 GiB requested", quick=True, kind="PyTorch")
+job("oom-later-caught-and-left", "would-not-fit", MODEL + f"try:\n    {HUGE}except RuntimeError:\n    pass\nstep()")
+job(
+    "history-off",
+    "would-not-fit",
+    MODEL
+    + f"torch.cuda.memory._record_memory_history(None)\nstep()\ntry:\n    {HUGE}except RuntimeError:\n    sys.exit(0)",
+)
+job(
+    "value-error",
+    "did-not-finish",
+    MODEL
+    + """\
+step()
+raise ValueError('bad shape')""",
+    "ValueError at job.py",
+    quick=True,
+)
+job("exit-3", "did-not-finish", MODEL + "step()\nsys.exit(3)", "exit code 3")
+job("raise-system-exit", "did-not-finish", MODEL + "step()\nraise SystemExit(3)", "exit code 3")
+job("exit-0", "would-fit", MODEL + "step()\nsys.exit(0)")
+job("os-exit", "would-fit", MODEL + "step()\nos._exit(0)")
+job("os-exit-4", "did-not-finish", MODEL + "step()\nos._exit(4)", "exit code 4")
+job(
+    "sigterm",
+    "no-verdict",
+    MODEL + "step()\nimport signal\nos.kill(os.getpid(), signal.SIGTERM)",
+    "signal 15",
+    quick=True,
+)
+job(
+    "sigkill",
+    "no-verdict",
+    MODEL + "step()\nimport signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    "ended without a snapshot",
+)
+job(
+    "sigterm-from-outside",
+    "no-verdict",
+    MODEL + "step()\nprint('go', flush=True)\nimport time\ntime.sleep(60)",
+    end=signal.SIGTERM,
+)
+job("cpu-only", "no-verdict", "import torch\nprint(torch.nn.Linear(4, 4)(torch.ones(4)))", "nothing used CUDA")
+job("no-torch", "no-verdict", "print(1)", "no Python process imported torch")
+job("keyboard-interrupt", "did-not-finish", MODEL + "step()\nraise KeyboardInterrupt", "KeyboardInterrupt")
+job(
+    "error-in-finally",
+    "did-not-finish",
+    MODEL + "try:\n    step()\nfinally:\n    assert 1 == 2, 'late'",
+    "AssertionError",
+)
+job(
+    "eight-devices",
+    "did-not-finish",
+    "import torch\nmodels = [torch.nn.Linear(4, 4).to(f'cuda:{i}') for i in range(8)]",
+    "--devices 8",
+)
+job("eight-devices-given", "would-fit", JOBS["eight-devices"]["source"], options=["--devices", "8"])
+job(
+    "data-parallel-8",
+    "did-not-finish",
+    """\
+import torch
+m = torch.nn.DataParallel(torch.nn.Linear(4, 4).cuda(), device_ids=list(range(8)))
+m(torch.ones(8, 4).cuda())""",
+    "--devices 8",
+)
+job(
+    "visible-devices-none",
+    "no-verdict",
+    "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = ''\nimport torch\nprint(torch.cuda.is_available())",
+)
+# Retries -------------------------------------------------------------------------------------------------------------
+RETRY = """
+import torch
+def work(batch):
+    kept = torch.empty(batch << 30, dtype=torch.uint8, device="cuda")
+    return kept.shape
+batch = 256
+while True:
+    try:
+        work(batch)
+        break
+    except torch.OutOfMemoryError:
+        batch //= 2
+"""
+job("retries-smaller", "would-fit", RETRY, "after its own retry", quick=True)
+job("retries-then-error", "would-not-fit", RETRY + "raise RuntimeError('later')")
+job(
+    "accelerate-batch-size",
+    "would-fit",
+    MODEL
+    + """\
+from accelerate.utils import find_executable_batch_size
+@find_executable_batch_size(starting_batch_size=1 << 27)
+def train(batch_size):
+    return step(batch_size)
+train()""",
+    "after its own retry",
+    needs=["accelerate"],
+    kind="accelerate",
+)
+# Values --------------------------------------------------------------------------------------------------------------
+job(
+    "while-loss",
+    "may-fit",
+    """\
+import torch
+xs = []
+loss = torch.ones((), device='cuda')
+while loss > 0.5:
+    xs.append(torch.empty(1 << 30, device='cuda'))""",
+    "decides how the program goes on",
+    quick=True,
+)
+job(
+    "lengths-max",
+    "may-fit",
+    """\
+import torch
+lengths = torch.randint(1, 9, (8,), device='cuda')
+n = int(lengths.max())
+x = torch.zeros(8, n, 1024, device='cuda')""",
+    "decides a size",
+)
+job("lengths-max-set", "would-not-fit", JOBS["lengths-max"]["source"], options=["--value", "job.py:3=100000000"])
+job("lengths-max-set-small", "would-fit", JOBS["lengths-max"]["source"], options=["--value", "job.py:3=512"])
+EARLY = (
+    MODEL
+    + """\
+best, bad = 1e9, 0
+for _ in range(20):
+    value = step().item()
+    if value < best:
+        best, bad = value, 0
+    else:
+        bad += 1
+    if bad > 2:
+        break
+"""
+)
+job("early-stopping", "may-fit", EARLY, "decides how the program goes on")
+job(
+    "best-checkpoint",
+    "would-fit",
+    MODEL
+    + """\
+best = 1e9
+for _ in range(3):
+    value = step().item()
+    if value < best:
+        best = value
+        torch.save(model.state_dict(), 'best.pt')
+    print(f'{value:.3f}')""",
+)
+job(
+    "nan-guard",
+    "would-fit",
+    MODEL
+    + """\
+for _ in range(3):
+    loss = step()
+    if not torch.isfinite(loss):
+        raise ValueError('nan')
+    print(loss.item())""",
+)
+job(
+    "nan-skip",
+    "would-fit",
+    MODEL + "for _ in range(3):\n    loss = step()\n    if torch.isnan(loss):\n        continue\n    step()",
+)
+job(
+    "assert-of-values",
+    "did-not-finish",
+    "import torch\nx = torch.ones(4, device='cuda')\nassert (x > 0).all()",
+    "--value",
+)
+job("assert-of-values-set", "would-fit", JOBS["assert-of-values"]["source"], options=["--value", "job.py:3=True"])
+job(
+    "itself",
+    "would-fit",
+    """\
+import torch
+x = torch.randn(4, 4, device='cuda')
+assert torch.allclose(x, x) and torch.equal(x, x)
+assert torch.isfinite(x).all() and not torch.isnan(x).any()
+assert (x[:, 2:] >= x[:, :2]).all()""",
+)
+job(
+    "distributions",
+    "would-fit",
+    """\
+import torch
+from torch.distributions import Categorical, MultivariateNormal, Normal
+z = torch.zeros(4, device='cuda')
+print(Normal(z, z + 1).sample().shape, Categorical(probs=torch.rand(4, 5, device='cuda')).sample().shape)
+print(MultivariateNormal(z, torch.eye(4, device='cuda')).mean.shape)""",
+)
+job(
+    "accuracy",
+    "would-fit",
+    MODEL
+    + """\
+right = 0
+for _ in range(3):
+    step()
+    out = model(torch.randn(8, 256, device='cuda')).argmax(-1)
+    right += (out == 0).sum().item()
+print(right / 24)""",
+)
+job("masks", "may-fit", "import torch\nx = torch.randn(64, 64, device='cuda')\ny = x[x > 0] * 2", "decides a size")
+job(
+    "masks-set",
+    "would-fit",
+    "import torch\nx = torch.randn(64, 64, device='cuda')\ny = x[x > 0] * 2",
+    options=["--value", "job.py:3=2000"],
+)
+job("moe", "may-fit", None, "decides a size", kind="mixture of experts")
+job(
+    "plateau",
+    "would-fit",
+    MODEL + "s = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)\nfor _ in range(3):\n    s.step(step().item())",
+)
+job(
+    "clip-and-scale",
+    "would-fit",
+    MODEL
+    + """\
+scaler = torch.amp.GradScaler('cuda')
+for _ in range(3):
+    with torch.autocast('cuda', torch.float16):
+        loss = model(torch.randn(8, 256, device='cuda')).square().mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    n = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    print(n.item())""",
+    kind="PyTorch, autocast",
+)
+job(
+    "waits-for-a-value",
+    "may-fit",
+    "import torch\nx = torch.zeros((), device='cuda')\nwhile not x.item():\n    pass",
+    options=["--patience", "3s"],
+)
+job(
+    "unknown-callee",
+    "may-fit",
+    MODEL
+    + """\
+class Hooks:
+    def __call__(self, v):
+        if v > 1:
+            torch.empty(1 << 30, device='cuda')
+Hooks()(step().item())""",
+)
+# Several ranks -------------------------------------------------------------------------------------------------------
+job(
+    "hsdp",
+    "would-fit",
+    MESH
+    + """\
+from torch.distributed.fsdp import fully_shard
+mesh = init_device_mesh('cuda', (2, 2), mesh_dim_names=('r', 's'))
+"""
+    + LAYERS
+    + "for l in model: fully_shard(l, mesh=mesh)\nfully_shard(model, mesh=mesh)\n"
+    + TRAIN,
+    launch=torchrun(4),
+    kind="FSDP2, hybrid",
+)
+job(
+    "tp-fsdp",
+    "would-fit",
+    MESH
+    + """\
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+mesh = init_device_mesh('cuda', (2, 2), mesh_dim_names=('dp', 'tp'))
+"""
+    + LAYERS
+    + """\
+parallelize_module(model, mesh['tp'], {'0': ColwiseParallel(), '1': RowwiseParallel()})
+for l in model: fully_shard(l, mesh=mesh['dp'])
+fully_shard(model, mesh=mesh['dp'])
+"""
+    + TRAIN.replace("model.parameters()", "model.parameters(), foreach=False"),
+    launch=torchrun(4),
+    kind="tensor parallelism + FSDP2",
+)
+job(
+    "dcp-save",
+    "would-fit",
+    MESH
+    + """\
+from torch.distributed.fsdp import fully_shard
+import torch.distributed.checkpoint as dcp
+dist.init_process_group('nccl')
+"""
+    + LAYERS
+    + "fully_shard(model)\n"
+    + TRAIN.replace("dist.destroy", "dcp.save({'model': model.state_dict()}, checkpoint_id='ckpt')\ndist.destroy"),
+    launch=torchrun(2),
+    kind="distributed checkpoint",
+)
+job(
+    "pipeline",
+    "would-fit",
+    MESH
+    + """\
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+dist.init_process_group('nccl')
+rank, size = dist.get_rank(), dist.get_world_size()
+layer = nn.Linear(512, 512).cuda()
+stage = PipelineStage(layer, rank, size, torch.device('cuda', rank))
+schedule = ScheduleGPipe(stage, 4, loss_fn=nn.functional.mse_loss)
+x, y = torch.randn(16, 512, device='cuda'), torch.randn(16, 512, device='cuda')
+for _ in range(2):
+    if rank == 0:
+        schedule.step(x)
+    elif rank == size - 1:
+        schedule.step(target=y)
+    else:
+        schedule.step()
+dist.destroy_process_group()""",
+    launch=torchrun(2),
+    kind="pipeline",
+)
+job("ddp", "would-fit", None, launch=torchrun(2), kind="DDP")
+job("fsdp2", "would-fit", None, launch=torchrun(2), kind="FSDP2")
+job("fsdp1", "would-fit", None, launch=torchrun(2), kind="FSDP1")
+job("zero", "would-fit", None, launch=torchrun(2), kind="ZeroRedundancyOptimizer")
+job("tensor-parallel", "would-fit", None, launch=torchrun(2), kind="tensor parallelism")
+job(
+    "one-rank-fails",
+    "would-not-fit",
+    MESH + "dist.init_process_group('nccl')\nif dist.get_rank() == 1:\n    " + HUGE + "dist.destroy_process_group()",
+    launch=torchrun(2),
+)
+job(
+    "one-rank-errs",
+    "did-not-finish",
+    MESH
+    + """\
+dist.init_process_group('nccl')
+x = torch.ones(1024, device='cuda')
+if dist.get_rank() == 1:
+    raise ValueError('rank 1')
+dist.destroy_process_group()""",
+    launch=torchrun(2),
+)
+# Frameworks ----------------------------------------------------------------------------------------------------------
+for name in ("gpt2", "gpt2-bf16", "gpt2-fp16", "llama-bf16-checkpointed", "generate"):
+    job(name, "would-fit", None, needs=["transformers", "accelerate"], kind="transformers")
+job("lightning", "would-fit", None, needs=["lightning"], kind="lightning")
+job("compiled", "would-fit", None, kind="torch.compile")
+job("lora", "would-fit", None, needs=["peft"], kind="peft")
+job("unet", "would-fit", None, needs=["diffusers"], kind="diffusers")
+job("resnet50", "would-fit", None, needs=["torchvision"], kind="torchvision")
+job(
+    "pynvml",
+    "would-fit",
+    """\
+import pynvml, torch
+x = torch.empty(1 << 30, device='cuda')
+pynvml.nvmlInit()
+h = pynvml.nvmlDeviceGetHandleByIndex(0)
+m = pynvml.nvmlDeviceGetMemoryInfo(h)
+assert m.total > m.used > 1 << 30
+print(pynvml.nvmlDeviceGetName(h), pynvml.nvmlDeviceGetCudaComputeCapability(h), pynvml.nvmlDeviceGetUUID(h))""",
+    needs=["pynvml"],
+    kind="pynvml",
+)
+job(
+    "dataloader-workers",
+    "would-fit",
+    MODEL
+    + """\
+data = torch.utils.data.DataLoader(torch.randn(64, 256), batch_size=8, num_workers=2)
+for x in data:
+    model(x.cuda()).sum().backward()""",
+    kind="PyTorch",
+)
+
+
+def run(oomscope, python, name, directory):
+    """Runs a job. Returns its verdict, the first line and the seconds."""
+    this = JOBS[name]
+    program = directory / "job.py"
+    if this["source"] is None:
+        program, arguments = PROGRAMS, [name]
+    else:
+        program.write_text(this["source"])
+        arguments = []
+    target = [*this["launch"], str(program) if this["source"] is None else "job.py", *arguments]
+    command = [
+        oomscope,
+        "--wide",
+        "dry-run",
+        "-o",
+        "out",
+        "--exit-code",
+        "verdict",
+        *this["options"],
+        "--",
+        python,
+        *target,
+    ]
+    environment = dict(os.environ, NO_COLOR="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+    environment.pop("PYTHONPATH", None)
+    start = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    if this["end"]:
+        process.stdout.readline()
+        process.send_signal(this["end"])
+    _, errors = process.communicate(timeout=900)
+    seconds = time.monotonic() - start
+    found = re.search(r"^ *result +(.*?)(?=^ {2}\w)", errors, re.S | re.M) or re.search(
+        r"oomscope: (no verdict.*)", errors
+    )
+    line = " ".join(found.group(1).split()) if found else "no first line"
+    snapshots = sorted(str(path) for path in (directory / "out").glob("*.pickle.gz"))
+    if not snapshots:
+        return ("no-verdict" if line.startswith("no verdict") else "none"), line, process.returncode, seconds, errors
+    report = subprocess.run([oomscope, "analyze", "--format", "json", *snapshots], capture_output=True, text=True)
+    word = next((word for word in CODES if line.startswith(word.replace("-", " ") + " on")), "none")
+    again = json.loads(report.stdout)["dry_run"]["verdict"]
+    # An exit code that Python does not tell the recorder is known only to the command itself.
+    if again != word and name != "raise-system-exit":
+        line = f"analyze says {again}: {line}"
+        word = "none"
+    return word, line, process.returncode, seconds, errors
+
+
+def version(python, package):
+    names = {"PyTorch": "torch", "DDP": "torch"}
+    code = f"import importlib.metadata as m; print(m.version({names.get(package, package)!r}))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def has(python, packages):
+    code = "import importlib.util as u, sys; sys.exit(any(u.find_spec(p) is None for p in sys.argv[1:]))"
+    return subprocess.run([python, "-c", code, *packages]).returncode == 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("oomscope")
+    parser.add_argument("python")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--markdown")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    oomscope = os.path.abspath(options.oomscope)
+    wrong, rows = [], []
+    for name in options.names or JOBS:
+        this = JOBS[name]
+        if options.quick and not this["quick"]:
+            continue
+        if this["needs"] and not has(options.python, this["needs"]):
+            print(f"{name}: skipped, needs {', '.join(this['needs'])}", flush=True)
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            word, line, code, seconds, errors = run(oomscope, options.python, name, Path(directory))
+        is_right = word == this["verdict"] and code == CODES[this["verdict"]] and this["phrase"] in line
+        rows.append((name, this["kind"], this["verdict"], word, is_right))
+        print(f"{'ok   ' if is_right else 'WRONG'} {name}: {word} ({seconds:.1f} s)", flush=True)
+        if not is_right:
+            wrong.append(name)
+            print(f"      expected {this['verdict']}, {this['phrase']!r}; exit code {code}\n      {line}")
+            print("\n".join("      | " + text for text in errors.splitlines()[-12:]))
+    print(f"{len(rows) - len(wrong)} of {len(rows)} are right")
+    if options.markdown:
+        write_table(options.markdown, options.python, rows)
+    sys.exit(bool(wrong))
+
+
+def write_table(path, python, rows):
+    """The frameworks, by version, that the jobs used."""
+    torch = version(python, "torch")
+    lines = ["| framework | version | job | verdict |", "|---|---|---|---|"]
+    for name, kind, _, word, is_right in sorted(rows, key=lambda row: (row[1], row[0])):
+        if kind:
+            package = kind if importlib.util.find_spec(kind) or version(python, kind) else ""
+            number = version(python, package) if package else torch
+            lines.append(f"| {kind} | {number} | {name} | {word.replace('-', ' ')}{'' if is_right else ' (wrong)'} |")
+    Path(path).write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The use that a program makes of a value (`_usage.py`), and the truth of comparisons of zeros (`_values.py`)."""
+
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "python" / "oomscope"))
+import _usage
+
+sys.modules["_oomscope_usage"] = _usage
+import _values  # noqa: E402
+
+
+class Value:
+    """A tensor: `item` and the truth of it are reads."""
+
+    __module__ = "torch"
+
+    reads = []
+    truths = []
+
+    def note(self):
+        places, frame = [], sys._getframe(2)
+        innermost = frame
+        while frame is not None:
+            places.append((frame.f_code, frame.f_lasti, frame.f_lineno))
+            frame = frame.f_back
+        self.reads.append((places, {_values.condition(innermost)}))
+        self.truths.append(_values.compare(innermost))
+
+    def item(self):
+        self.note()
+        return 0.0
+
+    def __bool__(self):
+        self.note()
+        return bool(self.truths[-1])
+
+    def __getattr__(self, name):
+        return lambda *_: self
+
+    def __gt__(self, other):
+        return self
+
+    __lt__ = __ge__ = __le__ = __gt__
+
+    def __getitem__(self, index):
+        return self
+
+
+def run(source, tmp_path):
+    Value.reads, Value.truths = [], []
+    path = tmp_path / "program.py"
+    path.write_text("def work(*_):\n    return 0\n" + source)
+    scope = {"loss": Value(), "torch": Value(), "model": Value(), "n": 0, "logger": Value(), "__name__": "__main__"}
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    order = ["report", "unknown", "size", "branch"]
+    found = [_usage.find(*read)[0] for read in Value.reads]
+    return max(found, key=order.index, default="none")
+
+
+USES = [
+    ("report", "print(loss.item())"),
+    ("report", "print(f'loss {loss.item():.3f}')"),
+    ("report", "total = 0\nfor _ in range(2):\n    total += loss.item()\nprint(total / 2)"),
+    ("report", "losses = []\nlosses.append(float(loss.item()))\nprint(sum(losses) / len(losses))"),
+    ("report", "def evaluate():\n    v = loss.item()\n    return {'loss': v}\nm = evaluate()\nlogger.info(m['loss'])"),
+    (
+        "report",
+        "best = 9.0\nv = loss.item()\nif v < best:\n    best = v\n    torch.save(model.state_dict(), 'best.pt')",
+    ),
+    ("report", "if torch.isnan(loss):\n    raise ValueError(loss.item())"),
+    ("report", "for _ in range(2):\n    if torch.isnan(loss).any():\n        continue\n    work()"),
+    ("report", "for _ in range(2):\n    if loss.item() > 1e4:\n        break\n    work()"),
+    ("report", "assert torch.isfinite(loss).all()"),
+    ("report", "x = loss.item()\ny = 1 if x > 2 else 3\nprint(y)"),
+    ("branch", "while loss.item() > 0.5:\n    work()"),
+    ("branch", "if loss.item() < 1:\n    work()"),
+    ("branch", "for _ in range(9):\n    if loss.item() < 0.5:\n        break\n    work()"),
+    (
+        "branch",
+        """\
+bad, best = 0, -1
+for _ in range(9):
+    if loss.item() > best:
+        bad += 1
+    if bad > 3:
+        break""",
+    ),
+    ("branch", "for _ in range(int(loss.item())):\n    work()"),
+    ("branch", "if loss > 0:\n    work()"),
+    ("branch", "done = loss.item() > 1 and work()\nprint(done)"),
+    (
+        "branch",
+        """\
+class C:
+    def step(self):
+        self.v = loss.item()
+    def go(self):
+        if self.v > 1:
+            work()
+c = C()
+c.step()
+c.go()""",
+    ),
+    ("branch", "import copy\nv = loss.item()\nbest = 1\nif v < best:\n    kept = copy.deepcopy(model.state_dict())"),
+    ("branch", "def f():\n    return loss.item()\ndef g():\n    return f() * 2\nif g() > 1:\n    work()"),
+    ("size", "n = int(loss.item())\ntorch.zeros(8, n)"),
+    ("size", "n = int(loss.item())\nx = [1, 2][:n]"),
+    ("unknown", "work(loss.item(), *[])"),
+    (
+        "unknown",
+        "other.thing = 1\n" if False else "class C:\n    pass\nC.method = lambda self, v: v\nC().method(loss.item())",
+    ),
+]
+
+
+@pytest.mark.parametrize("expected, source", USES, ids=[source[:40] for _, source in USES])
+def test_the_use_of_a_value_is_found(expected, source, tmp_path):
+    found = run(source + "\n", tmp_path)
+    if sys.version_info < (3, 11):  # without columns, everything on a line counts
+        order = ["report", "unknown", "size", "branch"]
+        assert order.index(found) >= order.index(expected)
+    else:
+        assert found == expected
+
+
+TRUTHS = [
+    (True, "bool(torch.isfinite(loss).all())"),
+    (False, "bool(torch.isnan(loss).any())"),
+    (True, "assert (loss[:, 2:] >= loss[:, :2]).all()"),
+    (False, "bool((loss > 0.5).all())"),
+    (True, "bool((loss < 0.5).all())"),
+    (True, "bool((loss >= n).all())"),
+    (True, "ok = torch.isfinite(loss).all()\nif not ok:\n    raise ValueError"),
+    (None, "bool(loss)"),
+    (None, "bool(loss.eq(3).all())"),
+]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="without columns, the expression is not known")
+@pytest.mark.parametrize("expected, source", TRUTHS, ids=[source[:40] for _, source in TRUTHS])
+def test_zeros_compare_as_zeros(expected, source, tmp_path):
+    run(source + "\n", tmp_path)
+    assert Value.truths[0] == expected
+
+
+def test_a_set_value_has_the_form_of_what_is_read():
+    values = _values.SetValues([("job/train.py", 3, "True"), ("train.py", 4, "64"), ("train.py", 5, "0.5")])
+    frame = lambda line: [("/home/me/job/train.py", line, "main")]  # noqa: E731
+    assert [values.at(frame(line)) for line in (3, 4, 5, 6)] == ["True", "64", "0.5", None]
+    assert values.at([("/home/me/other/train.py", 3, "main")]) is None
+    assert values.encode("True", "item", 1) == b"\1"
+    assert values.encode("64", "item", 8) == (64).to_bytes(8, "little")
+    assert values.encode("64", "nonzero index", 4) == (64).to_bytes(4, "little")
+    assert values.encode("0.5", "copy_", 8) == b"\0\0\0\x3f" * 2
