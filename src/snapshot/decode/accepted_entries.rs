@@ -1,71 +1,14 @@
 //! Trace entries whose keys are those of an earlier entry.
 
-use super::super::keys;
 use super::super::trace::parse_action;
 use super::super::{Stacks, TraceEntry};
+use super::entry_keys::EntryKeys;
 use super::{Decoder, PAIR, STACK};
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::snapshot::pickle::Value;
 
 /// The maximum number of accepted lists of keys. A file has one for each kind of entry.
 const MAX_ACCEPTED: usize = 64;
-
-/// The keys of a trace entry, in its order.
-#[derive(Debug)]
-pub(super) struct EntryKeys {
-    keys: Vec<SymbolId>,
-    /// `None` if a key is rare or occurs twice.
-    positions: Option<Positions>,
-}
-
-/// The position of each value among those of the entry; [`ABSENT`] if the entry lacks it.
-#[derive(Debug)]
-struct Positions {
-    addr: u8,
-    size: u8,
-    stream: u8,
-    time_us: u8,
-    frames: u8,
-    pool: u8,
-    compile_context: u8,
-    user_metadata: u8,
-}
-
-/// Beyond the values of every entry.
-const ABSENT: u8 = u8::MAX;
-
-impl Positions {
-    /// The positions of `keys`, of which the first is the action.
-    fn from_keys(keys: &[SymbolId]) -> Option<Self> {
-        let mut positions = Self {
-            addr: ABSENT,
-            size: ABSENT,
-            stream: ABSENT,
-            time_us: ABSENT,
-            frames: ABSENT,
-            pool: ABSENT,
-            compile_context: ABSENT,
-            user_metadata: ABSENT,
-        };
-        for (position, key) in (0..ABSENT).zip(keys).skip(1) {
-            let place = match *key {
-                keys::ADDR | keys::DEVICE_FREE => &mut positions.addr,
-                keys::SIZE => &mut positions.size,
-                keys::STREAM => &mut positions.stream,
-                keys::TIME_US => &mut positions.time_us,
-                keys::FRAMES => &mut positions.frames,
-                keys::POOL_ID => &mut positions.pool,
-                keys::COMPILE_CONTEXT => &mut positions.compile_context,
-                keys::USER_METADATA => &mut positions.user_metadata,
-                _ => return None,
-            };
-            if std::mem::replace(place, position) != ABSENT {
-                return None;
-            }
-        }
-        Some(positions)
-    }
-}
 
 impl Decoder {
     /// A number for these keys of a trace entry; `None` if there are too many others.
@@ -77,8 +20,7 @@ impl Decoder {
             return None;
         }
         keys.iter().for_each(|key| self.seen.entry.add(*key));
-        let positions = Positions::from_keys(&keys);
-        self.entry_keys.push(EntryKeys { keys, positions });
+        self.entry_keys.push(EntryKeys::new(keys));
         Some(to_u32(self.entry_keys.len() - 1))
     }
 

@@ -7,6 +7,7 @@
 
 mod accepted_entries;
 mod dry_run;
+mod entry_keys;
 mod finish;
 mod recorder_info;
 mod records;
@@ -17,7 +18,7 @@ mod tests;
 use crate::base::input::looks_like_log;
 use std::ops::Range;
 
-use self::accepted_entries::EntryKeys;
+use self::entry_keys::EntryKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::keys;

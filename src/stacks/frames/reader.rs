@@ -1,6 +1,6 @@
 //! Turns the stacks of a snapshot into frames and code locations for output.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -32,8 +32,8 @@ pub struct StackReader<'a> {
     names: Vec<&'a str>,
     /// For each frame that names an autograd node, the first frame with that name.
     node_frames: Vec<Option<FrameId>>,
-    /// The frames of each stack, filled on first use.
-    frame_lists: Vec<OnceLock<FrameList>>,
+    /// The frames of the stacks in reports, which are few.
+    frame_lists: Mutex<FxHashMap<StackId, FrameList>>,
     bounds: ReportBounds,
     /// Computed on first use.
     helper_lines: OnceLock<HelperLines>,
@@ -55,13 +55,12 @@ impl<'a> StackReader<'a> {
             Some(*known.entry(name).or_insert(id))
         };
         let node_frames = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
-        let frame_lists = vec![OnceLock::new(); snapshot.stacks.len()];
         Self {
             snapshot,
             origins,
             names,
             node_frames,
-            frame_lists,
+            frame_lists: Mutex::default(),
             bounds: ReportBounds::from_snapshot(snapshot),
             helper_lines: OnceLock::new(),
             strips_paths: false,
@@ -98,8 +97,9 @@ impl<'a> StackReader<'a> {
 
     /// The frames of `stack`, as many as the bounds allow.
     pub fn frame_list(&self, stack: StackId) -> FrameList {
-        let read = || self.frame_list_within(stack, self.bounds.list_bytes);
-        self.frame_lists[stack.index()].get_or_init(read).clone()
+        // A thread that panics while it holds the lock has inserted a whole list or none.
+        let mut known = self.frame_lists.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(stack).or_insert_with(|| self.frame_list_within(stack, self.bounds.list_bytes)).clone()
     }
 
     /// The innermost frames of `stack`, in about `max_bytes` of JSON; at least one.
