@@ -157,6 +157,11 @@ fn annotations_of_live_memory_are_shown() {
         })
         .collect();
     assert_eq!(rows, [("<b>weights</b>", 16, 1), ("a batch", 12, 3), ("the first batch", 4, 1)]);
+    // The batches, in a list of the program, are no parameters.
+    let held = &analysis["snapshots"][0]["devices"][0]["ooms"][0]["held"]["by_category"];
+    let of =
+        |word: &str| held.as_array().unwrap().iter().find(|row| row["category"] == word).unwrap()["bytes"].as_u64();
+    assert_eq!((of("parameters").unwrap() >> 20, of("other").unwrap() >> 20), (16, 12), "{held}");
     let page = result_of(&["analyze", "--top", "2", ANNOTATED]);
     assert!(
         page.contains("Allocated memory that the program annotated") && page.contains("all other annotations"),

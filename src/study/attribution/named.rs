@@ -45,7 +45,11 @@ impl NamedBlocks {
                 // A graph saves the input of the first layer, too.
                 Some(NamedUse::Category(Category::Activations)) if classification.0 == Category::Inputs => {}
                 Some(NamedUse::Category(category)) => *classification = (category, Confidence::Known),
-                Some(NamedUse::Kept) if classification.0 == Category::Activations => {
+                // A guess by size; the recorder has seen every module.
+                Some(NamedUse::Kept)
+                    if classification.0 == Category::Activations
+                        || *classification == (Category::Parameters, Confidence::Low) =>
+                {
                     *classification = (Category::Other, Confidence::Known);
                 }
                 _ => {}
