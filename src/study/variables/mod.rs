@@ -1,6 +1,6 @@
 //! The variables that keep the memory of a snapshot alive, as the recorder named them inside the process.
 //!
-//! In: the live blocks of a device and [`TensorNames`], which are matched by address.
+//! In: the live blocks of a device and [`TensorNames`](crate::snapshot::TensorNames), which are matched by address.
 //! Out: [`KeptReport`], rows of blocks by variable. Storages have the same name if only indexes differ. Names are facts:
 //! nothing here is inferred.
 
