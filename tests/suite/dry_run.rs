@@ -36,6 +36,8 @@ fn what_cannot_be_is_said_in_a_sentence() {
         (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "give one of 7.0"),
         (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two or more sizes"),
         (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
+        (&["--multiple-of", "8", "--", "true"][..], "--fit"),
+        (&["--memory", "540MiB", "--", "true"][..], "takes 540 MiB, which leaves nothing"),
         (&["--rank", "1", "--", "true"][..], "--world-size"),
         (&["--value", "train.py=1", "--", "true"][..], "give a line and a value"),
         (&["--rank", "64", "--world-size", "64", "--", "true"][..], "are 0 to 63"),

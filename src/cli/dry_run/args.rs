@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, ValueEnum};
 
 use super::assumed_gpu::{AssumedGpu, parse_capability, parse_gpu};
+use super::bracket::SizeStep;
 use super::set_value::{SetValue, parse_value};
 use super::single_rank::SingleRank;
 use super::{fit_sizes, placeholder, stub};
@@ -35,6 +36,7 @@ GPUs: v100 v100-32gb t4 a100-40gb a100 a10 rtx3090 l4 rtx4090 l40s h100 h200 b20
 
 Exit code: the command's, same as in `oomscope run`; 2 wrong usage, or no dry run was possible. With --exit-code \
 verdict: 0 would fit, 1 would not fit, 3 may fit, 2 did not finish, no verdict or wrong usage.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(in crate::cli) struct DryRun {
     /// GPU to simulate
     #[arg(long, value_name = "NAME", default_value = "h100", value_parser = parse_gpu)]
@@ -60,9 +62,18 @@ pub(in crate::cli) struct DryRun {
     #[arg(long, value_name = "K", default_value = "0", requires = "world_size")]
     rank: u64,
 
-    /// Run with each size in place of {NAME} in the command, predict the largest size that fits, and confirm it
+    /// Run with each size in place of {NAME} in the command, and find the largest size that fits, in at most 12 runs
     #[arg(long, value_name = "NAME=N,M,..", value_parser = fit_sizes::parse_fit_sizes)]
     pub(super) fit: Option<fit_sizes::FitSizes>,
+
+    /// With --fit: only multiples of N
+    #[arg(long, value_name = "N", requires = "fit", default_value = "1", hide_default_value = true,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    multiple_of: u64,
+
+    /// With --fit: only powers of two
+    #[arg(long, requires = "fit", conflicts_with = "multiple_of")]
+    power_of_two: bool,
 
     /// If it does not fit, run again with remedies that need no change to the program, and say which runs end
     ///
@@ -170,6 +181,11 @@ impl DryRun {
         let memory = total_bytes.to_string();
         let options = ["dry-run", "--gpu", gpu.name, "--memory", &memory, "--"].map(OsString::from);
         Ok(Parsed::try_parse_from(options.iter().chain(command))?.args)
+    }
+
+    /// The sizes that may be the answer of `--fit`.
+    pub(super) fn size_step(&self) -> SizeStep {
+        if self.power_of_two { SizeStep::PowerOfTwo } else { SizeStep::MultipleOf(self.multiple_of) }
     }
 
     /// The command to run first.

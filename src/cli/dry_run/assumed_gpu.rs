@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::bail;
 use serde::Serialize;
 
 use super::set_value::SetValue;
+use crate::allocator::SMALL_SEGMENT;
 use crate::allocator::device::{GPUS, GpuModel};
 use crate::base::units::{MIB, size};
 
@@ -48,6 +50,15 @@ impl AssumedGpu {
     /// The memory of a device without the CUDA context.
     pub(super) fn usable_bytes(&self) -> u64 {
         self.total_bytes().saturating_sub(self.gpu.context_mib * MIB)
+    }
+
+    /// Fails if the CUDA context leaves no memory to PyTorch.
+    pub(super) fn check_memory(&self) -> anyhow::Result<()> {
+        if self.usable_bytes() < SMALL_SEGMENT {
+            let (total, context) = (size(self.total_bytes()), size(self.gpu.context_mib * MIB));
+            bail!("--memory {total}: the CUDA context of {} takes {context}, which leaves nothing", self.gpu.product);
+        }
+        Ok(())
     }
 
     pub(super) fn name(&self) -> String {

@@ -7,6 +7,7 @@
 
 mod args;
 mod assumed_gpu;
+mod bracket;
 mod confirm;
 mod fit_sizes;
 mod placeholder;
@@ -27,6 +28,7 @@ use super::run::{print_result, record};
 const NO_VERDICT: u8 = 2;
 
 pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
+    args.assumed_gpu().check_memory()?;
     if let Some(sizes) = &args.fit {
         return size_search::run(args, sizes);
     }

@@ -1,4 +1,4 @@
-//! `--fit NAME=N,M`: makes dry runs at several sizes, predicts the largest that fits, and confirms it by dry runs.
+//! `--fit NAME=N,M`: makes dry runs at several sizes until it has found the largest that fits.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 
 use super::args::{DryRun, Intervention};
+use super::bracket::{Bracket, SizeChooser, SizeStep};
 use super::fit_sizes::FitSizes;
 use super::{placeholder, written_files};
 use crate::analysis::failure::OomReport;
@@ -18,9 +19,9 @@ use crate::cli::run::{CommandEnd, create_numbered, record_to_log};
 use crate::study::{Scope, Study};
 use crate::whatif::fit::{FitInput, FitOptions, FitReport, fit};
 
-/// Maximum number of dry runs to confirm predictions.
-const MAX_CHECKS: usize = 8;
-/// Maximum number of dry runs to find the largest size that fits in the worst case.
+/// Maximum number of dry runs.
+const MAX_RUNS: usize = 12;
+/// Maximum number of them to find the largest size that fits in the worst case.
 const MAX_WORST_CASE_CHECKS: usize = 5;
 
 struct SizeRun {
@@ -68,6 +69,8 @@ struct SizeSearch<'r> {
     args: &'r DryRun,
     fit_sizes: &'r FitSizes,
     directory: PathBuf,
+    /// The sizes that may be the answer.
+    step: SizeStep,
     done: BTreeMap<u64, SizeRun>,
 }
 
@@ -81,26 +84,17 @@ pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
     if !args.real_files {
         print_stderr(&written_files::announce(&directory.join(format!("{}-N", fit_sizes.name))));
     }
-    let mut search = SizeSearch { args, fit_sizes, directory, done: BTreeMap::new() };
+    let mut search = SizeSearch { args, fit_sizes, directory, step: args.size_step(), done: BTreeMap::new() };
     for size in &fit_sizes.sizes {
         search.run(*size)?;
         if search.done[size].failed() {
             break;
         }
     }
-    // There are at least two sizes, so one fails if fewer than two fit.
-    let answer = match search.failing() {
-        Some(failing) if search.fitting().count() < 2 => format!(
-            "{} = {} does not fit on {}: it {}; give two smaller sizes",
-            fit_sizes.name,
-            count(failing),
-            args.assumed_gpu().name(),
-            search.done[&failing].describe()
-        ),
-        _ => search.find_largest()?,
-    };
+    let answer = search.find_largest()?;
     let mut out = anstream::stdout().lock();
     writeln!(out, "{answer}")?;
+    writeln!(out, "dry runs: {}", search.describe_runs())?;
     let pairs = search.done.iter().map(|(size, ran)| format!("{size}={}", ran.snapshot.display()));
     print_stderr(&format!("for details: oomscope fit {}", pairs.collect::<Vec<_>>().join(" ")));
     Ok(Exit::Success)
@@ -111,11 +105,29 @@ impl SizeSearch<'_> {
         self.done.iter().filter(|(_, ran)| !ran.failed()).map(|(size, _)| *size)
     }
 
-    /// The largest size that fits.
-    fn largest_fitting(&self) -> u64 {
-        let largest = self.fitting().last();
-        debug_assert!(largest.is_some(), "a search starts with two sizes that fit");
-        largest.unwrap_or(0)
+    /// The numbers of the sizes between which the answer is.
+    fn bracket(&self) -> Bracket {
+        let low = self.fitting().last().map_or(0, |size| self.step.count_up_to(size));
+        Bracket { low, high: self.failing().map(|size| self.step.count_up_to(size - 1) + 1) }
+    }
+
+    fn runs_left(&self) -> usize {
+        MAX_RUNS.saturating_sub(self.done.len())
+    }
+
+    /// Which sizes complete, and which fail.
+    fn describe_runs(&self) -> String {
+        let list = |has_failed: bool, [one, several]: [&str; 2]| {
+            let sizes = self.done.iter().filter(|(_, ran)| ran.failed() == has_failed).map(|(size, _)| count(*size));
+            let sizes: Vec<String> = sizes.collect();
+            (!sizes.is_empty())
+                .then(|| format!("{} {}", sizes.join(", "), if sizes.len() == 1 { one } else { several }))
+        };
+        [list(false, ["completes", "complete"]), list(true, ["fails", "fail"])]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 
     /// The smallest size that failed.
@@ -166,25 +178,31 @@ impl SizeSearch<'_> {
         })
     }
 
-    /// Predicts the largest size that fits, and confirms it by dry runs. Returns the answer.
+    /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail. Returns the answer.
     fn find_largest(&mut self) -> anyhow::Result<String> {
         let name = self.fit_sizes.name.clone();
         let gpu = self.args.assumed_gpu().name();
-        for _ in 0..MAX_CHECKS {
-            let low = self.largest_fitting();
-            let high = self.failing();
-            if high == Some(low + 1) {
-                break;
-            }
-            let Some(predicted) = self.predict_largest()? else {
-                return Ok(format!("every {name} fits on {gpu} (dry run): its memory does not grow"));
+        let kind = self.step.describe();
+        let mut chooser = SizeChooser::default();
+        while self.runs_left() > 0 {
+            let bracket = self.bracket();
+            let guess = match self.predict_largest() {
+                Ok(Some(size)) => Some(size),
+                Ok(None) if bracket.high.is_none() => {
+                    return Ok(format!("every {name} fits on {gpu} (dry run): its memory does not grow"));
+                }
+                // Two runs have too little in common for a prediction.
+                Ok(None) | Err(_) => self.extrapolate(),
             };
-            let max = high.map_or(u64::MAX, |high| high - 1);
-            // If the predicted size fits, the next one should fail.
-            let next = if predicted <= low { low + 1 } else { predicted.min(max) };
-            self.run(next)?;
+            let guess = guess.map(|size| self.step.count_up_to(size));
+            let runs_left = u32::try_from(self.runs_left()).unwrap_or(u32::MAX);
+            let Some(next) = chooser.next(bracket, guess, runs_left) else { break };
+            self.run(self.step.size(next))?;
         }
-        let low = self.largest_fitting();
+        let Some(low) = self.fitting().last().filter(|_| self.bracket().low > 0) else {
+            return Ok(self.describe_none());
+        };
+        let (high, bracket) = (self.failing(), self.bracket());
         let worst_case = self.find_largest_in_worst_case(low)?;
         let fits = self.done[&low].describe();
         let note = if self.done.values().all(|ran| ran.failed() || ran.has_known_memory()) {
@@ -192,8 +210,7 @@ impl SizeSearch<'_> {
         } else {
             "; some memory is unknown without a GPU, so the largest may be less: see the snapshot"
         };
-        let high = self.failing();
-        let is_next = high == Some(low + 1);
+        let is_next = bracket.high == Some(bracket.low + 1);
         let and_high = match high {
             Some(high) if is_next => format!(", {} {}", count(high), self.done[&high].describe()),
             Some(high) => {
@@ -202,21 +219,44 @@ impl SizeSearch<'_> {
             None => String::new(),
         };
         let with = "in the worst case (cuDNN workspaces, addresses)";
+        let largest = count(self.step.size(bracket.low));
+        let it = if largest == count(low) { "it".to_owned() } else { count(low) };
         let (low, adjective) = (count(low), if is_next { "largest" } else { "largest tried" });
         let without = format!("otherwise the {adjective} is {low}: it {fits}{and_high}{note}");
         Ok(match worst_case {
-            None => format!("no tested {name} fits on {gpu} (dry run) {with}; {without}"),
+            None => format!("no tested {name}{kind} fits on {gpu} (dry run) {with}; {without}"),
             Some(at) if count(at) != low => {
                 format!("{name} = {} fits on {gpu} (dry run) {with}; {without}", count(at))
             }
             Some(_) if is_next => {
-                format!("the largest {name} that fits on {gpu} is {low} (dry run): it {fits}{and_high}{note}")
+                format!(
+                    "the largest {name}{kind} that fits on {gpu} is {largest} (dry run): {it} {fits}{and_high}{note}"
+                )
             }
             Some(_) => {
                 let more = if high.is_none() { ", and more may" } else { "" };
                 format!("{name} = {low} fits on {gpu} (dry run){more}: it {fits}{and_high}{note}")
             }
         })
+    }
+
+    /// No size is known to fit.
+    fn describe_none(&self) -> String {
+        let (name, kind, gpu) = (&self.fit_sizes.name, self.step.describe(), self.args.assumed_gpu().name());
+        let Some(smallest) = self.failing() else { return format!("no {name}{kind} was tried on {gpu} (dry run)") };
+        let fails = self.done[&smallest].describe();
+        let rest = if self.bracket().high == Some(1) { "" } else { "; smaller sizes were not tried" };
+        format!("no {name}{kind} fits on {gpu} (dry run): {} {fails}{rest}", count(smallest))
+    }
+
+    /// The largest size that fits if memory grows as between the two largest that do.
+    fn extrapolate(&self) -> Option<u64> {
+        let mut fitting = self.done.iter().rev().filter(|(_, ran)| !ran.failed());
+        let ((last, ran), (before, ran_before)) = (fitting.next()?, fitting.next()?);
+        let grown = ran.reserved().checked_sub(ran_before.reserved()).filter(|grown| *grown > 0)?;
+        let room = self.args.assumed_gpu().usable_bytes().saturating_sub(ran.reserved());
+        let more = u128::from(room) * u128::from(last - before) / u128::from(grown);
+        Some(last.saturating_add(u64::try_from(more).ok()?))
     }
 
     /// The largest size up to `low` that fits in the worst case. The search starts close to `low`.
@@ -226,7 +266,7 @@ impl SizeSearch<'_> {
             found.map(|(at, _)| *at)
         };
         let first = largest_safe(&self.done);
-        for tried in 0..MAX_WORST_CASE_CHECKS {
+        for tried in 0..MAX_WORST_CASE_CHECKS.min(self.runs_left()) {
             let found = largest_safe(&self.done);
             let from = found.map_or(1, |found| found + 1);
             if from > low {
@@ -241,6 +281,10 @@ impl SizeSearch<'_> {
                 Some(found) if Some(found) != first => found.midpoint(high),
                 _ => high.saturating_sub((low / 64).max(1) << tried).max(from),
             };
+            let next = self.step.size(self.step.count_up_to(next));
+            if next < from || self.done.contains_key(&next) {
+                break;
+            }
             self.run(next)?;
         }
         Ok(largest_safe(&self.done))

@@ -78,7 +78,8 @@ fn best_release<'a>(
     capacity: Option<u64>,
     possible: RangeInclusive<u32>,
 ) -> Inference<'a> {
-    let tried: Vec<Inference<'a>> = group_by_behaviour(snapshot, possible)
+    // An inference holds the memory of an allocator: two of them at a time, not all.
+    let best = group_by_behaviour(snapshot, possible)
         .into_par_iter()
         .map(|(releases, minor)| {
             let start = Hypothesis {
@@ -99,21 +100,11 @@ fn best_release<'a>(
             };
             Inference::new(releases, devices.par_iter().map(verify_one).collect())
         })
-        .collect();
-    // Ties go to the newest. Adjacent older releases that are exact as well extend its range.
-    let mut tried = tried.into_iter();
-    let Some(mut best) = tried.next() else {
+        .reduce_with(Inference::or_better);
+    best.unwrap_or_else(|| {
         debug_assert!(false, "the range of possible releases is never empty");
-        return Inference::new(0..=0, Vec::new());
-    };
-    for older in tried {
-        if best.is_exact && older.is_exact && *older.releases.end() + 1 == *best.releases.start() {
-            best.releases = *older.releases.start()..=*best.releases.end();
-        } else if older.matched() > best.matched() {
-            best = older;
-        }
-    }
-    best
+        Inference::new(0..=0, Vec::new())
+    })
 }
 
 /// The settings in effect: as recorded, or inferred if the release does not record them. `minor` is the release, if
@@ -132,6 +123,19 @@ impl<'a> Inference<'a> {
     fn new(releases: RangeInclusive<u32>, devices: Vec<InferredDevice<'a>>) -> Self {
         let is_exact = devices.iter().all(|inferred| inferred.verification.is_exact());
         Self { releases, is_exact, devices }
+    }
+
+    /// Chooses between two groups of releases. Ties go to the newer one. If both are exact and adjacent, it has the
+    /// range of both.
+    fn or_better(mut self, older: Self) -> Self {
+        if self.is_exact && older.is_exact && *older.releases.end() + 1 == *self.releases.start() {
+            self.releases = *older.releases.start()..=*self.releases.end();
+            self
+        } else if older.matched() > self.matched() {
+            older
+        } else {
+            self
+        }
     }
 
     fn matched(&self) -> usize {

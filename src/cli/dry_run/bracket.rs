@@ -1,0 +1,149 @@
+//! Which size to run next, to find the largest that fits in few runs.
+
+/// The sizes that may be the answer, numbered from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SizeStep {
+    MultipleOf(u64),
+    PowerOfTwo,
+}
+
+impl SizeStep {
+    /// The size with this number.
+    pub(super) fn size(self, number: u64) -> u64 {
+        match self {
+            Self::MultipleOf(step) => number.saturating_mul(step),
+            Self::PowerOfTwo => 1 << number.saturating_sub(1).min(63),
+        }
+    }
+
+    /// How many of the sizes are at most `size`.
+    pub(super) fn count_up_to(self, size: u64) -> u64 {
+        match self {
+            Self::MultipleOf(step) => size / step,
+            Self::PowerOfTwo => size.checked_ilog2().map_or(0, |log| u64::from(log) + 1),
+        }
+    }
+
+    /// The kind of number, if the answer is not any number.
+    pub(super) fn describe(self) -> String {
+        match self {
+            Self::MultipleOf(1) => String::new(),
+            Self::MultipleOf(step) => format!(" (a multiple of {step})"),
+            Self::PowerOfTwo => " (a power of two)".to_owned(),
+        }
+    }
+}
+
+/// The numbers between which the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bracket {
+    /// The largest known to fit; 0 if none is.
+    pub(super) low: u64,
+    /// The smallest known to fail.
+    pub(super) high: Option<u64>,
+}
+
+/// Chooses sizes. A guess that fails, or fits while its successor fits too, is followed by others in growing strides.
+#[derive(Debug, Default)]
+pub(super) struct SizeChooser {
+    guesses_too_high: u32,
+    guesses_too_low: u32,
+}
+
+impl SizeChooser {
+    /// The next number to run; `None` if the answer is known. As long as `runs_left` allows it, that is close to `guess`;
+    /// then the bracket is bisected.
+    pub(super) fn next(&mut self, bracket: Bracket, guess: Option<u64>, runs_left: u32) -> Option<u64> {
+        let Bracket { low, high } = bracket;
+        let width = high.map_or(u64::MAX, |high| high.saturating_sub(low));
+        if width <= 1 {
+            return None;
+        }
+        // A guess far outside of the bracket is of no use.
+        let is_near =
+            |guess: &u64| guess.saturating_mul(2) >= low && high.is_none_or(|high| *guess <= high.saturating_mul(2));
+        let guess = guess.filter(is_near);
+        let stride = |guesses: u32| 1u64 << guesses.min(40);
+        let is_too_high = |guess: u64| high.is_some_and(|high| guess >= high);
+        let next = match guess {
+            // One run shrinks the bracket by one at least: bisection needs the rest.
+            _ if high.is_some() && runs_left <= (width - 1).ilog2() + 1 => low + width / 2,
+            Some(guess) if is_too_high(guess) => {
+                self.guesses_too_high += 1;
+                low + width.saturating_sub(stride(self.guesses_too_high - 1)).max(width / 2)
+            }
+            Some(guess) if guess <= low => {
+                self.guesses_too_low += 1;
+                low.saturating_add(stride(self.guesses_too_low - 1).min(width / 2))
+            }
+            Some(guess) => guess,
+            None if high.is_some() => low + width / 2,
+            None => low.saturating_mul(4).max(1),
+        };
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs until `largest` is known: the answer, and the number of runs after the first two.
+    fn search(largest: u64, given: [u64; 2], guess: impl Fn(u64) -> Option<u64>) -> (u64, u32) {
+        let fits = |number: u64| number <= largest;
+        let low = given.into_iter().filter(|number| fits(*number)).max().unwrap_or(0);
+        let mut bracket = Bracket { low, high: given.into_iter().find(|number| !fits(*number)) };
+        let mut chooser = SizeChooser::default();
+        for run in 0..10 {
+            let Some(next) = chooser.next(bracket, guess(bracket.low), 10 - run) else { return (bracket.low, run) };
+            assert!(next > bracket.low && bracket.high.is_none_or(|high| next < high), "{bracket:?}: {next}");
+            if fits(next) {
+                bracket.low = next;
+            } else {
+                bracket.high = Some(next);
+            }
+        }
+        assert_eq!(bracket.high, Some(bracket.low + 1), "{largest} from {given:?}");
+        (bracket.low, 10)
+    }
+
+    #[test]
+    fn good_guesses_need_few_runs() {
+        assert_eq!(search(114, [4, 8], |_| Some(114)), (114, 2));
+        assert_eq!(search(114, [4, 8], |_| Some(112)), (114, 4));
+        assert_eq!(search(114, [4, 8], |_| Some(117)), (114, 4));
+    }
+
+    #[test]
+    fn wrong_guesses_and_none_are_bisected() {
+        let guesses: [(u64, fn(u64) -> Option<u64>); 6] = [
+            (128, |_| None),
+            (128, |_| Some(1)),
+            (500, |largest| Some(largest * 97 / 100)),
+            (500, |largest| Some(largest * 103 / 100)),
+            (300, |largest| Some(2 * largest)),
+            (60, |largest| Some(10 * largest)),
+        ];
+        for (nth, (end, guess)) in guesses.into_iter().enumerate() {
+            for largest in 8..end {
+                assert_eq!(search(largest, [4, 8], |_| guess(largest)).0, largest, "{nth}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_far_below_are_found() {
+        for largest in 0..900 {
+            assert_eq!(search(largest, [900, 2000], |_| None).0, largest);
+        }
+    }
+
+    #[test]
+    fn steps_are_numbered() {
+        let eight = SizeStep::MultipleOf(8);
+        assert_eq!([7, 8, 31, 32].map(|size| eight.count_up_to(size)), [0, 1, 3, 4]);
+        assert_eq!([1, 4].map(|number| eight.size(number)), [8, 32]);
+        assert_eq!([0, 1, 3, 4, 64].map(|size| SizeStep::PowerOfTwo.count_up_to(size)), [0, 1, 2, 3, 7]);
+        assert_eq!([1, 3, 7].map(|number| SizeStep::PowerOfTwo.size(number)), [1, 4, 64]);
+    }
+}
