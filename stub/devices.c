@@ -1,8 +1,18 @@
 /* Device properties, driver and runtime versions, contexts and error names. */
+#define NO_DEVICE 100
 #define INVALID_DEVICE 101
 #define NOT_READY 600
 #define CONTEXT ((void *)0x1000) /* the handle of every context */
-static int device_count(void) { return (int)env_u64("STUBCUDA_DEVICES", 1); }
+static int machine_devices(void) { return (int)env_u64("STUBCUDA_DEVICES", 1); }
+/* As many of them as CUDA_VISIBLE_DEVICES names: none if it is empty or -1. Their numbers do not matter. */
+static int device_count(void) {
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  if (!visible) return machine_devices();
+  if (!*visible || !strncmp(visible, "-1", 2)) return 0;
+  int named = 1;
+  for (; *visible; visible++) named += *visible == ',';
+  return named < machine_devices() ? named : machine_devices();
+}
 static int compute_capability(void) { return (int)env_u64("STUBCUDA_CC", 90); }
 static int multiprocessors(void) { return (int)env_u64("STUBCUDA_SMS", 132); }
 static int l2_bytes(void) { return (int)env_u64("STUBCUDA_L2", 62914560); }
@@ -147,7 +157,7 @@ EXPORT int cuGetErrorName(int error, const char **text) {
 }
 EXPORT int cudaGetDeviceCount(int *count) {
   *count = device_count();
-  return 0;
+  return *count ? 0 : fail(NO_DEVICE);
 }
 EXPORT int cudaGetDevice(int *device) {
   *device = current_device;
@@ -174,6 +184,7 @@ EXPORT const char *cudaGetErrorString(int error) {
          : error == NOT_READY      ? "device not ready"
          : error == NOT_SUPPORTED  ? "operation not supported"
          : error == INVALID_DEVICE ? "invalid device ordinal"
+         : error == NO_DEVICE      ? "no CUDA-capable device is detected"
          : error                   ? "stub error"
                                    : "no error";
 }

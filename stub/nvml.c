@@ -9,7 +9,7 @@ EXPORT int nvmlInitWithFlags(unsigned flags) { return 0; }
 EXPORT int nvmlShutdown(void) { return 0; }
 EXPORT const char *nvmlErrorString(int error) { return error ? "not supported by the stub of CUDA" : "success"; }
 EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-  if (index >= (unsigned)device_count()) return NVML_INVALID_ARGUMENT;
+  if (index >= MAX_DEVICES) return NVML_INVALID_ARGUMENT;
   *device = (void *)(uint64_t)(FIRST_HANDLE + index);
   return 0;
 }
@@ -21,8 +21,16 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device) {
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
   return nvmlDeviceGetHandleByIndex_v2(0, device);
 }
+/* PyTorch counts those that CUDA_VISIBLE_DEVICES names, by their numbers, which this machine need not have. */
 EXPORT int nvmlDeviceGetCount_v2(unsigned *count) {
-  *count = device_count();
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  *count = machine_devices();
+  while (visible && *visible) {
+    unsigned number = (unsigned)strtoul(visible, NULL, 10);
+    if (number < MAX_DEVICES && number >= *count) *count = number + 1;
+    visible = strchr(visible, ',');
+    visible = visible ? visible + 1 : NULL;
+  }
   return 0;
 }
 EXPORT int nvmlDeviceGetIndex(void *device, unsigned *index) {

@@ -53,6 +53,9 @@ UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "timings")
 # The type workspace in stub/workspaces.c.
 WORKSPACE_FIELDS = 5
 MAX_DEVICES = 16
+# Of the system: size of a page, and the advice to drop pages, which then read as zero.
+PAGE = 4096
+MADV_DONTNEED = 4
 
 READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p)
 
@@ -217,10 +220,9 @@ class DryRun:
     # Host memory -------------------------------------------------------------------------------------------------
 
     def skip_large_fills(self, torch):
-        """Makes in-place fills of large host tensors do nothing.
+        """Makes in-place fills of large host tensors set them to zero.
 
-        The tensors stay zero, and the system allocates no pages for them. The values do not matter: on the device all
-        values are zero.
+        The system then has no pages for them. The values do not matter: on the device all values are zero.
         """
         tensor_type = torch.Tensor
 
@@ -244,6 +246,8 @@ class DryRun:
                 is_unfilled = self.unfilled.get(address) == size
                 if not is_fill and not is_unfilled:
                     return original(tensor, *args, **kwargs)
+                if is_fill or name == "zero_":
+                    zero_pages(address, size)
                 if not is_unfilled:
                     if len(self.unfilled) > 100000:
                         self.unfilled.clear()
@@ -278,7 +282,7 @@ class DryRun:
         reads = []
         for (operators, frames), (count, size, first, last, places, truths) in self.reads.items():
             is_set = self.set_values.at(frames) is not None
-            used, place = ("set", None) if is_set else usage.find(places, truths)
+            used, place = ("set", None) if is_set else usage.find(places, truths, operators)
             reads.append(
                 {
                     "operators": operators,
@@ -317,6 +321,16 @@ class DryRun:
             "absent_device": self.absent_device(),
             **self.ending.describe(self.last_read),
         }
+
+
+def zero_pages(address, size):
+    """Sets host memory to zero, and gives its pages back to the system."""
+    start, end = -(-address // PAGE) * PAGE, (address + size) // PAGE * PAGE
+    libc = ctypes.CDLL(None)
+    is_done = start < end and libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_DONTNEED) == 0
+    edges = [(address, start - address), (end, address + size - end)] if is_done else [(address, size)]
+    for edge, length in edges:
+        ctypes.memset(edge, 0, length)
 
 
 def describe_frames(frames):

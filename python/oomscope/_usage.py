@@ -10,6 +10,7 @@ wherever its name is in the file. That finds too many uses rather than too few.
 """
 
 import ast
+import dis
 import linecache
 
 REPORT, BRANCH, SIZE, UNKNOWN = "report", "branch", "size", "unknown"
@@ -29,6 +30,8 @@ HARMLESS_CODE = (
         "torch/distributed/distributed_c10d.py",
         "all_gather_object gather_object broadcast_object_list scatter_object_list recv_object_list".split(),
     ),
+    # Without an answer the stages exchange the shapes of a trial pass, which needs no more than a step.
+    ("torch/distributed/pipelining/schedules.py", ("_initialize_pipeline_distributed_state",)),
     # The sum of the losses, which leaves out those that are not finite.
     (
         "transformers/trainer.py",
@@ -47,6 +50,8 @@ HARMLESS_CODE = (
     ("lightning/fabric/utilities", ("batch_to", "cpu")),
     ("lightning/pytorch/utilities/data.py", ("has_len_all_ranks",)),
 )
+# Operators that read whether a library has failed.
+HARMLESS_OPERATORS = frozenset(("_linalg_check_errors",))
 # Functions by the last part of their names. The value ends in text, a log or a file.
 REPORTS = frozenset(
     "print log log_dict log_metrics info debug warning warn error exception critical write writelines write_line "
@@ -83,12 +88,14 @@ FIXED_ATTRIBUTES = frozenset(
 MAX_STEPS = 3000
 
 
-def find(places, truths=frozenset()):
+def find(places, truths=frozenset(), operators=""):
     """What becomes of a value: (one of the words above, the place that decides as (file, line, function) or None).
 
     `places` are the frames of the read, innermost first, as (code, index of the last instruction, line). `truths` are
     those of the condition that the value is in (see `_values.condition`): where all were false, its branch has not run.
     """
+    if not HARMLESS_OPERATORS.isdisjoint(operators.split()):
+        return REPORT, None
     for code, _, _ in places:
         if is_harmless_code(code):
             return REPORT, None
@@ -161,7 +168,7 @@ class Source:
             kinds = (ast.expr, ast.Assert, ast.If, ast.While)
             nodes = [node for node in ast.walk(self.tree) if isinstance(node, kinds) and span(node) == position]
             if nodes:
-                return [without_not(nodes[0])]
+                return [without_not(operand(without_not(nodes[0]), code, instruction, position))]
         on_line = [node for node in ast.walk(self.tree) if getattr(node, "lineno", None) == line]
         calls = [node for node in on_line if isinstance(node, (ast.Call, ast.JoinedStr))]
         tests = [node.test for node in on_line if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))]
@@ -185,6 +192,19 @@ def without_not(node):
     while (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)) or isinstance(node, ast.stmt):
         node = node.test if isinstance(node, ast.stmt) else node.operand
     return node
+
+
+def operand(node, code, instruction, position):
+    """The operand of `a and b` that an instruction reads, where all of them have the position of the whole."""
+    if not isinstance(node, ast.BoolOp):
+        return node
+    jumps = [
+        item.offset
+        for item in dis.get_instructions(code)
+        if "_IF_" in item.opname and tuple(item.positions) == position
+    ]
+    is_clear = len(jumps) == len(node.values) and instruction in jumps
+    return node.values[jumps.index(instruction)] if is_clear else node
 
 
 def last_name(node):

@@ -74,7 +74,7 @@ impl ReadReport {
     }
 
     /// Whether the program may request other memory with another value.
-    pub(super) fn is_deciding(&self) -> bool {
+    pub(crate) fn is_deciding(&self) -> bool {
         match self.usage {
             ReadUsage::Set => false,
             ReadUsage::Branch | ReadUsage::Size => true,

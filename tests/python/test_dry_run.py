@@ -1,7 +1,9 @@
-"""Dry runs of libraries whose loops wait for a value of the device."""
+"""Dry runs of libraries whose loops wait for a value of the device, and host tensors that are not filled."""
 
 import subprocess
 import sys
+
+import pytest
 
 from conftest import ROOT
 
@@ -49,21 +51,34 @@ print([model.generate(8, maximum) for maximum in (14, 9, 20)])
 """
 
 
+MODULES = ("ending", "files", "ranks", "stub", "usage", "values")
+ZEROED = """
+import ctypes, sys
+sys.path[:0] = [{directory!r}, {stub!r}]
+import _dry_run
+buffer = (ctypes.c_ubyte * 20000)(*[7] * 20000)
+_dry_run.zero_pages(ctypes.addressof(buffer) + 1, 19998)
+print(buffer[0], sum(buffer[1:19999]), buffer[19999])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="dry runs need Linux")
+def test_host_memory_is_set_to_zero_without_pages(tmp_path):
+    for name in MODULES:
+        (tmp_path / ("_oomscope_%s.py" % name)).touch()
+    program = ZEROED.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout == "7 0 7\n", result.stderr
+
+
 def test_generation_stops_at_the_maximum_length(tmp_path):
     package = tmp_path / "transformers" / "generation"
     package.mkdir(parents=True)
     (tmp_path / "transformers" / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "utils.py").write_text(LIBRARY)
-    for name in (
-        "_oomscope_usage.py",
-        "_oomscope_values.py",
-        "_oomscope_ending.py",
-        "_oomscope_files.py",
-        "_oomscope_ranks.py",
-        "_oomscope_stub.py",
-    ):
-        (tmp_path / name).touch()
+    for name in MODULES:
+        (tmp_path / ("_oomscope_%s.py" % name)).touch()
     program = PROGRAM.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.stdout == "[14, 9, 20]\n", result.stderr

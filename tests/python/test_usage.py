@@ -135,6 +135,7 @@ TRUTHS = [
     (True, "bool((loss < 0.5).all())"),
     (True, "bool((loss >= n).all())"),
     (True, "ok = torch.isfinite(loss).all()\nif not ok:\n    raise ValueError"),
+    (True, "assert torch.isfinite(loss).all() and not torch.isnan(loss).any()"),
     (None, "bool(loss)"),
     (None, "bool(loss.eq(3).all())"),
 ]
@@ -145,6 +146,7 @@ TRUTHS = [
 def test_zeros_compare_as_zeros(expected, source, tmp_path):
     run(source + "\n", tmp_path)
     assert Value.truths[0] == expected
+    assert "isnan" not in source or not Value.truths[-1]
 
 
 def test_a_set_value_has_the_form_of_what_is_read():

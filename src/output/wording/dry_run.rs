@@ -134,10 +134,24 @@ fn describe_read(read: &ReadReport) -> String {
     }
 }
 
+/// The first lines of `reads`, and how many more there are.
+fn describe_lines(reads: &[&ReadReport]) -> String {
+    let mut lines: Vec<String> = reads.iter().take(SHOWN_READS).map(|read| describe_read(read)).collect();
+    lines.dedup();
+    if reads.len() > SHOWN_READS {
+        lines.push(format!("{} more", counted((reads.len() - SHOWN_READS) as u64, "line")));
+    }
+    lines.join("; ")
+}
+
 /// Describes the values that were read back.
 fn describe_reads(report: &DryRunReport) -> String {
     if report.reads.is_empty() && report.omitted_reads == 0 {
         return "no value of the GPU was read back, so no computed value determines a request".to_owned();
+    }
+    if report.omitted_reads == 0 && !report.reads.iter().any(ReadReport::is_deciding) {
+        let lines = describe_lines(&report.reads.iter().collect::<Vec<_>>());
+        return format!("values of the GPU were read back, all zero here: {lines}; the program only reports them");
     }
     let deciding: Vec<&ReadReport> = report.reads.iter().filter(|read| read.decides_a_size).collect();
     let before: Vec<&ReadReport> = report.reads.iter().filter(|read| read.is_before_peak).collect();
@@ -147,12 +161,7 @@ fn describe_reads(report: &DryRunReport) -> String {
             .to_owned();
     }
     let listed = if deciding.is_empty() { &before } else { &deciding };
-    let mut lines: Vec<String> = listed.iter().take(SHOWN_READS).map(|read| describe_read(read)).collect();
-    lines.dedup();
-    if listed.len() > SHOWN_READS {
-        lines.push(format!("{} more", counted((listed.len() - SHOWN_READS) as u64, "line")));
-    }
-    let lines = lines.join("; ");
+    let lines = describe_lines(listed);
     if deciding.is_empty() {
         format!(
             "values of the GPU were read back before the peak, all zero here: {lines}; none determines a size \

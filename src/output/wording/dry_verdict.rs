@@ -25,7 +25,9 @@ pub(super) fn describe_job(job: &JobVerdict, dry_run: &DryRunReport, figures: &s
 
 /// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most. Empty without convolutions.
 fn describe_with_workspaces(dry_run: &DryRunReport) -> String {
-    let with = dry_run.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
+    // They may end before the peak; some then fit into memory that is free at that time.
+    let ranges = dry_run.ranges.iter().map(|range| (range.reserved_bytes.maximum, range.with_workspaces.as_ref()));
+    let with = ranges.filter_map(|(without, with)| with.filter(|with| with.reserved_bytes.maximum > without));
     with.max_by_key(|with| with.reserved_bytes.maximum).map_or_else(String::new, |with| {
         format!(
             "; with workspaces of cuDNN up to {} allocated, {} reserved",
