@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from conftest import ROOT, program
 
 PYTHON = os.environ.get("OOMSCOPE_TORCH_PYTHON")
