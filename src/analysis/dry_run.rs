@@ -120,7 +120,7 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport) -> P
             absent_device: dry_run.absent_device,
         }))),
     };
-    let failures = study.devices().map(Failures::of_device).fold(Failures::default(), Failures::plus);
+    let failures = study.devices().map(Failures::of_device).fold(Failures::default(), |sum, device| sum.plus(&device));
     let recorded = dry_run.failures.last().map(|failure| (failure.stack, failure.bytes));
     let failed = failures.last.or(recorded);
     let is_complete = failures.count >= dry_run.failure_count;
@@ -167,7 +167,7 @@ impl Failures {
         Self { count: failed.len() as u64, last, are_served_later: unserved.is_empty() }
     }
 
-    fn plus(self, other: Self) -> Self {
+    fn plus(self, other: &Self) -> Self {
         Self {
             count: self.count + other.count,
             last: other.last.or(self.last),

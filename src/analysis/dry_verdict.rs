@@ -189,8 +189,8 @@ mod tests {
         ProcessFacts { is_always_served: true, ..ProcessFacts::default() }
     }
 
-    fn failed() -> Option<FailedRequest> {
-        Some(FailedRequest { location: CodeLocation::default(), bytes: 1 })
+    fn failed() -> FailedRequest {
+        FailedRequest { location: CodeLocation::default(), bytes: 1 }
     }
 
     #[test]
@@ -201,17 +201,17 @@ mod tests {
         let mask = ReadReport { decides_a_size: true, ..ReadReport::default() };
         let cases = [
             (well(), WouldFit),
-            (ProcessFacts { reads: &[item.clone()], ..well() }, WouldFit),
+            (ProcessFacts { reads: std::slice::from_ref(&item), ..well() }, WouldFit),
             (ProcessFacts { reads: &[item.clone(), branch.clone()], ..well() }, MayFit),
             (ProcessFacts { reads: &[mask], ..well() }, MayFit),
             (ProcessFacts { omitted_reads: 1, ..well() }, MayFit),
             (ProcessFacts { is_memory_unknown: true, ..well() }, MayFit),
             (ProcessFacts { is_always_served: false, ..well() }, MayFit),
-            (ProcessFacts { failed: failed(), ..well() }, WouldNotFit),
-            (ProcessFacts { failed: failed(), has_recovered: true, ..well() }, WouldFit),
-            (ProcessFacts { failed: failed(), has_recovered: true, reads: &[branch], ..well() }, MayFit),
-            (ProcessFacts { failed: failed(), has_recovered: true, end: error(), ..well() }, WouldNotFit),
-            (ProcessFacts { failed: failed(), end: Some(Reason::Signal(9)), ..well() }, WouldNotFit),
+            (ProcessFacts { failed: Some(failed()), ..well() }, WouldNotFit),
+            (ProcessFacts { failed: Some(failed()), has_recovered: true, ..well() }, WouldFit),
+            (ProcessFacts { failed: Some(failed()), has_recovered: true, reads: &[branch], ..well() }, MayFit),
+            (ProcessFacts { failed: Some(failed()), has_recovered: true, end: error(), ..well() }, WouldNotFit),
+            (ProcessFacts { failed: Some(failed()), end: Some(Reason::Signal(9)), ..well() }, WouldNotFit),
             (ProcessFacts { end: error(), ..well() }, DidNotFinish),
             (ProcessFacts { end: Some(Reason::ExitCode(3, None)), ..well() }, DidNotFinish),
             (ProcessFacts { end: Some(Reason::Signal(15)), ..well() }, NoVerdict),

@@ -155,7 +155,7 @@ mod tests {
         for (id, list) in ids.iter().zip(&lists) {
             let found = interned.get(*id);
             assert_eq!(found.iter().collect::<Vec<_>>(), frames(list));
-            assert_eq!(found.iter().rev().last(), found.first());
+            assert_eq!(found.iter().next(), found.first());
             assert_eq!((found.len(), found.iter().len()), (list.len(), list.len()));
         }
     }

@@ -167,7 +167,8 @@ mod tests {
                 ranges.add(FreeRange { start: addr, end: range.end as u64, is_usable }, [true; 2]);
             } else if cells[range.clone()].iter().all(|cell| *cell != 0) {
                 cells[range.clone()].fill(0);
-                let is_usable = |start, end| cells[start as usize..end as usize].contains(&2);
+                let index = |at: u64| usize::try_from(at).unwrap();
+                let is_usable = |start, end| cells[index(start)..index(end)].contains(&2);
                 ranges.cut(addr, range.end as u64, is_usable);
             }
             if step % 100 == 0 {

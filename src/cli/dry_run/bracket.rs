@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn wrong_guesses_and_none_are_bisected() {
-        let guesses: [(u64, fn(u64) -> Option<u64>); 6] = [
+        type Guess = fn(u64) -> Option<u64>;
+        let guesses: [(u64, Guess); 6] = [
             (128, |_| None),
             (128, |_| Some(1)),
             (500, |largest| Some(largest * 97 / 100)),

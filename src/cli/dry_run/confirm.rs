@@ -18,21 +18,27 @@ use crate::cli::run::create_numbered;
 /// The recorded job.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ConfirmArgs {
-    /// Then run COMMAND, the recorded job, in dry runs: as recorded, and with the best remedies
+    /// Then run COMMAND, the recorded job, in dry runs: as recorded, and with the best remedies; the last option
     ///
     /// The dry runs have the GPU memory that the job had. They need what `oomscope dry-run` needs: Linux and a PyTorch
     /// built for CUDA, but no GPU.
-    #[arg(long, requires = "command")]
-    confirm: bool,
-
-    /// With --confirm: the command of the recorded job and its arguments
-    #[arg(last = true, requires = "confirm", value_name = "COMMAND")]
-    command: Vec<OsString>,
+    // Not `last`: a file after `--` is a snapshot.
+    #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
+    confirm: Vec<OsString>,
 }
 
 impl ConfirmArgs {
     pub(in crate::cli) fn is_given(&self) -> bool {
-        self.confirm
+        !self.confirm.is_empty()
+    }
+
+    /// The command and its arguments.
+    fn command(&self) -> anyhow::Result<&[OsString]> {
+        match self.confirm.as_slice() {
+            [dashes, command @ ..] if dashes == "--" && !command.is_empty() => Ok(command),
+            [word, ..] if word != "--" => Ok(&self.confirm),
+            _ => bail!("--confirm needs the command of the recorded job, such as -- python train.py"),
+        }
     }
 }
 
@@ -55,7 +61,7 @@ pub(in crate::cli) fn confirm(
         .map_err(|_| anyhow!("{name}: --confirm needs one file"))?;
     let (gpu, total_bytes) = recorded_gpu(&recorded.report, capacity)
         .ok_or_else(|| anyhow!("{name}: --confirm needs a failed request, or --capacity"))?;
-    let job = DryRun::for_recording(gpu, total_bytes, &args.command)?;
+    let job = DryRun::for_recording(gpu, total_bytes, args.command()?)?;
     let remedies = match settings {
         [] => remedies_without_size(&recorded.report),
         _ => settings.iter().cloned().map(Remedy::Settings).collect(),

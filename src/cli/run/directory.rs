@@ -77,6 +77,7 @@ pub(in crate::cli) struct RunDirectory {
 
 /// The progress of a run's processes.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "markers of the processes, each independent of the others")]
 pub(in crate::cli) struct RunStatus {
     pub(super) python: bool,
     pub(super) torch: bool,

@@ -83,7 +83,7 @@ fn describe_value(read: &ReadReport) -> String {
         ReadUsage::Branch => "decides how the program goes on",
         ReadUsage::Report | ReadUsage::Set | ReadUsage::Unknown => "may decide how the program goes on",
     };
-    let at = read.decided_at.as_ref().map(|line| line.short_label()).filter(|at| !line.starts_with(at.as_str()));
+    let at = read.decided_at.as_ref().map(FrameReport::short_label).filter(|at| !line.starts_with(at.as_str()));
     let at = at.map_or_else(String::new, |at| format!(", at {at}"));
     format!("the value read at {line}{by} {effect}{at}; {NO_VALUES}")
 }
@@ -99,16 +99,17 @@ fn outermost(operators: &str) -> &str {
 fn describe_error(error: &ProgramError) -> String {
     let ProgramError { name, message, location, after_read, absent_device } = error;
     let colon = if message.is_empty() { "" } else { ": " };
-    let mut text = format!("{name} at {}{colon}{message}", location.label());
-    if let Some(device) = absent_device {
-        text += &format!("; the program uses device {device}: run with --devices {}", device + 1);
+    let advice = if let Some(device) = absent_device {
+        format!("; the program uses device {device}: run with --devices {}", device + 1)
     } else if let Some(read) = after_read {
         let frame = read.location.frame.as_ref();
         let label = frame.map_or_else(String::new, FrameReport::short_label);
         let line = label.split(" in ").next().unwrap_or_default();
         let (operator, value) = (outermost(&read.operator), &read.value);
         let other = if value == "False" { "True" } else { "1" };
-        text += &format!(" after {operator} read {value} at {line} ({NO_VALUES}): --value {line}={other}");
-    }
-    text
+        format!(" after {operator} read {value} at {line} ({NO_VALUES}): --value {line}={other}")
+    } else {
+        String::new()
+    };
+    format!("{name} at {}{colon}{message}{advice}", location.label())
 }

@@ -299,7 +299,7 @@ impl Emitter<'_> {
             return self.pickle.write_reference(memo);
         }
         let frames = self.snapshot.stacks.frames(stack);
-        let memo = self.write_list(frames.len(), frames, |this, id| this.write_frame(id))?;
+        let memo = self.write_list(frames.len(), frames, Self::write_frame)?;
         if let Some(known) = self.stacks.get_mut(stack.index()) {
             *known = Some(memo);
         }

@@ -19,7 +19,9 @@ impl Decoder {
         if self.entry_keys.len() == MAX_ACCEPTED {
             return None;
         }
-        keys.iter().for_each(|key| self.seen.entry.add(*key));
+        for key in &keys {
+            self.seen.entry.add(*key);
+        }
         self.entry_keys.push(EntryKeys::new(keys));
         Some(to_u32(self.entry_keys.len() - 1))
     }

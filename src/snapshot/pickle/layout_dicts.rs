@@ -14,7 +14,7 @@ use super::opcode as op;
 use super::value::Value;
 
 impl<B: Builder> Machine<'_, B> {
-    /// Reads the dict whose EMPTY_DICT ends at `start`, if it is written like an earlier one. Returns the position after
+    /// Reads the dict whose `EMPTY_DICT` ends at `start`, if it is written like an earlier one. Returns the position after
     /// it.
     #[inline]
     pub(super) fn read_dict_by_layout(&mut self, start: usize) -> Option<usize> {

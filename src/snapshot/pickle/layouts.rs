@@ -31,7 +31,7 @@ pub(super) enum Field {
     Int4(u8),
     /// LONG1 with this many bytes.
     Long(u8, u8),
-    /// SHORT_BINUNICODE with this many bytes, memoized.
+    /// `SHORT_BINUNICODE` with this many bytes, memoized.
     Text(u8, u8, Last),
     /// A tuple of two small integers, memoized. The operand of the second is two bytes further.
     Pair(u8, Last),
@@ -67,7 +67,7 @@ pub(super) struct Layout {
 /// The layouts of the dicts that the builder accepts.
 #[derive(Default)]
 pub(super) struct Layouts {
-    layouts: Vec<Layout>,
+    known: Vec<Layout>,
     /// The last one.
     last: usize,
     /// Number of dicts with known layouts.
@@ -185,21 +185,21 @@ impl Layouts {
     /// The layout that fits `start`.
     #[inline]
     pub(super) fn find(&self, start: &Start) -> Option<usize> {
-        let next = self.layouts.get(self.last)?.next;
-        if self.layouts.get(next).is_some_and(|layout| layout.fits(start)) {
+        let next = self.known.get(self.last)?.next;
+        if self.known.get(next).is_some_and(|layout| layout.fits(start)) {
             return Some(next);
         }
-        self.layouts.iter().position(|layout| layout.fits(start))
+        self.known.iter().position(|layout| layout.fits(start))
     }
 
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<&Layout> {
-        self.layouts.get(index)
+        self.known.get(index)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Layout> {
-        self.layouts.get_mut(index)
+        self.known.get_mut(index)
     }
 
     /// Notes that layout `index` fitted the last dict.
@@ -207,10 +207,10 @@ impl Layouts {
     pub(super) fn set_last(&mut self, index: usize) {
         self.misses = 0;
         self.clock = self.clock.wrapping_add(1);
-        if let Some(last) = self.layouts.get_mut(self.last) {
+        if let Some(last) = self.known.get_mut(self.last) {
             last.next = index;
         }
-        if let Some(layout) = self.layouts.get_mut(index) {
+        if let Some(layout) = self.known.get_mut(index) {
             layout.used = self.clock;
         }
         self.last = index;
@@ -219,19 +219,19 @@ impl Layouts {
     /// Whether to learn the layout of a dict that has none of these.
     pub(super) fn is_worth_learning(&mut self) -> bool {
         self.misses = self.misses.saturating_add(1);
-        let has_room = self.layouts.len() < MAX_LAYOUTS || self.clock.wrapping_sub(self.learned) >= DICTS_PER_LAYOUT;
+        let has_room = self.known.len() < MAX_LAYOUTS || self.clock.wrapping_sub(self.learned) >= DICTS_PER_LAYOUT;
         has_room && (self.misses <= MAX_MISSES || self.misses.is_power_of_two())
     }
 
     /// Adds `layout`, in place of the one that was not used for longest.
     pub(super) fn add(&mut self, layout: Layout) {
         self.learned = self.clock;
-        if self.layouts.len() < MAX_LAYOUTS {
-            self.layouts.push(layout);
+        if self.known.len() < MAX_LAYOUTS {
+            self.known.push(layout);
             return;
         }
         let clock = self.clock;
-        let oldest = self.layouts.iter_mut().max_by_key(|layout| clock.wrapping_sub(layout.used));
+        let oldest = self.known.iter_mut().max_by_key(|layout| clock.wrapping_sub(layout.used));
         if let Some(oldest) = oldest {
             *oldest = Layout { used: clock, ..layout };
         }
@@ -239,7 +239,7 @@ impl Layouts {
 
     /// Forgets the layouts: after a memo slot is overwritten, a reference may mean another key.
     pub(super) fn clear(&mut self) {
-        self.layouts.clear();
+        self.known.clear();
         self.last = 0;
     }
 }
