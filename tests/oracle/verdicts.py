@@ -511,7 +511,7 @@ def run(oomscope, python, name, directory):
         process.send_signal(this["end"])
     _, errors = process.communicate(timeout=900)
     seconds = time.monotonic() - start
-    found = re.search(r"^ *result +(.*?)(?=^ {2}\w)", errors, re.S | re.M) or re.search(
+    found = re.search(r"^ {2}result {2,}(.*?)(?=^ {2}\w)", errors, re.S | re.M) or re.search(
         r"oomscope: (no verdict.*)", errors
     )
     line = " ".join(found.group(1).split()) if found else "no first line"
