@@ -313,15 +313,16 @@ class Flow:
         if argument is call.func:
             return self.follow(source, call, depth)
         name = last_name(call.func)
-        if name in REPORTS:
-            return None
-        if name in SIZES:
-            return self.give_up(BRANCH if name == "range" else SIZE, call, depth)
-        if name in KEEPS and isinstance(call.func, ast.Attribute):
-            return self.assign(source, call.func.value, depth)
-        if name in PASSES:
-            return self.follow(source, call, depth)
         functions = source.functions.get(name, ())
+        if not functions:  # a function of the program outranks a known one of the same name
+            if name in REPORTS:
+                return None
+            if name in SIZES:
+                return self.give_up(BRANCH if name == "range" else SIZE, call, depth)
+            if name in KEEPS and isinstance(call.func, ast.Attribute):
+                return self.assign(source, call.func.value, depth)
+            if name in PASSES:
+                return self.follow(source, call, depth)
         if len(functions) != 1:
             return self.give_up(UNKNOWN, call, depth)
         parameter = parameter_of(functions[0], argument, call)
@@ -426,6 +427,8 @@ class Flow:
                 return True
             if isinstance(inner, ast.Call):
                 name = last_name(inner.func)
+                if name in source.functions:
+                    return True  # whatever a known function of the same name does
                 is_state = name == "state_dict"  # references, no copies
                 if not is_state and (
                     name in ("deepcopy", "clone", "to", "cuda") or name not in REPORTS | PASSES | KEEPS

@@ -11,7 +11,7 @@ use crate::study::Study;
 const ENTRIES: usize = 16;
 
 /// Fingerprint of the process: the start of its trace, with times. `None` if no times were recorded. The processes of a
-/// dry run may make a few requests only, and are told apart by their numbers.
+/// dry run may make only a few requests; they are distinguished by process id.
 pub(super) fn process(study: &Study<'_>) -> Option<u64> {
     let recorder = study.snapshot().recorder_info.as_ref().filter(|info| info.dry_run.is_some());
     let recorded = recorder.and_then(|info| Some((info.host.as_ref()?, info.pid?)));

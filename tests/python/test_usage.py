@@ -110,10 +110,9 @@ c.go()""",
     ("size", "n = int(loss.item())\ntorch.zeros(8, n)"),
     ("size", "n = int(loss.item())\nx = [1, 2][:n]"),
     ("unknown", "work(loss.item(), *[])"),
-    (
-        "unknown",
-        "other.thing = 1\n" if False else "class C:\n    pass\nC.method = lambda self, v: v\nC().method(loss.item())",
-    ),
+    ("unknown", "class C:\n    pass\nC.method = lambda self, v: v\nC().method(loss.item())"),
+    ("branch", "def log(v):\n    if v > 1:\n        work()\nlog(loss.item())"),
+    ("branch", "def log(v):\n    work()\nif loss.item() > 1:\n    log('high')"),
 ]
 
 

@@ -11,7 +11,7 @@ use crate::support::program::{analyze, file, run};
 
 const MIB: u64 = 1 << 20;
 
-fn dry_run(directory: &Path, arguments: &[&str]) -> Output {
+pub(super) fn dry_run(directory: &Path, arguments: &[&str]) -> Output {
     let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/fake");
     Command::new(env!("CARGO_BIN_EXE_oomscope"))
         .current_dir(directory)
@@ -24,7 +24,7 @@ fn dry_run(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -145,7 +145,7 @@ fn read(operators: &str, count: u64, at_us: u64, line: u64) -> Value {
 }
 
 /// The report on a recording, and the page.
-fn told(recording: &Value) -> (Value, String) {
+fn report_and_page(recording: &Value) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory, "dry.json", recording.to_string().as_bytes());
     let page = run(&["--wide", "analyze", &path]).out;
@@ -155,7 +155,7 @@ fn told(recording: &Value) -> (Value, String) {
 #[test]
 fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
     let reads = json!([read("_local_scalar_dense item", 3, 900_000, 88)]);
-    let (report, page) = told(&recording(&reads, 0, false));
+    let (report, page) = report_and_page(&recording(&reads, 0, false));
     assert_eq!(report["dry_run"]["certainty"], "may-differ");
     assert_eq!(report["dry_run"]["reads"][0]["operator"], "item");
     assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
@@ -168,7 +168,7 @@ fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
 fn tensors_of_the_host_that_were_not_filled_are_told() {
     let mut lazy = recording(&json!([]), 0, false);
     lazy["oomscope"]["dry_run"]["unfilled_bytes"] = json!(16 << 20);
-    let (_, page) = told(&lazy);
+    let (_, page) = report_and_page(&lazy);
     assert!(page.contains("16 MiB of large host tensors"), "{page}");
 }
 
@@ -177,10 +177,10 @@ fn one_rank_that_ran_alone_is_told() {
     let mut alone = recording(&json!([]), 0, false);
     alone["oomscope"]["rank"] = json!("3");
     alone["oomscope"]["world_size"] = json!("64");
-    let (report, _) = told(&alone);
+    let (report, _) = report_and_page(&alone);
     assert!(report["dry_run"].get("alone").is_none());
     alone["oomscope"]["dry_run"]["alone"] = json!(true);
-    let (report, page) = told(&alone);
+    let (report, page) = report_and_page(&alone);
     assert_eq!(report["dry_run"]["alone"], "3 of 64");
     assert!(page.contains("rank 3 of 64 ran alone"), "{page}");
 }
@@ -190,7 +190,7 @@ fn one_rank_that_ran_alone_is_told() {
 fn what_was_read_after_the_peak_counts_too() {
     let certainty = |operators: &str| {
         let reads = json!([read(operators, 1, 2_000_000, 9)]);
-        let (report, page) = told(&recording(&reads, 0, false));
+        let (report, page) = report_and_page(&recording(&reads, 0, false));
         (report["dry_run"]["certainty"].as_str().unwrap().to_owned(), page)
     };
     for sizing in ["nonzero", "bincount", "repeat_interleave_Tensor"] {
@@ -206,18 +206,18 @@ fn what_was_read_after_the_peak_counts_too() {
 #[test]
 fn values_that_decide_sizes_and_closed_libraries_make_a_bound() {
     let masked = json!([read("nonzero index", 1, 900_000, 9)]);
-    let (report, page) = told(&recording(&masked, 0, false));
+    let (report, page) = report_and_page(&recording(&masked, 0, false));
     assert_eq!(report["dry_run"]["certainty"], "lower-bound");
     assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
     assert!(page.contains("and determine a size at"), "{page}");
-    let (report, page) = told(&recording(&json!([]), 5, false));
+    let (report, page) = report_and_page(&recording(&json!([]), 5, false));
     assert_eq!(report["dry_run"]["certainty"], "lower-bound");
     assert!(page.contains("only cuDNN knows the sizes of its workspaces (5 calls)"), "{page}");
 }
 
 #[test]
 fn a_failed_request_would_not_fit() {
-    let (_, page) = told(&recording(&json!([]), 0, true));
+    let (_, page) = report_and_page(&recording(&json!([]), 0, true));
     assert!(page.contains("would not fit on NVIDIA A10 (dry run): out of memory"), "{page}");
 }
 
@@ -238,14 +238,14 @@ fn failed_recording() -> Value {
 fn nobody_else_is_on_the_device_of_a_dry_run() {
     let mut full = failed_recording();
     full["oomscope"]["devices"] = json!([{ "name": "NVIDIA A10", "total_bytes": 1000 * MIB }]);
-    assert_eq!(told(&full).0["devices"][0]["ooms"][0]["verdict"], "capacity");
+    assert_eq!(report_and_page(&full).0["devices"][0]["ooms"][0]["verdict"], "capacity");
     full["oomscope"].as_object_mut().unwrap().remove("dry_run");
-    assert_eq!(told(&full).0["devices"][0]["ooms"][0]["verdict"], "non-pytorch");
+    assert_eq!(report_and_page(&full).0["devices"][0]["ooms"][0]["verdict"], "non-pytorch");
 }
 
 #[test]
 fn a_request_larger_than_all_memory_is_its_own_cause() {
-    let (report, page) = told(&failed_recording());
+    let (report, page) = report_and_page(&failed_recording());
     let advice = "request less at once at app/train.py:7 in main: 200 MiB is more than the 100 MiB that this process can \
                   have in all";
     assert_eq!(report["devices"][0]["advice"][0], advice);
@@ -275,7 +275,7 @@ fn what_a_card_does_not_report_is_not_another_process() {
 fn what_is_not_of_the_recorder_is_passed_over() {
     let mut broken = recording(&json!([]), 0, false);
     broken["oomscope"]["dry_run"] = json!([1, "two"]);
-    let (report, _) = told(&broken);
+    let (report, _) = report_and_page(&broken);
     assert!(report.get("dry_run").is_none());
 }
 
@@ -289,7 +289,7 @@ fn workspaces_of_cudnn_make_a_range() {
     let mut convolved = recording(&json!([]), 3, false);
     convolved["oomscope"]["dry_run"]["workspaces"] =
         json!([workspace(500_000, 900), workspace(2_000_000, 300), workspace(2_500_000, 200)]);
-    let (report, page) = told(&convolved);
+    let (report, page) = report_and_page(&convolved);
     let dry_run = &report["dry_run"];
     assert_eq!(dry_run["certainty"], "lower-bound");
     let range = &dry_run["ranges"][0];
@@ -310,13 +310,13 @@ fn workspaces_of_cudnn_make_a_range() {
 fn a_workspace_that_is_not_to_be_had_fails_nothing() {
     let mut convolved = recording(&json!([]), 1, false);
     convolved["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 30_000)]);
-    let (report, page) = told(&convolved);
+    let (report, page) = report_and_page(&convolved);
     let with = &report["dry_run"]["ranges"][0]["with_workspaces"];
     assert_eq!((&with["failing_placements"], &with["allocated_bytes"]), (&json!(0), &json!(100 * MIB)));
     assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
     // Attention has nothing to fall back on.
     convolved["oomscope"]["dry_run"]["workspaces"][0][4] = json!(1);
-    let (report, page) = told(&convolved);
+    let (report, page) = report_and_page(&convolved);
     let range = &report["dry_run"]["ranges"][0];
     assert_eq!(range["with_workspaces"]["failing_placements"], range["placements"]);
     assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
@@ -327,49 +327,9 @@ fn a_workspace_that_is_not_to_be_had_fails_nothing() {
 fn calls_of_cudnn_without_a_size_leave_a_bound() {
     let mut mixed = recording(&json!([]), 5, false);
     mixed["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 10), [1, 2], "x"]);
-    let (_, page) = told(&mixed);
+    let (_, page) = report_and_page(&mixed);
     assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
     assert!(page.contains("the workspaces of the other 4 calls are unknown"), "{page}");
-}
-
-/// A job that leaves the recording of a failure, unless its size is below 8 or `settings` are in effect.
-#[cfg(unix)]
-fn failing_job(settings: &str) -> String {
-    let fixture = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name).display().to_string();
-    let (failed, ended) = (fixture("2.15.0-holes-at-oom.pickle.gz"), fixture("2.15.0-holes-expandable.pickle.gz"));
-    format!(
-        "if [ $0 -lt 8 ] || [ \"$PYTORCH_ALLOC_CONF\" = {settings} ]; then cp {ended} $OOMSCOPE_DIR/p-exit1.pickle.gz; \
-         else cp {failed} $OOMSCOPE_DIR/p-oom1.pickle.gz; exit 7; fi"
-    )
-}
-
-#[cfg(unix)]
-#[test]
-fn remedies_are_tried_by_running_the_command() {
-    let directory = tempfile::tempdir().unwrap();
-    let job = failing_job("expandable_segments:True");
-    let arguments = ["--try", "--size", "B=32", "--gpu", "t4", "-o", "out", "--", "sh", "-c", &job, "{B}"];
-    let output = dry_run(directory.path(), &arguments);
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(7), "the exit code of the first run: {said}");
-    let tried: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("oomscope: with ")).collect();
-    let starts =
-        ["expandable_segments:True: runs to its end, ", "B = 16: fails at ", "B = 8: fails at ", "B = 4: runs"];
-    for start in starts {
-        assert!(tried.iter().any(|line| line.starts_with(start)), "{start}: {said}");
-    }
-    assert!(said.contains("to apply it: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{said}");
-    assert!(directory.path().join("out/try-1/p-exit1.pickle.gz").exists());
-}
-
-#[cfg(unix)]
-#[test]
-fn nothing_is_tried_if_nothing_failed() {
-    let directory = tempfile::tempdir().unwrap();
-    let job = failing_job("none");
-    let output = dry_run(directory.path(), &["--try", "-o", "out", "--", "sh", "-c", &job, "1"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(!directory.path().join("out/try-1").exists());
 }
 
 /// The verdict in the JSON and the first line, of a recording whose process `end`ed so.
@@ -383,7 +343,7 @@ fn verdict(end: &Value, change: impl Fn(&mut Value)) -> (Value, Value, String) {
     let of_process = &report["snapshots"][0]["dry_run"];
     assert_eq!(report["dry_run"]["verdict"], of_process["verdict"]);
     assert_eq!(report["dry_run"]["certainty"], of_process["certainty"]);
-    (report["dry_run"]["verdict"].clone(), report["dry_run"]["reason"].clone(), told(&recorded).1)
+    (report["dry_run"]["verdict"].clone(), report["dry_run"]["reason"].clone(), report_and_page(&recorded).1)
 }
 
 #[test]
@@ -445,28 +405,6 @@ fn an_absent_device_is_named() {
     let error = json!({ "kind": "exception", "error": "AcceleratorError", "message": "invalid device ordinal" });
     let (_, reason, _) = verdict(&error, |recorded| recorded["oomscope"]["dry_run"]["absent_device"] = json!(7));
     assert!(reason.as_str().unwrap().ends_with("the program uses device 7: run with --devices 8"), "{reason}");
-}
-
-#[cfg(unix)]
-#[test]
-fn remedies_of_a_recording_are_confirmed_by_running_the_job() {
-    let directory = tempfile::tempdir().unwrap();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/2.15.0-holes-at-oom.pickle.gz");
-    let analyze = |settings: &str, size: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oomscope"));
-        command.current_dir(directory.path()).arg("analyze").arg(&fixture).args(["--confirm", "--", "sh", "-c"]);
-        let output = command.args([&failing_job(settings), size]).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        said(&output)
-    };
-    let said = analyze("expandable_segments:True", "9");
-    let (first, second) = said.split_once("with the recorded settings: fails at ").unwrap();
-    assert!(first.starts_with("oomscope: dry runs on "), "{said}");
-    assert!(second.contains("with expandable_segments:True: runs to its end, "), "{said}");
-    // Below 8 the job ends in any case.
-    let said = analyze("none", "7");
-    assert!(said.contains("as recorded the job runs to its end in a dry run"), "{said}");
-    assert!(!said.contains("with expandable_segments:True"), "{said}");
 }
 
 #[test]

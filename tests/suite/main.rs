@@ -20,6 +20,7 @@ mod analyze_at;
 mod check;
 mod check_ci;
 mod check_formats;
+mod check_recordings;
 mod circles;
 mod cli;
 mod cli_replay;
@@ -32,6 +33,8 @@ mod diff;
 mod diff_properties;
 mod docs;
 mod dry_run;
+#[cfg(unix)]
+mod dry_run_remedies;
 mod dry_run_stub;
 mod edges;
 mod emit;

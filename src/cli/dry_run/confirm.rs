@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use clap::Args;
 
+use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
-use super::trials::{Outcome, Recorded, Remedy, Trials, remedies_without_size};
+use super::trials::{Outcome, OutsideRemedy, Trials, remedies_without_size};
 use crate::allocator::device::{GPUS, GpuModel};
-use crate::analysis::SnapshotReport;
 use crate::base::units::MIB;
 use crate::cli::exit::print_stderr;
 use crate::cli::run::create_numbered;
@@ -57,23 +57,21 @@ pub(in crate::cli) fn confirm(
     if snapshot == Path::new("-") {
         bail!("--confirm reads the snapshot twice; give a file in place of standard input");
     }
-    let [recorded] = <[Recorded; 1]>::try_from(Recorded::read_all(&[PathBuf::from(snapshot)])?)
-        .map_err(|_| anyhow!("{name}: --confirm needs one file"))?;
-    let (gpu, total_bytes) = recorded_gpu(&recorded.report, capacity)
+    let recorded = AnalyzedRun::read(&[PathBuf::from(snapshot)], None)?;
+    let (gpu, total_bytes) = recorded_gpu(&recorded, capacity)
         .ok_or_else(|| anyhow!("{name}: --confirm needs a failed request, or --capacity"))?;
     let job = DryRun::for_recording(gpu, total_bytes, args.command()?)?;
     let remedies = match settings {
-        [] => remedies_without_size(&recorded.report),
-        _ => settings.iter().cloned().map(Remedy::Settings).collect(),
+        [] => remedies_without_size(&recorded),
+        _ => settings.iter().cloned().map(OutsideRemedy::Settings).collect(),
     };
     if remedies.is_empty() {
         bail!("{name}: there is no remedy to confirm that needs no change to the program");
     }
     let directory = create_numbered("oomscope-dry-run")?;
     print_stderr(&format!("dry runs on {}, in {}", job.assumed_gpu().name(), directory.display()));
-    let settings = recorded.report.settings_string.clone();
-    let mut trials = Trials { args: &job, directory: &directory, settings, served: recorded.served, runs: 0 };
-    let as_recorded = trials.run(&Remedy::AsRecorded)?;
+    let mut trials = Trials::new(&job, &directory, &recorded);
+    let as_recorded = trials.run(&OutsideRemedy::AsRecorded)?;
     match as_recorded {
         Outcome::Fails { .. } => trials.run_all(&remedies)?,
         Outcome::Ends { .. } => print_stderr(
@@ -87,10 +85,15 @@ pub(in crate::cli) fn confirm(
 
 /// The model of the recorded GPU, and the total memory that leaves to a process what the job had: `capacity`, else the
 /// memory within reach at the last failure.
-fn recorded_gpu(report: &SnapshotReport, capacity: Option<u64>) -> Option<(&'static GpuModel, u64)> {
-    let oom = report.devices.iter().find_map(|device| device.ooms.last());
-    let reach = oom.map(|oom| oom.reserved_bytes + oom.device_free_bytes);
-    let recorded = report.recorder.iter().flat_map(|recorder| &recorder.devices).next();
+fn recorded_gpu(run: &AnalyzedRun, capacity: Option<u64>) -> Option<(&'static GpuModel, u64)> {
+    let reach = run.last_failure().map(|oom| oom.reserved_bytes + oom.device_free_bytes);
+    let recorded = run
+        .job
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot.recorder.as_ref())
+        .flat_map(|recorder| &recorder.devices)
+        .next();
     let is_recorded = |gpu: &&GpuModel| recorded.is_some_and(|device| device.name == gpu.product);
     let total = recorded.map(|device| device.total_bytes).or(capacity).or(reach)?;
     // A model that is not known has the properties of the one with the most similar memory.

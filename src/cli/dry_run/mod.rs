@@ -5,6 +5,7 @@
 //! written next to the recorder. Nothing here knows CUDA: a GPU is a row of `device::GPUS`, which environment variables
 //! pass to the stub.
 
+mod analyzed_run;
 mod args;
 mod assumed_gpu;
 mod bracket;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 
+use super::analyzed_run::AnalyzedRun;
 use super::args::{DryRun, Intervention};
 use super::bracket::{Bracket, SizeChooser, SizeStep};
 use super::fit_sizes::FitSizes;
 use super::{placeholder, written_files};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{AnalyzeReport, DryRunReport, DryRunVerdict, Options, RangeReport, SnapshotReport, analyze};
+use crate::analysis::{DryRunReport, RangeReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
@@ -151,15 +152,10 @@ impl SizeSearch<'_> {
 
     /// Analyzes the snapshots of a run. With several ranks, it returns the one that failed or reserved most.
     fn read(&self, snapshots: &[PathBuf], end: CommandEnd, value: u64, log: &Path) -> anyhow::Result<SizeRun> {
-        let analyze_one = |path: &PathBuf| {
-            let snapshot = inputs::read_one(path)?;
-            Ok(analyze(&snapshot, &path.display().to_string(), 0, Options::default()))
-        };
-        let reports = snapshots.iter().map(analyze_one).collect::<anyhow::Result<Vec<SnapshotReport>>>()?;
-        let job = AnalyzeReport::new(reports, Vec::new(), 0);
-        let has_failed = job.dry_run.is_some_and(|job| job.verdict == DryRunVerdict::WouldNotFit);
+        let run = AnalyzedRun::read(snapshots, None)?;
+        let has_failed = run.has_failed();
         let mut worst: Option<SizeRun> = None;
-        for (path, report) in snapshots.iter().zip(job.snapshots) {
+        for (path, report) in snapshots.iter().zip(run.job.snapshots) {
             let ran = SizeRun { snapshot: path.clone(), report, has_failed };
             let key = |ran: &SizeRun| (has_failed && ran.last_failure().is_some(), ran.reserved());
             if worst.as_ref().is_none_or(|worst| key(&ran) > key(worst)) {
@@ -295,7 +291,7 @@ impl SizeSearch<'_> {
         let fitting = self.done.iter().filter(|(_, ran)| !ran.failed());
         let read: Vec<_> = fitting
             .map(|(at, ran)| {
-                let snapshot = inputs::read_one(&ran.snapshot).with_context(|| ran.snapshot.display().to_string())?;
+                let snapshot = inputs::read_one(&ran.snapshot)?;
                 Ok((*at, ran.report.path.as_str(), snapshot))
             })
             .collect::<anyhow::Result<_>>()?;

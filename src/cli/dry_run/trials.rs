@@ -4,16 +4,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-
+use super::analyzed_run::AnalyzedRun;
 use super::args::{DryRun, Intervention};
 use super::placeholder;
 use crate::allocator::conf::{ConfChange, shell_assignment};
-use crate::allocator::trace_action::Action;
-use crate::analysis::{DryRunVerdict, Options, SnapshotReport, analyze};
+use crate::analysis::{DryRunVerdict, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::cli::exit::print_stderr;
-use crate::cli::inputs;
 use crate::cli::run::{CommandEnd, record_to_log};
 use crate::whatif::ForecastVerdict;
 use crate::whatif::program::ProgramChange;
@@ -25,9 +22,9 @@ const MAX_SETTINGS: usize = 2;
 /// The variable's names: that of PyTorch 2.9 and later, and that of all releases.
 const VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
-/// A remedy that needs no change to the program.
+/// A remedy from outside of the program, which needs no change to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(super) enum OutsideRemedy {
     /// None: the job as it was recorded.
     AsRecorded,
     /// Options to set, and `KEY:default` for one to remove.
@@ -52,57 +49,31 @@ pub(super) enum Outcome {
     SettingsNotInEffect,
 }
 
-/// A snapshot of a run.
-pub(super) struct Recorded {
-    pub(super) report: SnapshotReport,
-    /// Number of requests that were served.
-    pub(super) served: usize,
-}
-
-impl Recorded {
-    pub(super) fn read_all(snapshots: &[PathBuf]) -> anyhow::Result<Vec<Self>> {
-        let read = |path: &PathBuf| {
-            let name = path.display().to_string();
-            let snapshot = inputs::read_one(path).with_context(|| name.clone())?;
-            let report = analyze(&snapshot, &name, 0, Options::default());
-            let served = snapshot.devices().map(|device| device.indexes_with_action(Action::Alloc).count()).sum();
-            Ok(Self { report, served })
-        };
-        snapshots.iter().map(read).collect()
-    }
-
-    pub(super) fn has_failure(&self) -> bool {
-        match &self.report.dry_run {
-            Some(dry_run) => dry_run.verdict == DryRunVerdict::WouldNotFit,
-            None => self.report.devices.iter().any(|device| device.oom_count > 0),
-        }
-    }
-}
-
 /// The run that failed, and where to try its remedies.
 pub(super) struct Trials<'r> {
-    pub(super) args: &'r DryRun,
-    pub(super) directory: &'r Path,
+    args: &'r DryRun,
+    directory: &'r Path,
     /// The settings string of the failed run; `None` if the release does not record it.
-    pub(super) settings: Option<String>,
-    /// Number of requests that the failed process had served.
-    pub(super) served: usize,
+    settings: Option<String>,
+    /// Number of requests that the failed run had served.
+    served: usize,
     /// Number of runs so far.
-    pub(super) runs: usize,
+    runs: usize,
 }
 
 /// Runs the command again with each remedy, if a request of the first run failed. `directory` and `snapshots` are those
 /// of the first run.
 pub(super) fn run(args: &DryRun, directory: &Path, snapshots: &[PathBuf]) -> anyhow::Result<()> {
-    let recorded = Recorded::read_all(snapshots)?;
-    let Some(failed) = recorded.iter().find(|recorded| recorded.has_failure()) else { return Ok(()) };
-    let settings = failed.report.settings_string.clone();
-    let mut trials = Trials { args, directory, settings, served: failed.served, runs: 0 };
-    trials.run_all(&remedies_without_size(&failed.report))?;
+    let first = AnalyzedRun::read(snapshots, None)?;
+    if !first.has_failed() {
+        return Ok(());
+    }
+    let mut trials = Trials::new(args, directory, &first);
+    trials.run_all(&remedies_without_size(&first))?;
     if let Some((name, size)) = &args.size {
         let halves = std::iter::successors(Some(*size / 2), |size| Some(*size / 2)).take_while(|size| *size > 0);
         for size in halves.take(MAX_RUNS - trials.runs) {
-            if let Outcome::Ends { .. } = trials.run(&Remedy::Size { name: name.clone(), size })? {
+            if let Outcome::Ends { .. } = trials.run(&OutsideRemedy::Size { name: name.clone(), size })? {
                 break; // smaller sizes fit as well
             }
         }
@@ -116,36 +87,43 @@ pub(super) fn run(args: &DryRun, directory: &Path, snapshots: &[PathBuf]) -> any
     Ok(())
 }
 
-/// The remedies for the failure of `report` other than smaller sizes, the best first.
-pub(super) fn remedies_without_size(report: &SnapshotReport) -> Vec<Remedy> {
-    let Some(device) = report.devices.iter().find(|device| device.oom_count > 0) else { return Vec::new() };
+/// The remedies for the failure of `run` other than smaller sizes, the best first.
+pub(super) fn remedies_without_size(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
+    let mut devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+    let Some(device) = devices.find(|device| device.oom_count > 0) else { return Vec::new() };
     let Some(oom) = device.ooms.last() else { return Vec::new() };
     let fails_again = |forecast: &Option<ForecastVerdict>| matches!(forecast, Some(ForecastVerdict::FailsAgain { .. }));
     let serving = oom.remedies.iter().filter(|remedy| remedy.avoids_oom && !fails_again(&remedy.forecast));
     let settings = serving.map(|remedy| {
         let removed = remedy.without.map(|option| format!("{option}:default"));
         let set = (!remedy.settings.is_empty()).then(|| remedy.settings.clone());
-        Remedy::Settings(removed.into_iter().chain(set).collect::<Vec<_>>().join(","))
+        OutsideRemedy::Settings(removed.into_iter().chain(set).collect::<Vec<_>>().join(","))
     });
-    let mut remedies: Vec<Remedy> = settings.take(MAX_SETTINGS).collect();
+    let mut remedies: Vec<OutsideRemedy> = settings.take(MAX_SETTINGS).collect();
     if oom.is_in_optimizer() || device.changes.iter().any(|row| row.change == ProgramChange::OptimizerForeach) {
-        remedies.push(Remedy::StepByParameter);
+        remedies.push(OutsideRemedy::StepByParameter);
     }
     remedies
 }
 
-impl Trials<'_> {
+impl<'r> Trials<'r> {
+    /// The trials of remedies for `failed`, in subdirectories of `directory`.
+    pub(super) fn new(args: &'r DryRun, directory: &'r Path, failed: &AnalyzedRun) -> Self {
+        let settings = failed.job.snapshots.first().and_then(|snapshot| snapshot.settings_string.clone());
+        Self { args, directory, settings, served: failed.served, runs: 0 }
+    }
+
     /// Runs the command with each of `remedies`. A program that sets its own settings gets no further ones.
-    pub(super) fn run_all(&mut self, remedies: &[Remedy]) -> anyhow::Result<()> {
+    pub(super) fn run_all(&mut self, remedies: &[OutsideRemedy]) -> anyhow::Result<()> {
         let mut are_settings_its_own = false;
         for remedy in remedies {
-            let is_setting = matches!(remedy, Remedy::Settings(_));
+            let is_setting = matches!(remedy, OutsideRemedy::Settings(_));
             if is_setting && are_settings_its_own || self.runs == MAX_RUNS {
                 continue;
             }
             let outcome = self.run(remedy)?;
             are_settings_its_own |= outcome == Outcome::SettingsNotInEffect;
-            if let (Remedy::Settings(change), Outcome::Ends { .. }) = (remedy, outcome) {
+            if let (OutsideRemedy::Settings(change), Outcome::Ends { .. }) = (remedy, outcome) {
                 print_stderr(&format!("to apply it: {}", shell_assignment(change, self.settings.as_deref())));
             }
         }
@@ -153,65 +131,60 @@ impl Trials<'_> {
     }
 
     /// Runs the command with `remedy`, and prints how it ends.
-    pub(super) fn run(&mut self, remedy: &Remedy) -> anyhow::Result<Outcome> {
+    pub(super) fn run(&mut self, remedy: &OutsideRemedy) -> anyhow::Result<Outcome> {
         self.runs += 1;
         let directory = self.directory.join(format!("try-{}", self.runs));
         let log = directory.with_extension("txt");
         let (command, intervention, settings) = self.changed(remedy)?;
         let run_directory = self.args.prepare(Some(&directory), intervention)?;
         let (end, snapshots) = record_to_log(&command, run_directory, &log)?;
-        let recorded = Recorded::read_all(&snapshots)?;
-        let is_applied = |recorded: &Recorded| match (remedy, &recorded.report.settings_string) {
-            (Remedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
+        let run = AnalyzedRun::read(&snapshots, Some(end))?;
+        let is_applied = |snapshot: &SnapshotReport| match (remedy, &snapshot.settings_string) {
+            (OutsideRemedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
             _ => true,
         };
         let outcome =
-            if recorded.iter().all(is_applied) { self.judge(end, &recorded) } else { Outcome::SettingsNotInEffect };
+            if run.job.snapshots.iter().all(is_applied) { self.judge(end, &run) } else { Outcome::SettingsNotInEffect };
         print_stderr(&format!("with {}: {}; see {}", remedy.describe(), outcome.describe(), log.display()));
         Ok(outcome)
     }
 
     /// The command with `remedy`, what else changes from outside, and the settings string if it is known.
-    fn changed(&self, remedy: &Remedy) -> anyhow::Result<(Vec<OsString>, Intervention, Option<String>)> {
+    fn changed(&self, remedy: &OutsideRemedy) -> anyhow::Result<(Vec<OsString>, Intervention, Option<String>)> {
         let settings = match remedy {
-            Remedy::Settings(change) => {
+            OutsideRemedy::Settings(change) => {
                 Some(ConfChange::parse(change).apply_to(self.settings.as_deref().unwrap_or_default()))
             }
             _ => self.settings.clone(),
         };
         let variables = settings.iter().flat_map(|settings| VARIABLES.map(|name| (name, settings.clone())));
-        let intervention =
-            Intervention { environment: variables.collect(), steps_by_parameter: *remedy == Remedy::StepByParameter };
+        let intervention = Intervention {
+            environment: variables.collect(),
+            steps_by_parameter: *remedy == OutsideRemedy::StepByParameter,
+        };
         let command = match remedy {
-            Remedy::Size { name, size } => placeholder::fill(&self.args.command, name, *size),
+            OutsideRemedy::Size { name, size } => placeholder::fill(&self.args.command, name, *size),
             _ => self.args.first_command()?,
         };
         Ok((command, intervention, settings))
     }
 
-    fn judge(&self, end: CommandEnd, recorded: &[Recorded]) -> Outcome {
-        if let Some(failed) = recorded.iter().find(|recorded| recorded.has_failure()) {
-            let oom = failed.report.devices.iter().find_map(|device| device.ooms.last());
-            let is_later = failed.served > self.served;
-            return match (oom, &failed.report.dry_run) {
-                (Some(oom), _) => Outcome::Fails { line: oom.location.label(), bytes: oom.requested_bytes, is_later },
-                (None, Some(dry_run)) => Outcome::Unknown(dry_run.reason.to_string()),
-                (None, None) => Outcome::Unknown("a request failed".to_owned()),
-            };
+    fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> Outcome {
+        if let Some(oom) = run.last_failure().filter(|_| run.has_failed()) {
+            let is_later = run.served > self.served;
+            return Outcome::Fails { line: oom.location.label(), bytes: oom.requested_bytes, is_later };
         }
-        let devices = recorded.iter().flat_map(|recorded| &recorded.report.devices);
+        let devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
         let Some(reserved) = devices.map(|device| device.peak.reserved_bytes).max() else {
             return Outcome::Unknown("no process used CUDA".to_owned());
         };
         let spare_bytes = self.args.assumed_gpu().usable_bytes().saturating_sub(reserved);
-        let worst =
-            recorded.iter().filter_map(|recorded| recorded.report.dry_run.as_ref()).max_by_key(|dry| dry.verdict);
-        match worst {
-            Some(dry_run) => match dry_run.verdict {
+        match &run.job.dry_run {
+            Some(job) => match job.verdict {
                 DryRunVerdict::WouldFit => Outcome::Ends { spare_bytes, doubt: None },
-                DryRunVerdict::MayFit => Outcome::Ends { spare_bytes, doubt: Some(dry_run.reason.to_string()) },
+                DryRunVerdict::MayFit => Outcome::Ends { spare_bytes, doubt: Some(job.reason.to_string()) },
                 DryRunVerdict::NoVerdict | DryRunVerdict::DidNotFinish | DryRunVerdict::WouldNotFit => {
-                    Outcome::Unknown(dry_run.reason.to_string())
+                    Outcome::Unknown(job.reason.to_string())
                 }
             },
             None if end.code() == 0 => Outcome::Ends { spare_bytes, doubt: None },
@@ -220,7 +193,7 @@ impl Trials<'_> {
     }
 }
 
-impl Remedy {
+impl OutsideRemedy {
     fn describe(&self) -> String {
         match self {
             Self::AsRecorded => "the recorded settings".to_owned(),

@@ -9,6 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use anyhow::anyhow;
 
 use super::directory::RunDirectory;
+use crate::analysis::ProgramEnd;
 use crate::cli::exit::print_stderr;
 use crate::cli::signals::handled_by;
 
@@ -32,6 +33,13 @@ impl CommandEnd {
             (Some(signal), _) => Self::Signal(signal),
             // Codes of Windows have 32 bits; one that does not fit is reported as 1.
             (None, code) => Self::Code(code.map_or(1, |code| u8::try_from(code).unwrap_or(1))),
+        }
+    }
+
+    pub(in crate::cli) fn program_end(self) -> ProgramEnd {
+        match self {
+            Self::Code(code) | Self::NotRun(code) => ProgramEnd::Code(code),
+            Self::Signal(signal) => ProgramEnd::Signal(signal),
         }
     }
 

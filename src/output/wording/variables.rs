@@ -57,7 +57,7 @@ impl KeptByVariable {
         }
     }
 
-    /// Everything besides the name: use, container, type of the largest tensor, place.
+    /// Everything except the name: use, container, type of the largest tensor, place.
     pub(crate) fn details(&self) -> Vec<String> {
         let largest = self.shape.as_ref().zip(self.dtype.as_ref()).map(|(shape, dtype)| {
             let each = if self.blocks > 1 { "the largest is " } else { "" };

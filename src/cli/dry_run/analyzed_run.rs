@@ -1,0 +1,46 @@
+//! The snapshots of one run, analyzed together.
+
+use std::path::PathBuf;
+
+use crate::allocator::trace_action::Action;
+use crate::analysis::failure::OomReport;
+use crate::analysis::{AnalyzeReport, DryRunVerdict, Options, analyze};
+use crate::cli::inputs;
+use crate::cli::run::CommandEnd;
+
+pub(super) struct AnalyzedRun {
+    pub(super) job: AnalyzeReport,
+    /// Number of requests that were served, in all processes.
+    pub(super) served: usize,
+}
+
+impl AnalyzedRun {
+    /// Reads `snapshots`. The verdict takes `end` into account, how their command ended.
+    pub(super) fn read(snapshots: &[PathBuf], end: Option<CommandEnd>) -> anyhow::Result<Self> {
+        let (mut reports, mut served) = (Vec::new(), 0);
+        for path in snapshots {
+            let snapshot = inputs::read_one(path)?;
+            reports.push(analyze(&snapshot, &path.display().to_string(), 0, Options::default()));
+            served += snapshot.devices().map(|device| device.indexes_with_action(Action::Alloc).count()).sum::<usize>();
+        }
+        let mut job = AnalyzeReport::new(reports, Vec::new(), 0);
+        if let Some(end) = end {
+            job.set_end(end.program_end());
+        }
+        Ok(Self { job, served })
+    }
+
+    /// Whether a request failed and the program, if this was a dry run, did not get past it.
+    pub(super) fn has_failed(&self) -> bool {
+        match &self.job.dry_run {
+            Some(job) => job.verdict == DryRunVerdict::WouldNotFit,
+            None => self.last_failure().is_some(),
+        }
+    }
+
+    /// The last failed request of the first device that has one.
+    pub(super) fn last_failure(&self) -> Option<&OomReport> {
+        let mut devices = self.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+        devices.find_map(|device| device.ooms.last())
+    }
+}

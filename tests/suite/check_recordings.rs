@@ -1,0 +1,125 @@
+//! `oomscope check` passes only what the recording shows: no lost history, no late start, no contradiction.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::check::{NO_TRACE, OOM, check, finding};
+use crate::support::program::{file, run};
+
+#[test]
+fn what_the_file_cannot_tell_does_not_pass() {
+    for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
+        let (code, finding) = finding(&[flag, "1000000000", NO_TRACE]);
+        assert_eq!((code, &finding["actual"]), (1, &Value::Null), "{flag}");
+        assert!(finding["message"].as_str().unwrap().contains("_record_memory_history"), "{finding}");
+    }
+    assert_eq!(finding(&["--max-reserved", "80G", NO_TRACE]).0, 0);
+}
+
+/// What a ring has lost, and what contradicts itself, may have been anything. What is left of it may be too much.
+#[test]
+fn what_is_lost_of_a_recording_does_not_pass() {
+    let directory = TempDir::new().unwrap();
+    let wrapped = "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz";
+    let one = recording(&directory, "one.json", 0, &[("free_completed", 0)]);
+    // The block at 4096 was allocated with a stack, which is recorded, and no entry allocates it.
+    let lost = recording(&directory, "lost.json", 1, &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)]);
+    let late = recording(&directory, "late.json", 0, &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)]);
+    let twice = recording(&directory, "twice.json", 0, &[("alloc", 0), ("alloc", 0)]);
+    let pages = ["replay", "analyze", "whatif"].map(|command| run(&[command, &one]).out);
+    let program = run(&["whatif", "--program", &one]).out;
+    let program = program.split_whitespace().collect::<Vec<_>>().join(" ");
+    let nothing = "changes to the program cannot be judged on device 0: the trace has one entry";
+    assert!(program.contains(nothing) && program.contains("[history-lost]"), "{program}");
+    assert!(pages[0].contains("one entry shows no decision to reproduce"), "{}", pages[0]);
+    assert!(!pages[0].contains("1 of 1"), "{}", pages[0]);
+    assert!(pages[1].contains(" at least 1 MiB allocated"), "{}", pages[1]);
+    assert!(pages[2].contains("[history-lost]"), "{}", pages[2]);
+    for (file, missing) in [
+        (wrapped, json!("history-lost")),
+        (&one, json!("history-lost")),
+        (&lost, json!("history-lost")),
+        (&twice, json!("trace-inconsistent")),
+        (&late, json!("truncated")),
+    ] {
+        for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
+            let (code, fields) = finding(&[flag, "9000000000", file]);
+            let passes = missing.is_null();
+            let by_the_model = *file == *twice && flag == "--max-retries";
+            let missing = if by_the_model { json!("model-parted") } else { missing.clone() };
+            assert_eq!((code, &fields["missing"]), (i32::from(!passes), &missing), "{flag} {fields}");
+            assert_eq!(fields["actual"].is_null(), !passes, "{flag} {fields}");
+            let word = flag.trim_start_matches("--max-");
+            for allowed in [word, missing.as_str().unwrap_or(word)] {
+                let (code, fields) = finding(&[flag, "9000000000", "--allow-missing", allowed, file]);
+                // A late start that is accepted is taken as whole.
+                let is_known = passes || allowed == "truncated";
+                assert_eq!((code, fields["actual"].is_null()), (0, !is_known), "{allowed}");
+            }
+        }
+    }
+    for (file, missing) in [(wrapped, "history-lost"), (&late, "truncated")] {
+        let (code, fields) = finding(&["--max-peak-reserved", "1", file]);
+        assert_eq!((code, &fields["missing"]), (1, &json!(missing)));
+        assert!(fields["actual"].as_u64() > Some(1), "{fields}");
+    }
+    let refused = run(&["check", "--max-ooms", "0", "--allow-missing", "oms", OOM]);
+    assert!(refused.code == 2 && refused.err.contains("ooms"), "{}", refused.err);
+}
+
+/// The last entries of a ring of any size look like a recording that started late.
+#[test]
+fn a_late_start_passes_only_where_the_file_shows_that_it_is_whole() {
+    const MIB: u64 = 1 << 20;
+    let directory = TempDir::new().unwrap();
+    let device = |addr: u64, entries: usize| {
+        let actions = ["alloc", "free_requested", "free_completed"].iter().cycle().take(entries);
+        let trace: Vec<Value> = actions
+            .map(|action| json!({"action": action, "addr": addr, "size": MIB, "stream": 0, "frames": []}))
+            .collect();
+        trace
+    };
+    let snapshot = |entries: [usize; 2], recorder: Value| {
+        let segments = [0, 1].map(|device| {
+            let addr = 0x7f00_0000_0000_u64 + (device << 40);
+            json!({"device": device, "address": addr, "total_size": 2 * MIB, "stream": 0, "segment_type": "large",
+                "is_expandable": false, "segment_pool_id": [0, 0],
+                "blocks": [{"address": addr, "size": 2 * MIB, "requested_size": 2 * MIB, "state": "inactive", "frames": []}]})
+        });
+        let traces = [0, 1].map(|at: usize| device(0x7f00_0000_0000 + ((at as u64) << 40), entries[at]));
+        json!({"segments": segments, "device_traces": traces, "oomscope": recorder}).to_string()
+    };
+    let missing = |entries, recorder| {
+        let path = file(&directory, "late.json", snapshot(entries, recorder).as_bytes());
+        let (_, report) = check(&["--max-ooms", "0", &path]);
+        [0, 1].map(|device: usize| report["findings"][device]["missing"].as_str().map(str::to_owned))
+    };
+    let late = || Some("truncated".to_owned());
+    for ring in [1233, 12_501] {
+        assert_eq!(missing([ring, ring], Value::Null), [late(), late()], "{ring}");
+        assert_eq!(missing([ring, ring], json!({"max_entries": ring + 1})), [None, None], "{ring}");
+        // Both rings have the same size, and that of device 1 is not full.
+        assert_eq!(missing([ring, ring - 3], Value::Null), [late(), None], "{ring}");
+    }
+    assert_eq!(missing([1233, 1233], json!({"max_entries": 1233})), [1, 1].map(|_| Some("history-lost".to_owned())));
+}
+
+/// A segment of two blocks, the second free, and a trace of so many entries, each of the block at the start or at an
+/// offset; the first block has a stack of `frames` frames.
+fn recording(directory: &TempDir, name: &str, frames: usize, trace: &[(&str, u64)]) -> String {
+    const MIB: u64 = 1 << 20;
+    let start = 0x7f00_0000_0000_u64;
+    let block = |offset: u64, size: u64, state: &str, frames: usize| {
+        let frame = json!({"filename": "train.py", "line": 1, "name": "f"});
+        json!({"address": start + offset, "size": size, "requested_size": size, "state": state,
+            "frames": vec![frame; frames]})
+    };
+    let entry = |(action, offset): &(&str, u64)| json!({"action": action, "addr": start + MIB + offset, "size": 512, "stream": 0, "frames": []});
+    let snapshot = json!({
+        "segments": [{"device": 0, "address": start, "total_size": 2 * MIB, "stream": 0,
+            "segment_type": "small", "is_expandable": false, "segment_pool_id": [0, 0],
+            "blocks": [block(0, MIB, "active_allocated", frames), block(MIB, MIB, "inactive", 0)]}],
+        "device_traces": [trace.iter().map(entry).collect::<Vec<_>>()],
+    });
+    file(directory, name, snapshot.to_string().as_bytes())
+}

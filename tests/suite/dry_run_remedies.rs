@@ -1,0 +1,66 @@
+//! Remedies that are tried by running the job again: `dry-run --try`, and `--confirm` of `analyze`.
+//!
+//! The jobs are shell scripts that leave a recording.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::dry_run::{dry_run, said};
+
+/// A job that leaves the recording of a failure, unless its size is below 8 or `settings` are in effect.
+fn failing_job(settings: &str) -> String {
+    let fixture = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name).display().to_string();
+    let (failed, ended) = (fixture("2.15.0-holes-at-oom.pickle.gz"), fixture("2.15.0-holes-expandable.pickle.gz"));
+    format!(
+        "if [ $0 -lt 8 ] || [ \"$PYTORCH_ALLOC_CONF\" = {settings} ]; then cp {ended} $OOMSCOPE_DIR/p-exit1.pickle.gz; \
+         else cp {failed} $OOMSCOPE_DIR/p-oom1.pickle.gz; exit 7; fi"
+    )
+}
+
+#[test]
+fn remedies_are_tried_by_running_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = failing_job("expandable_segments:True");
+    let arguments = ["--try", "--size", "B=32", "--gpu", "t4", "-o", "out", "--", "sh", "-c", &job, "{B}"];
+    let output = dry_run(directory.path(), &arguments);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(7), "the exit code of the first run: {said}");
+    let tried: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("oomscope: with ")).collect();
+    let starts =
+        ["expandable_segments:True: runs to its end, ", "B = 16: fails at ", "B = 8: fails at ", "B = 4: runs"];
+    for start in starts {
+        assert!(tried.iter().any(|line| line.starts_with(start)), "{start}: {said}");
+    }
+    assert!(said.contains("to apply it: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{said}");
+    assert!(directory.path().join("out/try-1/p-exit1.pickle.gz").exists());
+}
+
+#[test]
+fn nothing_is_tried_if_nothing_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = failing_job("none");
+    let output = dry_run(directory.path(), &["--try", "-o", "out", "--", "sh", "-c", &job, "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(!directory.path().join("out/try-1").exists());
+}
+
+#[test]
+fn remedies_of_a_recording_are_confirmed_by_running_the_job() {
+    let directory = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/2.15.0-holes-at-oom.pickle.gz");
+    let analyze = |settings: &str, size: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oomscope"));
+        command.current_dir(directory.path()).arg("analyze").arg(&fixture).args(["--confirm", "--", "sh", "-c"]);
+        let output = command.args([&failing_job(settings), size]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        said(&output)
+    };
+    let said = analyze("expandable_segments:True", "9");
+    let (first, second) = said.split_once("with the recorded settings: fails at ").unwrap();
+    assert!(first.starts_with("oomscope: dry runs on "), "{said}");
+    assert!(second.contains("with expandable_segments:True: runs to its end, "), "{said}");
+    // Below 8 the job ends in any case.
+    let said = analyze("none", "7");
+    assert!(said.contains("as recorded the job runs to its end in a dry run"), "{said}");
+    assert!(!said.contains("with expandable_segments:True"), "{said}");
+}
