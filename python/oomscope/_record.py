@@ -55,16 +55,15 @@ def record(
     """
     import torch
 
-    options = {"max_entries": max_entries, "stacks": stacks, "names": names}
-    # `oomscope run` records this process already, with its own ring, and must continue afterwards.
-    is_recorded = getattr(sys, "_oomscope_recording", False)
-    running = getattr(sys, "_oomscope_recorder", None)
-    if running:
-        options.update({name: running.options[name] for name in ("max_entries", "stacks")})
-    recording = Recording(path, options)
-    if not is_recorded:
-        torch.cuda.init()
+    options: Dict[str, Any] = {"max_entries": max_entries, "stacks": stacks, "names": names}
+    torch.cuda.init()  # which starts the recorder of `oomscope run`
+    # A history that is being recorded keeps its ring, and goes on afterwards.
+    is_recorded = _is_history_enabled()
+    if is_recorded:
+        options.update(_settings_of_history())
+    else:
         _recorder.start_history(max_entries, stacks)
+    recording = Recording(path, options)
     _recorder.load_names(recording._options)
     if not getattr(_on_oom, "attached", False):
         _recorder.attach_observer(_on_oom)
@@ -82,3 +81,20 @@ def record(
         _active.remove(recording)
         if not is_recorded:
             torch.cuda.memory._record_memory_history(None)
+
+
+def _is_history_enabled() -> bool:
+    import torch
+
+    is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    if is_enabled is None:  # before 2.1
+        return bool(_active) or getattr(sys, "_oomscope_recording", False)
+    return bool(is_enabled())
+
+
+def _settings_of_history() -> Dict[str, Any]:
+    """Size of the ring and kind of stacks of the history that is being recorded; None where that is not known."""
+    running = getattr(sys, "_oomscope_recorder", None)
+    others = [running.options] if running is not None else [recording._options for recording in _active]
+    known = others[-1] if others else {}
+    return {name: known.get(name) for name in ("max_entries", "stacks")}

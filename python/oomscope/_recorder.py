@@ -16,6 +16,7 @@ Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.star
 
 - `recorded-HOST-PID`: the process is being recorded.
 - `done-HOST-PID`: the state of its last snapshot.
+- `served-HOST-PID`: no request of it has failed. A full disk can lose a file, but not take a new one.
 - `dump`: a request for snapshots. Every recorded process answers when this file changes.
 
 An error in this file becomes one line on standard error, never an exception in the program. The recorder needs Python
@@ -86,6 +87,8 @@ def run_as_sitecustomize(path):
         try:
             if sys.version_info >= (3, 8):
                 install(os.path.dirname(control))
+            else:
+                touch_marker(os.path.dirname(control), "saw-old-python")
         except Exception as error:
             log("not recording: " + describe_error(error))
 
@@ -179,6 +182,8 @@ def arm(directory):
         touch_marker(directory, "saw-torch-without-cuda")
         return
 
+    sys._oomscope_history = History(torch.cuda.memory)
+
     def start():
         try:
             Recorder(directory).start()
@@ -244,7 +249,7 @@ class Recorder(object):
         import atexit
         import threading
 
-        start_history(self.options["max_entries"], self.options["stacks"])
+        sys._oomscope_history.start(self.options)
         load_names(self.options)
         sys._oomscope_recording = True
         attach_observer(self.on_oom)
@@ -254,6 +259,7 @@ class Recorder(object):
         atexit.register(self.at_exit)
         make_directory(self.control)
         self.seen_requests.add(self.request())
+        self.write_state("served", "")
         self.write_state("recorded", "rank %s\n" % rank() if rank() else "\n")
         threading.Thread(target=self.watch_requests, name="oomscope", daemon=True).start()
 
@@ -265,6 +271,8 @@ class Recorder(object):
             return
         try:
             self.failures += 1
+            if self.failures == 1:
+                self.remove_state("served")
             if dry_run():
                 dry_run().ending.on_failure(device, requested)
             if self.should_write():
@@ -300,6 +308,8 @@ class Recorder(object):
         if dry_run():
             dry_run().ending.at_exit()
         self.finish()
+        if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+            end_by_interrupt()
 
     def finish(self):
         """Writes the last snapshot: also after failures that a dry run has survived."""
@@ -410,6 +420,24 @@ class Recorder(object):
         except OSError:
             pass
 
+    def remove_state(self, kind):
+        try:
+            os.unlink(os.path.join(self.control, "%s-%s" % (kind, self.name)))
+        except OSError:
+            pass
+
+
+def end_by_interrupt():
+    """Makes this process end by SIGINT, as after Ctrl-C without the recorder.
+
+    Python notes whether the last source text that it ran was interrupted. An import of `at_exit`, in which a namedtuple
+    is made of a text, would replace that note: the exit code would be 1.
+    """
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        pass
+
 
 def dry_run():
     """The dry run of this process, or None."""
@@ -469,6 +497,63 @@ def make_directory(path):
 # PyTorch's interface -------------------------------------------------------------------------------------------------
 
 
+class History(object):
+    """The memory history of this process, in which the program may also record one.
+
+    The program's calls of `_record_memory_history` stay as they are: its `max_entries` and `stacks` replace those of the
+    recorder. When the program ends its history, that of the recorder goes on.
+    """
+
+    def __init__(self, memory):
+        import functools
+
+        original = memory._record_memory_history
+
+        @functools.wraps(original)
+        def _record_memory_history(*args, **kwargs):
+            original(*args, **kwargs)
+            try:
+                self.on_call(memory, args, kwargs)
+            except Exception as error:
+                log("the program's own memory history: " + describe_error(error))
+
+        memory._record_memory_history = _record_memory_history
+        # Of the recorder, once it records: its options, and those among them that a program's call replaces.
+        self.options = self.settings = None
+        # Those of the program's own history, if there is one.
+        self.program = None
+
+    def start(self, options):
+        """Starts the history of the recorder, unless the program has started one. A dry run has its own in any case."""
+        self.options = options
+        self.settings = {name: options[name] for name in ("max_entries", "stacks")}
+        if self.program is None or dry_run():
+            start_history(**self.settings)
+        else:
+            options.update(self.program)
+
+    def on_call(self, memory, args, kwargs):
+        self.program = settings_of_call(memory, *args, **kwargs)
+        if self.options is not None:
+            self.options.update(self.program or self.settings)
+            if self.program is None:
+                start_history(**self.settings)
+
+
+def settings_of_call(memory, enabled="all", *args, **kwargs):
+    """What a call of `_record_memory_history` sets, or None if it ends the history."""
+    import inspect
+
+    if not enabled:
+        return None
+    current = getattr(memory, "_record_memory_history_impl", None)
+    if isinstance(enabled, bool) or current is None:  # as in 2.0
+        return {"max_entries": kwargs.get("trace_alloc_max_entries", 1), "stacks": "python"}
+    call = inspect.signature(current).bind(enabled, *args, **kwargs)
+    call.apply_defaults()
+    return {name: call.arguments[name] for name in ("max_entries", "stacks")}
+
+
 def start_history(max_entries, stacks):
     """Starts recording in this process, on all devices. Raises if there is no caching allocator."""
     import torch
@@ -476,10 +561,12 @@ def start_history(max_entries, stacks):
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         raise RuntimeError("PYTORCH_NO_CUDA_MEMORY_CACHING is set, so there is no allocator to record")
     memory = torch.cuda.memory
+    record = memory._record_memory_history
+    record = getattr(record, "__wrapped__", record)  # without `History`, which is for calls of the program
     if hasattr(memory, "_record_memory_history_impl"):
-        memory._record_memory_history("all", context="all", stacks=stacks, max_entries=max_entries)
+        record("all", context="all", stacks=stacks, max_entries=max_entries)
     else:  # 2.0
-        memory._record_memory_history(True, trace_alloc_max_entries=max_entries, trace_alloc_record_context=True)
+        record(True, trace_alloc_max_entries=max_entries, trace_alloc_record_context=True)
 
 
 def attach_observer(observer):

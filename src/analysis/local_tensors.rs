@@ -53,7 +53,7 @@ impl LocalTensors {
     /// `requested_bytes` is the failed request that ended the trace of `device`.
     pub(super) fn at_failure(device: DeviceStudy<'_, '_>, requested_bytes: u64) -> Option<Self> {
         let snapshot = device.snapshot();
-        let is_here = snapshot.recorder_info.as_ref().is_some_and(|info| info.oom_device == Some(device.id()));
+        let is_here = snapshot.recorder_info.as_ref().is_some_and(|info| info.failure_on(device.id()).is_some());
         let names = snapshot.tensor_names.as_ref().filter(|names| is_here && !names.locals.is_empty())?;
         let frame = snapshot.stacks.frames(names.locals_frame?).first()?;
         let tensors = read_locals(snapshot);

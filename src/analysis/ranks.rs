@@ -26,6 +26,9 @@ pub struct RankRow {
     pub device: u64,
     /// Number of failed requests.
     pub oom_count: u64,
+    /// Whether the recorder saw a request fail, with or without a history.
+    #[serde(skip)]
+    pub has_recorded_failure: bool,
     /// Why the last of them failed; null if none failed.
     pub verdict: Option<Verdict>,
     /// Device memory in bytes, as given or recorded; absent if unknown.
@@ -194,7 +197,10 @@ fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: 
     let failed: usize = failures.iter().map(|failure| failure.rows.len()).sum();
     if failed == 0 {
         return match with_history {
-            0 => "no history was kept, so failures are not known".to_owned(),
+            0 => match rows.iter().filter(|row| row.has_recorded_failure).count() {
+                0 => "no history was kept, so failures are not known".to_owned(),
+                some => format!("{} of {} ran out of memory; no history was kept", count(some as u64), rows.len()),
+            },
             all if all == rows.len() => "none ran out of memory".to_owned(),
             some => format!("none of the {} with a history ran out of memory", count(some as u64)),
         };
@@ -240,6 +246,7 @@ impl RankRow {
             rank: snapshot.recorder.as_ref().and_then(|recorder| recorder.rank.clone()),
             device: device.device,
             oom_count: device.oom_count,
+            has_recorded_failure: snapshot.recorder.as_ref().is_some_and(|it| it.failure_on(device.device).is_some()),
             verdict: device.ooms.last().map(|oom| oom.verdict),
             capacity_bytes: device.capacity_bytes,
             reach_bytes: device.ooms.last().map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),

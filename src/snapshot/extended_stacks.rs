@@ -190,7 +190,7 @@ fn caller_at(passes: &[BackwardPass], time: u64) -> StackId {
 /// The device on which a request failed, and the backward call that the recorder found on a thread's stack then.
 fn failed_backward(snapshot: &mut Snapshot) -> Option<(usize, StackId)> {
     let info = snapshot.recorder_info.as_ref()?;
-    let device = usize::try_from(info.oom_device?).ok()?;
+    let device = usize::try_from(info.oom?.device).ok()?;
     let calls = info.threads.iter().find_map(|thread| {
         let frames: Vec<FrameId> = snapshot.stacks.frames(*thread).iter().collect();
         let text = |id: &FrameId| {

@@ -36,7 +36,7 @@ pub use device::Device;
 pub use dry_run::{DryRun, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, UnsizedWork, ValueRead, Workspace};
 pub use error::SnapshotError;
 pub use frame_lists::{FrameIds, FrameIdsIter};
-pub use recorder_info::{RecorderDevice, RecorderInfo};
+pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
 pub use stacks::{ExtendedStack, Frame, Stacks};

@@ -35,15 +35,26 @@ pub struct RecorderInfo {
     /// Capacity of each device's trace, in entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_entries: Option<u64>,
-    /// The device on which a request had just failed.
+    /// The request that had just failed.
     #[serde(skip)]
-    pub oom_device: Option<u64>,
+    pub oom: Option<ObservedFailure>,
     /// The stack of each Python thread; the requesting thread comes first.
     #[serde(skip)]
     pub threads: Vec<StackId>,
     /// Set if the snapshot comes from `oomscope dry-run`.
     #[serde(skip)]
     pub dry_run: Option<DryRun>,
+}
+
+/// A failed request, as the allocator reports it to an observer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObservedFailure {
+    /// Device number.
+    pub device: u64,
+    /// Rounded size of the request.
+    pub requested_bytes: u64,
+    /// Free memory of the device at that time.
+    pub free_bytes: u64,
 }
 
 /// A device as the driver describes it.
@@ -64,6 +75,11 @@ impl RecorderInfo {
     /// The minor release of PyTorch 2: 6 for 2.6.0.
     pub fn minor(&self) -> Option<u32> {
         self.release()?.strip_prefix("2.")?.split('.').next()?.parse().ok()
+    }
+
+    /// The request that failed on device `id`.
+    pub fn failure_on(&self, id: u64) -> Option<ObservedFailure> {
+        self.oom.filter(|oom| oom.device == id)
     }
 
     /// Memory of device `id`, if known.

@@ -1,6 +1,8 @@
 """The package as notebooks, scripts and test suites use it."""
 
+import gzip
 import os
+import pickle
 import subprocess
 import sys
 
@@ -82,6 +84,31 @@ def test_record_within_a_recorded_run(child, tmp_path):
     result = child(RECORD.split("for name, failures")[0], program_options=["-o", "out"])
     assert result.returncode == 0, result.stderr
     assert len(list((tmp_path / "out").glob("*-oom*.pickle.gz"))) == 2
+
+
+RECORD_FIRST = """
+import gzip, oomscope, pickle, torch
+with oomscope.record("outer.pickle.gz"):
+    with oomscope.record("inner.pickle.gz"):
+        held = torch.empty(4 << 20, device="cuda")
+    also = torch.empty(4 << 20, device="cuda")
+entries = pickle.load(gzip.open("outer.pickle.gz"))["device_traces"][0]
+assert [entry["action"] for entry in entries] == ["segment_alloc", "alloc"] * 2, entries
+try: torch.empty(2 << 30, device="cuda")
+except torch.OutOfMemoryError: pass
+"""
+
+
+def test_record_leaves_the_history_of_others(child, tmp_path):
+    """Also if it is the first to use CUDA under `oomscope run`."""
+    result = child(RECORD_FIRST)
+    assert result.returncode == 0, result.stderr
+    result = child(RECORD_FIRST, program_options=["-o", "out"])
+    assert result.returncode == 0, result.stderr
+    (path,) = (tmp_path / "out").glob("*-oom*.pickle.gz")
+    with gzip.open(str(path)) as file:
+        entries = pickle.load(file)["device_traces"][0]
+    assert [entry["action"] for entry in entries] == ["segment_alloc", "alloc"] * 2 + ["oom"], entries
 
 
 LIMITS = """

@@ -117,6 +117,32 @@ def test_the_ring_has_the_requested_size(recorded):
     assert len(taken["device_traces"][0]) == 5 and taken["oomscope"]["max_entries"] == 5
 
 
+OWN_HISTORY = """
+import torch
+%s
+torch.cuda.memory._record_memory_history(max_entries=7, stacks="all")
+assert torch._C.State.recording == 7 and torch._C.State.stacks == "all"
+%s
+"""
+
+
+@pytest.mark.parametrize("before", ["", "torch.empty(1, device='cuda')"])
+def test_a_history_of_the_programs_own_keeps_its_size(recorded, before):
+    code = OWN_HISTORY % (before, "torch.empty(1, device='cuda'); assert torch._C.State.recording == 7\n" + OOM)
+    result, paths = recorded(code)
+    assert "OutOfMemoryError" in result.stderr and len(paths) == 1, result.stderr
+    taken = read(paths[0])
+    assert len(taken["device_traces"][0]) == 7
+    assert (taken["oomscope"]["max_entries"], taken["oomscope"]["stacks"]) == (7, "all")
+
+
+def test_the_recording_goes_on_when_the_program_ends_its_own(recorded):
+    result, paths = recorded(OWN_HISTORY % ("", "torch.cuda.memory._record_memory_history(enabled=None)\n" + OOM))
+    assert "OutOfMemoryError" in result.stderr and len(paths) == 1, result.stderr
+    taken = read(paths[0])
+    assert len(taken["device_traces"][0]) > 7 and taken["oomscope"]["max_entries"] == 1000000
+
+
 def test_the_environments_sitecustomize_runs_and_keeps_its_errors(recorded, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
@@ -243,9 +269,11 @@ def test_it_uses_only_the_standard_library():
         "atexit",
         "collections",
         "contextlib",
+        "functools",
         "gc",
         "gzip",
         "importlib",
+        "inspect",
         "itertools",
         "json",
         "os",

@@ -102,7 +102,7 @@ fn why_nothing_was_recorded_is_said() {
     for (said, command) in [
         ("no Python process that reads PYTHONPATH", vec!["sh", "-c", "exit 0"]),
         ("-I and -E ignore PYTHONPATH", vec!["python3", "-I", "-c", "pass"]),
-        ("no Python process imported torch", vec!["python3", "-c", "pass"]),
+        ("no Python process imported torch, unless", vec!["python3", "-c", "pass"]),
         ("nothing used CUDA", vec!["python3", "-c", "import torch"]),
         ("1 process recorded, and no request", vec!["python3", "-c", "import torch; torch.empty(1, device='cuda')"]),
     ] {
@@ -110,6 +110,49 @@ fn why_nothing_was_recorded_is_said() {
         assert!(errors.contains(said), "{command:?}: {errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_failure_without_room_for_its_snapshot_is_said() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    let full = format!("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n{OOM}");
+    std::fs::write(job.path("full.py"), full).unwrap();
+    let output = job.run(&[], &["python3", "full.py"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("a request for GPU memory failed in 1 process, but no snapshot"), "{errors}");
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupt_stays_one_with_a_snapshot_at_the_end() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    let program = "import torch\nheld = torch.empty(1 << 20, device='cuda')\nraise KeyboardInterrupt";
+    for options in [&[][..], &["--at", "exit"]] {
+        let output = job.run(options, &["python3", "-c", program]);
+        assert_eq!(output.status.code(), Some(130), "{options:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_failure_is_known_without_a_history() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    let unrecorded = OOM.replace("while", "torch.cuda.init()\ntorch._C._cuda_end_history()\nwhile");
+    std::fs::write(job.path("train.py"), unrecorded).unwrap();
+    let errors = text(&job.run(&[], &["python3", "train.py"]).stderr);
+    let page = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains("out of memory on device 0: 100 MiB requested, 24 MiB free on the device"), "{errors}");
+    assert!(page.contains("no history was kept, so the line and the peak are not known"), "{errors}");
 }
 
 #[test]

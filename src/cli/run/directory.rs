@@ -80,6 +80,8 @@ pub(in crate::cli) struct RunDirectory {
 #[expect(clippy::struct_excessive_bools, reason = "markers of the processes, each independent of the others")]
 pub(in crate::cli) struct RunStatus {
     pub(super) python: bool,
+    /// A Python too old for the recorder was started.
+    pub(super) old_python: bool,
     pub(super) torch: bool,
     /// A process imported a torch built without CUDA.
     pub(super) torch_without_cuda: bool,
@@ -87,6 +89,8 @@ pub(in crate::cli) struct RunStatus {
     pub(super) recorded: usize,
     /// Number of those that did not end in Python's own way.
     pub(super) unfinished: usize,
+    /// Number of those in which a request failed.
+    pub(super) failed: usize,
     /// There was no GPU.
     pub(super) is_dry_run: bool,
 }
@@ -157,10 +161,15 @@ impl RunDirectory {
         let processes = RecordedProcess::find_all(&self.path);
         let status = RunStatus {
             python: control.join("saw-python").exists(),
+            old_python: control.join("saw-old-python").exists(),
             torch: control.join("saw-torch").exists(),
             torch_without_cuda: control.join("saw-torch-without-cuda").exists(),
             recorded: processes.len(),
             unfinished: processes.iter().filter(|process| process.answer != "gone").count(),
+            failed: processes
+                .iter()
+                .filter(|process| !control.join(format!("served-{}", process.name)).exists())
+                .count(),
             is_dry_run: control.join("dry-run.json").exists(),
         };
         let mut snapshots = snapshots_in(&self.name);

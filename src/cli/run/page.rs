@@ -82,6 +82,10 @@ fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatu
         let why = describe_no_verdict(command, end, status);
         return format!("no verdict: {how}{why}");
     }
+    if status.failed > 0 {
+        let processes = counted(status.failed as u64, "process");
+        return format!("{how}a request for GPU memory failed in {processes}, but no snapshot could be written");
+    }
     if status.recorded > 0 {
         let processes = counted(status.recorded as u64, "process");
         let killed = match end {
@@ -120,7 +124,9 @@ fn describe_not_recorded(command: &[OsString], status: &RunStatus) -> String {
         "Python's options -I and -E ignore PYTHONPATH, which loads the recorder; remove them, or `pip install oomscope` in its \
          environment, which PyTorch 2.5 and later loads by itself"
     } else if status.python {
-        "no Python process imported torch"
+        "no Python process imported torch, unless it was started with another PYTHONPATH (as by env -i or sudo)"
+    } else if status.old_python {
+        "the recorder needs Python 3.8 or later"
     } else {
         "no Python process that reads PYTHONPATH was started"
     };

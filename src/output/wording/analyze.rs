@@ -111,10 +111,22 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     // The legacy recording API keeps a single entry, which is no history.
     let timeline = device.timeline.as_ref().filter(|timeline| timeline.trace_entries > 1);
     let Some(timeline) = timeline else {
+        let failure = snapshot.recorder.as_ref().and_then(|recorder| recorder.failure_on(device.device));
+        let unknown = failure.map_or_else(
+            || "no history was kept, so failures and peak are not known".to_owned(),
+            |oom| {
+                format!(
+                    "out of memory on device {}: {} requested, {} free on the device; no history was kept, so the line and \
+                     the peak are not known",
+                    oom.device,
+                    size(oom.requested_bytes),
+                    size(oom.free_bytes)
+                )
+            },
+        );
         return Summary {
             answer: format!(
-                "no history was kept, so failures and peak are not known; at the snapshot {} of {} reserved \
-                 is allocated on device {}",
+                "{unknown}; at the snapshot {} of {} reserved is allocated on device {}",
                 size(memory.allocated_bytes),
                 size(memory.reserved_bytes),
                 device.device

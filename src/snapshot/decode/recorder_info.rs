@@ -1,6 +1,6 @@
 //! Reading the key `oomscope`, which the recorder of `oomscope run` writes. As untrusted as the rest of the file.
 
-use super::super::{RecorderDevice, RecorderInfo};
+use super::super::{ObservedFailure, RecorderDevice, RecorderInfo};
 use super::{Decoder, STACK};
 use crate::base::ids::StackId;
 use crate::snapshot::pickle::{Kind, Value};
@@ -25,9 +25,7 @@ impl Decoder {
                 "alloc_conf" => recorded.alloc_conf = text(),
                 "max_entries" => recorded.max_entries = self.integer(value),
                 "devices" => recorded.devices = self.read_recorder_devices(value),
-                "oom" => {
-                    recorded.oom_device = self.find(value, "device").and_then(|it| self.integer(it));
-                }
+                "oom" => recorded.oom = self.read_recorded_failure(value),
                 "dry_run" => recorded.dry_run = self.read_dry_run(value),
                 "names" => self.snapshot.tensor_names = self.read_tensor_names(value),
                 "threads" => recorded.threads = self.read_recorder_threads(value),
@@ -44,6 +42,15 @@ impl Decoder {
             total_bytes: self.find(item, "total_bytes").and_then(|it| self.integer(it)).unwrap_or(0),
         };
         self.items(value).into_iter().take(MAX_ITEMS).map(device).collect()
+    }
+
+    fn read_recorded_failure(&self, value: Value) -> Option<ObservedFailure> {
+        let number = |key| self.find(value, key).and_then(|it| self.integer(it));
+        Some(ObservedFailure {
+            device: number("device")?,
+            requested_bytes: number("request_bytes")?,
+            free_bytes: number("device_free_bytes")?,
+        })
     }
 
     fn read_recorder_threads(&self, value: Value) -> Vec<StackId> {

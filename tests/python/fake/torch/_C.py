@@ -30,6 +30,16 @@ def _cuda_attach_out_of_memory_observer(observer):
     State.observers.append(observer)
 
 
+def _cuda_end_history():
+    """Not in torch: ends the history in a way that the recorder does not see."""
+    State.recording = None
+    State.traces = [[] for _ in State.traces]
+
+
+def _cuda_isHistoryEnabled():
+    return State.recording is not None
+
+
 def frames():
     frame, found = sys._getframe(2), []
     while frame is not None:

@@ -7,6 +7,7 @@ from .. import _C
 
 def _record_memory_history_impl(enabled="all", context="all", stacks="all", max_entries=2**63 - 1, device=None):
     _C.State.recording = max_entries if enabled else None
+    _C.State.stacks = stacks
     if not enabled:  # this also drops the recording
         _C.State.traces = [[] for _ in _C.State.traces]
 
