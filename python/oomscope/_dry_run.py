@@ -22,6 +22,7 @@ import time
 import _oomscope_ending as ending
 import _oomscope_files as files
 import _oomscope_ranks as ranks
+import _oomscope_retries as retries
 import _oomscope_stub as stub
 import _oomscope_usage as usage
 import _oomscope_values as values
@@ -33,7 +34,7 @@ MAX_FRAMES = 40
 # A location that has read so many values, while no device used more memory, may wait for a value that never comes.
 MIN_READS_TO_STOP = 1000
 # Parts of the paths of code that is not the program's own.
-NOT_THE_USERS = ("-packages", "/lib/python", "/.recorder/_oomscope_")
+NOT_THE_USERS = ("-packages", "/lib/python", "/.recorder/")
 # Host tensors larger than this are not filled with random numbers.
 LARGE_BYTES = 1 << 20
 # Methods that fill a tensor in place, and methods that change the numbers of a filled one.
@@ -58,6 +59,7 @@ PAGE = 4096
 MADV_DONTNEED = 4
 
 READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p)
+WORK_CALLBACK = ctypes.CFUNCTYPE(None)
 
 
 class DryRun:
@@ -83,6 +85,8 @@ class DryRun:
         self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
+        self.retries = retries.Retries(is_users, self.call_on_work)
+        self.work_callback = WORK_CALLBACK(self.retries.on_work)
         self.ending = ending.Ending()
         self.overlay = None
         if self.options["redirect_files"]:
@@ -124,6 +128,7 @@ class DryRun:
         import atexit
 
         atexit.register(self.library.stub_on_read, None)
+        atexit.register(self.library.stub_on_work, None)
 
     def after_torch(self, torch):
         self.skip_large_fills(torch)
@@ -141,7 +146,16 @@ class DryRun:
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""
         memory = sys.modules["torch"].cuda.memory
         memory._record_memory_history = lambda *_, **__: None
-        self.ending.on_cuda(recorder.finish)
+        self.ending.on_cuda(recorder.finish, self.retries)
+
+    def call_on_work(self, function):
+        """Calls `retries.on_work` whenever the device gets work, or no longer if `function` is None."""
+        self.library.stub_on_work(None if function is None else self.work_callback)
+
+    def on_snapshot_at_exit(self, path, state):
+        """The snapshot `path` says how this process ends. If it ends otherwise, the stub says so in the file `state`."""
+        expected = self.ending.expected_code()
+        self.library.stub_check_exit_code(expected, os.fsencode(state), os.fsencode(path))
 
     # Reads of device values --------------------------------------------------------------------------------------
 
@@ -203,7 +217,7 @@ class DryRun:
             return
         self.is_stopped = True
         self.ending.end = {"kind": "stopped"}
-        location = next((frame for frame in frames if not any(part in frame[0] for part in NOT_THE_USERS)), frames[0])
+        location = next((frame for frame in frames if is_users(frame[0])), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
             "grown; either its steps repeat, or it waits for a value that is always zero here (--patience)\n"
@@ -335,6 +349,11 @@ def zero_pages(address, size):
 
 def describe_frames(frames):
     return [{"filename": file, "line": line, "name": name} for file, line, name in frames]
+
+
+def is_users(path):
+    """Whether code is the program's own, by its path."""
+    return not any(part in path for part in NOT_THE_USERS) and not path.startswith("<frozen")
 
 
 class AfterImport:

@@ -9,11 +9,15 @@ import os
 import re
 import signal
 import sys
+import threading
 
 # Limit of frames, of failed requests, and of characters of an error message.
 MAX_FRAMES = 40
 MAX_FAILURES = 20
 MAX_TEXT = 300
+# `oomscope dry-run` writes the exit code into the snapshot in place of the question marks, if it is not the one below:
+# Python's own exit does not show that of `raise SystemExit(3)`.
+EXIT_CODE = "oomscope exit code: ???"
 # Signals that end a process by default, and that a batch system or a launcher sends.
 SIGNALS = ("SIGTERM", "SIGHUP", "SIGXCPU")
 
@@ -24,8 +28,9 @@ class Ending:
         self.end = {"kind": "running"}
         self.failures = []
         self.failure_count = 0
-        # Writes the last snapshot; set when CUDA starts.
+        # Writes the last snapshot, and notes how a program tries again; set when CUDA starts.
         self.finish = lambda: None
+        self.retries = None
         self.pid = os.getpid()
         sys.exit = self.wrap_exit(sys.exit)
         if hasattr(builtins, "exit"):  # absent under -S
@@ -33,9 +38,9 @@ class Ending:
             quitter.__call__ = self.wrap_exit(quitter.__call__)
         os._exit = self.wrap_immediate_exit(os._exit)
 
-    def on_cuda(self, finish):
+    def on_cuda(self, finish, retries):
         """CUDA starts in this process; `finish` writes the last snapshot."""
-        self.pid, self.finish = os.getpid(), finish
+        self.pid, self.finish, self.retries = os.getpid(), finish, retries
         for name in SIGNALS:
             number = getattr(signal, name, None)
             try:
@@ -87,6 +92,10 @@ class Ending:
         elif self.end["kind"] != "exception":
             self.end = {"kind": "finished"}
 
+    def expected_code(self):
+        """The exit code of an end that Python announced."""
+        return self.end.get("code", 0)
+
     def is_well(self):
         """The program came to its end, and gave no error."""
         return self.end["kind"] == "finished" or (self.end["kind"] == "exit" and not self.end["code"])
@@ -97,7 +106,12 @@ class Ending:
         self.failure_count += 1
         if len(self.failures) < MAX_FAILURES:
             frames = [frame for frame in stack(sys._getframe(1)) if "/.recorder/" not in frame["filename"]]
+            main = threading.main_thread().ident
+            if not frames and threading.get_ident() != main:  # the main thread waits for a backward pass
+                frames = stack(sys._current_frames().get(main))
             self.failures.append({"device": int(device), "bytes": int(requested), "frames": frames})
+            if self.retries is not None:
+                self.retries.on_failure(self.failures[-1], sys._getframe(1))
 
     def describe(self, last_read):
         """For the snapshot: how the process ended so far, and its failed requests.
@@ -105,7 +119,7 @@ class Ending:
         `last_read` is the last read of a value, as (operators, frames, value). An error of the same function comes of
         it.
         """
-        end = dict(self.end)
+        end = dict(self.end, final=EXIT_CODE)
         raised_in = [(frame["filename"], frame["name"]) for frame in end.get("frames", ())[:1]]
         if end["kind"] == "exception" and last_read is not None:
             operators, frames, value = last_read

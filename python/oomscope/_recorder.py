@@ -318,11 +318,14 @@ class Recorder(object):
         self.is_finished = True
         has_survived = dry_run() is not None and dry_run().ending.is_well()
         if self.options["at"] == "exit" and (self.failure_snapshots == 0 or has_survived) and not is_idle():
-            self.dump("exit")
+            path = self.dump("exit")
+            if path and dry_run():
+                state = os.path.join(self.control, "ended-" + self.name)
+                dry_run().on_snapshot_at_exit(path, state)
         self.write_state("done", "gone")
 
     def dump(self, reason, oom=None):
-        """Writes a snapshot, and reports it on standard error."""
+        """Writes a snapshot, and reports it on standard error. Returns its path."""
         import time
 
         with self.lock, SignalsBlocked():
@@ -334,6 +337,7 @@ class Recorder(object):
                 entries = sum(len(trace) for trace in taken["device_traces"])
                 why = "a request for %s failed; " % format_bytes(oom["request_bytes"]) if oom else ""
                 log("%swrote %s (%d entries, %s)" % (why, path, entries, format_bytes(os.path.getsize(path))))
+                return path
             except Exception as error:
                 log("no snapshot written: " + describe_error(error))
             finally:

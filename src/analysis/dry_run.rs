@@ -1,18 +1,16 @@
 //! The unknowns of a dry run, and how they limit its verdict.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::device::DeviceReport;
+use super::dry_failures::Failures;
 use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
-use super::dry_verdict::{DryRunReason, DryRunVerdict, FailedRequest, ProcessFacts, ProgramError, ReadBefore, decide};
+use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, decide};
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
-use crate::snapshot::{Action, DryRun, ProcessEnd, UnsizedWork};
-use crate::stacks::frames::LineId;
-use crate::study::{DeviceStudy, Study};
+use crate::snapshot::{DryRun, ProcessEnd, UnsizedWork};
+use crate::study::Study;
 
 /// A run without a GPU, on a stub of CUDA.
 #[derive(Debug, Clone, Serialize)]
@@ -104,7 +102,8 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport) -> P
     };
     let end = match &dry_run.end {
         ProcessEnd::Finished => None,
-        ProcessEnd::Unknown => Some(DryRunReason::StillRunning),
+        ProcessEnd::Unrecorded => Some(DryRunReason::EndNotRecorded),
+        ProcessEnd::Running => Some(DryRunReason::StillRunning),
         ProcessEnd::Stopped => Some(DryRunReason::Stopped),
         ProcessEnd::Signal(number) => Some(DryRunReason::Signal(*number)),
         ProcessEnd::Exit(code, stack) => Some(DryRunReason::ExitCode(*code, stack.map(|stack| locate(&Some(stack))))),
@@ -120,59 +119,15 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport) -> P
             absent_device: dry_run.absent_device,
         }))),
     };
-    let failures = study.devices().map(Failures::of_device).fold(Failures::default(), |sum, device| sum.plus(&device));
-    let recorded = dry_run.failures.last().map(|failure| (failure.stack, failure.bytes));
-    let failed = failures.last.or(recorded);
-    let is_complete = failures.count >= dry_run.failure_count;
+    let Failures { last: failed, has_recovered } = Failures::from_recording(study, dry_run);
     ProcessFacts {
         end,
-        failed: failed.map(|(stack, bytes)| FailedRequest { location: locate(&stack), bytes }),
-        has_recovered: is_complete && failures.are_served_later,
+        failed,
+        has_recovered,
         is_memory_unknown: !report.is_known(),
         is_always_served: report.ranges.iter().all(RangeReport::fits),
         reads: &report.reads,
         omitted_reads: report.omitted_reads,
-    }
-}
-
-/// The failed requests of devices.
-struct Failures {
-    count: u64,
-    /// Stack and size of the last.
-    last: Option<(Option<StackId>, u64)>,
-    /// The line of each was served after its last failure.
-    are_served_later: bool,
-}
-
-impl Default for Failures {
-    fn default() -> Self {
-        Self { count: 0, last: None, are_served_later: true }
-    }
-}
-
-impl Failures {
-    fn of_device(study: DeviceStudy<'_, '_>) -> Self {
-        let (device, stacks) = (study.device(), study.stacks());
-        let line = |entry: usize| device.stack(entry).map(|stack| stacks.line_id(stack));
-        let failed: Vec<usize> = device.failed_requests().collect();
-        let mut unserved: BTreeMap<Option<LineId>, usize> = failed.iter().map(|entry| (line(*entry), *entry)).collect();
-        let first = failed.first().copied().unwrap_or(device.len());
-        for entry in (first..device.len()).filter(|entry| device.action(*entry) == Some(Action::Alloc)) {
-            let line = line(entry);
-            if unserved.get(&line).is_some_and(|failed| *failed < entry) {
-                unserved.remove(&line);
-            }
-        }
-        let last = failed.last().map(|entry| (device.stack(*entry), device.entry(*entry).size));
-        Self { count: failed.len() as u64, last, are_served_later: unserved.is_empty() }
-    }
-
-    fn plus(self, other: &Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            last: other.last.or(self.last),
-            are_served_later: self.are_served_later && other.are_served_later,
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::dry_reads::ReadReport;
+use crate::snapshot::SizeChange;
 use crate::stacks::frames::CodeLocation;
 
 /// Whether the job would fit on the assumed GPU. The worst verdict of its processes is that of the job.
@@ -42,6 +43,8 @@ pub enum DryRunReason {
     Stopped,
     /// The snapshot was written before the program ended.
     StillRunning,
+    /// An older release made the recording, and did not record how the program ended.
+    EndNotRecorded,
     /// A signal ended the program.
     Signal(u64),
     /// The program ended with this exit code, at a line if it is known.
@@ -57,6 +60,19 @@ pub struct FailedRequest {
     pub location: CodeLocation,
     /// Its size.
     pub bytes: u64,
+    /// How the program went on, if each line with a failed request was served later.
+    pub retry: Option<Retry>,
+}
+
+/// A program after its last failed request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Retry {
+    /// The size with which it tried again, if the recorder could tell it.
+    pub change: Option<SizeChange>,
+    /// Peak of allocated bytes after the failure.
+    pub allocated_bytes: u64,
+    /// Peak of reserved bytes after the failure.
+    pub reserved_bytes: u64,
 }
 
 /// An error that ended a program.
@@ -190,7 +206,7 @@ mod tests {
     }
 
     fn failed() -> FailedRequest {
-        FailedRequest { location: CodeLocation::default(), bytes: 1 }
+        FailedRequest { location: CodeLocation::default(), bytes: 1, retry: None }
     }
 
     #[test]

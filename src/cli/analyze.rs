@@ -8,7 +8,7 @@ use clap::Args;
 use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_position, parse_release};
 use super::combine::combine_snapshots;
 use super::config::Config;
-use super::dry_run::{ConfirmArgs, confirm};
+use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
@@ -135,6 +135,12 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
+    let confirm = || {
+        let [snapshot] = report.snapshots.as_slice() else {
+            bail!("--confirm needs one snapshot, not a directory of them")
+        };
+        confirm(&args.confirm, Path::new(&snapshot.path), &[], args.capacity)
+    };
     match args.output.format {
         Format::Json if args.brief => {
             output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?;
@@ -143,13 +149,15 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
             let lines = Brief::each(&report).map(|brief| formats::json_line(&brief));
             output.write(&lines.collect::<Result<String, _>>()?)?;
         }
+        format @ (Format::Json | Format::Markdown) if args.confirm.is_given() => {
+            let confirmed = Confirmed { report: &report, confirmed: confirm()? };
+            output.write_answer(format, &confirmed, |confirmed| confirmed.lay_out(report::analyze))?;
+            return Ok(exit);
+        }
         format => output.write_answer(format, &report, report::analyze)?,
     }
     if args.confirm.is_given() {
-        let [snapshot] = report.snapshots.as_slice() else {
-            bail!("--confirm needs one snapshot, not a directory of them")
-        };
-        confirm(&args.confirm, Path::new(&snapshot.path), &[], args.capacity)?;
+        confirm()?;
     }
     Ok(exit)
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use super::args::{ModelArgs, parse_release};
-use super::dry_run::{ConfirmArgs, confirm};
+use super::args::{Format, ModelArgs, parse_release};
+use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
@@ -86,9 +86,16 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     let report = compare_settings(&study, &path, options, &|done, total| progress.set_done(done, total))
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);
-    output.write_answer(args.model.output.format, &report, report::whatif)?;
+    let confirm = || confirm(&args.confirm, &args.model.snapshot, &args.set, args.model.capacity);
+    let format = args.model.output.format;
+    if args.confirm.is_given() && format != Format::Human {
+        let confirmed = Confirmed { report: &report, confirmed: confirm()? };
+        output.write_answer(format, &confirmed, |confirmed| confirmed.lay_out(report::whatif))?;
+        return Ok(Exit::Success);
+    }
+    output.write_answer(format, &report, report::whatif)?;
     if args.confirm.is_given() {
-        confirm(&args.confirm, &args.model.snapshot, &args.set, args.model.capacity)?;
+        confirm()?;
     }
     Ok(Exit::Success)
 }

@@ -2,6 +2,10 @@
 
 use crate::base::ids::StackId;
 
+/// In the snapshot of a dry run this precedes the exit code, which is three digits, or question marks if the process
+/// ended as it had announced.
+pub(crate) const EXIT_CODE: &str = "oomscope exit code: ";
+
 /// A run on the stub of CUDA.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DryRun {
@@ -42,9 +46,11 @@ pub struct DryRun {
 /// How a process ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// Not known: the snapshot was written before the end.
+    /// Not known: older releases did not record it.
     #[default]
-    Unknown,
+    Unrecorded,
+    /// Not known: the snapshot was written before the end.
+    Running,
     /// At the last line of its program.
     Finished,
     /// With an exit code, at the line that gave it.
@@ -71,7 +77,7 @@ pub struct ProcessError {
 }
 
 /// A failed request, as the allocator reported it to the recorder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordedFailure {
     /// Device index.
     pub device: u64,
@@ -79,6 +85,19 @@ pub struct RecordedFailure {
     pub bytes: u64,
     /// The Python stack.
     pub stack: Option<StackId>,
+    /// The size with which the program tried again.
+    pub change: Option<SizeChange>,
+}
+
+/// A number, or the shape of a tensor, that a program made smaller after a failed request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SizeChange {
+    /// The variable, such as `batch_size` or `self.chunk`.
+    pub name: String,
+    /// Its value at the failure: `32`, or `32x1024` for a shape.
+    pub failed: String,
+    /// Its value when the line ran again.
+    pub retried: String,
 }
 
 /// Reads of device values by one stack.

@@ -161,7 +161,7 @@ job(
 RETRY = """
 import torch
 def work(batch):
-    kept = torch.empty(batch << 30, dtype=torch.uint8, device="cuda")
+    kept = torch.ones(batch << 30, dtype=torch.uint8, device="cuda")
     return kept.shape
 batch = 256
 while True:
@@ -171,7 +171,7 @@ while True:
     except torch.OutOfMemoryError:
         batch //= 2
 """
-job("retries-smaller", "would-fit", RETRY, "after its own retry", quick=True)
+job("retries-smaller", "would-fit", RETRY, "after its own retry with batch 64", quick=True)
 job("retries-then-error", "would-not-fit", RETRY + "raise RuntimeError('later')")
 job(
     "accelerate-batch-size",
@@ -183,7 +183,7 @@ from accelerate.utils import find_executable_batch_size
 def train(batch_size):
     return step(batch_size)
 train()""",
-    "after its own retry",
+    "after its own retry with batch_size ",
     needs=["accelerate"],
     kind="accelerate",
 )

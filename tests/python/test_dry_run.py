@@ -51,7 +51,7 @@ print([model.generate(8, maximum) for maximum in (14, 9, 20)])
 """
 
 
-MODULES = ("ending", "files", "ranks", "stub", "usage", "values")
+MODULES = ("ending", "files", "ranks", "retries", "stub", "usage", "values")
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]

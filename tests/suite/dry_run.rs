@@ -216,6 +216,47 @@ fn values_that_decide_sizes_and_closed_libraries_make_a_bound() {
 }
 
 #[test]
+fn the_end_of_the_program_decides() {
+    let mut ended = recording(&json!([]), 0, false);
+    let mut verdict = |end: Option<Value>| {
+        let dry_run = ended["oomscope"]["dry_run"].as_object_mut().unwrap();
+        dry_run.remove("end");
+        dry_run.extend(end.map(|end| ("end".to_owned(), end)));
+        let (report, page) = report_and_page(&ended);
+        (report["dry_run"]["verdict"].as_str().unwrap().to_owned(), page)
+    };
+    let finished = |code: &str| json!({ "kind": "finished", "final": format!("oomscope exit code: {code}") });
+    assert_eq!(verdict(Some(finished("???"))).0, "would-fit");
+    let (code, page) = verdict(Some(finished("003")));
+    assert_eq!(code, "did-not-finish");
+    assert!(page.contains("exit code 3"), "{page}");
+    // A `sys.exit(3)` that the program caught.
+    let exit = |code: &str| json!({ "kind": "exit", "code": 3, "final": format!("oomscope exit code: {code}") });
+    assert_eq!(verdict(Some(exit("000"))).0, "would-fit");
+    assert_eq!(verdict(Some(exit("???"))).0, "did-not-finish");
+    assert_eq!(verdict(Some(json!({ "kind": "running" }))).0, "no-verdict");
+    let (older, page) = verdict(None);
+    assert_eq!(older, "no-verdict");
+    assert!(page.contains("does not show how the program ended"), "{page}");
+}
+
+#[test]
+fn a_retry_is_named_by_its_size() {
+    let mut retried = recording(&json!([]), 0, true);
+    let trace = retried["device_traces"][0].as_array_mut().unwrap();
+    let oom = trace.pop().unwrap();
+    trace.insert(0, oom);
+    let dry_run = &mut retried["oomscope"]["dry_run"];
+    dry_run["failure_count"] = json!(1);
+    dry_run["failures"] = json!([{ "device": 0, "bytes": 200 * MIB, "frames": [],
+                                   "change": { "name": "batch_size", "failed": "32", "retried": "16" } }]);
+    let (_, page) = report_and_page(&retried);
+    let sentence = "would fit on NVIDIA A10 (dry run) after its own retry with batch_size 16 (peak afterwards 100 MiB \
+                    allocated, 100 MiB reserved); 32 did not: a request for 200 MiB failed at app/train.py:7 in main";
+    assert!(page.contains(sentence), "{page}");
+}
+
+#[test]
 fn a_failed_request_would_not_fit() {
     let (_, page) = report_and_page(&recording(&json!([]), 0, true));
     assert!(page.contains("would not fit on NVIDIA A10 (dry run): out of memory"), "{page}");
@@ -391,8 +432,8 @@ fn a_failure_counts_also_without_history_and_until_its_line_is_served() {
     };
     let (retried, reason, page) = verdict(&finished, fails_first);
     assert_eq!(retried, "would-fit");
-    assert!(reason.as_str().unwrap().starts_with("after its own retry: 200 MiB failed at"), "{reason}");
-    assert!(page.contains("would fit on NVIDIA A10 (dry run): after its own retry"), "{page}");
+    assert!(reason.as_str().unwrap().starts_with("after its own retry with less (peak afterwards 100 MiB"), "{reason}");
+    assert!(page.contains("would fit on NVIDIA A10 (dry run) after its own retry"), "{page}");
     let (elsewhere, ..) = verdict(&finished, |recorded| {
         fails_first(recorded);
         recorded["device_traces"][0][0]["frames"][0]["line"] = json!(8);

@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use super::dry_run::{dry_run, said};
 
 /// A job that leaves the recording of a failure, unless its size is below 8 or `settings` are in effect.
@@ -33,6 +35,23 @@ fn remedies_are_tried_by_running_the_command() {
     }
     assert!(said.contains("to apply it: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{said}");
     assert!(directory.path().join("out/try-1/p-exit1.pickle.gz").exists());
+}
+
+#[test]
+fn runs_with_remedies_are_an_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = failing_job("expandable_segments:True");
+    let arguments = ["--try", "--gpu", "t4", "--format", "json", "-o", "out", "--", "sh", "-c", &job, "32"];
+    let output = dry_run(directory.path(), &arguments);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["schema"], "oomscope/dry-run-try/1");
+    let outcomes: Vec<&Value> = report["runs"].as_array().unwrap().iter().map(|run| &run["outcome"]).collect();
+    assert_eq!((outcomes[0], outcomes[1]), (&json!("fails"), &json!("ends")));
+    assert_eq!(report["summary"]["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    assert_eq!(report["summary"]["action"], report["runs"][1]["remedy"]);
+    // One dry run is described by `analyze`.
+    let alone = dry_run(directory.path(), &["--format", "json", "--", "true"]);
+    assert!(said(&alone).contains("--format needs --fit or --try"), "{}", said(&alone));
 }
 
 #[test]

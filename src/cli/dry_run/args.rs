@@ -12,7 +12,7 @@ use super::set_value::{SetValue, parse_value};
 use super::single_rank::SingleRank;
 use super::{fit_sizes, placeholder, stub};
 use crate::allocator::device::GpuModel;
-use crate::cli::args::parse_capacity;
+use crate::cli::args::{Format, format_parser, parse_capacity};
 use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, parse_count, parse_seconds};
 
 /// Run a command without a GPU, to test whether it would fit on one
@@ -85,6 +85,10 @@ pub(in crate::cli) struct DryRun {
     /// With --try: N in place of {NAME} in the command, then half of it, and so on
     #[arg(long, value_name = "NAME=N", requires = "tries", value_parser = parse_size)]
     pub(super) size: Option<(String, u64)>,
+
+    /// Format of the answer of --fit, or of the runs of --try; the program's output then goes to DIR/output.txt
+    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
+    pub(super) format: Format,
 
     /// Write the snapshots to DIR [default: oomscope-dry-run-1, or the next free number]
     #[arg(short, long, value_name = "DIR")]

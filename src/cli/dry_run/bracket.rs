@@ -25,11 +25,19 @@ impl SizeStep {
     }
 
     /// The kind of number, if the answer is not any number.
-    pub(super) fn describe(self) -> String {
+    pub(super) fn describe(self) -> Option<String> {
         match self {
-            Self::MultipleOf(1) => String::new(),
-            Self::MultipleOf(step) => format!(" (a multiple of {step})"),
-            Self::PowerOfTwo => " (a power of two)".to_owned(),
+            Self::MultipleOf(1) => None,
+            Self::MultipleOf(step) => Some(format!("a multiple of {step}")),
+            Self::PowerOfTwo => Some("a power of two".to_owned()),
+        }
+    }
+
+    /// The most by which a number without a guess may grow.
+    pub(super) fn max_stride(self) -> u64 {
+        match self {
+            Self::MultipleOf(_) => u64::MAX,
+            Self::PowerOfTwo => 3,
         }
     }
 }
@@ -52,8 +60,15 @@ pub(super) struct SizeChooser {
 
 impl SizeChooser {
     /// The next number to run; `None` if the answer is known. As long as `runs_left` allows it, that is close to `guess`;
-    /// then the bracket is bisected.
-    pub(super) fn next(&mut self, bracket: Bracket, guess: Option<u64>, runs_left: u32) -> Option<u64> {
+    /// then the bracket is bisected. Without a guess the number grows by as much as the runs that are left can bisect,
+    /// at most by `max_stride`.
+    pub(super) fn next(
+        &mut self,
+        bracket: Bracket,
+        guess: Option<u64>,
+        runs_left: u32,
+        max_stride: u64,
+    ) -> Option<u64> {
         let Bracket { low, high } = bracket;
         let width = high.map_or(u64::MAX, |high| high.saturating_sub(low));
         if width <= 1 {
@@ -78,7 +93,7 @@ impl SizeChooser {
             }
             Some(guess) => guess,
             None if high.is_some() => low + width / 2,
-            None => low.saturating_mul(4).max(1),
+            None => low.saturating_add((1u64 << runs_left.saturating_sub(1).min(40)).min(max_stride)),
         };
         Some(next)
     }
@@ -95,7 +110,9 @@ mod tests {
         let mut bracket = Bracket { low, high: given.into_iter().find(|number| !fits(*number)) };
         let mut chooser = SizeChooser::default();
         for run in 0..10 {
-            let Some(next) = chooser.next(bracket, guess(bracket.low), 10 - run) else { return (bracket.low, run) };
+            let Some(next) = chooser.next(bracket, guess(bracket.low), 10 - run, u64::MAX) else {
+                return (bracket.low, run);
+            };
             assert!(next > bracket.low && bracket.high.is_none_or(|high| next < high), "{bracket:?}: {next}");
             if fits(next) {
                 bracket.low = next;
@@ -118,8 +135,8 @@ mod tests {
     fn wrong_guesses_and_none_are_bisected() {
         type Guess = fn(u64) -> Option<u64>;
         let guesses: [(u64, Guess); 6] = [
-            (128, |_| None),
-            (128, |_| Some(1)),
+            (1032, |_| None),
+            (1032, |_| Some(1)),
             (500, |largest| Some(largest * 97 / 100)),
             (500, |largest| Some(largest * 103 / 100)),
             (300, |largest| Some(2 * largest)),

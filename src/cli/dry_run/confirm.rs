@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
+use serde::Serialize;
 
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
-use super::trials::{Outcome, OutsideRemedy, Trials, remedies_without_size};
+use super::trials::{OutsideRemedy, Trials, remedies_without_size};
 use crate::allocator::device::{GPUS, GpuModel};
+use crate::analysis::{TrialOutcome, TrialsReport};
 use crate::base::units::MIB;
 use crate::cli::exit::print_stderr;
 use crate::cli::run::create_numbered;
+use crate::output::document::Document;
+use crate::output::report;
 
 /// The recorded job.
 #[derive(Debug, Args)]
@@ -42,8 +46,25 @@ impl ConfirmArgs {
     }
 }
 
+/// A report with the runs of `--confirm`, for JSON.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct Confirmed<'r, R> {
+    #[serde(flatten)]
+    pub(in crate::cli) report: &'r R,
+    pub(in crate::cli) confirmed: TrialsReport,
+}
+
+impl<R> Confirmed<'_, R> {
+    /// The page of the report, with the runs at its end.
+    pub(in crate::cli) fn lay_out(&self, page: impl FnOnce(&R) -> Document) -> Document {
+        let mut document = page(self.report);
+        report::add_trials(&mut document, &self.confirmed);
+        document
+    }
+}
+
 /// Runs the job that `snapshot` recorded. `settings` are to be tried; if empty, the remedies of the
-/// analysis are. `capacity` is the device memory in bytes, in place of the recorded one.
+/// analysis are. `capacity` is the device memory in bytes, in place of the recorded one. Returns the runs.
 ///
 /// # Errors
 /// Returns an error if the file is standard input, or shows neither a failure nor the device memory.
@@ -52,7 +73,7 @@ pub(in crate::cli) fn confirm(
     snapshot: &Path,
     settings: &[String],
     capacity: Option<u64>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<TrialsReport> {
     let name = snapshot.display();
     if snapshot == Path::new("-") {
         bail!("--confirm reads the snapshot twice; give a file in place of standard input");
@@ -71,16 +92,15 @@ pub(in crate::cli) fn confirm(
     let directory = create_numbered("oomscope-dry-run")?;
     print_stderr(&format!("dry runs on {}, in {}", job.assumed_gpu().name(), directory.display()));
     let mut trials = Trials::new(&job, &directory, &recorded);
-    let as_recorded = trials.run(&OutsideRemedy::AsRecorded)?;
-    match as_recorded {
-        Outcome::Fails { .. } => trials.run_all(&remedies)?,
-        Outcome::Ends { .. } => print_stderr(
+    match trials.run(&OutsideRemedy::AsRecorded)? {
+        TrialOutcome::Fails | TrialOutcome::FailsLater => trials.run_all(&remedies)?,
+        TrialOutcome::Ends | TrialOutcome::MayEnd => print_stderr(
             "as recorded the job runs to its end in a dry run, so dry runs cannot confirm a remedy: its failure may depend \
              on values of the GPU, other processes or workspaces of libraries",
         ),
-        Outcome::Unknown(_) | Outcome::SettingsNotInEffect => {}
+        TrialOutcome::Unknown | TrialOutcome::NotInEffect => {}
     }
-    Ok(())
+    Ok(trials.finish())
 }
 
 /// The model of the recorded GPU, and the total memory that leaves to a process what the job had: `capacity`, else the

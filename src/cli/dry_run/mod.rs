@@ -19,17 +19,25 @@ mod stub;
 mod trials;
 mod written_files;
 
+use anyhow::bail;
+
 pub(super) use self::args::DryRun;
 use self::args::{ExitCode, Intervention};
-pub(super) use self::confirm::{ConfirmArgs, confirm};
+pub(super) use self::confirm::{ConfirmArgs, Confirmed, confirm};
+use super::args::Format;
 use super::exit::{Exit, print_stderr};
-use super::run::{print_result, record};
+use super::output::Output;
+use super::run::{print_result, record, record_to_log};
+use crate::output::report;
 
 /// Exit code under `--exit-code verdict` if there is none.
 const NO_VERDICT: u8 = 2;
 
 pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     args.assumed_gpu().check_memory()?;
+    if args.format != Format::Human && args.fit.is_none() && !args.tries {
+        bail!("--format needs --fit or --try; oomscope analyze --format json DIR describes one dry run");
+    }
     if let Some(sizes) = &args.fit {
         return size_search::run(args, sizes);
     }
@@ -39,13 +47,21 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if !args.real_files {
         print_stderr(&written_files::announce(&name));
     }
-    let (end, status, snapshots) = record(&command, directory)?;
+    // The output of the program must not mix with that of `--format`.
+    let log = (args.format != Format::Human).then(|| name.join("output.txt"));
+    let (end, status, snapshots) = match &log {
+        None => record(&command, directory)?,
+        Some(log) => record_to_log(&command, directory, log)?,
+    };
     let verdict = print_result(&command, end, &status, &snapshots);
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
     }
     if args.tries {
-        trials::run(args, &name, &snapshots)?;
+        let report = trials::run(args, &name, end, &snapshots, log.as_deref())?;
+        if args.format != Format::Human {
+            Output::open(None)?.write_answer(args.format, &report, report::trials)?;
+        }
     }
     Ok(Exit::Code(match args.exit_code {
         ExitCode::Command => end.code(),

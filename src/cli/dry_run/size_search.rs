@@ -1,7 +1,6 @@
 //! `--fit NAME=N,M`: makes dry runs at several sizes until it has found the largest that fits.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -12,11 +11,14 @@ use super::bracket::{Bracket, SizeChooser, SizeStep};
 use super::fit_sizes::FitSizes;
 use super::{placeholder, written_files};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{DryRunReport, RangeReport, SnapshotReport};
-use crate::base::units::{count, size};
+use crate::analysis::{DryRunReport, RangeReport, SizeRunReport, SizeSearchReport, SnapshotReport};
+use crate::base::units::count;
+use crate::cli::args::Format;
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
+use crate::cli::output::Output;
 use crate::cli::run::{CommandEnd, create_numbered, record_to_log};
+use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::fit::{FitInput, FitOptions, FitReport, fit};
 
@@ -44,13 +46,6 @@ impl SizeRun {
 
     fn last_failure(&self) -> Option<&OomReport> {
         self.report.devices.iter().find_map(|device| device.ooms.last())
-    }
-
-    fn describe(&self) -> String {
-        match self.last_failure().filter(|_| self.has_failed) {
-            None => format!("completes with {} reserved", size(self.reserved())),
-            Some(oom) => format!("fails at {} ({} requested)", oom.location.label(), size(oom.requested_bytes)),
-        }
     }
 
     /// True unless some memory of a GPU is unknown to a dry run.
@@ -92,10 +87,14 @@ pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
             break;
         }
     }
-    let answer = search.find_largest()?;
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "{answer}")?;
-    writeln!(out, "dry runs: {}", search.describe_runs())?;
+    let report = search.find_largest()?;
+    match args.format {
+        Format::Human => {
+            let lines = format!("{}\ndry runs: {}\n", report.summary().answer, report.describe_runs());
+            Output::open(None)?.write(&lines)?;
+        }
+        format => Output::open(None)?.write_answer(format, &report, report::size_search)?,
+    }
     let pairs = search.done.iter().map(|(size, ran)| format!("{size}={}", ran.snapshot.display()));
     print_stderr(&format!("for details: oomscope fit {}", pairs.collect::<Vec<_>>().join(" ")));
     Ok(Exit::Success)
@@ -116,21 +115,6 @@ impl SizeSearch<'_> {
         MAX_RUNS.saturating_sub(self.done.len())
     }
 
-    /// Which sizes complete, and which fail.
-    fn describe_runs(&self) -> String {
-        let list = |has_failed: bool, [one, several]: [&str; 2]| {
-            let sizes = self.done.iter().filter(|(_, ran)| ran.failed() == has_failed).map(|(size, _)| count(*size));
-            let sizes: Vec<String> = sizes.collect();
-            (!sizes.is_empty())
-                .then(|| format!("{} {}", sizes.join(", "), if sizes.len() == 1 { one } else { several }))
-        };
-        [list(false, ["completes", "complete"]), list(true, ["fails", "fail"])]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join("; ")
-    }
-
     /// The smallest size that failed.
     fn failing(&self) -> Option<u64> {
         self.done.iter().find(|(_, ran)| ran.failed()).map(|(size, _)| *size)
@@ -143,10 +127,13 @@ impl SizeSearch<'_> {
         let run_directory = self.directory.join(format!("{name}-{value}"));
         let directory = self.args.prepare(Some(&run_directory), Intervention::default())?;
         let log = self.directory.join(format!("{name}-{value}.txt"));
-        let (end, snapshots) = record_to_log(&command, directory, &log)?;
+        let (end, _, snapshots) = record_to_log(&command, directory, &log)?;
         let run = self.read(&snapshots, end, value, &log)?;
-        print_stderr(&format!("{name} = {}: {}", count(value), run.describe()));
         self.done.insert(value, run);
+        let report = self.report(None);
+        if let Some(run) = report.run_at(value) {
+            print_stderr(&format!("{name} = {}: {}", count(value), run.describe()));
+        }
         Ok(())
     }
 
@@ -174,75 +161,56 @@ impl SizeSearch<'_> {
         })
     }
 
-    /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail. Returns the answer.
-    fn find_largest(&mut self) -> anyhow::Result<String> {
-        let name = self.fit_sizes.name.clone();
-        let gpu = self.args.assumed_gpu().name();
-        let kind = self.step.describe();
+    /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail.
+    fn find_largest(&mut self) -> anyhow::Result<SizeSearchReport> {
         let mut chooser = SizeChooser::default();
         while self.runs_left() > 0 {
             let bracket = self.bracket();
             let guess = match self.predict_largest() {
                 Ok(Some(size)) => Some(size),
                 Ok(None) if bracket.high.is_none() => {
-                    return Ok(format!("every {name} fits on {gpu} (dry run): its memory does not grow"));
+                    return Ok(SizeSearchReport { every_size_fits: true, largest: None, ..self.report(None) });
                 }
                 // Two runs have too little in common for a prediction.
                 Ok(None) | Err(_) => self.extrapolate(),
             };
             let guess = guess.map(|size| self.step.count_up_to(size));
             let runs_left = u32::try_from(self.runs_left()).unwrap_or(u32::MAX);
-            let Some(next) = chooser.next(bracket, guess, runs_left) else { break };
+            let Some(next) = chooser.next(bracket, guess, runs_left, self.step.max_stride()) else { break };
             self.run(self.step.size(next))?;
         }
-        let Some(low) = self.fitting().last().filter(|_| self.bracket().low > 0) else {
-            return Ok(self.describe_none());
-        };
-        let (high, bracket) = (self.failing(), self.bracket());
-        let worst_case = self.find_largest_in_worst_case(low)?;
-        let fits = self.done[&low].describe();
-        let note = if self.done.values().all(|ran| ran.failed() || ran.has_known_memory()) {
-            ""
-        } else {
-            "; some memory is unknown without a GPU, so the largest may be less: see the snapshot"
-        };
-        let is_next = bracket.high == Some(bracket.low + 1);
-        let and_high = match high {
-            Some(high) if is_next => format!(", {} {}", count(high), self.done[&high].describe()),
-            Some(high) => {
-                format!("; {} {}; sizes in between were not tried", count(high), self.done[&high].describe())
-            }
-            None => String::new(),
-        };
-        let with = "in the worst case (cuDNN workspaces, addresses)";
-        let largest = count(self.step.size(bracket.low));
-        let it = if largest == count(low) { "it".to_owned() } else { count(low) };
-        let (low, adjective) = (count(low), if is_next { "largest" } else { "largest tried" });
-        let without = format!("otherwise the {adjective} is {low}: it {fits}{and_high}{note}");
-        Ok(match worst_case {
-            None => format!("no tested {name}{kind} fits on {gpu} (dry run) {with}; {without}"),
-            Some(at) if count(at) != low => {
-                format!("{name} = {} fits on {gpu} (dry run) {with}; {without}", count(at))
-            }
-            Some(_) if is_next => {
-                format!(
-                    "the largest {name}{kind} that fits on {gpu} is {largest} (dry run): {it} {fits}{and_high}{note}"
-                )
-            }
-            Some(_) => {
-                let more = if high.is_none() { ", and more may" } else { "" };
-                format!("{name} = {low} fits on {gpu} (dry run){more}: it {fits}{and_high}{note}")
-            }
-        })
+        let low = self.fitting().last().filter(|_| self.bracket().low > 0);
+        let worst_case = low.map(|low| self.find_largest_in_worst_case(low)).transpose()?;
+        Ok(self.report(worst_case.flatten()))
     }
 
-    /// No size is known to fit.
-    fn describe_none(&self) -> String {
-        let (name, kind, gpu) = (&self.fit_sizes.name, self.step.describe(), self.args.assumed_gpu().name());
-        let Some(smallest) = self.failing() else { return format!("no {name}{kind} was tried on {gpu} (dry run)") };
-        let fails = self.done[&smallest].describe();
-        let rest = if self.bracket().high == Some(1) { "" } else { "; smaller sizes were not tried" };
-        format!("no {name}{kind} fits on {gpu} (dry run): {} {fails}{rest}", count(smallest))
+    fn report(&self, largest_in_worst_case: Option<u64>) -> SizeSearchReport {
+        let (bracket, gpu) = (self.bracket(), self.args.assumed_gpu());
+        let runs = self.done.iter().map(|(at, ran)| {
+            let oom = ran.last_failure().filter(|_| ran.failed());
+            SizeRunReport {
+                size: *at,
+                fits: !ran.failed(),
+                fits_in_worst_case: ran.fits_in_worst_case(),
+                reserved_bytes: ran.reserved(),
+                requested_bytes: oom.map(|oom| oom.requested_bytes),
+                location: oom.map(|oom| oom.location.clone()),
+                snapshot: ran.snapshot.display().to_string(),
+            }
+        });
+        SizeSearchReport {
+            name: self.fit_sizes.name.clone(),
+            only: self.step.describe(),
+            gpu: gpu.name(),
+            usable_bytes: gpu.usable_bytes(),
+            largest: (bracket.low > 0).then(|| self.step.size(bracket.low)),
+            largest_in_worst_case,
+            fails: self.failing(),
+            is_exact: bracket.high == Some(bracket.low + 1),
+            every_size_fits: false,
+            is_memory_unknown: self.done.values().any(|ran| !ran.failed() && !ran.has_known_memory()),
+            runs: runs.collect(),
+        }
     }
 
     /// The largest size that fits if memory grows as between the two largest that do.

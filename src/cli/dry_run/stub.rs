@@ -6,6 +6,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_ending.py", include_str!("../../../python/oomscope/_ending.py")),
     ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
     ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
+    ("_oomscope_retries.py", include_str!("../../../python/oomscope/_retries.py")),
     ("_oomscope_stub.py", include_str!("../../../python/oomscope/_stub.py")),
     ("_oomscope_usage.py", include_str!("../../../python/oomscope/_usage.py")),
     ("_oomscope_values.py", include_str!("../../../python/oomscope/_values.py")),

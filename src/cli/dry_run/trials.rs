@@ -8,8 +8,8 @@ use super::analyzed_run::AnalyzedRun;
 use super::args::{DryRun, Intervention};
 use super::placeholder;
 use crate::allocator::conf::{ConfChange, shell_assignment};
-use crate::analysis::{DryRunVerdict, SnapshotReport};
-use crate::base::units::{count, size};
+use crate::analysis::{DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport};
+use crate::base::units::count;
 use crate::cli::exit::print_stderr;
 use crate::cli::run::{CommandEnd, record_to_log};
 use crate::whatif::ForecastVerdict;
@@ -25,7 +25,7 @@ const VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 /// A remedy from outside of the program, which needs no change to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutsideRemedy {
-    /// None: the job as it was recorded.
+    /// None: the job as it was recorded, or as it ran first.
     AsRecorded,
     /// Options to set, and `KEY:default` for one to remove.
     Settings(String),
@@ -33,20 +33,6 @@ pub(super) enum OutsideRemedy {
     StepByParameter,
     /// A smaller size in place of `{name}`.
     Size { name: String, size: u64 },
-}
-
-/// How a run ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It runs to its end. Each device has at least this many bytes that were not reserved at any time. `doubt`: why a
-    /// GPU may decide otherwise.
-    Ends { spare_bytes: u64, doubt: Option<String> },
-    /// A request fails at this line. `is_later`: more requests were served than in the first run.
-    Fails { line: String, bytes: u64, is_later: bool },
-    /// Why the end is not known.
-    Unknown(String),
-    /// The program chooses its allocator settings itself.
-    SettingsNotInEffect,
 }
 
 /// The run that failed, and where to try its remedies.
@@ -57,34 +43,44 @@ pub(super) struct Trials<'r> {
     settings: Option<String>,
     /// Number of requests that the failed run had served.
     served: usize,
-    /// Number of runs so far.
-    runs: usize,
+    /// The runs so far, with that which failed.
+    runs: Vec<TrialReport>,
+    /// Number of them that this made.
+    made: usize,
 }
 
-/// Runs the command again with each remedy, if a request of the first run failed. `directory` and `snapshots` are those
-/// of the first run.
-pub(super) fn run(args: &DryRun, directory: &Path, snapshots: &[PathBuf]) -> anyhow::Result<()> {
-    let first = AnalyzedRun::read(snapshots, None)?;
-    if !first.has_failed() {
-        return Ok(());
-    }
+/// Runs the command again with each remedy, if a request of the first run failed. `directory`, `end` and `snapshots` are
+/// those of the first run, `log` is its output if it was not printed.
+pub(super) fn run(
+    args: &DryRun,
+    directory: &Path,
+    end: CommandEnd,
+    snapshots: &[PathBuf],
+    log: Option<&Path>,
+) -> anyhow::Result<TrialsReport> {
+    let first = AnalyzedRun::read(snapshots, Some(end))?;
     let mut trials = Trials::new(args, directory, &first);
+    let as_it_is = trials.judge(end, &first);
+    trials.runs.push(TrialReport { output: log.map(|log| log.display().to_string()), ..as_it_is });
+    if !first.has_failed() {
+        return Ok(trials.finish());
+    }
     trials.run_all(&remedies_without_size(&first))?;
     if let Some((name, size)) = &args.size {
         let halves = std::iter::successors(Some(*size / 2), |size| Some(*size / 2)).take_while(|size| *size > 0);
-        for size in halves.take(MAX_RUNS - trials.runs) {
-            if let Outcome::Ends { .. } = trials.run(&OutsideRemedy::Size { name: name.clone(), size })? {
+        for size in halves.take(MAX_RUNS - trials.made) {
+            if trials.run(&OutsideRemedy::Size { name: name.clone(), size })?.is_end() {
                 break; // smaller sizes fit as well
             }
         }
     }
-    if trials.runs == 0 {
+    if trials.made == 0 {
         print_stderr(
             "--try: no allocator setting serves the request in a replay, and the optimizer is not the reason; \
              --size NAME=N tries smaller sizes",
         );
     }
-    Ok(())
+    Ok(trials.finish())
 }
 
 /// The remedies for the failure of `run` other than smaller sizes, the best first.
@@ -110,7 +106,7 @@ impl<'r> Trials<'r> {
     /// The trials of remedies for `failed`, in subdirectories of `directory`.
     pub(super) fn new(args: &'r DryRun, directory: &'r Path, failed: &AnalyzedRun) -> Self {
         let settings = failed.job.snapshots.first().and_then(|snapshot| snapshot.settings_string.clone());
-        Self { args, directory, settings, served: failed.served, runs: 0 }
+        Self { args, directory, settings, served: failed.served, runs: Vec::new(), made: 0 }
     }
 
     /// Runs the command with each of `remedies`. A program that sets its own settings gets no further ones.
@@ -118,35 +114,52 @@ impl<'r> Trials<'r> {
         let mut are_settings_its_own = false;
         for remedy in remedies {
             let is_setting = matches!(remedy, OutsideRemedy::Settings(_));
-            if is_setting && are_settings_its_own || self.runs == MAX_RUNS {
+            if is_setting && are_settings_its_own || self.made == MAX_RUNS {
                 continue;
             }
             let outcome = self.run(remedy)?;
-            are_settings_its_own |= outcome == Outcome::SettingsNotInEffect;
-            if let (OutsideRemedy::Settings(change), Outcome::Ends { .. }) = (remedy, outcome) {
-                print_stderr(&format!("to apply it: {}", shell_assignment(change, self.settings.as_deref())));
-            }
+            are_settings_its_own |= outcome == TrialOutcome::NotInEffect;
         }
         Ok(())
     }
 
     /// Runs the command with `remedy`, and prints how it ends.
-    pub(super) fn run(&mut self, remedy: &OutsideRemedy) -> anyhow::Result<Outcome> {
-        self.runs += 1;
-        let directory = self.directory.join(format!("try-{}", self.runs));
+    pub(super) fn run(&mut self, remedy: &OutsideRemedy) -> anyhow::Result<TrialOutcome> {
+        self.made += 1;
+        let directory = self.directory.join(format!("try-{}", self.made));
         let log = directory.with_extension("txt");
         let (command, intervention, settings) = self.changed(remedy)?;
         let run_directory = self.args.prepare(Some(&directory), intervention)?;
-        let (end, snapshots) = record_to_log(&command, run_directory, &log)?;
+        let (end, _, snapshots) = record_to_log(&command, run_directory, &log)?;
         let run = AnalyzedRun::read(&snapshots, Some(end))?;
         let is_applied = |snapshot: &SnapshotReport| match (remedy, &snapshot.settings_string) {
             (OutsideRemedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
             _ => true,
         };
-        let outcome =
-            if run.job.snapshots.iter().all(is_applied) { self.judge(end, &run) } else { Outcome::SettingsNotInEffect };
-        print_stderr(&format!("with {}: {}; see {}", remedy.describe(), outcome.describe(), log.display()));
+        let mut trial = if run.job.snapshots.iter().all(is_applied) {
+            self.judge(end, &run)
+        } else {
+            unknown(TrialOutcome::NotInEffect, None)
+        };
+        trial.remedy = remedy.describe();
+        trial.output = Some(log.display().to_string());
+        let with = trial.remedy.as_deref().unwrap_or("the recorded settings");
+        print_stderr(&format!("with {with}: {}; see {}", trial.describe_outcome(), log.display()));
+        if let OutsideRemedy::Settings(change) = remedy
+            && trial.outcome.is_end()
+        {
+            let assignment = shell_assignment(change, self.settings.as_deref());
+            print_stderr(&format!("to apply it: {assignment}"));
+            trial.copy = Some(assignment);
+        }
+        let outcome = trial.outcome;
+        self.runs.push(trial);
         Ok(outcome)
+    }
+
+    pub(super) fn finish(self) -> TrialsReport {
+        let gpu = self.args.assumed_gpu();
+        TrialsReport { gpu: gpu.name(), usable_bytes: gpu.usable_bytes(), runs: self.runs }
     }
 
     /// The command with `remedy`, what else changes from outside, and the settings string if it is known.
@@ -169,54 +182,58 @@ impl<'r> Trials<'r> {
         Ok((command, intervention, settings))
     }
 
-    fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> Outcome {
+    fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {
         if let Some(oom) = run.last_failure().filter(|_| run.has_failed()) {
             let is_later = run.served > self.served;
-            return Outcome::Fails { line: oom.location.label(), bytes: oom.requested_bytes, is_later };
+            let outcome = if is_later { TrialOutcome::FailsLater } else { TrialOutcome::Fails };
+            let (location, requested_bytes) = (Some(oom.location.clone()), Some(oom.requested_bytes));
+            return TrialReport { requested_bytes, location, ..unknown(outcome, None) };
         }
         let devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
         let Some(reserved) = devices.map(|device| device.peak.reserved_bytes).max() else {
-            return Outcome::Unknown("no process used CUDA".to_owned());
+            return unknown(TrialOutcome::Unknown, Some("no process used CUDA".to_owned()));
         };
-        let spare_bytes = self.args.assumed_gpu().usable_bytes().saturating_sub(reserved);
+        let headroom_bytes = Some(self.args.assumed_gpu().usable_bytes().saturating_sub(reserved));
+        let ends = |outcome, reason| TrialReport { headroom_bytes, ..unknown(outcome, reason) };
         match &run.job.dry_run {
             Some(job) => match job.verdict {
-                DryRunVerdict::WouldFit => Outcome::Ends { spare_bytes, doubt: None },
-                DryRunVerdict::MayFit => Outcome::Ends { spare_bytes, doubt: Some(job.reason.to_string()) },
+                DryRunVerdict::WouldFit => ends(TrialOutcome::Ends, None),
+                DryRunVerdict::MayFit => ends(TrialOutcome::MayEnd, Some(job.reason.to_string())),
                 DryRunVerdict::NoVerdict | DryRunVerdict::DidNotFinish | DryRunVerdict::WouldNotFit => {
-                    Outcome::Unknown(job.reason.to_string())
+                    unknown(TrialOutcome::Unknown, Some(job.reason.to_string()))
                 }
             },
-            None if end.code() == 0 => Outcome::Ends { spare_bytes, doubt: None },
-            None => Outcome::Unknown(format!("exit code {}, without an out-of-memory error", end.code())),
+            None if end.code() == 0 => ends(TrialOutcome::Ends, None),
+            None => {
+                let why = format!("exit code {}, without an out-of-memory error", end.code());
+                unknown(TrialOutcome::Unknown, Some(why))
+            }
         }
+    }
+}
+
+/// A run without figures.
+fn unknown(outcome: TrialOutcome, reason: Option<String>) -> TrialReport {
+    TrialReport {
+        remedy: None,
+        outcome,
+        headroom_bytes: None,
+        requested_bytes: None,
+        location: None,
+        reason,
+        copy: None,
+        output: None,
     }
 }
 
 impl OutsideRemedy {
-    fn describe(&self) -> String {
+    /// `None` if it changes nothing.
+    fn describe(&self) -> Option<String> {
         match self {
-            Self::AsRecorded => "the recorded settings".to_owned(),
-            Self::Settings(change) => change.clone(),
-            Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
-            Self::Size { name, size } => format!("{name} = {}", count(*size)),
-        }
-    }
-}
-
-impl Outcome {
-    fn describe(&self) -> String {
-        match self {
-            Self::Ends { spare_bytes, doubt } => {
-                let doubt = doubt.as_ref().map(|doubt| format!(", but may not on a GPU: {doubt}")).unwrap_or_default();
-                format!("runs to its end, {} headroom{doubt}", size(*spare_bytes))
-            }
-            Self::Fails { line, bytes, is_later } => {
-                let later = if *is_later { "fails later, at" } else { "fails at" };
-                format!("{later} {line} ({} requested)", size(*bytes))
-            }
-            Self::Unknown(why) => format!("not known: {why}"),
-            Self::SettingsNotInEffect => "not in effect: the program sets its own; change it there".to_owned(),
+            Self::AsRecorded => None,
+            Self::Settings(change) => Some(change.clone()),
+            Self::StepByParameter => Some("foreach=False in the optimizer".to_owned()),
+            Self::Size { name, size } => Some(format!("{name} = {}", count(*size))),
         }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::private_directory;
+use super::{exit_code, private_directory};
 use crate::base::input::read_text_file;
 use crate::cli::atomic_file::AtomicFile;
 
@@ -172,6 +172,7 @@ impl RunDirectory {
                 .count(),
             is_dry_run: control.join("dry-run.json").exists(),
         };
+        exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
         // Processes in the background still need the recorder. Errors are ignored: leftovers do no harm.

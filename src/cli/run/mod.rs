@@ -2,6 +2,7 @@
 
 mod child;
 mod directory;
+mod exit_code;
 mod page;
 mod private_directory;
 
@@ -152,11 +153,11 @@ pub(super) fn record_to_log(
     command: &[OsString],
     directory: RunDirectory,
     log: &Path,
-) -> anyhow::Result<(CommandEnd, Vec<PathBuf>)> {
+) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
     let file = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
     let end = child::run(command, &directory, Some(&file));
-    let (_, snapshots) = directory.finish();
-    Ok((end?, snapshots))
+    let (status, snapshots) = directory.finish();
+    Ok((end?, status, snapshots))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod ranks;
 mod replay;
 mod summary;
 mod timeline;
+mod trials;
 mod variables;
 mod whatif;
 
@@ -35,4 +36,5 @@ pub use live::{costs, live};
 pub use program::program;
 pub use replay::replay;
 pub use timeline::timeline;
+pub use trials::{add_trials, size_search, trials};
 pub use whatif::whatif;

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::analysis::{DryRunReason, DryRunReport, DryRunVerdict, JobVerdict, ProgramError, ReadReport};
+use crate::analysis::{DryRunReason, DryRunReport, DryRunVerdict, FailedRequest, JobVerdict, ProgramError, ReadReport};
 use crate::base::units::size;
-use crate::snapshot::ReadUsage;
+use crate::snapshot::{ReadUsage, SizeChange};
 use crate::stacks::frames::FrameReport;
 
 /// Where a program got a value of the GPU, there is none in a dry run.
@@ -12,6 +12,9 @@ const NO_VALUES: &str = "a dry run has no values";
 
 /// The first line of a page: `would fit on an NVIDIA H100 (dry run): ..`. `figures` are those of the recording.
 pub(super) fn describe_job(job: &JobVerdict, dry_run: &DryRunReport, figures: &str) -> String {
+    if let DryRunReason::Retried(_) = job.reason {
+        return format!("{} on {} (dry run) {}", job.verdict.phrase(), dry_run.gpu, job.reason);
+    }
     let reason = match (&job.reason, job.verdict) {
         // The figures begin with these.
         (DryRunReason::Served, _) => String::new(),
@@ -41,12 +44,7 @@ impl fmt::Display for DryRunReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Served => f.write_str("the program ran to its end, and every request was served"),
-            Self::Retried(failed) => write!(
-                f,
-                "after its own retry: {} failed at {}, and the program went on with less",
-                size(failed.bytes),
-                failed.location.label()
-            ),
+            Self::Retried(failed) => f.write_str(&describe_retry(failed)),
             Self::Failed(failed) => {
                 write!(f, "a request for {} failed at {}", size(failed.bytes), failed.location.label())
             }
@@ -57,6 +55,9 @@ impl fmt::Display for DryRunReason {
             Self::Value(read) => f.write_str(&describe_value(read)),
             Self::OmittedReads => f.write_str("the program read values at more lines than the recording can hold"),
             Self::Stopped => f.write_str("it was stopped while it waited for a value of the GPU"),
+            Self::EndNotRecorded => {
+                f.write_str("this recording of an older oomscope does not show how the program ended; run it again")
+            }
             Self::StillRunning => f.write_str("this snapshot was written before the program ended"),
             Self::Signal(9) => {
                 f.write_str("signal 9 ended the program; the system may have killed it for lack of host memory")
@@ -67,6 +68,25 @@ impl fmt::Display for DryRunReason {
                 write!(f, "the program ended with exit code {code} at {}", location.label())
             }
             Self::Error(error) => f.write_str(&describe_error(error)),
+        }
+    }
+}
+
+/// Describes a failed request after which the program went on.
+fn describe_retry(failed: &FailedRequest) -> String {
+    let (requested, location) = (size(failed.bytes), failed.location.label());
+    let Some(retry) = &failed.retry else {
+        return format!("after its own retry: a request for {requested} failed at {location}");
+    };
+    let peak =
+        format!("peak afterwards {} allocated, {} reserved", size(retry.allocated_bytes), size(retry.reserved_bytes));
+    match &retry.change {
+        Some(SizeChange { name, failed, retried }) => format!(
+            "after its own retry with {name} {retried} ({peak}); {failed} did not: a request for {requested} failed at \
+             {location}"
+        ),
+        None => {
+            format!("after its own retry with less ({peak}); before, a request for {requested} failed at {location}")
         }
     }
 }

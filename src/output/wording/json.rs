@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
-use crate::analysis::{Advice, AnalyzeReport, DryRunReason};
+use crate::analysis::{Advice, AnalyzeReport, DryRunReason, SizeSearchReport, TrialsReport};
 use crate::compare::diff::{ComparedMoment, DiffReport};
 use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
@@ -47,7 +47,9 @@ reports! {
     FitReport = "oomscope/fit/1",
     ProgramReport = "oomscope/whatif-program/1",
     ReplayReport = "oomscope/replay/1",
+    SizeSearchReport = "oomscope/dry-run-fit/1",
     TimelineReport = "oomscope/timeline/1",
+    TrialsReport = "oomscope/dry-run-try/1",
     WhatIfReport = "oomscope/whatif/1",
 }
 

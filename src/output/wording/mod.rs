@@ -19,6 +19,7 @@ mod program;
 mod replay;
 mod summary;
 mod timeline;
+mod trials;
 mod variables;
 mod verdict_reason;
 mod whatif;

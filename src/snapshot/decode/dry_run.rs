@@ -1,6 +1,9 @@
 //! Reading `oomscope.dry_run`, which `oomscope dry-run` writes. As untrusted as the rest of the file.
 
-use super::super::{DryRun, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, UnsizedWork, ValueRead, Workspace};
+use super::super::{
+    DryRun, EXIT_CODE, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, SizeChange, UnsizedWork, ValueRead,
+    Workspace,
+};
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
 use crate::base::ids::StackId;
@@ -42,6 +45,11 @@ impl Decoder {
             device: number(item, "device"),
             bytes: number(item, "bytes"),
             stack: self.stack(item, "frames"),
+            change: self.find(item, "change").map(|change| SizeChange {
+                name: text(change, "name"),
+                failed: text(change, "failed"),
+                retried: text(change, "retried"),
+            }),
         };
         let missing = items("missing").into_iter().take(MAX_ITEMS);
         let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
@@ -76,7 +84,10 @@ impl Decoder {
         let text = |key| self.short_text(end, key);
         let code = self.find(end, "code").and_then(|it| self.integer(it));
         let stack = self.stack(end, "frames");
-        match (text("kind").as_str(), code) {
+        // The command writes the digits if the process ended with another code than it announced.
+        let final_code = text("final").strip_prefix(EXIT_CODE).and_then(|digits| digits.parse().ok());
+        match (text("kind").as_str(), final_code.or(code)) {
+            ("finished", Some(code)) if code != 0 => ProcessEnd::Exit(code, None),
             ("finished", _) | ("exit", Some(0)) => ProcessEnd::Finished,
             ("exit", Some(code)) => ProcessEnd::Exit(code, stack),
             ("signal", Some(number)) => ProcessEnd::Signal(number),
@@ -88,7 +99,7 @@ impl Decoder {
                 });
                 ProcessEnd::Error(ProcessError { name: text("error"), message: text("message"), stack, after_read })
             }
-            _ => ProcessEnd::Unknown,
+            _ => ProcessEnd::Running,
         }
     }
 

@@ -1,0 +1,122 @@
+//! Dry runs of a job with remedies, and dry runs of a job at several sizes.
+
+use serde::Serialize;
+
+use crate::stacks::frames::CodeLocation;
+
+/// The JSON of `oomscope dry-run --try`, and of `--confirm`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(remote = "Self")]
+pub struct TrialsReport {
+    /// The assumed GPU.
+    pub gpu: String,
+    /// Its memory in bytes, without the CUDA context.
+    pub usable_bytes: u64,
+    /// The runs in their order. The first changes nothing.
+    pub runs: Vec<TrialReport>,
+}
+
+/// A dry run with a remedy that needs no change to the program.
+#[derive(Debug, Clone, Serialize)]
+pub struct TrialReport {
+    /// The remedy: allocator settings, `foreach=False in the optimizer` or a smaller size; null in the first run.
+    pub remedy: Option<String>,
+    /// How the run ends.
+    pub outcome: TrialOutcome,
+    /// Bytes that no device had reserved at any time; null if the run did not come to its end.
+    pub headroom_bytes: Option<u64>,
+    /// The size of the request that failed; null if none did.
+    pub requested_bytes: Option<u64>,
+    /// The line of the request that failed; null if none did.
+    pub location: Option<CodeLocation>,
+    /// Why a GPU may decide otherwise, or why the end is not known; null if neither.
+    pub reason: Option<String>,
+    /// Text to copy that applies the remedy; null if the run failed or needs none.
+    pub copy: Option<String>,
+    /// Path of the program's output; null if it was printed.
+    pub output: Option<String>,
+}
+
+/// How a dry run with a remedy ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialOutcome {
+    /// It runs to its end.
+    Ends,
+    /// It runs to its end here; a value of the GPU or unknown memory decides.
+    MayEnd,
+    /// A request fails.
+    Fails,
+    /// A request fails, after more requests were served than in the first run.
+    FailsLater,
+    /// It ends otherwise.
+    Unknown,
+    /// The program chooses its allocator settings itself.
+    NotInEffect,
+}
+
+impl TrialOutcome {
+    /// Whether the program ran to its end.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Ends | Self::MayEnd)
+    }
+}
+
+/// The JSON of `oomscope dry-run --fit`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(remote = "Self")]
+pub struct SizeSearchReport {
+    /// The placeholder, such as `BATCH`.
+    pub name: String,
+    /// The sizes that may be the answer, such as `a multiple of 8`; null if all may.
+    pub only: Option<String>,
+    /// The assumed GPU.
+    pub gpu: String,
+    /// Its memory in bytes, without the CUDA context.
+    pub usable_bytes: u64,
+    /// The largest such size that fits; null if none is known to fit, or if every size fits.
+    pub largest: Option<u64>,
+    /// The largest size that fits under all placements of memory and with all workspaces of libraries; null if none.
+    pub largest_in_worst_case: Option<u64>,
+    /// The smallest size that was run and fails; null if none does.
+    pub fails: Option<u64>,
+    /// The next size after `largest` was run and fails, or, without `largest`, the smallest size was.
+    pub is_exact: bool,
+    /// Every size fits: the memory does not grow with it.
+    pub every_size_fits: bool,
+    /// Some memory is unknown without a GPU, so the largest may be less.
+    pub is_memory_unknown: bool,
+    /// The dry runs, by size.
+    pub runs: Vec<SizeRunReport>,
+}
+
+/// A dry run at one size.
+#[derive(Debug, Clone, Serialize)]
+pub struct SizeRunReport {
+    /// The size.
+    pub size: u64,
+    /// It runs to its end.
+    pub fits: bool,
+    /// It runs to its end under all placements of memory and with all workspaces of libraries.
+    pub fits_in_worst_case: bool,
+    /// Peak reserved bytes of the device that reserved most.
+    pub reserved_bytes: u64,
+    /// The size of the request that failed; null if none did.
+    pub requested_bytes: Option<u64>,
+    /// The line of the request that failed; null if none did.
+    pub location: Option<CodeLocation>,
+    /// Path of the snapshot.
+    pub snapshot: String,
+}
+
+impl SizeSearchReport {
+    /// The run at `size`.
+    pub fn run_at(&self, size: u64) -> Option<&SizeRunReport> {
+        self.runs.iter().find(|run| run.size == size)
+    }
+
+    /// The largest size that was run and fits, of any kind.
+    pub fn largest_run(&self) -> Option<&SizeRunReport> {
+        self.runs.iter().rfind(|run| run.fits)
+    }
+}
