@@ -37,12 +37,14 @@ def fills(containers, files, is_over):
     """See the head of this file. Finds nothing if `is_over()` becomes true."""
     searches = {key: Search(*rest) for key, *rest in containers if LAST_PART.search(rest[0])}
     for path in files[:MAX_FILES]:
+        if is_over():
+            return {}
         wanted = [search for search in searches.values() if search.file in (None, path)]
         lines = read(path) if wanted else []
         text = "\n".join(lines)
         wanted = [search for search in wanted if search.part in text]
         for number, line in enumerate(lines) if wanted else ():
-            if not number & 255 and is_over():
+            if not number & 31 and is_over():
                 return {}  # a later line might fill the same
             code = line.split("#")[0]
             for search in wanted:

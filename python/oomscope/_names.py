@@ -26,6 +26,7 @@ It runs no code of the program (`_objects`, `_tensors`), allocates no GPU memory
 
 import collections
 import gc
+import operator
 import sys
 import time
 
@@ -38,14 +39,17 @@ except ImportError:  # beside the recorder of `oomscope run`
     import _oomscope_objects as objects
     import _oomscope_tensors as tensors_of
 
-BUDGET_S = 0.9
-# On a busy machine the time that passes may be this multiple of the processor time.
-WALL_FACTOR = 2
-# Shares of the budget: after the first the walk through the user's variables ends, after the second every walk. At
-# least the rest is for the names as text.
-USER_SHARE, WALK_SHARE = 0.6, 0.85
-# Time of a search among all objects, in multiples of the time to list them.
-SEARCH_FACTOR = 4
+# Seconds that may pass, whether or not this process has a processor all the time.
+BUDGET_S = 0.95
+# Shares of the budget: after the first the walk through the user's variables ends, after the second every walk, after
+# the third the names as text. The rest is for what cannot be interrupted, such as freeing the paths.
+USER_SHARE, WALK_SHARE, TEXT_SHARE = 0.5, 0.7, 0.88
+# Objects, or rows of text, between two looks at the clock.
+INTERVAL = 16
+# The same for objects that are only listed.
+LISTED_INTERVAL = 1000
+# Seconds of a search among all objects, for each block of memory that Python has allocated.
+SEARCHED_S = 15e-9
 # Items of a large container that are visited in one go. If the first ones lead to no tensor, the rest waits.
 CHUNK = 1000
 # A container with at most so many items is visited in one go.
@@ -59,8 +63,6 @@ MAX_LOCALS = 50
 MAX_FILLED, MIN_FILLED_ITEMS = 20, 3
 # Places in one storage that are counted.
 MAX_PLACES = 1000
-# Objects that the garbage collector may know before a search among them takes too long.
-MAX_SEARCHED = 6000000
 # Tensors without a variable whose holders are looked for, and how far.
 MAX_CLIMBS, MAX_HOPS = 4, 6
 # A share of memory without a name that is not worth a further search.
@@ -121,24 +123,26 @@ class Path:
 class Storage:
     """GPU memory, and the paths to tensors that use it."""
 
-    __slots__ = ("bytes", "dtype", "kinds", "operator", "paths", "places", "shape")
+    __slots__ = ("address", "bytes", "dtype", "kinds", "operator", "order", "paths", "places", "shape")
 
-    def __init__(self, size, dtype, shape):
-        self.bytes, self.dtype, self.shape = size, dtype, shape
+    def __init__(self, address, size, dtype, shape):
+        self.address, self.bytes, self.dtype, self.shape = address, size, dtype, shape
+        # The largest comes first.
+        self.order = -size, address
         self.paths, self.kinds, self.operator = [], set(), None
         # Offsets of the tensors in it.
         self.places = set()
 
 
 class Clock:
-    """Seconds of processor time of this thread, or half the time that passes, if that is more."""
+    """Seconds since it was made."""
 
-    def __init__(self):
-        self.start, self.wall_start = time.thread_time(), time.perf_counter()
+    # The default is the real clock even if a test of the program replaces `time.perf_counter`.
+    def __init__(self, now=time.perf_counter):
+        self.now, self.start = now, now()
 
     def __call__(self):
-        waited = (time.perf_counter() - self.wall_start) / WALL_FACTOR
-        return max(time.thread_time() - self.start, waited)
+        return self.now() - self.start
 
 
 class Walk:
@@ -146,7 +150,10 @@ class Walk:
 
     def __init__(self, tensors, clock, end):
         self.tensors, self.clock, self.end = tensors, clock, end
-        self.objects = objects.Objects(tensors.directory)
+        self.objects = objects.Objects(tensors.directory, self.is_over)
+        self.thread_start = time.thread_time() - clock()
+        # When the current part of the walk ends, and the objects visited since the last look at the clock.
+        self.until, self.visited = end, 0
         self.allocated_bytes, self.named_bytes = tensors.allocated_bytes(), 0
         self.can_read_graphs = tensors.is_graph_stable()
         self.storages = {}
@@ -160,6 +167,8 @@ class Walk:
         self.kinds = {}
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
+        # By id of a path: its name, and where that starts. By id of a module: the name of the outermost one around it.
+        self.prefixes, self.roots = {}, {}
 
     def release(self):
         """Drops every reference to an object of the program, also if something refers to this walk in a cycle."""
@@ -171,6 +180,20 @@ class Walk:
 
     def has_all(self):
         return self.allocated_bytes - self.named_bytes <= NEGLIGIBLE * self.allocated_bytes
+
+    def is_over(self):
+        """Whether the time is over. What was not visited until then makes the names incomplete."""
+        if self.clock() <= min(self.until, self.end):
+            return False
+        self.is_complete = False
+        return True
+
+    def in_time(self, values, interval=INTERVAL):
+        """The values until the time is over."""
+        for count, value in enumerate(values, 1):
+            if not count % interval and self.is_over():
+                return
+            yield value
 
     # The queue -------------------------------------------------------------------------------------------------------
 
@@ -193,24 +216,25 @@ class Walk:
 
     def run(self, until):
         """Visits what is in the queue, at most until then."""
-        count = 0
+        self.until = until
         while self.queue or self.late:
             if not self.queue:
                 self.queue.extend(self.late)
                 self.late.clear()
-            count += 1
-            # Items are many objects in one.
-            is_due = not count & 63 or type(self.queue[0][0]) is objects.Items
-            if is_due and (self.clock() > until or len(self.kept) > MAX_OBJECTS):
-                self.is_complete = False
-                self.queue.clear()
-                self.late.clear()
-                return
+            self.visited += 1
+            if self.visited >= INTERVAL:
+                self.visited = 0
+                if self.is_over() or len(self.kept) > MAX_OBJECTS:
+                    self.is_complete = False
+                    self.queue.clear()
+                    self.late.clear()
+                    break
             obj, path = self.queue.popleft()
             if type(obj) is objects.Items:
                 self.visit_items(obj, path)
             else:
                 self.visit(obj, path)
+        self.until = self.end
 
     def visit_items(self, items, path):
         """Visits the next ones. The others follow once all that these lead to is visited."""
@@ -218,7 +242,7 @@ class Walk:
             self.deferred.append((items, path))
             return
         start, items.next = items.next, items.next + CHUNK
-        for index, item in enumerate(items.objects[start : items.next], start):
+        for index, item in enumerate(self.in_time(items.objects[start : items.next]), start):
             if objects.is_tracked(item):
                 below = Path(path, items.label(index))
                 below.items = items
@@ -243,7 +267,7 @@ class Walk:
                 self.visit_tensor(obj, path)
             elif self.is_new(obj):
                 if kind == "object":
-                    for label, value in self.objects.children(obj):
+                    for label, value in self.in_time(self.objects.children(obj)):
                         self.push(value, Path(path, label))
                 elif kind == "module":
                     self.visit_module(obj, path)
@@ -290,7 +314,7 @@ class Walk:
         address, size, offset = found
         storage = self.storages.get(address)
         if storage is None:
-            storage = Storage(size, self.tensors.dtype(tensor), self.tensors.shape(tensor))
+            storage = Storage(address, size, self.tensors.dtype(tensor), self.tensors.shape(tensor))
             self.storages[address] = storage
             self.named_bytes += size
         storage.kinds.add(path.kind or VARIABLE)
@@ -307,8 +331,8 @@ class Walk:
         return True
 
     def visit_node(self, node, path):
-        for operator, value in self.tensors.saved_by(node):
-            self.push(value, Path(path, "", SAVED, operator))
+        for saved_by, value in self.tensors.saved_by(node):
+            self.push(value, Path(path, "", SAVED, saved_by))
         name = objects.type_name(type(node))
         for label, value in self.objects.shapes.attributes(node):
             below = Path(path, "", SAVED, name + label)
@@ -316,7 +340,7 @@ class Walk:
                 self.push(value, below)
             else:  # perhaps the model, which has better names
                 self.late.append((value, below))
-        for following in self.tensors.next_nodes(node):
+        for following in self.in_time(self.tensors.next_nodes(node)):
             if id(following) not in self.seen:
                 self.queue.append((following, path))
         for hooks in gc.get_referents(node):
@@ -326,23 +350,21 @@ class Walk:
     def visit_module(self, module, path):
         """Visits the whole tree, so that parameters get their names before any list has given them one."""
         waiting = [(module, path)]
-        count = 0
         while waiting:
-            count += 1
-            if not count & 63 and self.clock() > self.end:
-                self.is_complete = False
+            self.visited += 1
+            if not self.visited % INTERVAL and self.is_over():
                 return
             module, path = waiting.pop()
             path.module = id(module)
             self.module_paths[id(module)] = path
             own = self.objects.shapes.instance_dict(module)
             for key, kind in (("_parameters", PARAMETER), ("_buffers", BUFFER)):
-                for name, value in self.items_of(own.get(key)):
+                for name, value in self.in_time(self.items_of(own.get(key))):
                     if objects.is_subtype(type(value), self.tensors.base):
                         below = Path(path, objects.attribute_label(name), kind)
                         self.parameter_paths.setdefault(id(value), below)
                         self.visit_tensor(value, below)
-            for name, value in self.items_of(own.get("_modules")):
+            for name, value in self.in_time(self.items_of(own.get("_modules"))):
                 if not objects.is_subtype(type(value), self.tensors.module):
                     continue
                 label = "[%s]" % name if type(name) is str and name.isdigit() else objects.attribute_label(name)
@@ -358,10 +380,10 @@ class Walk:
 
     def visit_optimizer(self, optimizer, path):
         state = self.objects.shapes.instance_dict(optimizer).get("state")
-        for parameter, values in self.items_of(state):
+        for parameter, values in self.in_time(self.items_of(state)):
             of_parameter = Path(path, id(parameter), STATE)
             if objects.is_subtype(type(values), dict):
-                for name, value in self.items_of(values):
+                for name, value in self.in_time(self.items_of(values)):
                     self.push(value, Path(of_parameter, objects.attribute_label(name), STATE))
             else:
                 self.push(values, of_parameter)
@@ -386,21 +408,20 @@ class Walk:
     # Where names start -----------------------------------------------------------------------------------------------
 
     def push_frames(self, author):
-        for frame in frames_of_all_threads():
+        for frame in self.in_time(frames_of_all_threads()):
             if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
                 root = Root("frame", author, describe_frame(frame))
-                if self.clock() > self.end:
-                    self.is_complete = False
-                    return
-                for name, value in self.objects.locals.of(frame):
+                for name, value in self.in_time(self.objects.locals.of(frame)):
                     self.push(value, Path(None, objects.plain(name), root=root))
 
     def push_modules(self):
         """The variables of the user's modules, and of the user's functions whose module is nowhere else."""
         modules = [
-            (name, objects.module_dict(module)) for name, module in list(sys.modules.items()) if self.is_users(module)
+            (name, objects.module_dict(module))
+            for name, module in self.in_time(list(sys.modules.items()))
+            if self.is_users(module)
         ]
-        for frame in frames_of_all_threads():
+        for frame in self.in_time(frames_of_all_threads()):
             if objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
                 modules.append((dict.get(frame.f_globals, "__name__"), frame.f_globals))
         for module, variables in modules:
@@ -408,17 +429,9 @@ class Walk:
                 continue
             root = Root("module", module=objects.plain(module))
             prefix = "" if module == "__main__" else objects.plain(module) + "."
-            for name, value in self.items_in_time(variables):
+            for name, value in self.in_time(list(dict.items(variables))):
                 if type(name) is str and not (name.startswith("__") and name.endswith("__")):
                     self.push(value, Path(None, prefix + objects.plain(name), root=root))
-
-    def items_in_time(self, variables):
-        """The items of a dict until the walk has to end."""
-        for count, item in enumerate(list(dict.items(variables))):
-            if not count & 255 and self.clock() > self.end:
-                self.is_complete = False
-                return
-            yield item
 
     def is_users(self, module):
         return objects.author_of_module(module, self.tensors.directory) == objects.USER
@@ -435,55 +448,67 @@ class Walk:
 
     def note_unreached(self):
         """Notes tensors that only the garbage collector knows: values of running calls, and reference cycles."""
-        if sys.getallocatedblocks() > MAX_SEARCHED * 2:
+        search_s = self.search_s()
+        if self.clock() + search_s > self.end:
             self.is_complete = False
             return
-        start = self.clock()
-        known = gc.get_objects()
-        listed = self.clock()
-        if listed + SEARCH_FACTOR * (listed - start) > self.end:
-            self.is_complete = False
-            return
-        is_tensor = {id(cls) for kind, cls in self.kinds.values() if kind == "tensor"}
-        is_tensor |= {id(self.tensors.torch.Tensor), id(self.tensors.torch.nn.Parameter)}
-        found = [obj for obj in known if id(type(obj)) in is_tensor and id(obj) not in self.seen]
-        can_climb = self.is_complete and not self.deferred and len(known) < MAX_SEARCHED / 4
-        del known
+        found = self.unseen_tensors()
+        can_climb = self.is_complete and not self.deferred
         sized = []
-        for count, tensor in enumerate(found[:MAX_ROWS]):
-            if not count & 63 and self.clock() > self.end:
-                self.is_complete = False
-                break
+        for tensor in self.in_time(found):
             storage = self.tensors.storage(tensor)
             if storage and storage[0] not in self.storages:
                 sized.append((storage[1], tensor))
         del found
         sized.sort(key=lambda one: -one[0])
+        value = Root("call" if can_climb else "unreached"), ""
+        can_climb = can_climb and self.has_referrers(sized[:MAX_CLIMBS], search_s)
         alike = {}
-        for index, (_, tensor) in enumerate(sized):
-            if not index & 63 and self.clock() > self.end:
-                self.is_complete = False
-                return
-            root, label = Root("call" if can_climb else "unreached"), ""
+        for index, (_, tensor) in enumerate(self.in_time(sized)):
             key = (self.tensors.dtype(tensor), self.tensors.shape(tensor))
             if can_climb and index < MAX_CLIMBS:
-                alike[key] = self.climb(tensor, sized[index], sized)
-            root, label = alike.get(key, (root, label))
+                alike[key] = self.climb(tensor, sized[index], sized, search_s)
+            root, label = alike.get(key, value)
             self.visit_tensor(tensor, Path(None, label, root=root))
 
-    def climb(self, tensor, pair, pairs):
+    def search_s(self):
+        """Seconds that a search among all objects takes at most, if this process waits as often as until now."""
+        slowdown = self.clock() / max(time.thread_time() - self.thread_start, 0.001)
+        return sys.getallocatedblocks() * SEARCHED_S * max(slowdown, 1)
+
+    def unseen_tensors(self):
+        """More tensors that the garbage collector knows. They refer to their classes; before Python 3.9 do not."""
+        classes = {id(cls): cls for kind, cls in self.kinds.values() if kind == "tensor"}
+        for cls in (self.tensors.torch.Tensor, self.tensors.torch.nn.Parameter):
+            classes[id(cls)] = cls
+        known = gc.get_referrers(*classes.values()) if sys.version_info >= (3, 9) else gc.get_objects()
+        listed = self.in_time(known, LISTED_INTERVAL)
+        return [obj for obj in listed if id(type(obj)) in classes and id(obj) not in self.seen]
+
+    def has_referrers(self, pairs, search_s):
+        """Whether any object refers to one of the tensors: one search, where a climb needs one for each step."""
+        if self.clock() + search_s > self.end:
+            return True
+        tensors = [tensor for _, tensor in pairs]
+        referrers = gc.get_referrers(*tensors)
+        own = [tensors, self.kept, *pairs]
+        found = any(type(one) is not FRAME and not is_one_of(one, own) for one in referrers)
+        referrers.clear()
+        return found
+
+    def climb(self, tensor, pair, pairs, search_s):
         """From a tensor to what refers to it: around a cycle, or up to a value that only C++ or the stack has."""
         lists = [[tensor]]  # the way up is `lists[0]`; the others hold referrers
         try:
-            return self.climb_with(lists, [pair, pairs, self.kept, lists])
+            return self.climb_with(lists, [pair, pairs, self.kept, lists], search_s)
         finally:
             for one in lists:
                 one.clear()
 
-    def climb_with(self, lists, others):
+    def climb_with(self, lists, others, search_s):
         passed = lists[0]
         for _ in range(MAX_HOPS):
-            if self.clock() > self.end:
+            if self.clock() + search_s > self.end:
                 return Root("unreached"), ""
             referrers = gc.get_referrers(passed[-1])
             lists.append(referrers)
@@ -500,38 +525,63 @@ class Walk:
 
     # Text ------------------------------------------------------------------------------------------------------------
 
+    def above(self, path):
+        """The last label of the name, and the path before it. Below the outermost module the labels are modules'."""
+        parent = self.parents.get(path.module)
+        if parent is not None and parent[0] in self.module_paths:
+            return parent[1], self.module_paths[parent[0]]
+        return path.label, path.up
+
     def steps(self, path):
-        """Labels and paths from the tensor to the root. Below the outermost module the labels are those of modules."""
+        """The path, and those before it."""
         for _ in range(MAX_DEPTH):
-            parent = self.parents.get(path.module)
-            if parent is not None and parent[0] in self.module_paths:
-                yield parent[1], path
-                path = self.module_paths[parent[0]]
-            else:
-                yield path.label, path
-                if path.up is None:
-                    return
-                path = path.up
+            yield path
+            path = self.above(path)[1]
+            if path is None:
+                return
 
     def name(self, path):
-        """The name at `path`."""
-        labels = [self.state_label(label) if type(label) is int else label for label, _ in self.steps(path)]
-        text = "".join(label for label in reversed(labels) if label not in TRANSPARENT)
+        """The name at `path`. The part before its last label is joined once for all names that begin with it."""
+        label, before = self.above(path)
+        if before is None:
+            return self.join([label])
+        prefix = self.prefixes.get(id(before))
+        if prefix is None:
+            labels = [self.above(step)[0] for step in self.steps(before)]
+            prefix = self.prefixes[id(before)] = self.join(reversed(labels))
+        return self.join([prefix, label])
+
+    def join(self, labels):
+        texts = [self.state_label(label) if type(label) is int else label for label in labels]
+        text = "".join(text for text in texts if text not in TRANSPARENT)
         return text if len(text) <= MAX_NAME else text[: MAX_NAME - 3] + "..."
+
+    def root(self, path):
+        """Where the name at `path` starts: for modules, where the outermost one was found."""
+        before = self.above(path)[1]
+        if before is None:
+            return path.root
+        root = self.roots.get(id(before))
+        if root is None:
+            *_, last = self.steps(before)
+            root = self.roots[id(before)] = last.root
+        return root
 
     def state_label(self, parameter):
         """The label of a parameter's state: its name in the outermost module, as in a state dict."""
         path = self.parameter_paths.get(parameter)
         if path is None:
             return ".state[*]"
+        start = self.prefixes.get(path.up.module)
         module = path.up.module
-        for _ in range(MAX_DEPTH):
-            parent = self.parents.get(module)
-            if parent is None or parent[0] not in self.module_paths:
-                break
-            module = parent[0]
-        outermost = self.name(self.module_paths[module])
-        inside = self.name(path)[len(outermost) :].replace("[", ".").replace("]", "")
+        if start is None:
+            for _ in range(MAX_DEPTH):
+                parent = self.parents.get(module)
+                if parent is None or parent[0] not in self.module_paths:
+                    break
+                module = parent[0]
+            start = self.prefixes[path.up.module] = self.name(self.module_paths[module])
+        inside = self.name(path)[len(start) :].replace("[", ".").replace("]", "")
         return ".state[%s]" % inside.lstrip(".")
 
 
@@ -596,12 +646,13 @@ def describe(budget_s=BUDGET_S):
     walk = None
     try:
         with tensors.without_overrides():
-            start = time.perf_counter()
-            walk = Walk(tensors, Clock(), budget_s * WALK_SHARE)
+            clock = Clock()
+            walk = Walk(tensors, clock, budget_s * WALK_SHARE)
             visit_all(walk, budget_s)
-            described = encode(walk, walk.clock() + budget_s * (1 - WALK_SHARE))
+            walk.until = walk.end = budget_s * TEXT_SHARE
+            described = encode(walk)
             described["locals"] = describe_locals(walk)
-            described["ms"] = int((time.perf_counter() - start) * 1000)
+            described["ms"] = int(clock() * 1000)
             return described
     finally:
         if walk is not None:
@@ -618,7 +669,7 @@ def visit_all(walk, budget_s):
     for author in (objects.LIBRARY, objects.PYTORCH):
         if not walk.has_all():
             walk.push_frames(author)
-            walk.run(min(walk.end, walk.clock() + budget_s * (1 - USER_SHARE) / 4))
+            walk.run(min(walk.end, walk.clock() + budget_s * (WALK_SHARE - USER_SHARE) / 4))
     if not walk.has_all():
         walk.resume_deferred()
         walk.run(walk.end)
@@ -627,20 +678,19 @@ def visit_all(walk, budget_s):
         walk.run(walk.end)
 
 
-def encode(walk, end):
-    texts, shapes, roots, containers = Table(None), Table(), {}, {}
+def encode(walk):
+    texts, shapes, roots = Table(None), Table(), {}
+    containers, looked_at = [], set()
+    is_complete = walk.is_complete
     rows, filled = [], []
-    storages = sorted(walk.storages.items(), key=lambda item: (-item[1].bytes, item[0]))
-    for address, storage in storages[:MAX_ROWS]:
-        if not len(rows) & 63 and walk.clock() > end:
-            break
+    storages = sorted(walk.storages.values(), key=operator.attrgetter("order"))
+    for storage in walk.in_time(storages[:MAX_ROWS]):
         path = min(storage.paths, key=rank)
-        steps = [step for _, step in walk.steps(path)]
         kind = min(storage.kinds, key=(PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE).index)
-        root = steps[-1].root
+        root = walk.root(path)
         rows.append(
             (
-                address,
+                storage.address,
                 storage.bytes,
                 KINDS.index(kind),
                 texts.index(walk.name(path) or None),
@@ -652,24 +702,31 @@ def encode(walk, end):
                 len(storage.places),
             )
         )
-        for step in steps:
-            if step.size is not None and id(step) not in containers:
+        for step in walk.steps(path):
+            if id(step) in looked_at:
+                break
+            looked_at.add(id(step))
+            if step.size is not None:
                 name = walk.name(step)
-                containers[id(step)] = (texts.index(name), texts.index(step.size[0]), step.size[1])
+                containers.append((texts.index(name), texts.index(step.size[0]), step.size[1]))
                 if step.size[1] >= MIN_FILLED_ITEMS and len(filled) < MAX_FILLED:
                     filled.append((len(containers) - 1, *where_to_look(name, root)))
     return {
         "version": 1,
-        "complete": walk.is_complete and len(rows) == len(storages),
+        "complete": is_complete and len(rows) == len(storages),
         "omitted": len(storages) - len(rows),
         "kinds": list(KINDS),
         "texts": texts.values(),
         "shapes": [list(shape) for shape in shapes.values()],
         "roots": [root.describe() for _, root in roots.values()],
-        "containers": list(containers.values()),
-        "filled": describe_fills(filled, walk.tensors.directory, lambda: walk.clock() > end),
+        "containers": containers,
+        "filled": describe_fills(filled, walk),
         "tensors": rows,
     }
+
+
+def file_of_module(module):
+    return objects.module_dict(module).get("__file__")
 
 
 def where_to_look(name, root):
@@ -678,16 +735,16 @@ def where_to_look(name, root):
         return name, root.frame["filename"], root.frame["name"]
     module = sys.modules.get(root.module) if root.module is not None else None
     own = name if root.module == "__main__" else name[len(root.module or "") + 1 :]
-    path = objects.module_dict(module).get("__file__") if module is not None else None
+    path = file_of_module(module) if module is not None else None
     return (own, path, None) if type(path) is str and "." not in own else (name, None, None)
 
 
-def describe_fills(containers, torch_directory, is_over):
+def describe_fills(containers, walk):
     files = {frame.f_code.co_filename: None for frame in frames_of_all_threads()}
-    modules = (objects.module_dict(module).get("__file__") for module in list(sys.modules.values()))
-    files.update((path, None) for path in modules if type(path) is str)
-    users = [path for path in files if objects.author_of_file(path, torch_directory) == objects.USER]
-    found = _fills.fills(containers, users, is_over) if containers else {}
+    modules = walk.in_time(list(sys.modules.values())) if containers else ()
+    files.update((path, None) for path in map(file_of_module, modules) if type(path) is str)
+    users = [path for path in files if objects.author_of_file(path, walk.tensors.directory) == objects.USER]
+    found = _fills.fills(containers, users, walk.is_over) if containers else {}
     return [
         {"container": container, "frames": [{"filename": file, "line": line, "name": function}]}
         for container, (file, line, function) in found.items()
@@ -718,7 +775,7 @@ def describe_locals(walk):
     is_module = frame.f_locals is frame.f_globals
     variables = list(dict.items(frame.f_globals)) if is_module else walk.objects.locals.of(frame)
     found = []
-    for name, value in variables:
+    for name, value in walk.in_time(variables):
         if type(name) is str and objects.is_subtype(type(value), walk.tensors.base) and len(found) < MAX_LOCALS:
             is_plain = type(value) is walk.tensors.torch.Tensor or walk.tensors.storage(value) is not None
             shape = walk.tensors.shape(value) if is_plain else None

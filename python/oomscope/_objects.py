@@ -28,6 +28,10 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}\Z")
 MAX_INT_KEY = 100000
 # Items of one container that are read.
 MAX_ITEMS = 2000000
+# An object with more attributes has them as `Items`.
+MAX_ATTRIBUTES = 1000
+# Functions of a traceback between two looks at the clock.
+TRACEBACK_INTERVAL = 100
 # In place of a key or an index that is not written.
 ANY = "[*]"
 
@@ -124,9 +128,13 @@ class Shapes:
         return found if type(found) is dict else {}
 
     def attributes(self, obj):
-        """The attributes that the garbage collector tracks: the others hold no tensor."""
-        own = list(self.instance_dict(obj).items())
-        found = [(attribute_label(name), value) for name, value in own if may_hold(value)]
+        """The attributes that the garbage collector tracks: the others hold no tensor. `Items` if they are many."""
+        own = self.instance_dict(obj)
+        if len(own) > MAX_ATTRIBUTES:
+            names, values = first(own), first(own.values())
+            found = [("", Items(type_name(type(obj)), values, lambda index: attribute_label(names[index])))]
+        else:
+            found = [(attribute_label(name), value) for name, value in list(own.items()) if may_hold(value)]
         for name, get in self.of(type(obj))[1]:
             try:
                 value = get(obj)
@@ -261,10 +269,13 @@ IGNORED = (types.BuiltinFunctionType, types.CodeType, range, slice, property)
 
 
 class Objects:
-    """`children` of any object that is not a tensor or another object of PyTorch."""
+    """`children` of any object that is not a tensor or another object of PyTorch.
 
-    def __init__(self, torch_directory):
-        self.torch_directory = torch_directory
+    A long loop ends when `is_over()` becomes true.
+    """
+
+    def __init__(self, torch_directory, is_over=lambda: False):
+        self.torch_directory, self.is_over = torch_directory, is_over
         self.shapes, self.locals = Shapes(), Locals()
         self.readers = {}
         self.read_classes = set()
@@ -332,7 +343,7 @@ class Objects:
     def of_dict(self, obj):
         keys, values = first(dict.keys(obj)), first(dict.values(obj))
         found = self.of_container(obj, dict, values, lambda index: key_label(keys[index]))
-        tracked = [key for key in keys if is_tracked(key)]
+        tracked = list(filter(is_tracked, keys))  # a loop in C: most dicts have no such key
         if tracked:
             found.append((".keys()", Items(type_name(type(obj)), tracked, lambda index: ANY)))
         return found
@@ -370,13 +381,16 @@ class Objects:
 
     def of_traceback(self, obj):
         """The variables of the functions that an exception left. Those of running functions have better names."""
-        found = []
+        found, count = [], 0
         while obj is not None:
             frame = obj.tb_frame
             if frame.f_code.co_flags & 1:
                 name = ".%s" % plain(frame.f_code.co_name)
                 found += [(name + attribute_label(variable), value) for variable, value in self.locals.of(frame)]
             obj = obj.tb_next
+            count += 1
+            if not count % TRACEBACK_INTERVAL and self.is_over():
+                break
         return found
 
     def of_exception(self, obj):
@@ -407,7 +421,11 @@ class Objects:
         found = self.shapes.attributes(obj)
         named = {id(value) for _, value in found}
         named.add(id(self.shapes.instance_dict(obj)))
-        for value in gc.get_referents(obj):
+        referents = gc.get_referents(obj)
+        if len(referents) > MAX_ATTRIBUTES:
+            found.append(("", Items(type_name(type(obj)), referents, lambda index: ANY)))
+            return found
+        for value in referents:
             is_class_or_frame = type(value) is types.FrameType or is_subtype(type(value), type)
             if id(value) not in named and is_tracked(value) and not is_class_or_frame:
                 found.append(("", value))

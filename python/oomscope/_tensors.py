@@ -240,4 +240,4 @@ class Tensors:
 
     def next_nodes(self, node):
         following = self.node_type(type(node))[2]
-        return [pair[0] for pair in (following(node) if following else ()) if pair[0] is not None]
+        return (pair[0] for pair in (following(node) if following else ()) if pair[0] is not None)

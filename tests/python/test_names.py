@@ -372,47 +372,6 @@ def test_graphs_are_not_read_while_another_thread_may_free_them():
     assert not is_stable_while(computes)
 
 
-class Record:
-    def __init__(self, index):
-        self.index, self.values = index, [index]
-
-
-def deep_graph():
-    value = torch.zeros(1, requires_grad=True)
-    for _ in range(100000):
-        value = value * 1.0001
-    return value
-
-
-def linked_list():
-    last = None
-    for _ in range(300000):
-        last = [last]
-    return last
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: [Record(index) for index in range(300000)],
-        lambda: {index: {"a": index, "b": [index]} for index in range(300000)},
-        lambda: torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(10000)),
-        deep_graph,
-        linked_list,
-    ],
-    ids=["objects", "dicts", "parameters", "graph", "linked"],
-)
-def test_a_large_heap_is_left_in_time(make):
-    large = make()
-    start = time.perf_counter()
-    found = _names.describe(0.5)
-    assert large is not None and found["tensors"] is not None
-    # A busy machine may stop this process for a while.
-    assert time.perf_counter() - start < 1.5
-    if isinstance(large, torch.Tensor):  # PyTorch frees a long graph iteratively, Python a long list does too
-        del large
-
-
 def test_a_broken_torch_has_no_names(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "torch", type(sys)("torch"))
