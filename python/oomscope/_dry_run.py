@@ -88,6 +88,10 @@ class DryRun:
         self.retries = retries.Retries(is_users, self.call_on_work)
         self.work_callback = WORK_CALLBACK(self.retries.on_work)
         self.ending = ending.Ending()
+        try:
+            self.stderr = os.dup(2)
+        except OSError:  # it is closed
+            self.stderr = None
         self.overlay = None
         if self.options["redirect_files"]:
             self.overlay = files.Overlay(os.path.dirname(control))
@@ -105,9 +109,16 @@ class DryRun:
             self.load(stub.prepare(directory, os.path.join(self.control, "stub")))
         except Exception as error:
             kind = "" if isinstance(error, stub.StubError) else type(error).__name__ + ": "
-            sys.stderr.write("oomscope: no dry run: %s%s\n" % (kind, error))
-            sys.stderr.flush()
+            self.write_error("oomscope: no dry run: %s%s\n" % (kind, error))
             os._exit(2)
+
+    def write_error(self, text):
+        """Writes to the standard error with which the process started: pytest loses its own at this end."""
+        try:
+            os.write(self.stderr, text.encode("utf-8", "replace"))
+        except (OSError, TypeError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def load(self, directory):
         for name, value in self.options["environment"].items():

@@ -504,8 +504,8 @@ def make_directory(path):
 class History(object):
     """The memory history of this process, in which the program may also record one.
 
-    The program's calls of `_record_memory_history` stay as they are: its `max_entries` and `stacks` replace those of the
-    recorder. When the program ends its history, that of the recorder goes on.
+    The program's calls of `_record_memory_history` stay as they are: its `max_entries` and `stacks` replace those of
+    the recorder. When the program ends its history, that of the recorder goes on.
     """
 
     def __init__(self, memory):
@@ -528,7 +528,7 @@ class History(object):
         self.program = None
 
     def start(self, options):
-        """Starts the history of the recorder, unless the program has started one. A dry run has its own in any case."""
+        """Starts the history of the recorder, unless the program has started one. A dry run needs its own."""
         self.options = options
         self.settings = {name: options[name] for name in ("max_entries", "stacks")}
         if self.program is None or dry_run():
@@ -587,9 +587,32 @@ def snapshot(reason, oom, options):
     import torch
 
     named = names(options)  # before the snapshot, which adds a million objects to this process
-    taken = torch.cuda.memory._snapshot()
+    with WithoutInductor(torch):
+        taken = torch.cuda.memory._snapshot()
     taken["oomscope"] = dict(metadata(reason, oom, options), names=named)
     return taken
+
+
+class WithoutInductor(object):
+    """Keeps a snapshot from importing `torch._inductor`, which takes three seconds of processor time.
+
+    To resolve frames of compiled code, PyTorch reads `torch._inductor.codecache`, which imports it. A program that has
+    not imported it has no such frames.
+    """
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.placeholder = None
+
+    def __enter__(self):
+        import types
+
+        if "torch._inductor" not in sys.modules:
+            self.placeholder = self.torch._inductor = types.ModuleType("torch._inductor")
+
+    def __exit__(self, *_):
+        if self.placeholder is not None and self.torch.__dict__.get("_inductor") is self.placeholder:
+            del self.torch._inductor
 
 
 def load_names(options):

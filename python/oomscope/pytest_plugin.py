@@ -1,70 +1,298 @@
-"""`@pytest.mark.oomscope_limits(max_peak_allocated="2GiB", max_ooms=0)`: limits on the GPU memory of a test.
+"""`@pytest.mark.oomscope_limits(max_peak_allocated="2GiB")`: limits on the GPU memory of a test, with or without a GPU.
 
-The plugin records the test, and `oomscope check` compares the recording with the limits, which are its flags.
+Each marked test runs in a process of its own, from an empty allocator. `oomscope run` records it if there is a GPU;
+otherwise it is a dry run. `oomscope check` then compares the recording with the limits, which are its flags, and with
+the test's entry in the baseline.
 """
 
-import functools
+import json
 import os
 import re
-import unittest
-from typing import Any, Iterator
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from ._program import check
-from ._record import record
+from . import _pytest_process
+from ._program import OomscopeError, find_program, output_of, to_flags
+from ._recorder import format_bytes
 
 MARKER = "oomscope_limits"
+DEFAULT_GPU = "h100"
+# Arguments of the marker for the dry run. `baseline` is for the plugin, the others are limits.
+DRY_RUN_OPTIONS = ("gpu", "memory", "capability", "devices", "value")
+GROWTH = ("max_growth", "max_growth_ratio")
+# Outcomes that the last lines of the session count, as names of user properties of a report.
+ADDED, UPDATED, NOT_RUN = "oomscope added", "oomscope updated", "oomscope not run"
+
+DRY_RUN = "This was a dry run, without a GPU: values that the test reads from the GPU are zero."
+NO_DRY_RUN = re.compile(r"^oomscope: no dry run: (.*)$", re.M)
+
+
+def pytest_addoption(parser: Any) -> None:
+    group = parser.getgroup("oomscope", "limits on GPU memory (oomscope)")
+    group.addoption(
+        "--oomscope-gpu", metavar="NAME", help="GPU of the dry runs, for tests that name none, such as h100 or t4"
+    )
+    mode = {"action": "store_const", "dest": "oomscope_mode"}
+    group.addoption("--oomscope-dry-run", const="dry-run", help="dry runs also where there is a GPU", **mode)
+    group.addoption("--oomscope-record", const="record", help="no dry runs, also where no GPU is found", **mode)
+    group.addoption("--oomscope-update", action="store_true", help="accept the tests' memory as their baseline")
+    parser.addini("oomscope_gpu", "GPU of the dry runs, for tests that name none", default=DEFAULT_GPU)
+    parser.addini("oomscope_baseline", "file of the baselines, in the root directory", default="oomscope-baseline.json")
 
 
 def pytest_configure(config: Any) -> None:
     config.addinivalue_line(
         "markers",
-        MARKER + "(**limits): limits of `oomscope check` on the GPU memory of the test, such as "
-        'max_peak_allocated="2GiB" or max_ooms=0',
+        MARKER + "(gpu=None, **limits): limits of `oomscope check` on the GPU memory of the test, such as "
+        'max_peak_allocated="2GiB" or max_ooms=0; without limits, the test is compared with its baseline',
     )
+    config.pluginmanager.register(Plugin(config), "oomscope-limits")
 
 
-def _has_gpu() -> bool:
-    try:
-        import torch
-    except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
+def is_ci() -> bool:
+    """Whether nobody would see or commit a file that this session writes."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def pytest_itemcollected(item: Any) -> None:
-    # pytest runs methods of unittest itself, so the limits would hold for nothing.
-    cls = getattr(item, "cls", None)
-    if item.get_closest_marker(MARKER) and isinstance(cls, type) and issubclass(cls, unittest.TestCase):
-        raise pytest.UsageError(item.nodeid + ": " + MARKER + " does not apply to unittest.TestCase; write a function")
+class Marker:
+    """The arguments of a marker, checked."""
+
+    def __init__(self, marker: Any, config: Any) -> None:
+        if marker.args:
+            raise pytest.UsageError(MARKER + ' takes limits by name, such as max_peak_allocated="2GiB"')
+        limits = dict(marker.kwargs)
+        named = limits.pop("baseline", None)
+        if named not in (None, True, False):
+            raise pytest.UsageError("baseline=%r: write True or False" % (named,))
+        self.dry_run: Dict[str, Any] = {name: limits.pop(name) for name in DRY_RUN_OPTIONS if name in limits}
+        if "capability" not in self.dry_run:
+            self.dry_run.setdefault("gpu", config.getoption("oomscope_gpu") or config.getini("oomscope_gpu"))
+        has_growth = any(name in limits for name in GROWTH)
+        self.has_baseline: bool = named if named is not None else has_growth or not limits
+        if not self.has_baseline and (has_growth or not limits):
+            raise pytest.UsageError("baseline=False leaves nothing to check")
+        self.limits: Dict[str, Any] = limits
+
+    def check_flags(self) -> List[str]:
+        return to_flags(self.limits)
+
+    def dry_run_flags(self) -> List[str]:
+        values = self.dry_run.get("value", ())
+        values = [values] if isinstance(values, str) else values
+        others = {name: option for name, option in self.dry_run.items() if name != "value"}
+        return [*to_flags(others), *(flag for value in values for flag in ("--value", value))]
+
+    def allows(self, verdict: str) -> bool:
+        return verdict in str(self.limits.get("allow_missing", "")).split(",")
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_pyfunc_call(pyfuncitem: Any) -> Iterator[None]:
-    marker = pyfuncitem.get_closest_marker(MARKER)
-    if marker is None:
-        yield
-        return
-    if marker.args or not marker.kwargs:
-        raise pytest.UsageError(MARKER + ' takes limits by name, such as max_peak_allocated="2GiB"')
-    test = pyfuncitem.obj
+class Plugin:
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.known_flags: Dict[Tuple[str, ...], Optional[str]] = {}
+        self.has_gpu: Optional[bool] = None
+        # Reports that have one of the properties.
+        self.counted: Dict[str, List[str]] = {ADDED: [], UPDATED: [], NOT_RUN: []}
 
-    @functools.wraps(test)
-    def recorded(*args: Any, **kwargs: Any) -> Any:
-        if not _has_gpu():
-            pytest.skip(MARKER + ": no GPU to record")
-        name = re.sub(r"[^\w.-]+", "-", pyfuncitem.nodeid)[-100:].strip("-")
-        directory = pyfuncitem._request.getfixturevalue("tmp_path_factory").mktemp("oomscope")
-        path = os.path.join(str(directory), name + ".pickle.gz")
-        with record(path):
-            result = test(*args, **kwargs)
-        failed = check(path, **marker.kwargs)
-        if failed:
-            lines = [finding["message"] for finding in failed]
-            pytest.fail("\n".join([*lines, "look further: oomscope " + path]), pytrace=False)
-        return result
+    # Collection --------------------------------------------------------------------------------------------------
 
-    pyfuncitem.obj = recorded
-    yield
-    pyfuncitem.obj = test
+    def pytest_collection_modifyitems(self, items: List[Any]) -> None:
+        for item in items:
+            marker = item.get_closest_marker(MARKER)
+            if marker is None:
+                continue
+            try:
+                limits = Marker(marker, self.config)
+                self.check_flags("check", [*limits.check_flags(), "--print-config"])
+                self.check_flags("dry-run", [*limits.dry_run_flags(), "--help"])
+            except (pytest.UsageError, OomscopeError) as error:
+                raise pytest.UsageError("%s: %s: %s" % (item.nodeid, MARKER, error)) from None
+            item.oomscope_limits = limits
+
+    def check_flags(self, command: str, flags: List[str]) -> None:
+        """Raises if `oomscope COMMAND` does not know these flags. The last one makes it end before it does anything."""
+        key = (command, *flags)
+        if key not in self.known_flags:
+            result = subprocess.run([find_program(), *key], stdin=subprocess.DEVNULL, capture_output=True)
+            message = result.stderr.decode("utf-8", "replace").strip()
+            error = message.split("\n\n")[0] if "tip:" not in message else " ".join(message.split("\n\n")[:2])
+            self.known_flags[key] = " ".join(error.replace("error: ", "", 1).split()) if result.returncode else None
+        error_text = self.known_flags[key]
+        if error_text is not None:
+            raise OomscopeError(error_text)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that skips itself, as where there is no GPU, hides its markers."""
+        if not report.skipped or not str(report.nodeid).endswith(".py"):
+            return
+        try:
+            text = (self.config.rootpath / report.nodeid).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return
+        if MARKER in text:
+            self.counted[NOT_RUN].append(report.nodeid + ": the file skips itself; skip its other tests one by one")
+
+    # Running -----------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Optional[bool]:
+        limits = getattr(item, "oomscope_limits", None)
+        is_here = _pytest_process.is_child(self.config)
+        if limits is None or is_here or item.get_closest_marker("skip"):
+            return None
+        ihook = item.ihook
+        ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = self.run(item, limits)
+        # Fixtures that earlier tests have left to this one, and that the next one does not need.
+        last = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), when="teardown")
+        if last.excinfo is not None:
+            reports.append(ihook.pytest_runtest_makereport(item=item, call=last))
+        for report in reports:
+            ihook.pytest_runtest_logreport(report=report)
+        ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def run(self, item: Any, limits: Marker) -> List[Any]:
+        """Runs the test, and adds what its recording shows to its reports."""
+        process = _pytest_process.TestProcess(item, self.directory(item))
+        is_recorded = getattr(sys, "_oomscope_installed", False)
+        mode = self.config.getoption("oomscope_mode")
+        if self.has_gpu is None and not is_recorded and not mode:
+            self.has_gpu = _pytest_process.has_gpu()
+        is_dry_run = not is_recorded and (mode == "dry-run" if mode else not self.has_gpu)
+        options = ["--output", process.directory]
+        prefix = [find_program(), "run", "--at", "exit", *options, "--"]
+        if is_dry_run:
+            prefix = [find_program(), "dry-run", "--exit-code", "verdict", *limits.dry_run_flags(), *options, "--"]
+        process.run([] if is_recorded else prefix, in_process=is_recorded)
+        return Judge(self.config, item, limits, process, is_dry_run).reports()
+
+    def directory(self, item: Any) -> str:
+        name = re.sub(r"[^\w.-]+", "-", item.nodeid)[-100:].strip("-")
+        factory = getattr(self.config, "_tmp_path_factory", None)
+        parent = str(factory.mktemp("oomscope")) if factory else tempfile.mkdtemp(prefix="oomscope-")
+        path = os.path.join(parent, name)
+        os.mkdir(path, 0o700)
+        return path
+
+    # The last lines ----------------------------------------------------------------------------------------------
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        for name, value in getattr(report, "user_properties", ()):
+            if name in self.counted and report.when == "call":
+                self.counted[name].append("%s: %s" % (report.nodeid, value))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        path = self.config.getini("oomscope_baseline")
+        lines = []
+        for name, word in ((ADDED, "added to"), (UPDATED, "updated in")):
+            number = len(self.counted[name])
+            if number:
+                lines.append("%d %s %s %s: commit it" % (number, "entry" if number == 1 else "entries", word, path))
+        lines += ["not run: " + line for line in self.counted[NOT_RUN]]
+        if lines:
+            terminalreporter.section("GPU memory (oomscope)")
+            for line in lines:
+                terminalreporter.write_line(line)
+
+
+class Judge:
+    """Compares the recording of a test with its limits and its baseline."""
+
+    def __init__(self, config: Any, item: Any, limits: Marker, process: Any, is_dry_run: bool) -> None:
+        self.config, self.item, self.limits, self.process, self.is_dry_run = config, item, limits, process, is_dry_run
+
+    def reports(self) -> List[Any]:
+        """The reports of the test, with a failure if a limit does not hold."""
+        process = self.process
+        reports = process.reports
+        if not any(report.when == "teardown" for report in reports):
+            return [*reports, self.report_on_end()]
+        call = next((report for report in reports if report.when == "call"), None)
+        if self.is_dry_run:
+            for report in reports:
+                if report.failed:
+                    report.sections.append(("dry run", DRY_RUN + "\nlook further: oomscope " + process.directory))
+        if call is None or not call.passed or any(report.failed for report in reports):
+            return list(reports)
+        try:
+            lines = self.judge(call)
+        except (OomscopeError, OSError) as error:
+            lines = [str(error)]
+        if lines:
+            lines.append("look further: oomscope " + process.directory)
+            call.longrepr = "\n".join(lines)
+            call.outcome = "skipped" if hasattr(call, "wasxfail") else "failed"
+        return list(reports)
+
+    def report_on_end(self) -> Any:
+        """The process has ended without the end of the test."""
+        reason = NO_DRY_RUN.search(self.process.log) if self.is_dry_run else None
+        if reason and not is_ci():
+            path, line, _ = self.item.location
+            return self.report("skipped", (path, line, "no dry run: " + reason.group(1)), [(NOT_RUN, reason.group(1))])
+        text = "\n".join(self.process.errors)
+        if not text:
+            code, log = self.process.exit_code, self.process.log[-_pytest_process.MAX_LOG :]
+            text = "the process of the test ended with exit code %d before the test did\n%s" % (code, log)
+        return self.report("failed", text, [])
+
+    def report(self, outcome: str, text: Any, properties: List[Tuple[str, str]]) -> Any:
+        keywords = {str(name): 1 for name in self.item.keywords}
+        return pytest.TestReport(
+            self.item.nodeid, self.item.location, keywords, outcome, text, "call", user_properties=properties
+        )
+
+    def judge(self, call: Any) -> List[str]:
+        """Why the memory of the test does not pass; empty if it does."""
+        paths = self.snapshots()
+        if not paths:
+            return ["the test used no GPU memory, so there is nothing to check"]
+        lines = []
+        if self.is_dry_run and self.process.exit_code != 0:
+            result = json.loads(output_of(["analyze", "--format", "json", "--", self.process.directory]))["dry_run"]
+            # A test that provokes a failure says how many there may be.
+            is_expected = result["verdict"] == "would-not-fit" and "max_ooms" in self.limits.limits
+            if not is_expected and not self.limits.allows(result["verdict"]):
+                lines.append("%s: %s" % (result["verdict"].replace("-", " "), result["reason"]))
+        flags = self.limits.check_flags()
+        if self.limits.has_baseline:
+            flags += self.baseline_flags()
+        report = json.loads(output_of(["check", "--format", "json", *flags, "--", *paths]))
+        for finding in report["findings"]:
+            if not finding["passed"]:
+                lines.append(finding["message"])
+                lines += ["  " + describe_line(line) for line in finding["lines"]]
+        baseline = report.get("baseline") or {}
+        if lines:
+            lines += baseline.get("text", ())
+        if lines and self.limits.has_baseline:
+            lines.append("accept this as the baseline: pytest --oomscope-update")
+        written = {"added": ADDED, "updated": UPDATED}.get(baseline.get("written"))
+        if written:
+            call.user_properties.append((written, baseline["path"]))
+        return lines
+
+    def snapshots(self) -> List[str]:
+        """The recording of each process: that of its end, or if it has none, those of its failures."""
+        names = sorted(name for name in os.listdir(self.process.directory) if name.endswith(".pickle.gz"))
+        last = [name for name in names if "-exit" in name or name == _pytest_process.RECORD]
+        return [os.path.join(self.process.directory, name) for name in last or names]
+
+    def baseline_flags(self) -> List[str]:
+        path = os.path.join(str(self.config.rootpath), self.config.getini("oomscope_baseline"))
+        flags = ["--baseline", path, "--entry", self.item.nodeid]
+        if self.config.getoption("oomscope_update"):
+            return [*flags, "--update"]
+        # In CI a new entry would be lost, and the test would pass for ever with nothing to compare.
+        return flags if is_ci() else [*flags, "--add"]
+
+
+def describe_line(line: Dict[str, Any]) -> str:
+    path = line["source"] or line["file"]
+    return "%s:%d in %s: %s %s" % (path, line["line"], line["name"], format_bytes(line["bytes"]), line["what"])

@@ -111,58 +111,6 @@ def test_record_leaves_the_history_of_others(child, tmp_path):
     assert [entry["action"] for entry in entries] == ["segment_alloc", "alloc"] * 2 + ["oom"], entries
 
 
-LIMITS = """
-import pytest, torch
-
-@pytest.mark.oomscope_limits(max_peak_allocated="20MiB", max_ooms=0)
-def test_within():
-    torch.empty(10 << 20, device="cuda")
-
-@pytest.mark.oomscope_limits(max_peak_allocated="20MiB")
-def test_beyond():
-    held = torch.empty(40 << 20, device="cuda")
-
-@pytest.mark.oomscope_limits(max_ooms=0)
-@pytest.mark.parametrize("size", [1 << 40])
-def test_that_fails_itself(size):
-    torch.empty(size, device="cuda")
-
-@pytest.mark.oomscope_limits
-def test_without_limits(): pass
-"""
-
-
-def test_limits_on_a_test(tmp_path):
-    (tmp_path / "test_limits.py").write_text(LIMITS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_limits.py"]
-    env = environment(PYTEST_ADDOPTS="")
-    if subprocess.call(
-        [sys.executable, "-c", "import importlib.metadata as m; m.version('oomscope')"], stderr=subprocess.DEVNULL
-    ):
-        command += ["-p", "oomscope.pytest_plugin"]
-    result = subprocess.run(command, cwd=str(tmp_path), env=env, stdout=subprocess.PIPE, text=True)
-    assert "3 failed, 1 passed" in result.stdout, result.stdout
-    assert (
-        "allocated memory peaks at 40 MiB; the limit is 20 MiB" in result.stdout
-        and "look further: oomscope " in result.stdout
-    )
-    assert "takes limits by name" in result.stdout and "CUDA out of memory" in result.stdout
-
-
-def test_limits_on_a_method_of_unittest_are_an_error(tmp_path):
-    (tmp_path / "test_limits.py").write_text(
-        "import pytest, unittest\n"
-        "class T(unittest.TestCase):\n"
-        "    @pytest.mark.oomscope_limits(max_ooms=0)\n"
-        "    def test_one(self): pass\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_limits.py"]
-    env = environment(PYTEST_ADDOPTS="", PYTEST_PLUGINS="oomscope.pytest_plugin", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    result = subprocess.run(command, cwd=str(tmp_path), env=env, text=True, **output)
-    assert result.returncode == 4 and "does not apply to unittest.TestCase" in result.stdout, result.stdout
-
-
 def test_a_relative_cache_home_is_ignored(tmp_path, monkeypatch):
     from oomscope import _stub
 
