@@ -35,6 +35,11 @@ impl AnalyzeReport {
         Self { snapshots, top, ranks, dry_run, unreadable }
     }
 
+    /// The last snapshot of each process.
+    pub fn latest_snapshots(&self) -> Vec<&SnapshotReport> {
+        latest_dumps(&self.snapshots)
+    }
+
     /// Decides again, with the end of the command that the snapshots come from.
     pub fn set_end(&mut self, end: ProgramEnd) {
         self.dry_run = JobVerdict::new(&self.snapshots, Some(end));

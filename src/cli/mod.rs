@@ -10,6 +10,7 @@ mod check;
 mod combine;
 mod config;
 mod diff;
+mod directory_lock;
 mod dry_run;
 mod dump;
 mod exit;

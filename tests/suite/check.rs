@@ -326,7 +326,7 @@ fn the_printed_configuration_is_one() {
     let saved = text(&directory.path().join("memory-baseline.json"));
     assert_eq!(run(&["check", "--save-baseline", &saved, OOM]).code, 0);
     let (_, report) = check(&["--config", &config, OOM]);
-    assert_eq!(report["findings"].as_array().unwrap().len(), 12 + 2 + 3, "all limits, both ways");
+    assert_eq!(report["findings"].as_array().unwrap().len(), 13 + 2 + 3, "all limits, both ways");
 }
 
 #[test]

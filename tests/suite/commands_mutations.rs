@@ -176,6 +176,8 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
 
     let of_other = Study::new(other, Scope::default());
     let gate = Gate {
+        entry: None,
+        is_measured: false,
         rules: &Config::parse(&EXAMPLE).unwrap().limits,
         flags: &Limits::default(),
         baseline: Some(&Baseline::new(peaks(&of_other, "a"))),

@@ -106,7 +106,7 @@ fn one_rank_of_many_is_told_its_place() {
 }
 
 /// A recording of one request for 100 MiB and its end, at 1 s and 3 s, by a dry run with these `reads`.
-fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
+pub(super) fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
     let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "main" }]);
     let entry = |action: &str, time_us: u64| {
         json!({ "action": action, "addr": 0x4000_0000_0000u64, "size": 100 * MIB, "stream": 0, "frames": frames,
@@ -138,7 +138,7 @@ fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
             "oomscope": { "reason": "exit", "torch": "2.15.0", "dry_run": dry_run } })
 }
 
-fn read(operators: &str, count: u64, at_us: u64, line: u64) -> Value {
+pub(super) fn read(operators: &str, count: u64, at_us: u64, line: u64) -> Value {
     let frames = json!([{ "filename": "/app/train.py", "line": line, "name": "main" }]);
     json!({ "operators": operators, "count": count, "bytes": 4, "first_us": at_us, "last_us": at_us, "frames": frames,
             "usage": "report" })

@@ -219,6 +219,8 @@ const ANSWERS: [Answer; 6] = [
     ("check", |snapshot| {
         let config = Config::parse("max-ooms = 0\nmax-gap-ratio = 0.1\n").unwrap();
         let gate = Gate {
+            entry: None,
+            is_measured: false,
             rules: &config.limits,
             flags: &Limits::default(),
             baseline: None,

@@ -19,6 +19,8 @@ mod advised;
 mod analyze_at;
 mod check;
 mod check_ci;
+#[cfg(unix)]
+mod check_command;
 mod check_formats;
 mod check_recordings;
 mod circles;

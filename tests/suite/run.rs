@@ -44,7 +44,8 @@ impl Job {
 
     fn snapshots(&self, directory: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with("run-")).collect();
         names.sort();
         names
     }
@@ -156,7 +157,7 @@ fn a_failure_is_known_without_a_history() {
 }
 
 #[test]
-fn survived_failures_are_few_and_another_run_does_not_mix_with_them() {
+fn survived_failures_are_few_and_a_restart_has_a_directory_of_its_own() {
     if !python_is_there() {
         return;
     }
@@ -168,8 +169,20 @@ fn survived_failures_are_few_and_another_run_does_not_mix_with_them() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(job.snapshots("out").len(), 2, "{:?}", job.snapshots("out"));
     let again = job.run(&["-o", "out"], &["python3", "find.py"]);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again.stderr).contains("already has snapshots"), "{}", text(&again.stderr));
+    assert_eq!(again.status.code(), Some(0));
+    assert!(text(&again.stderr).contains("those of this one go to out/run-2"), "{}", text(&again.stderr));
+    assert_eq!((job.snapshots("out").len(), job.snapshots("out/run-2").len()), (2, 2));
+    // A run that was killed leaves its recorder.
+    std::fs::create_dir(job.path("out/.recorder")).unwrap();
+    std::fs::create_dir(job.path("out/run-2/.recorder")).unwrap();
+    let third = job.run(&["-o", "out"], &["python3", "find.py"]);
+    assert_eq!(third.status.code(), Some(0), "{}", text(&third.stderr));
+    assert_eq!(job.snapshots("out/run-3").len(), 2, "{}", text(&third.stderr));
+    assert!(!job.path("out/.recorder").exists() && !job.path("out/run-2/.recorder").exists());
+    // A restart without a failure leaves no directory.
+    let fourth = job.run(&["-o", "out"], &["python3", "-c", "pass"]);
+    assert_eq!(fourth.status.code(), Some(0));
+    assert!(!job.path("out/run-4").exists());
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl GpuModel {
         GPUS.iter().find(matches_query)
     }
 
+    /// The model that is assumed if none is named: most large jobs run on it.
+    pub fn current() -> &'static Self {
+        GPUS.iter().find(|gpu| gpu.name == "h100").unwrap_or(&GPUS[0])
+    }
+
     /// The first model with this compute capability, `90` for 9.0.
     pub fn with_capability(capability: u32) -> Option<&'static Self> {
         GPUS.iter().find(|gpu| gpu.capability == capability)

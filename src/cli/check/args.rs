@@ -1,39 +1,70 @@
 //! The arguments of `oomscope check`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use anyhow::bail;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 
 use super::limits::LimitArgs;
 use crate::cli::args::{Format, format_parser, parse_release};
+use crate::cli::dry_run::DryRunOptions;
 use crate::compare::gate::AllowMissing;
 
-/// Check snapshots against limits, for CI: if a limit fails, exit with 1 and list the source lines responsible
+/// Check snapshots, or a dry run of a command, against limits, for CI: if one fails, exit with 1 and name the lines
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope check --max-ooms 0 --max-gap-ratio 30% snapshot.pickle
+  oomscope check --gpu h100 -- python train.py --steps 3
+                                                      without a GPU: fails unless the job would fit
+  oomscope check --gpu h100 --max-peak-reserved 72GiB --baseline oomscope-baseline.json --add -- python train.py
+                                                      writes the entry of this command, then compares with it
+  git bisect run oomscope check --gpu h100 --exit-code bisect -- python train.py
+                                                      the commit from which on the job does not fit
   oomscope check --print-config > oomscope.toml       write a configuration to edit
   oomscope check ranks/                               64 ranks, with the limits of oomscope.toml
   oomscope check --save-baseline memory-baseline.json snapshot.pickle
   oomscope check --baseline memory-baseline.json --max-growth-ratio 5% snapshot.pickle
   oomscope check --format github snapshot.pickle      annotations in GitHub Actions
 
+With a command, the result of the dry run must be certain: `may fit`, `did not finish` and `no verdict` fail too; \
+--allow-missing may-fit accepts the first. The command's output goes to standard error.
+
 Growth compares peaks replayed from an empty pool, so the history of the process does not count. A limit fails if the \
 file does not have its figure (such as a peak, without a recorded history or after the ring buffer wrapped); \
 --allow-missing accepts that.
 
-Exit codes: 0 every limit passed; 1 a limit failed; 2 wrong usage or an unreadable file.")]
+Exit codes: 0 every limit passed; 1 a limit failed, or the job would not fit for certain; 2 wrong usage or an \
+unreadable file. With --exit-code bisect: 0 and 1 as before, 125 for a commit that cannot be judged.")]
 pub(in crate::cli) struct Check {
     /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input
-    #[arg(required_unless_present = "print_config", value_name = "SNAPSHOT")]
+    #[arg(required_unless_present_any = ["print_config", "command"], value_name = "SNAPSHOT")]
     pub(super) snapshots: Vec<PathBuf>,
 
-    /// Baseline: a snapshot, a directory of snapshots, or a file from --save-baseline or --format json
+    /// After `--`, with --gpu: the command to run in a dry run, and its arguments; without --gpu: snapshots
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+
+    /// Baseline: a snapshot, a directory of snapshots, or a file from --save-baseline, --add or --format json
     #[arg(long, value_name = "PATH", help_heading = "Growth")]
     pub(super) baseline: Option<PathBuf>,
+
+    /// Name of the entry in the baseline, for a baseline of several tests or commands [default: the command]
+    ///
+    /// Growth by more than 1% fails then, unless --max-growth or --max-growth-ratio is given.
+    #[arg(long, value_name = "NAME", help_heading = "Growth", requires = "baseline")]
+    pub(super) entry: Option<String>,
+
+    /// Write the entry if the baseline lacks it, else compare with it
+    #[arg(long, help_heading = "Growth", requires = "baseline")]
+    pub(super) add: bool,
+
+    /// Write the entry: the result becomes the baseline
+    #[arg(long, help_heading = "Growth", requires = "baseline", conflicts_with = "add")]
+    pub(super) update: bool,
 
     /// Write the snapshots' peaks to FILE as a baseline, without a check
     #[arg(
@@ -41,7 +72,7 @@ pub(in crate::cli) struct Check {
         value_name = "FILE.json",
         value_parser = parse_json_path,
         help_heading = "Growth",
-        conflicts_with_all = ["LimitArgs", "baseline", "config", "format", "output"]
+        conflicts_with_all = ["LimitArgs", "baseline", "command", "config", "format", "output"]
     )]
     pub(super) save_baseline: Option<PathBuf>,
 
@@ -55,7 +86,8 @@ pub(in crate::cli) struct Check {
 
     /// Accept figures that a file does not have; repeatable
     ///
-    /// CODE is that of a limit, such as `ooms`, or of the reason why its figure is missing, such as `history-lost`.
+    /// CODE is that of a limit, such as `ooms`, of the reason why its figure is missing, such as `history-lost`, or a
+    /// verdict: `may-fit`, `did-not-finish` or `no-verdict`.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = PossibleValuesParser::new(AllowMissing::words()), hide_possible_values = true)]
     pub(super) allow_missing: Vec<String>,
 
@@ -79,8 +111,69 @@ pub(in crate::cli) struct Check {
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
+    /// Also write the result to FILE in FORMAT; repeatable
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_other_output)]
+    pub(super) also: Vec<(Format, PathBuf)>,
+
+    /// Exit code: 0, 1 or 2, or the one that `git bisect run` expects: 125 if the result is not certain
+    #[arg(long, value_name = "WHICH", default_value = "check")]
+    pub(super) exit_code: ExitCode,
+
+    /// Keep the snapshots of the command in DIR [default: oomscope-check-1 or the next free number, if it fails]
+    #[arg(long, value_name = "DIR", help_heading = DRY_RUN)]
+    pub(super) dir: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = DRY_RUN)]
+    pub(super) dry_run: DryRunOptions,
+
     #[command(flatten)]
     pub(super) limits: LimitArgs,
+}
+
+/// The heading of the options for a command.
+const DRY_RUN: &str = "Dry run of a command";
+
+/// The exit code of `oomscope check`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExitCode {
+    Check,
+    Bisect,
+}
+
+impl Check {
+    /// Whether a command is to be run.
+    pub(super) fn has_command(&self) -> bool {
+        self.dry_run.is_gpu_given()
+    }
+
+    /// The snapshots that are given, before and after `--`.
+    pub(super) fn given_snapshots(&self) -> Vec<PathBuf> {
+        self.snapshots.iter().cloned().chain(self.command.iter().map(PathBuf::from)).collect()
+    }
+
+    /// The command and its arguments.
+    ///
+    /// # Errors
+    /// If there is none, or snapshots as well.
+    pub(super) fn checked_command(&self) -> anyhow::Result<&[OsString]> {
+        if self.command.is_empty() {
+            bail!("--gpu is for a dry run, which needs a command: oomscope check --gpu h100 -- python train.py");
+        }
+        if let Some(snapshot) = self.snapshots.first() {
+            bail!("give either snapshots ({}) or, after --, a command to run", snapshot.display());
+        }
+        Ok(&self.command)
+    }
+}
+
+/// Parses `markdown=summary.md`.
+fn parse_other_output(text: &str) -> Result<(Format, PathBuf), String> {
+    let (format, file) = text.split_once('=').ok_or("give a format and a file, such as markdown=summary.md")?;
+    let format = Format::from_str(format, false).map_err(|_| format!("'{format}' is not a format"))?;
+    if file.is_empty() {
+        return Err("give a file after =".to_owned());
+    }
+    Ok((format, PathBuf::from(file)))
 }
 
 /// A baseline must end in `.json`: it is recognized by that when it is read, and no pickle can be overwritten.

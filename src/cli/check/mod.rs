@@ -2,15 +2,21 @@
 
 mod args;
 mod baseline;
+mod entry;
+mod job;
 mod limits;
+mod outputs;
 mod repository;
 
 use anyhow::bail;
 
 pub(super) use self::args::Check;
+use self::args::ExitCode;
 use self::baseline::{baseline_name, load_baseline, save_baseline};
+use self::entry::{EntryArgs, measured_entry};
+use self::job::{FinishedJob, command_line};
+use self::outputs::Outputs;
 use self::repository::{find_source, repository_root};
-use super::args::Format;
 use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Exit, print_stderr};
 use super::inputs;
@@ -18,10 +24,8 @@ use super::output::Output;
 use crate::analysis::Unreadable;
 use crate::base::warning::Code;
 use crate::compare::gate::{
-    AllowMissing, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules, judge,
+    AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules, judge,
 };
-use crate::output::formats;
-use crate::output::report;
 
 pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     if args.print_config {
@@ -32,54 +36,127 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     if let Some(file) = &args.save_baseline {
         return save_baseline(args, file);
     }
+    match (check(args), args.exit_code) {
+        (result, ExitCode::Check) => result.map(|outcome| outcome.exit()),
+        (Ok(outcome), ExitCode::Bisect) => Ok(outcome.bisect_exit()),
+        (Err(error), ExitCode::Bisect) => {
+            print_stderr(&format!("{error:#}"));
+            Ok(Exit::Code(CANNOT_BE_JUDGED))
+        }
+    }
+}
+
+/// The exit code with which `git bisect run` skips a commit.
+const CANNOT_BE_JUDGED: u8 = 125;
+
+/// The result of a check.
+struct Outcome {
+    passed: bool,
+    /// Every file was read.
+    is_readable: bool,
+    /// Something fails for certain, not only because it is unknown.
+    has_certain_failure: bool,
+    /// The exit code of a command that the user interrupted.
+    interrupt: Option<u8>,
+}
+
+impl Outcome {
+    fn exit(&self) -> Exit {
+        match (self.is_readable, self.passed) {
+            (false, _) => Exit::Unreadable,
+            (true, false) => Exit::Failed,
+            (true, true) => Exit::Success,
+        }
+    }
+
+    fn bisect_exit(&self) -> Exit {
+        match self.interrupt {
+            // Ends the bisection.
+            Some(code) => Exit::Code(code),
+            None if self.has_certain_failure => Exit::Failed,
+            None if self.passed => Exit::Success,
+            None => Exit::Code(CANNOT_BE_JUDGED),
+        }
+    }
+}
+
+fn check(args: &Check) -> anyhow::Result<Outcome> {
     let (config, config_path) = Config::load(args.config.as_deref())?;
     let flags = args.limits.limits();
     let limits: Vec<Limit> = config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
-    if limits.is_empty() {
+    let has_command = args.has_command();
+    let command = has_command.then(|| args.checked_command().map(command_line)).transpose()?;
+    let entry = EntryArgs::load(args, command)?;
+    if limits.is_empty() && !has_command && entry.is_none() {
         bail!(
             "no limit to check: give one (such as --max-ooms 0) or write {CONFIG} \
              (see oomscope check --print-config)"
         );
     }
-    let mut inputs = inputs::expand_paths(&args.snapshots)?;
-    if let Some(path) = &args.output {
-        inputs::refuse_output_over_inputs(&mut inputs, path)?;
-        config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
+    let mut inputs = if has_command { Vec::new() } else { inputs::expand_paths(&args.given_snapshots())? };
+    let baseline = match &entry {
+        Some(entry) if entry.is_written => None,
+        Some(entry) => Some(entry.before.as_ref().map(BaselineEntry::peaks).unwrap_or_default()),
+        None => load_baseline(args, &config, config_path.as_deref(), &limits)?,
+    };
+    let outputs = Outputs::open(args, config_path.as_deref(), &mut inputs)?;
+    let job = has_command.then(|| FinishedJob::run(args)).transpose()?;
+    let paths = job.as_ref().map_or_else(|| args.given_snapshots(), FinishedJob::snapshots);
+    if !paths.is_empty() && has_command {
+        inputs = inputs::expand_paths(&paths)?;
     }
-    let baseline = load_baseline(args, &config, config_path.as_deref(), &limits)?;
-    let output = Output::open(args.output.as_deref())?;
     let root = repository_root();
+    let source = |file: &str| find_source(&root, file);
+    let allow_missing = AllowMissing::new(&args.allow_missing);
+    let names = job.as_ref().map(FinishedJob::process_names);
+    let name_of = |path: &str| match (&names, &entry) {
+        (Some(names), _) => names.get(path).cloned().unwrap_or_default(),
+        (None, Some(_)) if inputs.len() == 1 => String::new(),
+        (None, _) => baseline_name(path, &paths),
+    };
     let gate = Gate {
         rules: &config.limits,
         flags,
         baseline: baseline.as_ref(),
+        entry: entry.as_ref().filter(|entry| !entry.is_written).map(EntryArgs::named),
+        is_measured: entry.is_some(),
         is_only: inputs.len() == 1,
-        is_complete: inputs.len() > 1 || args.snapshots.iter().any(|path| path.is_dir()),
-        allow_missing: &AllowMissing::new(&args.allow_missing),
+        is_complete: entry.is_some() || inputs.len() > 1 || paths.iter().any(|path| path.is_dir()),
+        allow_missing: &allow_missing,
         device: args.device,
         minor: args.torch_version,
-        source: &|file| find_source(&root, file),
+        source: &source,
     };
-    let (judged, unreadable) = inputs::read_all(&inputs, |snapshot, path, _| {
-        (path.to_owned(), judge(snapshot, path, &baseline_name(path, &args.snapshots), &gate))
-    });
+    let (judged, unreadable) =
+        inputs::read_all(&inputs, |snapshot, path, _| (path.to_owned(), judge(snapshot, path, &name_of(path), &gate)));
     let (judged, unreadable) = require_devices(judged, unreadable, args.device)?;
-    if judged.iter().all(|file| file.findings.is_empty()) && unreadable.is_empty() {
+    let has_findings = judged.iter().any(|file| !file.findings.is_empty());
+    if !has_findings && unreadable.is_empty() && job.is_none() && entry.is_none() {
         bail!("no limit applies to any of the snapshots");
     }
     let config_path = config_path.map(|path| path.display().to_string());
     let unused = config_path.iter().flat_map(|path| unused_overrides(&config.limits, path, &judged)).collect();
-    let names = unreadable.iter().map(|file| baseline_name(&file.path, &args.snapshots)).collect();
-    let missing = gate.missing_findings(&judged, &names);
-    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, args.ranks);
+    let unreadable_names = unreadable.iter().map(|file| name_of(&file.path)).collect();
+    let missing = gate.missing_findings(&judged, &unreadable_names);
+    let checked_job = job.as_ref().map(|job| job.check(&allow_missing, &source));
+    let measured = measured_entry(&judged);
+    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, args.ranks).with_job(checked_job);
+    let comparison = entry.as_ref().map(|entry| entry.finish(measured, report.passed)).transpose()?;
+    let report = report.with_baseline(comparison);
     for (path, message) in report.not_checked() {
         print_stderr(&format!("{path}: {message}"));
     }
-    write(&report, args.format, output)?;
-    Ok(match (report.unreadable.is_empty(), report.passed) {
-        (false, _) => Exit::Unreadable,
-        (true, false) => Exit::Failed,
-        (true, true) => Exit::Success,
+    outputs.write(&report)?;
+    match &job {
+        Some(job) if report.passed || args.exit_code == ExitCode::Bisect => job.remove_temporary()?,
+        Some(job) => print_stderr(&format!("for details: oomscope {}", job.directory().display())),
+        None => {}
+    }
+    Ok(Outcome {
+        passed: report.passed,
+        is_readable: report.unreadable.is_empty(),
+        has_certain_failure: report.has_certain_failure(),
+        interrupt: job.as_ref().and_then(FinishedJob::interrupt_code),
     })
 }
 
@@ -92,16 +169,6 @@ fn unused_overrides(rules: &LimitRules, config: &str, judged: &[JudgedSnapshot])
         FileWarning { path: config.to_owned(), code: Code::UnusedOverride, message }
     };
     rules.unmatched(&checked).map(warning).collect()
-}
-
-fn write(report: &CheckReport, format: Format, output: Output) -> anyhow::Result<()> {
-    let text = match format {
-        Format::Github => formats::github(report),
-        Format::Junit => formats::junit(report),
-        Format::Sarif => formats::json(&formats::sarif(report, env!("CARGO_PKG_VERSION")))?,
-        format => return output.write_answer(format, report, report::check),
-    };
-    output.write(&text)
 }
 
 /// A snapshot without a device to check must not pass silently, so it counts as unreadable. With `--device`, at least

@@ -8,15 +8,15 @@ use crate::analysis::{AnalyzeReport, DryRunVerdict, Options, analyze};
 use crate::cli::inputs;
 use crate::cli::run::CommandEnd;
 
-pub(super) struct AnalyzedRun {
-    pub(super) job: AnalyzeReport,
+pub(in crate::cli) struct AnalyzedRun {
+    pub(in crate::cli) job: AnalyzeReport,
     /// Number of requests that were served, in all processes.
     pub(super) served: usize,
 }
 
 impl AnalyzedRun {
     /// Reads `snapshots`. The verdict takes `end` into account, how their command ended.
-    pub(super) fn read(snapshots: &[PathBuf], end: Option<CommandEnd>) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn read(snapshots: &[PathBuf], end: Option<CommandEnd>) -> anyhow::Result<Self> {
         let (mut reports, mut served) = (Vec::new(), 0);
         for path in snapshots {
             let snapshot = inputs::read_one(path)?;

@@ -12,7 +12,7 @@ use crate::allocator::device::{GPUS, GpuModel};
 use crate::base::units::{MIB, size};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AssumedGpu {
+pub(in crate::cli) struct AssumedGpu {
     pub(super) gpu: &'static GpuModel,
     /// Bytes of `--memory`, instead of the GPU's own.
     pub(super) memory: Option<u64>,
@@ -48,12 +48,12 @@ impl AssumedGpu {
     }
 
     /// The memory of a device without the CUDA context.
-    pub(super) fn usable_bytes(&self) -> u64 {
+    pub(in crate::cli) fn usable_bytes(&self) -> u64 {
         self.total_bytes().saturating_sub(self.gpu.context_mib * MIB)
     }
 
     /// Fails if the CUDA context leaves no memory to PyTorch.
-    pub(super) fn check_memory(&self) -> anyhow::Result<()> {
+    pub(in crate::cli) fn check_memory(&self) -> anyhow::Result<()> {
         if self.usable_bytes() < SMALL_SEGMENT {
             let (total, context) = (size(self.total_bytes()), size(self.gpu.context_mib * MIB));
             bail!("--memory {total}: the CUDA context of {} takes {context}, which leaves nothing", self.gpu.product);
@@ -61,7 +61,7 @@ impl AssumedGpu {
         Ok(())
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(in crate::cli) fn name(&self) -> String {
         let memory = || size(self.total_bytes());
         match (self.is_named, self.memory) {
             (true, None) => self.gpu.product.to_owned(),

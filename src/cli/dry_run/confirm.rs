@@ -90,7 +90,7 @@ pub(in crate::cli) fn confirm(
         bail!("{name}: there is no remedy to confirm that needs no change to the program");
     }
     let directory = create_numbered("oomscope-dry-run")?;
-    print_stderr(&format!("dry runs on {}, in {}", job.assumed_gpu().name(), directory.display()));
+    print_stderr(&format!("dry runs on {}, in {}", job.options.assumed_gpu().name(), directory.display()));
     let mut trials = Trials::new(&job, &directory, &recorded);
     match trials.run(&OutsideRemedy::AsRecorded)? {
         TrialOutcome::Fails | TrialOutcome::FailsLater => trials.run_all(&remedies)?,

@@ -11,6 +11,7 @@ mod assumed_gpu;
 mod bracket;
 mod confirm;
 mod fit_sizes;
+mod options;
 mod placeholder;
 mod set_value;
 mod single_rank;
@@ -21,9 +22,11 @@ mod written_files;
 
 use anyhow::bail;
 
+pub(super) use self::analyzed_run::AnalyzedRun;
 pub(super) use self::args::DryRun;
-use self::args::{ExitCode, Intervention};
+use self::args::ExitCode;
 pub(super) use self::confirm::{ConfirmArgs, Confirmed, confirm};
+pub(super) use self::options::{DryRunOptions, Intervention};
 use super::args::Format;
 use super::exit::{Exit, print_stderr};
 use super::output::Output;
@@ -34,7 +37,7 @@ use crate::output::report;
 const NO_VERDICT: u8 = 2;
 
 pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
-    args.assumed_gpu().check_memory()?;
+    args.options.assumed_gpu().check_memory()?;
     if args.format != Format::Human && args.fit.is_none() && !args.tries {
         bail!("--format needs --fit or --try; oomscope analyze --format json DIR describes one dry run");
     }
@@ -42,9 +45,9 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         return size_search::run(args, sizes);
     }
     let command = args.first_command()?;
-    let directory = args.prepare(args.output.as_deref(), Intervention::default())?;
+    let directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;
     let name = directory.name().to_owned();
-    if !args.real_files {
+    if !args.options.real_files {
         print_stderr(&written_files::announce(&name));
     }
     // The output of the program must not mix with that of `--format`.

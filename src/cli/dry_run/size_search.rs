@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use super::analyzed_run::AnalyzedRun;
-use super::args::{DryRun, Intervention};
+use super::args::DryRun;
 use super::bracket::{Bracket, SizeChooser, SizeStep};
 use super::fit_sizes::FitSizes;
+use super::options::Intervention;
 use super::{placeholder, written_files};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DryRunReport, RangeReport, SizeRunReport, SizeSearchReport, SnapshotReport};
@@ -77,7 +78,7 @@ pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
         Some(directory) => directory.clone(),
         None => create_numbered("oomscope-dry-run")?,
     };
-    if !args.real_files {
+    if !args.options.real_files {
         print_stderr(&written_files::announce(&directory.join(format!("{}-N", fit_sizes.name))));
     }
     let mut search = SizeSearch { args, fit_sizes, directory, step: args.size_step(), done: BTreeMap::new() };
@@ -125,7 +126,7 @@ impl SizeSearch<'_> {
         let name = &self.fit_sizes.name;
         let command = placeholder::fill(&self.args.command, name, value);
         let run_directory = self.directory.join(format!("{name}-{value}"));
-        let directory = self.args.prepare(Some(&run_directory), Intervention::default())?;
+        let directory = self.args.options.prepare(Some(&run_directory), Intervention::default())?;
         let log = self.directory.join(format!("{name}-{value}.txt"));
         let (end, _, snapshots) = record_to_log(&command, directory, &log)?;
         let run = self.read(&snapshots, end, value, &log)?;
@@ -185,7 +186,7 @@ impl SizeSearch<'_> {
     }
 
     fn report(&self, largest_in_worst_case: Option<u64>) -> SizeSearchReport {
-        let (bracket, gpu) = (self.bracket(), self.args.assumed_gpu());
+        let (bracket, gpu) = (self.bracket(), self.args.options.assumed_gpu());
         let runs = self.done.iter().map(|(at, ran)| {
             let oom = ran.last_failure().filter(|_| ran.failed());
             SizeRunReport {
@@ -218,7 +219,7 @@ impl SizeSearch<'_> {
         let mut fitting = self.done.iter().rev().filter(|(_, ran)| !ran.failed());
         let ((last, ran), (before, ran_before)) = (fitting.next()?, fitting.next()?);
         let grown = ran.reserved().checked_sub(ran_before.reserved()).filter(|grown| *grown > 0)?;
-        let room = self.args.assumed_gpu().usable_bytes().saturating_sub(ran.reserved());
+        let room = self.args.options.assumed_gpu().usable_bytes().saturating_sub(ran.reserved());
         let more = u128::from(room) * u128::from(last - before) / u128::from(grown);
         Some(last.saturating_add(u64::try_from(more).ok()?))
     }
@@ -268,7 +269,7 @@ impl SizeSearch<'_> {
         let sized = read.iter().zip(&studies);
         let sized: Vec<FitInput<'_, '_>> =
             sized.map(|((at, path, _), study)| FitInput { size: (*at).into(), path, study }).collect();
-        let usable = self.args.assumed_gpu().usable_bytes();
+        let usable = self.args.options.assumed_gpu().usable_bytes();
         let options = FitOptions {
             device: None,
             at: &[],

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
-use super::args::{DryRun, Intervention};
+use super::args::DryRun;
+use super::options::Intervention;
 use super::placeholder;
 use crate::allocator::conf::{ConfChange, shell_assignment};
 use crate::analysis::{DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport};
@@ -129,7 +130,7 @@ impl<'r> Trials<'r> {
         let directory = self.directory.join(format!("try-{}", self.made));
         let log = directory.with_extension("txt");
         let (command, intervention, settings) = self.changed(remedy)?;
-        let run_directory = self.args.prepare(Some(&directory), intervention)?;
+        let run_directory = self.args.options.prepare(Some(&directory), intervention)?;
         let (end, _, snapshots) = record_to_log(&command, run_directory, &log)?;
         let run = AnalyzedRun::read(&snapshots, Some(end))?;
         let is_applied = |snapshot: &SnapshotReport| match (remedy, &snapshot.settings_string) {
@@ -158,7 +159,7 @@ impl<'r> Trials<'r> {
     }
 
     pub(super) fn finish(self) -> TrialsReport {
-        let gpu = self.args.assumed_gpu();
+        let gpu = self.args.options.assumed_gpu();
         TrialsReport { gpu: gpu.name(), usable_bytes: gpu.usable_bytes(), runs: self.runs }
     }
 
@@ -193,7 +194,7 @@ impl<'r> Trials<'r> {
         let Some(reserved) = devices.map(|device| device.peak.reserved_bytes).max() else {
             return unknown(TrialOutcome::Unknown, Some("no process used CUDA".to_owned()));
         };
-        let headroom_bytes = Some(self.args.assumed_gpu().usable_bytes().saturating_sub(reserved));
+        let headroom_bytes = Some(self.args.options.assumed_gpu().usable_bytes().saturating_sub(reserved));
         let ends = |outcome, reason| TrialReport { headroom_bytes, ..unknown(outcome, reason) };
         match &run.job.dry_run {
             Some(job) => match job.verdict {

@@ -51,8 +51,23 @@ impl CommandEnd {
     }
 }
 
-/// Runs `command` to its end, with its output in `log` if there is one.
-pub(super) fn run(command: &[OsString], directory: &RunDirectory, log: Option<&File>) -> anyhow::Result<CommandEnd> {
+/// Where the output of a command goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum CommandOutput<'f> {
+    /// Where that of this program goes.
+    Inherited,
+    /// Both streams to standard error, because standard output has the result of this program.
+    OnStderr,
+    /// Both streams to a file; standard input is empty.
+    Log(&'f File),
+}
+
+/// Runs `command` to its end.
+pub(super) fn run(
+    command: &[OsString],
+    directory: &RunDirectory,
+    output: CommandOutput<'_>,
+) -> anyhow::Result<CommandEnd> {
     let Some((program, args)) = command.split_first() else {
         return Err(anyhow!("no command"));
     };
@@ -67,8 +82,14 @@ pub(super) fn run(command: &[OsString], directory: &RunDirectory, log: Option<&F
         .envs(directory.environment().iter().cloned())
         .env("PYTHONPATH", path)
         .env("OOMSCOPE_DIR", directory.path());
-    if let Some(log) = log {
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+    match output {
+        CommandOutput::Inherited => {}
+        CommandOutput::OnStderr => {
+            command.stdout(io::stderr());
+        }
+        CommandOutput::Log(log) => {
+            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+        }
     }
     let signals = signals::SignalForwarder::new()?;
     match command.spawn() {

@@ -1,6 +1,5 @@
 //! The output directory of a run: snapshots, and the recorder in `.recorder`, where processes also write their status.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,9 +8,11 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, snapshots_in};
+use super::restart::{ChosenDirectory, choose_directory};
 use super::{exit_code, private_directory};
-use crate::base::input::read_text_file;
 use crate::cli::atomic_file::AtomicFile;
+use crate::cli::directory_lock::DirectoryLock;
 
 /// Python imports the first one at the start of every process that has the control directory on its path; the recorder
 /// imports the others.
@@ -22,7 +23,6 @@ const RECORDER: &[(&str, &str)] = &[
     ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),
     ("_oomscope_tensors.py", include_str!("../../../python/oomscope/_tensors.py")),
 ];
-const CONTROL_DIR: &str = ".recorder";
 /// Number of directory names that a run without `-o` tries.
 const MAX_RUNS: u32 = 100_000;
 
@@ -73,6 +73,7 @@ pub(in crate::cli) struct RunDirectory {
     is_created: bool,
     earlier_snapshots: Vec<PathBuf>,
     environment: Vec<(&'static str, String)>,
+    _lock: Option<DirectoryLock>,
 }
 
 /// The progress of a run's processes.
@@ -101,22 +102,19 @@ impl RunDirectory {
         options: &RecorderOptions,
         kind: RunKind<'_>,
     ) -> anyhow::Result<Self> {
-        let (path, is_created) = match output {
-            Some(path) => (path.to_owned(), private_directory::create_or_check(path)?),
-            None => (create_numbered(kind.name)?, true),
+        let ChosenDirectory { path, is_created, lock } = match output {
+            Some(path) => choose_directory(path)?,
+            None => ChosenDirectory { path: create_numbered(kind.name)?, is_created: true, lock: None },
         };
-        let earlier_snapshots = snapshots_in(&path);
-        let control = path.join(CONTROL_DIR);
-        // If there is a control directory, another command is recording: perhaps a task of the same job.
-        if !earlier_snapshots.is_empty() && !control.exists() {
-            bail!(
-                "{}: already has snapshots, which would mix with those of this run; name another directory",
-                path.display()
-            );
-        }
-        let environment = kind.environment.to_vec();
-        let directory =
-            Self { path: std::path::absolute(&path)?, name: path, is_created, earlier_snapshots, environment };
+        let directory = Self {
+            path: std::path::absolute(&path)?,
+            // Another task of the same job may be recording.
+            earlier_snapshots: snapshots_in(&path),
+            name: path,
+            is_created,
+            environment: kind.environment.to_vec(),
+            _lock: lock,
+        };
         private_directory::create_control(&directory.control_dir())?;
         directory
             .write_recorder(options, kind.files)
@@ -165,7 +163,7 @@ impl RunDirectory {
             torch: control.join("saw-torch").exists(),
             torch_without_cuda: control.join("saw-torch-without-cuda").exists(),
             recorded: processes.len(),
-            unfinished: processes.iter().filter(|process| process.answer != "gone").count(),
+            unfinished: processes.iter().filter(|process| !process.has_ended()).count(),
             failed: processes
                 .iter()
                 .filter(|process| !control.join(format!("served-{}", process.name)).exists())
@@ -204,85 +202,4 @@ pub(in crate::cli) fn create_numbered(name: &str) -> anyhow::Result<PathBuf> {
         }
     }
     bail!("there are too many directories {name}-N here: remove some")
-}
-
-/// The snapshots that a recorder left in `directory`, by name.
-pub(in crate::cli) fn snapshots_in(directory: &Path) -> Vec<PathBuf> {
-    let is_snapshot = |path: &PathBuf| path.to_string_lossy().ends_with(".pickle.gz");
-    let mut found: Vec<PathBuf> = paths_in(directory).filter(is_snapshot).collect();
-    found.sort();
-    found
-}
-
-fn paths_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) struct RecordedProcess {
-    /// `HOST-PID`
-    name: String,
-    /// The last dump that it finished; empty at first, `writing` during a dump, `gone` at the end.
-    answer: String,
-}
-
-impl RecordedProcess {
-    /// All processes recorded in `directory`.
-    pub(in crate::cli) fn find_all(directory: &Path) -> Vec<Self> {
-        let control = directory.join(CONTROL_DIR);
-        let entries = fs::read_dir(&control).into_iter().flatten().flatten();
-        let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        let mut answers = BTreeMap::new();
-        for name in names.iter().filter_map(|name| name.strip_prefix("recorded-")) {
-            // `.part` files are not complete yet.
-            if Path::new(name).extension().is_none_or(|ending| ending != "part") {
-                let answer = read_text_file(&control.join(format!("done-{name}")));
-                // A process that has not dumped yet has no such file.
-                answers.insert(name.to_owned(), answer.unwrap_or_default());
-            }
-        }
-        answers.into_iter().map(|(name, answer)| Self { name, answer }).collect()
-    }
-
-    /// Requests a snapshot from all processes of `directory`, the same way as the processes do among themselves.
-    pub(in crate::cli) fn request_snapshots(directory: &Path) -> io::Result<()> {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now = now.map_or(0, |since| since.as_nanos());
-        let request = format!("by hand {} {now}", std::process::id());
-        let control = directory.join(CONTROL_DIR);
-        if control.is_symlink() {
-            return Err(io::Error::other(".recorder is a link"));
-        }
-        AtomicFile::replace(&control.join("dump"))?.write_with(|out| out.write_all(request.as_bytes()))
-    }
-
-    /// True if the process has not finished a dump since `before`.
-    pub(in crate::cli) fn is_waiting(&self, before: &Self) -> bool {
-        self.name == before.name && (self.answer == before.answer || self.answer == "writing")
-    }
-
-    /// False if the process has ended. A process on another host counts as running.
-    pub(in crate::cli) fn may_be_running(&self) -> bool {
-        self.answer != "gone" && process_exists(&self.name)
-    }
-}
-
-#[cfg(unix)]
-fn process_exists(name: &str) -> bool {
-    use rustix::process::{Pid, test_kill_process};
-    // A name that is not HOST-PID shows nothing, so its process may be running.
-    let Some((host, pid)) = name.rsplit_once('-') else { return true };
-    let here = rustix::system::uname();
-    let pid = pid.parse().ok().and_then(Pid::from_raw);
-    match pid {
-        Some(pid) if here.nodename().to_bytes() == host.as_bytes() => {
-            test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
-        }
-        _ => true,
-    }
-}
-
-#[cfg(not(unix))]
-fn process_exists(_name: &str) -> bool {
-    true
 }

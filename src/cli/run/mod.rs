@@ -5,6 +5,8 @@ mod directory;
 mod exit_code;
 mod page;
 mod private_directory;
+mod recorded_process;
+mod restart;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,11 +17,12 @@ use anyhow::Context as _;
 use clap::Args;
 
 pub(super) use self::child::CommandEnd;
+use self::child::CommandOutput;
 pub(super) use self::directory::{
-    RecordedProcess, RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered,
-    snapshots_in,
+    RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered,
 };
-pub(super) use self::page::print_result;
+pub(super) use self::page::{describe_no_snapshot, print_result};
+pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};
 use super::exit::Exit;
 use crate::analysis::ProgramEnd;
 
@@ -143,7 +146,21 @@ pub(super) fn record(
     command: &[OsString],
     directory: RunDirectory,
 ) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
-    let end = child::run(command, &directory, None);
+    finish(child::run(command, &directory, CommandOutput::Inherited), directory)
+}
+
+/// Like [`record`], with the command's standard output on standard error.
+pub(super) fn record_on_stderr(
+    command: &[OsString],
+    directory: RunDirectory,
+) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
+    finish(child::run(command, &directory, CommandOutput::OnStderr), directory)
+}
+
+fn finish(
+    end: anyhow::Result<CommandEnd>,
+    directory: RunDirectory,
+) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
     let (status, snapshots) = directory.finish();
     Ok((end?, status, snapshots))
 }
@@ -155,9 +172,7 @@ pub(super) fn record_to_log(
     log: &Path,
 ) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
     let file = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
-    let end = child::run(command, &directory, Some(&file));
-    let (status, snapshots) = directory.finish();
-    Ok((end?, status, snapshots))
+    finish(child::run(command, &directory, CommandOutput::Log(&file)), directory)
 }
 
 #[cfg(test)]

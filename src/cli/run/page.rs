@@ -72,7 +72,8 @@ pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>) -> anyhow::R
     Ok(report.dry_run.as_ref().map_or(Exit::Success, |job| Exit::Code(VERDICT + job.verdict.exit_code())))
 }
 
-fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatus) -> String {
+/// Why a run left no snapshot.
+pub(in crate::cli) fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatus) -> String {
     let how = match end {
         CommandEnd::Signal(signal) => format!("ended by signal {signal}; "),
         CommandEnd::Code(0) | CommandEnd::NotRun(_) => String::new(),

@@ -1,5 +1,6 @@
-//! `--allow-missing`: figures that a check accepts as unknown.
+//! `--allow-missing`: figures and verdicts that a check accepts as unknown.
 
+use crate::analysis::DryRunVerdict;
 use crate::base::warning::Code;
 use crate::study::figures::Figure;
 
@@ -14,6 +15,13 @@ const REASONS: [Code; 7] = [
     Code::Truncated,
 ];
 
+/// The verdicts of a dry run that are no certain answer.
+const VERDICTS: [(DryRunVerdict, &str); 3] = [
+    (DryRunVerdict::MayFit, "may-fit"),
+    (DryRunVerdict::DidNotFinish, "did-not-finish"),
+    (DryRunVerdict::NoVerdict, "no-verdict"),
+];
+
 /// The accepted figures and reasons, by word.
 #[derive(Debug, Clone, Default)]
 pub struct AllowMissing(Vec<String>);
@@ -24,15 +32,22 @@ impl AllowMissing {
         Self(words.to_vec())
     }
 
-    /// All valid words: figures with a limit, and reasons.
+    /// All valid words: figures with a limit, reasons and verdicts.
     pub fn words() -> impl Iterator<Item = &'static str> {
         let figures = Figure::ALL.iter().filter(|figure| figure.limit().is_some());
-        figures.map(|figure| figure.word()).chain(REASONS.iter().map(|code| code.word()))
+        let verdicts = VERDICTS.iter().map(|(_, word)| *word);
+        figures.map(|figure| figure.word()).chain(REASONS.iter().map(|code| code.word())).chain(verdicts)
     }
 
     /// Whether a recording that starts late is taken as whole, and its figures are compared.
     pub(super) fn accepts_late_start(&self) -> bool {
         self.0.iter().any(|word| word == Code::Truncated.word())
+    }
+
+    /// Whether a dry run with this verdict passes.
+    pub(super) fn allows_verdict(&self, verdict: DryRunVerdict) -> bool {
+        let word = VERDICTS.iter().find(|(known, _)| *known == verdict).map(|(_, word)| *word);
+        word.is_some_and(|word| self.0.iter().any(|allowed| allowed == word))
     }
 
     /// Whether `figure` may be unknown because of `code`.

@@ -6,6 +6,8 @@ use crate::study::{DeviceStudy, PeaksFromEmpty, Study};
 
 /// The schema of what `oomscope check --save-baseline` writes.
 const SCHEMA: &str = "oomscope/baseline/1";
+/// The schema of a baseline with entries by name.
+pub(super) const ENTRIES_SCHEMA: &str = "oomscope/baseline/2";
 /// The schema of `oomscope check` reports, which have the same rows.
 const REPORT_SCHEMA: &str = "oomscope/check/1";
 
@@ -23,7 +25,7 @@ pub struct BaselinePeaks {
 }
 
 /// A set of peaks to compare with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
     /// Sorted by snapshot and device. Empty in a report that compared no growth.
     #[serde(default)]
@@ -64,6 +66,9 @@ impl Baseline {
     /// # Errors
     /// A sentence fragment that follows the file's name.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if Self::schema_of(text).as_deref() == Some(ENTRIES_SCHEMA) {
+            return Err("has entries by name: give one with --entry NAME".to_owned());
+        }
         if let Some(schema) = Self::schema_of(text).filter(|s| s != SCHEMA && s != REPORT_SCHEMA) {
             return Err(format!(
                 "is {schema}, which has no peaks to compare with: give a snapshot, or what \

@@ -72,7 +72,9 @@ pub(super) fn missing_code(why: &UnknownReason) -> warning::Code {
         UnknownReason::StartsLate { .. } => warning::Code::Truncated,
         UnknownReason::Contradictory { .. } => warning::Code::TraceInconsistent,
         UnknownReason::Diverges { .. } => warning::Code::ModelParted,
-        UnknownReason::NotInBaseline { .. } | UnknownReason::BaselineIsZero => warning::Code::NotInBaseline,
+        UnknownReason::NotInBaseline { .. } | UnknownReason::NoEntry { .. } | UnknownReason::BaselineIsZero => {
+            warning::Code::NotInBaseline
+        }
         UnknownReason::MissingSnapshot { .. } => warning::Code::NotChecked,
     }
 }

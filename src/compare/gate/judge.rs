@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::allow_missing::AllowMissing;
 use super::baseline::{Baseline, BaselinePeaks, peaks};
+use super::changes::DeviceChange;
+use super::entries::{BaselineEntry, MeasuredDevice};
 use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code};
 use super::limits::{Limit, Limits};
+use super::measure::measure;
 use super::measured::GatedDevice;
 use super::rules::LimitRules;
 use crate::analysis::failure::failures;
@@ -28,6 +31,10 @@ pub struct Gate<'a> {
     pub flags: &'a Limits,
     /// Peaks to compare with.
     pub baseline: Option<&'a Baseline>,
+    /// The entry that the peaks are from, if the baseline has entries.
+    pub entry: Option<NamedEntry<'a>>,
+    /// Measure each device for an entry.
+    pub is_measured: bool,
     /// The check has a single snapshot, which matches the baseline's whatever its name.
     pub is_only: bool,
     /// All snapshots of the baseline must be present: no snapshot was named on the command line.
@@ -40,6 +47,15 @@ pub struct Gate<'a> {
     pub minor: Option<u32>,
     /// Finds a source file of a stack in the repository.
     pub source: &'a (dyn Fn(&str) -> Option<String> + Sync),
+}
+
+/// An entry of a baseline.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedEntry<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// `None` if the baseline lacks it.
+    pub entry: Option<&'a BaselineEntry>,
 }
 
 /// The result for one snapshot.
@@ -59,6 +75,12 @@ pub struct JudgedSnapshot {
     pub path: String,
     /// Fingerprint of the process that wrote it.
     pub process: u64,
+    /// Its devices, if they were measured for an entry.
+    pub measured: Vec<MeasuredDevice>,
+    /// Name of the GPU and release of PyTorch, if recorded.
+    pub gpu: Option<String>,
+    /// `torch.__version__`
+    pub torch: Option<String>,
 }
 
 /// Checks `snapshot`, read from `path` and named `name` in baselines. Computes only the figures that limits need.
@@ -72,9 +94,14 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         process: process_or_contents(&study),
         ..JudgedSnapshot::default()
     };
+    if let Some(recorder) = &snapshot.recorder_info {
+        let assumed = recorder.dry_run.as_ref().map(|dry_run| dry_run.gpu.clone());
+        judged.gpu = assumed.or_else(|| Some(recorder.devices.first()?.name.clone()));
+        judged.torch.clone_from(&recorder.torch);
+    }
     let mut compares = false;
     for device in study.devices() {
-        let limits = gate.limits(path, device.id());
+        let limits = gate.limits(path, name, device.id());
         let figures: Vec<Figure> =
             limits.iter().flat_map(Limits::iter).flat_map(|(limit, _)| limit.figures()).collect();
         compares |= figures.iter().any(|figure| figure.needs_baseline());
@@ -82,8 +109,14 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         warn_about_trace(device, &mut warnings);
         let baseline = gate.baseline.and_then(|b| b.peaks_for(name, gate.is_only, device.id()));
         let accepts_late_start = gate.allow_missing.accepts_late_start();
-        let measured = GatedDevice { device, name, baseline, failures, accepts_late_start };
-        judged.findings.extend(gate.findings(&measured, path, &limits));
+        let measured = if gate.is_measured { measure(device, name, gate.source) } else { None };
+        let before = gate.before(name, device.id());
+        let grown =
+            measured.as_ref().filter(|_| before.is_some()).map(|after| DeviceChange::new(before, after).changes);
+        judged.measured.extend(measured.map(MeasuredDevice::with_main_lines));
+        let (entry, grown) = (gate.entry.map(|entry| entry.name), grown.unwrap_or_default());
+        let gated = GatedDevice { device, name, baseline, failures, accepts_late_start, entry, grown };
+        judged.findings.extend(gate.findings(&gated, path, &limits));
         judged.devices.push(device.id());
     }
     warn_about_file(&study, &mut warnings);
@@ -120,10 +153,19 @@ fn unknown_message(why: Option<&UnknownReason>, is_allowed: bool) -> String {
 
 impl Gate<'_> {
     /// Limits that fail the check and limits that warn, for a device of the snapshot at `path`.
-    fn limits(&self, path: &str, device: u64) -> [Limits; 2] {
+    fn limits(&self, path: &str, name: &str, device: u64) -> [Limits; 2] {
         let [mut fail, warn] = self.rules.limits(path, device);
         fail.overlay(self.flags);
+        if self.entry.is_some() {
+            let step_growth = self.before(name, device).map_or(0, |before| before.growth_per_step_bytes);
+            fail.add_defaults_for_entry(step_growth);
+        }
         [fail, warn]
+    }
+
+    /// The device in the entry of the baseline.
+    fn before(&self, name: &str, device: u64) -> Option<&MeasuredDevice> {
+        self.entry?.entry?.device(name, self.is_only, device)
     }
 
     fn findings(&self, device: &GatedDevice<'_, '_>, path: &str, limits: &[Limits; 2]) -> Vec<Finding> {
@@ -192,7 +234,7 @@ impl Gate<'_> {
         let mut findings = Vec::new();
         for row in baseline.rows().filter(is_wanted).filter(|row| !is_there(row)) {
             let why = UnknownReason::MissingSnapshot { device: row.device, snapshot: row.snapshot.clone() };
-            let limits = self.limits(&row.snapshot, row.device);
+            let limits = self.limits(&row.snapshot, &row.snapshot, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {
                     findings.extend(limit.figures().map(|figure| {

@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::study::figures::{Amount, Figure, FigureLimit, Unit};
 
+/// Growth of the peaks over an entry of a baseline that passes without a limit.
+const MAX_GROWTH_RATIO: f64 = 0.01;
+/// Growth per step in bytes, beyond that of the entry, that passes without a limit.
+const MAX_MORE_STEP_GROWTH: i128 = 1 << 20;
+
 /// A flag of `oomscope check` and key of `oomscope.toml`. It limits all figures of the catalogue with its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit {
@@ -85,6 +90,19 @@ impl Limits {
     /// The limits that are set, in the order of findings.
     pub fn iter(&self) -> impl Iterator<Item = (Limit, Amount)> + '_ {
         self.0.iter().map(|(limit, most)| (*limit, *most))
+    }
+
+    /// Adds the limits that apply to an entry of a baseline, unless others of the kind are set. Memory grew by
+    /// `step_growth` bytes a step before.
+    pub(super) fn add_defaults_for_entry(&mut self, step_growth: u64) {
+        if !self.0.keys().any(|limit| limit.needs_baseline())
+            && let Some(limit) = Limit::with_key("max-growth-ratio")
+        {
+            self.set(limit, Amount::Ratio(MAX_GROWTH_RATIO));
+        }
+        if let Some(limit) = Limit::with_key("max-step-growth") {
+            self.0.entry(limit).or_insert_with(|| Amount::Bytes(i128::from(step_growth) + MAX_MORE_STEP_GROWTH));
+        }
     }
 
     /// Copies the limits of `other`, overriding those with the same key.

@@ -1,11 +1,13 @@
 //! One device under a check: its figures, a sentence for each, and the lines that contribute to them.
 
 use super::baseline::BaselinePeaks;
+use super::changes::LineDelta;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{LineMetric, LineShare, lines};
 use crate::base::units::{counted, size};
 use crate::replay::model::Verification;
-use crate::stacks::frames::Origin;
+use crate::stacks::frames::{FrameReport, Origin};
+use crate::study::attribution::Leaks;
 use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
 use crate::study::{DeviceStudy, PeaksFromEmpty};
 
@@ -20,6 +22,10 @@ pub(super) struct GatedDevice<'s, 'a> {
     pub(super) failures: Vec<OomReport>,
     /// Take a recording that starts late as whole.
     pub(super) accepts_late_start: bool,
+    /// The name of the entry that the baseline is of, if it has entries.
+    pub(super) entry: Option<&'s str>,
+    /// The lines that hold more than in the entry.
+    pub(super) grown: Vec<LineDelta>,
 }
 
 impl<'s> GatedDevice<'s, '_> {
@@ -51,9 +57,11 @@ impl<'s> GatedDevice<'s, '_> {
     /// A peak in a replay from an empty pool: in the baseline, and now.
     fn replayed(&self, before: fn(&BaselinePeaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
         let from_empty = self.device.peaks_from_empty().ok_or(UnknownReason::NoHistory)?;
-        let baseline = self
-            .baseline
-            .ok_or_else(|| UnknownReason::NotInBaseline { device: self.device.id(), snapshot: self.name.to_owned() })?;
+        let device = self.device.id();
+        let baseline = self.baseline.ok_or_else(|| match self.entry {
+            Some(entry) => UnknownReason::NoEntry { device, entry: entry.to_owned() },
+            None => UnknownReason::NotInBaseline { device, snapshot: self.name.to_owned() },
+        })?;
         self.check_complete(None)?;
         Ok([before(baseline), now(from_empty)])
     }
@@ -85,6 +93,11 @@ impl FigureSource for GatedDevice<'_, '_> {
         }
         self.check_complete(None)?;
         Ok(verification.allocator.statistics().num_alloc_retries)
+    }
+
+    fn step_growth(&self) -> Result<u64, UnknownReason> {
+        self.check_complete(None)?;
+        Ok(Leaks::bytes_per_step(self.device))
     }
 
     fn replayed_peak_allocated(&self) -> Replayed {
@@ -127,6 +140,7 @@ impl GatedDevice<'_, '_> {
             Figure::PeakReserved => format!("reserved memory peaks at {value}"),
             Figure::PeakAllocated => format!("allocated memory peaks at {value}"),
             Figure::Ooms => self.failed(),
+            Figure::StepGrowth => format!("memory grows by {value} a step"),
             Figure::Retries => self.retried(),
             _ if figure.needs_baseline() => self.growth(figure, value),
             _ => format!("{}: {value}", figure.meaning()),
@@ -175,6 +189,9 @@ impl GatedDevice<'_, '_> {
     /// The `top` lines that contribute most to the figure, and the kind of their bytes.
     pub(super) fn lines(&self, figure: Figure, top: usize) -> (Vec<LineShare>, &'static str) {
         let peak = self.device.peak();
+        if figure.needs_baseline() && !self.grown.is_empty() {
+            return (self.grown_lines(top), "more than in the baseline at the peak of allocated memory");
+        }
         let (metric, what) = match figure {
             Figure::GapRatio | Figure::InactiveSplitRatio | Figure::StrandedRatio | Figure::ExternalRatio => {
                 (LineMetric::StrandedBeside, "of free memory kept apart by its blocks")
@@ -198,8 +215,25 @@ impl GatedDevice<'_, '_> {
                 });
                 return (share.into_iter().collect(), "requested, and refused");
             }
+            Figure::StepGrowth => {
+                let suspects = Leaks::from_device(self.device, top, None).suspects.into_iter();
+                let lines = suspects.filter_map(|suspect| {
+                    Some(LineShare { frame: suspect.location.frame?, bytes: suspect.bytes_per_step })
+                });
+                return (lines.collect(), "more after each step");
+            }
             _ => return (Vec::new(), ""),
         };
         (lines(self.device, metric, top), what)
+    }
+
+    /// The `top` lines that grew most since the entry of the baseline.
+    fn grown_lines(&self, top: usize) -> Vec<LineShare> {
+        let grown = self.grown.iter().filter(|line| line.line > 0);
+        let share = |line: &LineDelta| LineShare {
+            frame: FrameReport { file: line.file.clone(), line: line.line, name: line.function.clone() },
+            bytes: line.after_bytes.saturating_sub(line.before_bytes),
+        };
+        grown.map(share).filter(|share| share.bytes > 0).take(top).collect()
     }
 }

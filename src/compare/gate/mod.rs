@@ -6,17 +6,24 @@
 
 mod allow_missing;
 mod baseline;
+mod changes;
+mod entries;
 mod finding;
+mod job;
 mod judge;
 mod limits;
+mod measure;
 mod measured;
 mod rules;
 mod verdict;
 
 pub use allow_missing::AllowMissing;
 pub use baseline::{Baseline, BaselinePeaks, peaks};
+pub use changes::{BaselineComparison, DeviceChange, DeviceTotals, LineDelta};
+pub use entries::{BaselineEntries, BaselineEntry, MeasuredDevice, MeasuredLine};
 pub use finding::{CodeLine, FileWarning, Finding, Severity};
-pub use judge::{Gate, JudgedSnapshot, judge};
+pub use job::CheckedJob;
+pub use judge::{Gate, JudgedSnapshot, NamedEntry, judge};
 pub use limits::{Limit, Limits};
 pub use rules::{LimitRule, LimitRules};
 pub use verdict::{CheckReport, RankCount, RepeatedRank, WorstDevice};

@@ -7,9 +7,11 @@ use std::collections::btree_map::Entry;
 use serde::Serialize;
 
 use super::baseline::BaselinePeaks;
+use super::changes::BaselineComparison;
 use super::finding::{FileWarning, Finding, Severity};
+use super::job::CheckedJob;
 use super::judge::JudgedSnapshot;
-use crate::analysis::Unreadable;
+use crate::analysis::{DryRunVerdict, Unreadable};
 
 /// The JSON of `oomscope check`.
 #[derive(Debug, Serialize)]
@@ -26,6 +28,12 @@ pub struct CheckReport {
     /// Peaks replayed from an empty pool, so that this report can be used as a baseline; absent without growth limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replayed: Vec<BaselinePeaks>,
+    /// The comparison with an entry of a baseline; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineComparison>,
+    /// The verdict of the dry run; absent if snapshots were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<CheckedJob>,
     /// Warnings about the files.
     pub warnings: Vec<FileWarning>,
     /// Files that could not be read; absent if there are none.
@@ -109,7 +117,31 @@ impl CheckReport {
         warnings.extend(unused_overrides);
         let is_complete = unreadable.is_empty() && ranks.as_ref().is_none_or(|ranks| ranks.expected == ranks.checked);
         let passed = is_complete && violations(&findings, Severity::Fail) == 0;
-        Self { passed, config, worst: worst_device(&findings), findings, replayed, warnings, unreadable, ranks }
+        Self {
+            passed,
+            config,
+            worst: worst_device(&findings),
+            findings,
+            replayed,
+            baseline: None,
+            dry_run: None,
+            warnings,
+            unreadable,
+            ranks,
+        }
+    }
+
+    /// Adds the comparison with an entry of a baseline.
+    #[must_use]
+    pub fn with_baseline(self, baseline: Option<BaselineComparison>) -> Self {
+        Self { baseline, ..self }
+    }
+
+    /// Adds the verdict on the dry run that the snapshots come from.
+    #[must_use]
+    pub fn with_job(self, job: Option<CheckedJob>) -> Self {
+        let passed = self.passed && job.as_ref().is_none_or(|job| job.passed);
+        Self { passed, dry_run: job, ..self }
     }
 
     /// The violations: failing ones before warnings, worst first.
@@ -120,6 +152,14 @@ impl CheckReport {
             a.severity.cmp(&b.severity).then(worse)
         });
         failed
+    }
+
+    /// Whether something fails for certain, not only because it is unknown.
+    pub fn has_certain_failure(&self) -> bool {
+        let fails =
+            |finding: &Finding| !finding.passed && finding.severity == Severity::Fail && finding.actual.is_some();
+        let would_not_fit = self.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::WouldNotFit);
+        would_not_fit || self.findings.iter().any(fails)
     }
 
     /// Number of violated limits of this severity.

@@ -19,6 +19,12 @@ pub fn github(report: &CheckReport) -> String {
         let (title, message) = (escape_property(&title), escape_data(&finding_message(finding)));
         let _ = writeln!(out, "::{command} {place}title={title}::{message}");
     }
+    if let Some(job) = report.dry_run.as_ref().filter(|job| !job.passed) {
+        let place = job.source.as_ref().zip(job.line.as_ref());
+        let place = place.map(|(file, line)| format!("file={},line={},", escape_property(file), line.line));
+        let message = escape_data(&escape_text(&job.message()));
+        let _ = writeln!(out, "::error {}title=dry run::{message}", place.unwrap_or_default());
+    }
     for (path, message) in report.not_checked() {
         let message = escape_data(&escape_text(&format!("{path}: {message}")));
         let _ = writeln!(out, "::error title=oomscope could not check a snapshot::{message}");
@@ -27,6 +33,9 @@ pub fn github(report: &CheckReport) -> String {
     for (noted, others) in warnings_by_code(report) {
         let message = escape_text(&format!("{}: {}{others}", noted.path, noted.message));
         let _ = writeln!(out, "note: {message}");
+    }
+    for line in report.baseline.iter().flat_map(|baseline| &baseline.text) {
+        let _ = writeln!(out, "note: {}", escape_text(line));
     }
     let _ = writeln!(out, "oomscope check {}", report.summary().answer);
     out

@@ -11,16 +11,24 @@ pub fn junit(report: &CheckReport) -> String {
     let same = |a: &Finding, b: &Finding| (&a.path, a.device, a.code) == (&b.path, b.device, b.code);
     let cases: Vec<&[Finding]> = report.findings.chunk_by(same).collect();
     let fails = |f: &Finding| !f.passed && f.severity == Severity::Fail;
-    let failures = cases.iter().filter(|case| case.iter().any(fails)).count();
+    let job = report.dry_run.as_ref();
+    let failures =
+        cases.iter().filter(|case| case.iter().any(fails)).count() + usize::from(job.is_some_and(|job| !job.passed));
     let not_checked = report.not_checked();
     let errors = not_checked.len();
-    let tests = cases.len() + errors;
+    let tests = cases.len() + errors + usize::from(job.is_some());
     let counts = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\"");
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(out, "<testsuites name=\"oomscope check\" {counts}>");
     let _ = writeln!(out, "  <testsuite name=\"oomscope check\" {counts} skipped=\"0\">");
     for case in cases {
         self::case(&mut out, case);
+    }
+    if let Some(job) = job {
+        let (class, message) = (escape_xml(&job.command), escape_xml(&job.message()));
+        let failure = format!(">\n      <failure type=\"dry-run\" message=\"{message}\"/>\n    </testcase>");
+        let end = if job.passed { "/>" } else { &failure };
+        let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"dry-run\"{end}");
     }
     for (path, message) in &not_checked {
         let (path, message) = (escape_xml(path), escape_xml(message));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::compare::gate::{CheckReport, CodeLine, Finding, Severity};
+use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Severity};
 use crate::output::report::gate::phrases::{bytes_label, location_label};
 use crate::study::figures::{Figure, FigureLimit};
 
@@ -12,10 +12,17 @@ const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os
 /// The URI base that code hosts resolve to the repository's root.
 const ROOT: &str = "%SRCROOT%";
 
+/// The rule of a dry run's verdict.
+const DRY_RUN: &str = "dry-run";
+
 /// A log of one run, with a result for each exceeded limit. `version` is that of this program.
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
-    let rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
-    let results: Vec<Value> = report.failed_findings().into_iter().map(result).collect();
+    let mut rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
+    let mut results: Vec<Value> = report.failed_findings().into_iter().map(result).collect();
+    if let Some(job) = &report.dry_run {
+        rules.push(json!({ "id": DRY_RUN, "shortDescription": { "text": "Verdict of a dry run." } }));
+        results.extend((!job.passed).then(|| job_result(job, rules.len() - 1)));
+    }
     let unreadable: Vec<Value> = report
         .not_checked()
         .into_iter()
@@ -77,6 +84,24 @@ fn result(finding: &Finding) -> Value {
     }
     result.insert("partialFingerprints".to_owned(), json!({ "finding/v1": fingerprint }));
     Value::Object(result)
+}
+
+/// The result of a dry run that does not pass, at the line that its reason names.
+fn job_result(job: &CheckedJob, rule: usize) -> Value {
+    let place = job.source.as_ref().zip(job.line.as_ref()).map(|(file, line)| {
+        json!({ "physicalLocation": {
+            "artifactLocation": { "uri": path_to_uri(file), "uriBaseId": ROOT },
+            "region": { "startLine": line.line.max(1) },
+        } })
+    });
+    json!({
+        "ruleId": DRY_RUN,
+        "ruleIndex": rule,
+        "level": "error",
+        "message": { "text": job.message() },
+        "locations": place.into_iter().collect::<Vec<_>>(),
+        "partialFingerprints": { "finding/v1": format!("{DRY_RUN}/{}", job.command) },
+    })
 }
 
 /// The location of a code line, if it is in the repository.

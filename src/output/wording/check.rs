@@ -2,18 +2,58 @@
 
 use super::Summary;
 use super::summary::command_line;
+use crate::analysis::DryRunVerdict;
 use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, RECORD_COMMAND};
-use crate::compare::gate::{CheckReport, CodeLine, Severity};
+use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Severity};
+
+impl CheckedJob {
+    /// `would fit on NVIDIA L4 (dry run)`
+    pub(crate) fn describe(&self) -> String {
+        format!("{} on {} (dry run)", self.verdict.phrase(), self.gpu)
+    }
+
+    /// The verdict with its reason.
+    pub(crate) fn message(&self) -> String {
+        format!("{}: {}", self.describe(), self.reason)
+    }
+
+    /// The place of the line that the reason names.
+    pub(crate) fn place(&self) -> Option<String> {
+        let line = self.line.as_ref()?;
+        Some(format!("{}:{}", self.source.as_deref().unwrap_or(&line.file), line.line))
+    }
+
+    /// The summary of a check that fails by its verdict.
+    fn summary(&self, answer: &str) -> Summary {
+        let place = self.place();
+        let action = match self.verdict {
+            DryRunVerdict::WouldNotFit => "request or keep less at that line; oomscope dry-run --try shows what helps",
+            DryRunVerdict::MayFit => {
+                "give the value that decides with --value, or accept it with --allow-missing may-fit"
+            }
+            _ => "see the command's own output above",
+        };
+        let who = self.line.as_ref().zip(place.as_ref()).map(|(line, place)| format!("{place} in {}", line.name));
+        let answer = format!("{answer}: {}", self.reason);
+        Summary { answer, who, variable: None, action: Some(action.to_owned()), copy: place }
+    }
+}
 
 impl CheckReport {
     /// The verdict; the worst finding names a source line or the missing data.
     pub fn summary(&self) -> Summary {
         let answer = self.verdict();
+        if let Some(job) = self.dry_run.as_ref().filter(|job| !job.passed) {
+            return job.summary(&answer);
+        }
         let failed = self.failed_findings();
         let Some(worst) = failed.first() else { return Summary::from_answer(answer) }; // no finding
         let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
-        let answer = format!("{answer}: {code} of device {device} of {path}: {}", worst.message);
+        let answer = match self.changes().filter(|_| worst.code.needs_baseline()) {
+            Some(changes) => format!("{answer}: {changes}"),
+            None => format!("{answer}: {code} of device {device} of {path}: {}", worst.message),
+        };
         let place = |line: &CodeLine| {
             let file = line.source.as_deref().unwrap_or(&line.frame.file);
             format!("{file}:{}", line.frame.line)
@@ -33,12 +73,20 @@ impl CheckReport {
         Summary { answer, who, variable: None, action: Some(action), copy }
     }
 
+    /// The largest change since the entry of the baseline, and the totals.
+    fn changes(&self) -> Option<String> {
+        let text = &self.baseline.as_ref()?.text;
+        let (first, last) = (text.first()?, text.last()?);
+        Some(if text.len() > 1 { format!("{first}; {last}") } else { first.clone() })
+    }
+
     /// The verdict in one sentence.
     fn verdict(&self) -> String {
         let all = self.findings.len() as u64;
         let failed = self.count(Severity::Fail) as u64;
         let warned = self.count(Severity::Warn) as u64;
         let mut result = match (failed, all) {
+            (_, 0) if self.dry_run.is_some() => String::new(),
             (_, 0) => "no limit was checked".to_owned(),
             (0, 1) if warned == 0 => "the limit holds".to_owned(),
             (0, _) if warned == 0 => format!("all {} limits hold", count(all)),
@@ -51,7 +99,9 @@ impl CheckReport {
             let only = if failed > 0 { "more only" } else { "only" };
             result = format!("{result}, {} {only} {}", count(warned), if warned == 1 { "warns" } else { "warn" });
         }
-        let mut parts = vec![result];
+        let verdict = self.dry_run.as_ref().map(CheckedJob::describe);
+        let mut parts: Vec<String> =
+            verdict.into_iter().chain(Some(result).filter(|result| !result.is_empty())).collect();
         if !self.unreadable.is_empty() {
             let files = counted(self.unreadable.len() as u64, "file");
             parts.push(format!("{files} could not be checked"));
@@ -60,7 +110,7 @@ impl CheckReport {
             parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
         }
         // If only unreadable or missing files fail the check, name them first.
-        if failed == 0 && !self.passed {
+        if failed == 0 && !self.passed && self.dry_run.is_none() {
             parts.rotate_left(1);
         }
         format!("{}: {}", if self.passed { "passed" } else { "FAILED" }, parts.join(", "))

@@ -76,6 +76,11 @@ impl Leaks {
 }
 
 impl Leaks {
+    /// The growth per step on `device` in bytes; 0 if nothing grows.
+    pub(crate) fn bytes_per_step(device: DeviceStudy<'_, '_>) -> u64 {
+        device.growth().map_or(0, Growth::bytes_per_step)
+    }
+
     /// The growth on `device`, whose memory has `capacity` bytes; the `top` lines that grow most.
     pub(crate) fn from_device(device: DeviceStudy<'_, '_>, top: usize, capacity: Option<u64>) -> Self {
         let Some(growth) = device.growth() else { return Self::default() };

@@ -40,6 +40,7 @@ use self::lifetimes::Lifetimes;
 pub use self::rules::CategoryRule;
 use self::samples::LifetimeSamples;
 pub use self::unused_graphs::UnusedGraphs;
+use crate::base::ids::StackId;
 use crate::replay::literal::inferred_capacity;
 use crate::stacks::phases::StepMarker;
 use crate::study::{DeviceStudy, MemoryHistory, TracePosition};
@@ -65,6 +66,10 @@ pub struct CategorizedBlock {
     pub category: Category,
     /// How much evidence the trace has for the category.
     pub confidence: Confidence,
+    /// The stack that allocated it, with its caller and forward stack.
+    pub stack: StackId,
+    /// It stays live to the end of the trace.
+    pub is_kept: bool,
 }
 
 /// The result of attributing a device's memory in one replay.
@@ -140,6 +145,8 @@ pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<Cate
             bytes: block.bytes,
             category,
             confidence,
+            stack: block.extended_stack,
+            is_kept: block.freed_at.is_none(),
         })
         .collect()
 }

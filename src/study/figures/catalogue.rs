@@ -220,6 +220,10 @@ catalogue! {
             "Number of allocation retries (PyTorch's num_alloc_retries)"
             limit("max-retries", "0")
             => recording.retries()?;
+        StepGrowth "step-growth" Bytes
+            "Growth of memory per training step, or per iteration of another loop"
+            limit("max-step-growth", "\"1MiB\"")
+            => recording.step_growth()?;
         GrowthPeakAllocated "growth-peak-allocated" Bytes
             "Growth of the peak of allocated memory over the baseline, replayed from an empty pool"
             limit("max-growth", "\"2GiB\"")

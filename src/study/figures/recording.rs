@@ -28,6 +28,14 @@ pub enum UnknownReason {
         /// Name of the snapshot in baselines.
         snapshot: String,
     },
+    /// The baseline has no such entry, or the entry no such device.
+    #[error("the baseline has no device {device} of the entry {entry:?}; --add or --update writes it")]
+    NoEntry {
+        /// Device index.
+        device: u64,
+        /// Name of the entry.
+        entry: String,
+    },
     /// Recorded entries are lost.
     #[error("{why}")]
     HistoryLost {
@@ -108,6 +116,11 @@ pub trait FigureSource {
 
     /// Number of requests before which the cache was emptied (`num_alloc_retries`).
     fn retries(&self) -> Result<u64, UnknownReason> {
+        Err(UnknownReason::NoHistory)
+    }
+
+    /// Growth per training step in bytes; 0 if nothing grows.
+    fn step_growth(&self) -> Result<u64, UnknownReason> {
         Err(UnknownReason::NoHistory)
     }
 

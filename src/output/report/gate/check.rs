@@ -5,7 +5,7 @@ use super::phrases::{
     LimitKind, MAX_FINDINGS, bytes_label, limits_by_kind, location_label, outcome_label, warnings_by_code,
 };
 use crate::base::units::{count, counted};
-use crate::compare::gate::{CheckReport, FileWarning, Finding, Severity, WorstDevice};
+use crate::compare::gate::{BaselineComparison, CheckReport, FileWarning, Finding, Severity, WorstDevice};
 use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
 
 /// Lays out `report`.
@@ -26,9 +26,16 @@ pub fn check(report: &CheckReport) -> Document {
     if !kinds.is_empty() {
         document.table(limit_table(&kinds));
     }
+    if let Some(baseline) = &report.baseline {
+        changes(&mut document, baseline);
+    }
     let lost = report.failed_findings();
     let shown = &lost[..lost.len().min(MAX_FINDINGS)];
-    for group in shown.chunk_by(|a, b| has_same_message(a, b)) {
+    // The changes since an entry of the baseline explain its limits better.
+    let has_changes = report.baseline.as_ref().is_some_and(|baseline| !baseline.text.is_empty());
+    let is_explained = |finding: &&&Finding| has_changes && finding.code.needs_baseline() && finding.actual.is_some();
+    let described: Vec<&Finding> = shown.iter().filter(|finding| !is_explained(finding)).copied().collect();
+    for group in described.chunk_by(|a, b| has_same_message(a, b)) {
         findings(&mut document, group);
     }
     let more = lost.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0).map(|more| {
@@ -50,6 +57,15 @@ pub fn check(report: &CheckReport) -> Document {
         .map(|(path, message)| Text::from("not checked: ").and(code(path)).and(format!(": {message}")));
     document.list_under("Notes", more.into_iter().chain(notes).chain(unreadable));
     document
+}
+
+/// The changes since the baseline.
+fn changes(document: &mut Document, baseline: &BaselineComparison) {
+    let title = Text::from("changes since ").and(code(&*baseline.path)).and(", ").and(code(&*baseline.entry));
+    if !baseline.text.is_empty() {
+        document.subheading(title);
+        document.list(baseline.text.iter().map(|line| Item::from(Text::from(&**line))));
+    }
 }
 
 /// Names the worst of several devices.

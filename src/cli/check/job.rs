@@ -1,0 +1,106 @@
+//! Runs a command in a dry run, for a check of its snapshots and of the verdict.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use super::args::Check;
+use crate::analysis::SnapshotReport;
+use crate::base::units::quote_shell_word;
+use crate::cli::dry_run::{AnalyzedRun, Intervention};
+use crate::cli::run::{CommandEnd, RunStatus, create_numbered, describe_no_snapshot, record_on_stderr};
+use crate::compare::gate::{AllowMissing, CheckedJob};
+
+/// A dry run that has ended.
+pub(super) struct FinishedJob {
+    command: Vec<OsString>,
+    gpu: String,
+    run: AnalyzedRun,
+    end: CommandEnd,
+    status: RunStatus,
+    directory: PathBuf,
+    /// `directory` is not one that the user named.
+    is_temporary: bool,
+}
+
+impl FinishedJob {
+    /// Runs the command of `args`, with its standard output on standard error.
+    pub(super) fn run(args: &Check) -> anyhow::Result<Self> {
+        let command = args.checked_command()?.to_vec();
+        let gpu = args.dry_run.assumed_gpu();
+        gpu.check_memory()?;
+        let directory = match &args.dir {
+            Some(directory) => directory.clone(),
+            None => create_numbered("oomscope-check")?,
+        };
+        let run_directory = args.dry_run.prepare(Some(&directory), Intervention::default())?;
+        let (end, status, snapshots) = record_on_stderr(&command, run_directory)?;
+        let run = AnalyzedRun::read(&snapshots, Some(end))?;
+        let is_temporary = args.dir.is_none();
+        Ok(Self { command, gpu: gpu.name(), run, end, status, directory, is_temporary })
+    }
+
+    /// The last snapshot of each process.
+    pub(super) fn snapshots(&self) -> Vec<PathBuf> {
+        self.run.job.latest_snapshots().iter().map(|snapshot| PathBuf::from(&snapshot.path)).collect()
+    }
+
+    /// The name of each process in a baseline, by the path of its snapshot. It has the rank, or else a number, since
+    /// process ids differ from run to run; a single process needs no name.
+    pub(super) fn process_names(&self) -> BTreeMap<String, String> {
+        let latest = self.run.job.latest_snapshots();
+        let rank = |snapshot: &SnapshotReport| snapshot.recorder.as_ref()?.rank.clone();
+        let ranks: BTreeSet<String> = latest.iter().filter_map(|snapshot| rank(snapshot)).collect();
+        let has_ranks = ranks.len() == latest.len();
+        let names = latest.iter().enumerate().map(|(index, snapshot)| match rank(snapshot) {
+            _ if latest.len() == 1 => String::new(),
+            Some(rank) if has_ranks => format!("rank {rank}"),
+            _ => format!("process {index}"),
+        });
+        latest.iter().map(|snapshot| snapshot.path.clone()).zip(names).collect()
+    }
+
+    /// The command and its arguments, for a shell.
+    fn command_line(&self) -> String {
+        command_line(&self.command)
+    }
+
+    /// Judges the verdict.
+    pub(super) fn check(&self, allow_missing: &AllowMissing, source: &dyn Fn(&str) -> Option<String>) -> CheckedJob {
+        let no_verdict = || {
+            let message = describe_no_snapshot(&self.command, self.end, &self.status);
+            message.strip_prefix("no verdict: ").map_or(message.clone(), str::to_owned)
+        };
+        let names = (self.gpu.clone(), self.command_line());
+        CheckedJob::new(names, self.run.job.dry_run.as_ref(), no_verdict, allow_missing, source)
+    }
+
+    /// The signal that a user sent from the keyboard, if that ended the command.
+    pub(super) fn interrupt_code(&self) -> Option<u8> {
+        const SIGINT: i32 = 2;
+        (self.end == CommandEnd::Signal(SIGINT)).then(|| self.end.code())
+    }
+
+    /// Removes the snapshots, unless the user named their directory.
+    pub(super) fn remove_temporary(&self) -> anyhow::Result<()> {
+        if self.is_temporary && self.directory.exists() {
+            fs::remove_dir_all(&self.directory)
+                .with_context(|| format!("{}: cannot be removed", self.directory.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Where the snapshots are.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+/// `command` as it is typed in a shell.
+pub(super) fn command_line(command: &[OsString]) -> String {
+    let words: Vec<String> = command.iter().map(|word| quote_shell_word(&word.to_string_lossy())).collect();
+    words.join(" ")
+}

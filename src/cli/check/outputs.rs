@@ -1,0 +1,43 @@
+//! The destinations of the result: `--format` with `--output`, and each `--also`.
+
+use std::path::Path;
+
+use super::args::Check;
+use crate::cli::args::Format;
+use crate::cli::inputs::{self, Input};
+use crate::cli::output::Output;
+use crate::compare::gate::CheckReport;
+use crate::output::{formats, report};
+
+pub(super) struct Outputs(Vec<(Format, Output)>);
+
+impl Outputs {
+    /// Opens all files, so that a bad path fails before the work starts. Fails if one of them is among `inputs`.
+    pub(super) fn open(args: &Check, config: Option<&Path>, inputs: &mut Vec<Input>) -> anyhow::Result<Self> {
+        let main = (args.format, args.output.as_deref());
+        let also = args.also.iter().map(|(format, path)| (*format, Some(path.as_path())));
+        let wanted: Vec<(Format, Option<&Path>)> = std::iter::once(main).chain(also).collect();
+        for path in wanted.iter().filter_map(|(_, path)| *path) {
+            inputs::refuse_output_over_inputs(inputs, path)?;
+            for protected in [config, args.baseline.as_deref()].into_iter().flatten().filter(|path| path.is_file()) {
+                inputs::refuse_output_over_input(protected, path)?;
+            }
+        }
+        let open = |(format, path)| Ok((format, Output::open(path)?));
+        wanted.into_iter().map(open).collect::<anyhow::Result<_>>().map(Self)
+    }
+
+    pub(super) fn write(self, report: &CheckReport) -> anyhow::Result<()> {
+        self.0.into_iter().try_for_each(|(format, output)| write(report, format, output))
+    }
+}
+
+fn write(report: &CheckReport, format: Format, output: Output) -> anyhow::Result<()> {
+    let text = match format {
+        Format::Github => formats::github(report),
+        Format::Junit => formats::junit(report),
+        Format::Sarif => formats::json(&formats::sarif(report, env!("CARGO_PKG_VERSION")))?,
+        format => return output.write_answer(format, report, report::check),
+    };
+    output.write(&text)
+}

@@ -1,0 +1,98 @@
+//! The snapshots and the status that recorded processes leave in the directory of a run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::base::input::read_text_file;
+use crate::cli::atomic_file::AtomicFile;
+
+/// The subdirectory with the recorder and the status of each process.
+pub(super) const CONTROL_DIR: &str = ".recorder";
+
+/// The snapshots that a recorder left in `directory`, by name.
+pub(in crate::cli) fn snapshots_in(directory: &Path) -> Vec<PathBuf> {
+    let is_snapshot = |path: &PathBuf| path.to_string_lossy().ends_with(".pickle.gz");
+    let mut found: Vec<PathBuf> = paths_in(directory).filter(is_snapshot).collect();
+    found.sort();
+    found
+}
+
+pub(super) fn paths_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct RecordedProcess {
+    /// `HOST-PID`
+    pub(super) name: String,
+    /// The last dump that it finished; empty at first, `writing` during a dump, `gone` at the end.
+    answer: String,
+}
+
+impl RecordedProcess {
+    /// All processes recorded in `directory`.
+    pub(in crate::cli) fn find_all(directory: &Path) -> Vec<Self> {
+        let control = directory.join(CONTROL_DIR);
+        let entries = fs::read_dir(&control).into_iter().flatten().flatten();
+        let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut answers = BTreeMap::new();
+        for name in names.iter().filter_map(|name| name.strip_prefix("recorded-")) {
+            // `.part` files are not complete yet.
+            if Path::new(name).extension().is_none_or(|ending| ending != "part") {
+                let answer = read_text_file(&control.join(format!("done-{name}")));
+                // A process that has not dumped yet has no such file.
+                answers.insert(name.to_owned(), answer.unwrap_or_default());
+            }
+        }
+        answers.into_iter().map(|(name, answer)| Self { name, answer }).collect()
+    }
+
+    /// Requests a snapshot from all processes of `directory`, the same way as the processes do among themselves.
+    pub(in crate::cli) fn request_snapshots(directory: &Path) -> io::Result<()> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_nanos());
+        let request = format!("by hand {} {now}", std::process::id());
+        let control = directory.join(CONTROL_DIR);
+        if control.is_symlink() {
+            return Err(io::Error::other(".recorder is a link"));
+        }
+        AtomicFile::replace(&control.join("dump"))?.write_with(|out| out.write_all(request.as_bytes()))
+    }
+
+    /// True if the process has not finished a dump since `before`.
+    pub(in crate::cli) fn is_waiting(&self, before: &Self) -> bool {
+        self.name == before.name && (self.answer == before.answer || self.answer == "writing")
+    }
+
+    /// Whether the process has ended in Python's own way.
+    pub(super) fn has_ended(&self) -> bool {
+        self.answer == "gone"
+    }
+
+    /// False if the process has ended. A process on another host counts as running.
+    pub(in crate::cli) fn may_be_running(&self) -> bool {
+        !self.has_ended() && process_exists(&self.name)
+    }
+}
+
+#[cfg(unix)]
+fn process_exists(name: &str) -> bool {
+    use rustix::process::{Pid, test_kill_process};
+    // A name that is not HOST-PID shows nothing, so its process may be running.
+    let Some((host, pid)) = name.rsplit_once('-') else { return true };
+    let here = rustix::system::uname();
+    let pid = pid.parse().ok().and_then(Pid::from_raw);
+    match pid {
+        Some(pid) if here.nodename().to_bytes() == host.as_bytes() => {
+            test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+        }
+        _ => true,
+    }
+}
+
+#[cfg(not(unix))]
+fn process_exists(_name: &str) -> bool {
+    true
+}

@@ -1,0 +1,325 @@
+//! The change of a device since its baseline, line by line.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use super::entries::{BaselineEntry, MeasuredDevice, MeasuredLine};
+use super::measure::min_line_bytes;
+use crate::base::units::{count, escape_text, signed_size, size};
+
+/// Maximum number of changed lines in the text.
+const MAX_LINES: usize = 5;
+
+/// The comparison with an entry of a baseline.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BaselineComparison {
+    /// The file, as given; with `--base` the directory.
+    pub path: String,
+    /// The name of the entry.
+    pub entry: String,
+    /// `added` or `updated` if the file was written; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<&'static str>,
+    /// The devices of this run.
+    pub devices: Vec<DeviceChange>,
+    /// The changes in sentences: first the lines, then the totals. Empty if nothing changed.
+    pub text: Vec<String>,
+}
+
+/// One device before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceChange {
+    /// The process, such as `rank 3`; absent if there is only one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub process: String,
+    /// Device number.
+    pub device: u64,
+    /// The totals in the baseline; null if it lacks the device.
+    pub before: Option<DeviceTotals>,
+    /// The totals of this run.
+    pub after: DeviceTotals,
+    /// The lines that hold more or less at the peak, largest change first; empty without `before`.
+    pub changes: Vec<LineDelta>,
+}
+
+/// The totals of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DeviceTotals {
+    /// Peak of allocated bytes in a replay from an empty pool.
+    pub peak_allocated_bytes: u64,
+    /// Peak of reserved bytes in a replay from an empty pool.
+    pub peak_reserved_bytes: u64,
+    /// Number of requests for memory.
+    pub requests: u64,
+    /// Growth per training step in bytes; 0 if nothing grows.
+    pub growth_per_step_bytes: u64,
+}
+
+/// A line of code that holds more or less than before at the peak.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LineDelta {
+    /// The file, relative to the repository if it is in it; empty for the sum of all lines that are not listed.
+    pub file: String,
+    /// Line number, or that of before if the line is gone.
+    pub line: u32,
+    /// Name of the function.
+    pub function: String,
+    /// Category of the memory.
+    pub category: String,
+    /// The variable that keeps it until the end; absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variable: Option<String>,
+    /// Bytes at the peak before.
+    pub before_bytes: u64,
+    /// Bytes at the peak after.
+    pub after_bytes: u64,
+}
+
+impl LineDelta {
+    /// Bytes gained; negative if lost.
+    pub(super) fn change(&self) -> i128 {
+        i128::from(self.after_bytes) - i128::from(self.before_bytes)
+    }
+}
+
+impl From<&MeasuredDevice> for DeviceTotals {
+    fn from(device: &MeasuredDevice) -> Self {
+        Self {
+            peak_allocated_bytes: device.peak_allocated_bytes,
+            peak_reserved_bytes: device.peak_reserved_bytes,
+            requests: device.requests,
+            growth_per_step_bytes: device.growth_per_step_bytes,
+        }
+    }
+}
+
+impl BaselineComparison {
+    /// Compares `after` with `before`, the entry of the baseline if there is one.
+    pub fn new(path: String, entry: String, before: Option<&BaselineEntry>, after: &BaselineEntry) -> Self {
+        let is_only = after.has_single_process();
+        let matching = |device: &MeasuredDevice| before?.device(&device.process, is_only, device.device);
+        let devices: Vec<DeviceChange> =
+            after.devices.iter().map(|device| DeviceChange::new(matching(device), device)).collect();
+        let mut text: Vec<String> = devices.iter().flat_map(|device| device.describe(devices.len() > 1)).collect();
+        if let Some(before) = before.filter(|_| !text.is_empty()) {
+            text.extend(describe_other("GPU", before.gpu.as_deref(), after.gpu.as_deref()));
+            text.extend(describe_other("PyTorch", before.torch.as_deref(), after.torch.as_deref()));
+        }
+        Self { path, entry, written: None, devices, text }
+    }
+}
+
+fn describe_other(what: &str, before: Option<&str>, after: Option<&str>) -> Option<String> {
+    let (before, after) = (before?, after?);
+    (before != after).then(|| escape_text(&format!("the baseline has another {what}: {before}, now {after}")))
+}
+
+impl DeviceChange {
+    pub(super) fn new(before: Option<&MeasuredDevice>, after: &MeasuredDevice) -> Self {
+        Self {
+            process: after.process.clone(),
+            device: after.device,
+            before: before.map(DeviceTotals::from),
+            after: DeviceTotals::from(after),
+            changes: before.map(|before| line_deltas(before, after)).unwrap_or_default(),
+        }
+    }
+
+    /// The changes in sentences. `is_named`: with the device.
+    fn describe(&self, is_named: bool) -> Vec<String> {
+        let Some(before) = &self.before else { return Vec::new() };
+        let mut lines = describe_lines(&self.changes);
+        let mut totals = Vec::new();
+        let mut total = |what: &str, before: u64, after: u64, unit: fn(u64) -> String| {
+            if before != after {
+                totals.push(format!("{what} {} -> {}", unit(before), unit(after)));
+            }
+        };
+        let after = &self.after;
+        total("peak allocated", before.peak_allocated_bytes, after.peak_allocated_bytes, size);
+        total("peak reserved", before.peak_reserved_bytes, after.peak_reserved_bytes, size);
+        total("growth per step", before.growth_per_step_bytes, after.growth_per_step_bytes, size);
+        total("requests", before.requests, after.requests, count);
+        if !totals.is_empty() {
+            lines.push(totals.join("; "));
+        }
+        let place = match (is_named, self.process.is_empty()) {
+            (false, _) => return lines,
+            (true, true) => format!("device {}", self.device),
+            (true, false) => format!("{}, device {}", self.process, self.device),
+        };
+        lines.into_iter().map(|line| format!("{place}: {line}")).collect()
+    }
+}
+
+/// One sentence for each changed line, such as `+412 MiB at model.py:57 in forward: activations +412 MiB`.
+fn describe_lines(changes: &[LineDelta]) -> Vec<String> {
+    let mut lines: Vec<(&LineDelta, i128, Vec<String>)> = Vec::new();
+    for change in changes {
+        let by = change.change();
+        let variable = change.variable.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+        let part = format!("{} {}{variable}", change.category, signed(by));
+        let is_same = |first: &LineDelta| {
+            (&first.file, first.line, &first.function) == (&change.file, change.line, &change.function)
+        };
+        match lines.iter_mut().find(|(first, ..)| is_same(first)) {
+            Some((_, sum, parts)) => {
+                *sum += by;
+                parts.push(part);
+            }
+            None => lines.push((change, by, vec![part])),
+        }
+    }
+    lines.sort_by_key(|(_, by, _)| Reverse(by.unsigned_abs())); // stable
+    let more = lines.len().saturating_sub(MAX_LINES);
+    let rest: i128 = lines.iter().skip(MAX_LINES).map(|(_, by, _)| by).sum();
+    let describe = |(line, by, parts): &(&LineDelta, i128, Vec<String>)| {
+        let text = match (line.file.is_empty(), line.line) {
+            (true, _) => format!("{} at lines below 1% of the peak", signed(*by)),
+            (false, 0) => format!("{} by {}: {}", signed(*by), line.file, parts.join(", ")),
+            (false, number) => {
+                format!("{} at {}:{number} in {}: {}", signed(*by), line.file, line.function, parts.join(", "))
+            }
+        };
+        escape_text(&text)
+    };
+    let rest = (more > 0).then(|| format!("{} at {} more", signed(rest), count(more as u64)));
+    lines.iter().take(MAX_LINES).map(describe).chain(rest).collect()
+}
+
+fn signed(bytes: i128) -> String {
+    signed_size(i64::try_from(bytes).unwrap_or(if bytes < 0 { i64::MIN } else { i64::MAX }))
+}
+
+/// The changed lines, largest change first. `before` has its main lines only, `after` all.
+fn line_deltas(before: &MeasuredDevice, after: &MeasuredDevice) -> Vec<LineDelta> {
+    let mut pairs = pair_lines(&before.lines, &after.lines);
+    let minimum = min_line_bytes(before.at_peak_bytes);
+    // A line that the baseline lacks may have been there with less than the minimum.
+    pairs.retain(|(before, after)| before.is_some() || after.is_some_and(|after| after.bytes >= minimum));
+    let mut deltas: Vec<LineDelta> =
+        pairs.into_iter().filter_map(|(before, after)| line_delta(before, after)).collect();
+    let listed: i128 = deltas.iter().map(LineDelta::change).sum();
+    let other = i128::from(after.at_peak_bytes) - i128::from(before.at_peak_bytes) - listed;
+    deltas.retain(|delta| delta.change() != 0);
+    if other != 0 {
+        let bytes = u64::try_from(other.unsigned_abs()).unwrap_or(u64::MAX);
+        let (before_bytes, after_bytes) = if other < 0 { (bytes, 0) } else { (0, bytes) };
+        deltas.push(LineDelta { before_bytes, after_bytes, ..LineDelta::default() });
+    }
+    deltas.sort_by_key(|delta| Reverse(delta.change().unsigned_abs())); // stable
+    deltas
+}
+
+fn line_delta(before: Option<&MeasuredLine>, after: Option<&MeasuredLine>) -> Option<LineDelta> {
+    let row = after.or(before)?;
+    Some(LineDelta {
+        file: row.file.clone(),
+        line: row.line,
+        function: row.function.clone(),
+        category: row.category.clone(),
+        variable: row.variable.clone(),
+        before_bytes: before.map_or(0, |before| before.bytes),
+        after_bytes: after.map_or(0, |after| after.bytes),
+    })
+}
+
+type Pair<'l> = (Option<&'l MeasuredLine>, Option<&'l MeasuredLine>);
+
+/// Pairs equal lines of both sides, also if they moved: then they have the same function and order.
+fn pair_lines<'l>(before: &'l [MeasuredLine], after: &'l [MeasuredLine]) -> Vec<Pair<'l>> {
+    type Key<'l> = (&'l str, &'l str, &'l str, Option<&'l str>);
+    let key =
+        |line: &'l MeasuredLine| -> Key<'l> { (&line.file, &line.function, &line.category, line.variable.as_deref()) };
+    let mut groups: BTreeMap<Key<'_>, [VecDeque<&MeasuredLine>; 2]> = BTreeMap::new();
+    for (side, lines) in [before, after].into_iter().enumerate() {
+        for line in lines {
+            groups.entry(key(line)).or_default()[side].push_back(line);
+        }
+    }
+    let mut pairs: Vec<Pair<'l>> = Vec::new();
+    for [mut before, mut after] in groups.into_values() {
+        if before.len() != after.len() {
+            // Lines that did not move first, so that a new one between others is the new one.
+            before.retain(|line| match after.iter().position(|other| other.line == line.line) {
+                Some(index) => {
+                    pairs.push((Some(line), after.remove(index)));
+                    false
+                }
+                None => true,
+            });
+            // Then the largest with the largest.
+            before.make_contiguous().sort_by_key(|line| Reverse(line.bytes));
+            after.make_contiguous().sort_by_key(|line| Reverse(line.bytes));
+        }
+        while !before.is_empty() || !after.is_empty() {
+            pairs.push((before.pop_front(), after.pop_front()));
+        }
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn line(number: u32, function: &str, category: &str, mib: u64) -> MeasuredLine {
+        MeasuredLine {
+            file: "model.py".to_owned(),
+            line: number,
+            function: function.to_owned(),
+            category: category.to_owned(),
+            variable: None,
+            bytes: mib * MIB,
+        }
+    }
+
+    fn device(lines: Vec<MeasuredLine>, rest_mib: u64) -> MeasuredDevice {
+        let bytes = lines.iter().map(|line| line.bytes).sum::<u64>() + rest_mib * MIB;
+        MeasuredDevice { at_peak_bytes: bytes, peak_allocated_bytes: bytes, lines, ..MeasuredDevice::default() }
+    }
+
+    fn text(before: MeasuredDevice, after: MeasuredDevice) -> Vec<String> {
+        let entry = |device| BaselineEntry { devices: vec![device], ..BaselineEntry::default() };
+        BaselineComparison::new(String::new(), String::new(), Some(&entry(before)), &entry(after)).text
+    }
+
+    #[test]
+    fn a_grown_line_is_named_also_after_it_moved() {
+        let before = device(vec![line(50, "forward", "activations", 500), line(90, "step", "gradients", 512)], 0);
+        let after = device(vec![line(57, "forward", "activations", 912), line(97, "step", "gradients", 512)], 0);
+        assert_eq!(
+            text(before.clone(), after),
+            ["+412 MiB at model.py:57 in forward: activations +412 MiB", "peak allocated 1012 MiB -> 1.39 GiB"]
+        );
+        assert_eq!(text(before.clone(), before), Vec::<String>::new());
+    }
+
+    #[test]
+    fn categories_of_a_line_are_in_one_sentence_and_small_lines_in_another() {
+        let before = device(vec![line(5, "f", "activations", 500)], 4);
+        let after = device(
+            vec![line(5, "f", "activations", 600), line(5, "f", "temporaries", 50), line(9, "g", "other", 3)],
+            4,
+        );
+        assert_eq!(
+            text(before, after)[..2],
+            [
+                "+150 MiB at model.py:5 in f: activations +100 MiB, temporaries +50 MiB",
+                "+3 MiB at lines below 1% of the peak"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_new_line_between_others_is_the_new_one() {
+        let before = device(vec![line(1, "f", "activations", 100), line(3, "f", "activations", 200)], 0);
+        let mut lines = before.lines.clone();
+        lines.insert(1, line(2, "f", "activations", 50));
+        assert_eq!(text(before, device(lines, 0))[0], "+50 MiB at model.py:2 in f: activations +50 MiB");
+    }
+}
