@@ -15,6 +15,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(unix)]
+mod action;
 mod advised;
 mod analyze_at;
 mod check;
@@ -88,6 +90,8 @@ mod replay_what_if;
 mod report_page;
 mod request;
 mod run;
+#[cfg(unix)]
+mod schedulers;
 mod second_opinion;
 mod settings_in_effect;
 mod statistics;

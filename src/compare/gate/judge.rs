@@ -154,11 +154,15 @@ fn unknown_message(why: Option<&UnknownReason>, is_allowed: bool) -> String {
 impl Gate<'_> {
     /// Limits that fail the check and limits that warn, for a device of the snapshot at `path`.
     fn limits(&self, path: &str, name: &str, device: u64) -> [Limits; 2] {
-        let [mut fail, warn] = self.rules.limits(path, device);
+        let [mut fail, mut warn] = self.rules.limits(path, device);
         fail.overlay(self.flags);
         if self.entry.is_some() {
             let step_growth = self.before(name, device).map_or(0, |before| before.growth_per_step_bytes);
             fail.add_defaults_for_entry(step_growth);
+        } else if self.is_measured {
+            // The entry is written, so there is nothing to compare with.
+            fail.remove_growth();
+            warn.remove_growth();
         }
         [fail, warn]
     }

@@ -105,6 +105,11 @@ impl Limits {
         }
     }
 
+    /// Removes the limits that compare with a baseline.
+    pub(super) fn remove_growth(&mut self) {
+        self.0.retain(|limit, _| !limit.needs_baseline());
+    }
+
     /// Copies the limits of `other`, overriding those with the same key.
     pub(super) fn overlay(&mut self, other: &Self) {
         self.0.extend(other.iter());
