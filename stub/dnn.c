@@ -1,11 +1,15 @@
 /* cuDNN. Heuristics find one engine, and its plans need no workspace: the real sizes are known only to cuDNN. What a
  * plan could need is recorded (workspaces.c). Entry points that are not here are generated and return opaque objects.
  */
-/* Answers 0, and counts that the real size is unknown. */
+/* Answers 0. The execution of the convolution is counted (convolutions.c). */
 static int no_workspace(size_t *bytes) {
-  unknown_sizes[CUDNN]++;
   if (bytes) *bytes = 0;
   return 0;
+}
+/* Counts that the real size is unknown. */
+static int unknown_workspace(size_t *bytes) {
+  unknown_sizes[CUDNN]++;
+  return no_workspace(bytes);
 }
 EXPORT int cudnnBackendCreateDescriptor(int type, void **out) {
   *out = calloc(1, sizeof(descriptor));
@@ -61,7 +65,6 @@ static int one_algorithm(int *count, int *result) {
   if (count) *count = 1;
   memset(result, 0, 48);
   result[0] = 1;
-  unknown_sizes[CUDNN]++;
   return 0;
 }
 EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(void *handle, void *a, void *b, void *c, void *d, int n, int *count,
@@ -100,17 +103,11 @@ EXPORT int cudnnGetConvolutionBackwardFilterWorkspaceSize(void *handle, void *a,
                                                           size_t *bytes) {
   return no_workspace(bytes);
 }
-EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, void *d, int m, void *x, size_t *bytes, size_t *reserve) {
-  if (reserve) *reserve = 0;
-  return no_workspace(bytes);
-}
 EXPORT int cudnnGetRNNWorkspaceSize(void *handle, void *d, int n, void *x, size_t *bytes) {
-  return no_workspace(bytes);
+  return unknown_workspace(bytes);
 }
 EXPORT int cudnnGetRNNTrainingReserveSize(void *handle, void *d, int n, void *x, size_t *bytes) {
-  unknown_sizes[CUDNN]++;
-  *bytes = 0;
-  return 0;
+  return unknown_workspace(bytes);
 }
 EXPORT int cudnnDropoutGetStatesSize(void *handle, size_t *bytes) {
   *bytes = 3145728;

@@ -75,3 +75,35 @@ EXPORT int cudnnGetFilterNdDescriptor(tensor *t, int requested, int *type, int *
   *format = 0;
   return cudnnGetTensorNdDescriptor(t, requested, type, rank, dims, strides);
 }
+
+/* ---- the memory of a pass ----
+ * A unit is one number for each step, sequence, hidden value and direction. The reserve goes from the forward to the
+ * backward pass: at least what gradients follow from, which is for each layer the gates and the cell, and the output of
+ * each layer but the last. (An LSTM and a GRU of four layers, pytorch#2895: 23 and 27 units; here at least 23 and 19.)
+ * At most twice what MIOpen keeps, the open library with the same interface. The workspace of a call: MIOpen's, and a
+ * copy of the parameters. */
+typedef struct {
+  int64_t steps; /* of all sequences */
+} rnn_data;
+EXPORT int cudnnSetRNNDataDescriptor(rnn_data *data, int type, int layout, int max_length, int batch, int vector,
+                                     const int *lengths, void *padding) {
+  data->steps = 0;
+  for (int i = 0; i < batch; i++) data->steps += lengths ? lengths[i] : max_length;
+  return 0;
+}
+EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, const rnn *r, int is_training, const rnn_data *data, size_t *bytes,
+                                     size_t *reserve) {
+  int least_units = r->mode == 2 ? 5 : r->mode == 3 ? 4 : 0, units = r->mode == 2 ? 6 : r->mode == 3 ? 4 : 1;
+  uint64_t unit = (uint64_t)data->steps * r->hidden * r->directions * element_bytes(r->type);
+  uint64_t parameters = element_bytes(r->type) * bias_offset(r, layer_count(r), 0);
+  uint64_t least = is_training ? (least_units * r->layers + r->layers - 1) * unit : 0;
+  if (bytes) *bytes = 0;
+  if (reserve) *reserve = least;
+  unknown_sizes[CUDNN]++;
+  add_workspace(units * r->layers * unit + parameters, 1, 0);
+  if (least) {
+    unknown_sizes[CUDNN]++;
+    add_workspace(2 * units * r->layers * unit, 1, least);
+  }
+  return 0;
+}

@@ -92,9 +92,10 @@ static void set_attribute(descriptor *d, int name, int type, int64_t count, cons
   }
 }
 
-/* ---- the workspaces of this run, for the ledger; _dry_run.py reads five numbers of 8 bytes each ---- */
+/* ---- the workspaces of this run, for the ledger; _dry_run.py reads six numbers of 8 bytes each ---- */
 typedef struct {
   uint64_t time_us, device, stream, bytes, is_required;
+  uint64_t minimum_bytes; /* if not 0, the program's next request of this size may be one of `bytes`, and keeps them */
 } workspace;
 #define MAX_WORKSPACES (1 << 18)
 static workspace *workspaces;
@@ -104,9 +105,9 @@ EXPORT const workspace *stub_workspaces(uint64_t *count) {
   *count = workspace_count;
   return workspaces;
 }
-static void record_workspace(const descriptor *plan) {
+static void add_workspace(uint64_t bytes, int is_required, uint64_t minimum_bytes) {
   struct timespec now;
-  if (!on_read || !plan || !plan->bytes) return;
+  if (!on_read || !bytes) return;
   clock_gettime(CLOCK_REALTIME, &now);
   pthread_mutex_lock(&lock);
   if (workspace_count == workspace_room && workspace_room < MAX_WORKSPACES) {
@@ -119,7 +120,15 @@ static void record_workspace(const descriptor *plan) {
   }
   if (workspace_count < workspace_room) {
     uint64_t time_us = now.tv_sec * 1000000ull + now.tv_nsec / 1000;
-    workspaces[workspace_count++] = (workspace){time_us, current_device, dnn_stream, plan->bytes, plan->is_required};
+    workspaces[workspace_count++] = (workspace){time_us, current_device, dnn_stream, bytes, is_required, minimum_bytes};
   }
   pthread_mutex_unlock(&lock);
+}
+static void record_workspace(const descriptor *plan) {
+  if (plan) add_workspace(plan->bytes, plan->is_required, 0);
+}
+/* A workspace of a library other than cuDNN, without which a call fails. */
+static void estimate_workspace(int library, uint64_t bytes) {
+  unknown_sizes[library]++;
+  add_workspace(bytes, 1, 0);
 }

@@ -52,7 +52,7 @@ CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", 
 # Same order as the enum in stub/ledger.c.
 UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "timings")
 # The type workspace in stub/workspaces.c.
-WORKSPACE_FIELDS = 5
+WORKSPACE_FIELDS = 6
 MAX_DEVICES = 16
 # Of the system: size of a page, and the advice to drop pages, which then read as zero.
 PAGE = 4096
@@ -157,14 +157,14 @@ class DryRun:
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""
         memory = sys.modules["torch"].cuda.memory
         memory._record_memory_history = lambda *_, **__: None
-        self.ending.on_cuda(recorder.finish, self.retries)
+        self.ending.on_cuda(recorder, self.retries)
 
     def call_on_work(self, function):
         """Calls `retries.on_work` whenever the device gets work, or no longer if `function` is None."""
         self.library.stub_on_work(None if function is None else self.work_callback)
 
     def on_snapshot_at_exit(self, path, state):
-        """The snapshot `path` says how this process ends. If it ends otherwise, the stub says so in the file `state`."""
+        """The snapshot `path` says how this process ends. If it ends otherwise, the stub writes that to `state`."""
         expected = self.ending.expected_code()
         self.library.stub_check_exit_code(expected, os.fsencode(state), os.fsencode(path))
 

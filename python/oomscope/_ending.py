@@ -29,7 +29,7 @@ class Ending:
         self.failures = []
         self.failure_count = 0
         # Writes the last snapshot, and notes how a program tries again; set when CUDA starts.
-        self.finish = lambda: None
+        self.recorder = None
         self.retries = None
         self.pid = os.getpid()
         sys.exit = self.wrap_exit(sys.exit)
@@ -38,9 +38,9 @@ class Ending:
             quitter.__call__ = self.wrap_exit(quitter.__call__)
         os._exit = self.wrap_immediate_exit(os._exit)
 
-    def on_cuda(self, finish, retries):
-        """CUDA starts in this process; `finish` writes the last snapshot."""
-        self.pid, self.finish, self.retries = os.getpid(), finish, retries
+    def on_cuda(self, recorder, retries):
+        """CUDA starts in this process; `recorder` writes the last snapshot."""
+        self.pid, self.recorder, self.retries = os.getpid(), recorder, retries
         for name in SIGNALS:
             number = getattr(signal, name, None)
             try:
@@ -75,8 +75,15 @@ class Ending:
             return describe_exception(error, code)
         return {"kind": "exit", "code": code, "frames": stack(frame)}
 
+    def finish(self):
+        if self.recorder is not None:
+            self.recorder.finish()
+
     def on_signal(self, number, frame):
         if os.getpid() == self.pid:
+            # Python exits already. A notebook's kernel has 2.5 s for that, then it gets SIGTERM.
+            if self.recorder is not None and self.recorder.is_finishing:
+                return
             self.end = {"kind": "signal", "code": int(number), "frames": stack(frame)}
             self.finish()
         signal.signal(number, signal.SIG_DFL)

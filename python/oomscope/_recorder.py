@@ -242,7 +242,7 @@ class Recorder(object):
         self.last_failure_snapshot = self.last_snapshot = None
         # Contents of `dump` that this process has answered or written itself.
         self.seen_requests = set()
-        self.is_finished = False
+        self.is_finished = self.is_finishing = False
 
     def start(self):
         """Starts recording. torch calls this once CUDA is initialized in this process."""
@@ -315,7 +315,7 @@ class Recorder(object):
         """Writes the last snapshot: also after failures that a dry run has survived."""
         if self.is_finished:
             return
-        self.is_finished = True
+        self.is_finished = self.is_finishing = True
         has_survived = dry_run() is not None and dry_run().ending.is_well()
         if self.options["at"] == "exit" and (self.failure_snapshots == 0 or has_survived) and not is_idle():
             path = self.dump("exit")
@@ -323,6 +323,7 @@ class Recorder(object):
                 state = os.path.join(self.control, "ended-" + self.name)
                 dry_run().on_snapshot_at_exit(path, state)
         self.write_state("done", "gone")
+        self.is_finishing = False
 
     def dump(self, reason, oom=None):
         """Writes a snapshot, and reports it on standard error. Returns its path."""

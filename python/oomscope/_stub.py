@@ -199,10 +199,12 @@ def generate(name, known):
     if parameters is None:
         body = 'report_missing("%s"); return NOT_SUPPORTED;' % name if HAS_OUTPUT.search(name) else "return 0;"
         return "EXPORT long %s(void) { %s }\n" % (name, body)
-    signature, body = [], []
+    signature, body, names = [], [], {}
     for index, parameter in enumerate(split_parameters(parameters)):
         pointers, words = parameter.count("*"), re.sub(r"[*\[\]=]", " ", parameter).split()
         types = [word for word in words if word not in ("const", "struct", "enum", "unsigned", "CUDARTAPI")]
+        if not pointers and len(words) > 1:
+            names[words[-1]] = "(%s)a%d" % ("int64_t" if "64" in types[0] else "int", index)
         type_name = types[0] if types else "int"
         if not pointers and not parameter.endswith("]"):
             signature.append("%s a%d" % (type_name if type_name in ("float", "double") else "long", index))
@@ -210,13 +212,30 @@ def generate(name, known):
         signature.append("void *a%d" % index)
         if "const" not in words:
             body += set_output(name, index, type_name, pointers)
-    for library, counter in (("cusolver", "CUSOLVER"), ("cufft", "CUFFT"), ("cusparse", "CUSPARSE")):
-        if name.startswith(library) and re.search(r"ufferSize|MakePlan|workEstimation|_compute$", name):
-            body.append("unknown_sizes[%s]++;" % counter)
+    body += count_workspace(name, names, signature)
     is_text = "char" in result
     body.append('return "";' if is_text else "return 0;")
     result_type = "const char *" if is_text else "long "
     return "EXPORT %s%s(%s) { %s }\n" % (result_type, name, ", ".join(signature) or "void", " ".join(body))
+
+
+def count_workspace(name, names, signature):
+    """The C statements, if any, for a function that queries a workspace: an estimate (stub/solvers.c), or a count.
+
+    `names` are the C expressions of its numbers.
+    """
+    if name.startswith("cusolverDn") and "ufferSize" in name and "n" in names:
+        letter = name[len("cusolverDn")]
+        element = {"S": "4", "D": "8", "C": "8"}.get(letter, "16")
+        batch = names.get("batchSize") or names.get("batch") or "1"
+        return ["estimate_solver(%s, %s, %s, %s);" % (names.get("m", "0"), names["n"], batch, element)]
+    if re.match(r"cusparse(SpMM|SpMV|SDDMM|SpSM|SpSV)_bufferSize$", name):
+        listed = ", ".join("(void *)a%d" % index for index in range(len(signature)))
+        return ["void *arguments[] = {%s}; estimate_sparse(arguments, %d);" % (listed, len(signature))]
+    for library, counter in (("cusolver", "CUSOLVER"), ("cufft", "CUFFT"), ("cusparse", "CUSPARSE")):
+        if name.startswith(library) and re.search(r"ufferSize|MakePlan|workEstimation|_compute$", name):
+            return ["unknown_sizes[%s]++;" % counter]
+    return []
 
 
 def set_output(name, index, type_name, pointers):

@@ -30,6 +30,8 @@ HARMLESS_CODE = (
         "torch/distributed/distributed_c10d.py",
         "all_gather_object gather_object broadcast_object_list scatter_object_list recv_object_list".split(),
     ),
+    # Shapes that every rank has; what the comparison finds is ignored, see _ranks.py.
+    ("torch/distributed/__init__.py", ("_verify_params_across_processes",)),
     # Without an answer the stages exchange the shapes of a trial pass, which needs no more than a step.
     ("torch/distributed/pipelining/schedules.py", ("_initialize_pipeline_distributed_state",)),
     # The sum of the losses, which leaves out those that are not finite.
@@ -207,6 +209,20 @@ def operand(node, code, instruction, position):
     return node.values[jumps.index(instruction)] if is_clear else node
 
 
+def is_scheduler(source, step):
+    """Whether `step` is `X.step`, and a scheduler of learning rates is assigned to `X`."""
+    receiver = getattr(step, "value", None)
+    if last_name(receiver) is None:
+        return False
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            created = last_name(node.value.func) or ""
+            is_created_so = created.endswith("LR") or "Plateau" in created or "scheduler" in created.lower()
+            if is_created_so and last_name(receiver) in map(last_name, node.targets):
+                return True
+    return False
+
+
 def last_name(node):
     """`c` of `a.b.c`, or None."""
     return getattr(node, "attr", None) or getattr(node, "id", None)
@@ -323,6 +339,8 @@ class Flow:
                 return self.assign(source, call.func.value, depth)
             if name in PASSES:
                 return self.follow(source, call, depth)
+        if name == "step" and is_scheduler(source, call.func):
+            return None  # only rates depend on it
         if len(functions) != 1:
             return self.give_up(UNKNOWN, call, depth)
         parameter = parameter_of(functions[0], argument, call)

@@ -1,4 +1,4 @@
-//! Alternative results of a dry run: under other placements by the driver, and with cuDNN's workspaces.
+//! Alternative results of a dry run: under other placements by the driver, and with the workspaces of libraries.
 //!
 //! The program runs once; its calls are replayed on a simulated device for each alternative. Among equal free blocks
 //! PyTorch takes the one at the lowest address, so placement changes reserved bytes, but never the requests.
@@ -33,7 +33,7 @@ pub struct RangeReport {
     pub failing_placements: u64,
     /// Range of the peak of reserved bytes over all placements.
     pub reserved_bytes: ByteRange,
-    /// The same with cuDNN's workspaces; absent if there are none.
+    /// The same with the workspaces of closed libraries (cuDNN, cuSOLVER, cuFFT, cuSPARSE); absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_workspaces: Option<WorkspacesReport>,
 }
@@ -49,7 +49,7 @@ pub struct ByteRange {
     pub maximum: u64,
 }
 
-/// Results with cuDNN's workspaces, whose sizes are estimated from the tensors and cuDNN's documented algorithms.
+/// Results with the workspaces of libraries, whose sizes are estimated from the calls and documented algorithms.
 #[derive(Debug, Clone, Serialize)]
 pub struct WorkspacesReport {
     /// Number of workspaces.
@@ -124,7 +124,7 @@ impl PlacementOutcomes {
 }
 
 impl RangeReport {
-    /// Whether every request succeeds under all placements, with and without cuDNN's workspaces.
+    /// Whether every request succeeds under all placements, with and without the workspaces of libraries.
     pub fn fits(&self) -> bool {
         self.failing_placements == 0 && self.with_workspaces.as_ref().is_none_or(|with| with.failing_placements == 0)
     }

@@ -133,15 +133,15 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport) -> P
 
 impl DryRunCertainty {
     fn from_recording(dry_run: &DryRun, reads: &[ReadReport]) -> Self {
-        let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings } = dry_run.unsized_work;
+        let work = dry_run.unsized_work;
         // A read after the peak here may come before the peak on a GPU, so all reads count.
         if reads.iter().any(ReadReport::has_unknown_size)
-            || cudnn + cusolver + cufft + cusparse > 0
+            || work.calls() > 0
             || !dry_run.missing.is_empty()
             || dry_run.is_stopped
         {
             Self::LowerBound
-        } else if !reads.is_empty() || dry_run.omitted_reads > 0 || timings > 0 {
+        } else if !reads.is_empty() || dry_run.omitted_reads > 0 || work.timings > 0 {
             Self::MayDiffer
         } else {
             Self::Exact
@@ -150,20 +150,19 @@ impl DryRunCertainty {
 }
 
 impl DryRunReport {
-    /// Whether all memory is known or estimated: of closed libraries, only cuDNN has estimates.
+    /// Whether all memory is known, or estimated from the calls of closed libraries.
     pub fn is_known(&self) -> bool {
         self.certainty != DryRunCertainty::LowerBound || self.has_only_estimated_unknowns()
     }
 
-    /// Whether every unknown piece of memory is a cuDNN workspace with an estimate.
+    /// Whether every unknown piece of memory is a workspace with an estimate.
     fn has_only_estimated_unknowns(&self) -> bool {
-        let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings: _ } = self.unknown_sizes;
         let decides = self.reads.iter().any(ReadReport::has_unknown_size);
-        let is_only_cudnn = cusolver + cufft + cusparse == 0 && self.missing.is_empty();
-        is_only_cudnn && !decides && !self.stopped && cudnn == self.sized_workspaces()
+        let are_sized = self.unknown_sizes.calls() == self.sized_workspaces();
+        are_sized && self.missing.is_empty() && !decides && !self.stopped
     }
 
-    /// Number of cuDNN workspaces with an estimate.
+    /// Number of workspaces with an estimate.
     pub(crate) fn sized_workspaces(&self) -> u64 {
         let with = self.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
         with.map(|with| with.calls).sum()
@@ -176,16 +175,11 @@ impl DryRunReport {
             add(Code::DryRun, DryRunWarning::Placements(range));
         }
         add(Code::ValuesRead, DryRunWarning::Reads(self));
-        let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings } = self.unknown_sizes;
-        if cudnn > 0 {
-            add(Code::UnknownMemory, DryRunWarning::CudnnWorkspaces(self));
+        if self.unknown_sizes.calls() > 0 {
+            add(Code::UnknownMemory, DryRunWarning::Workspaces(self));
         }
-        let libraries = [("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)];
-        for (library, calls) in libraries.into_iter().filter(|(_, calls)| *calls > 0) {
-            add(Code::UnknownMemory, DryRunWarning::Workspaces(library, calls));
-        }
-        if timings > 0 {
-            add(Code::UnknownMemory, DryRunWarning::Timings(timings));
+        if self.unknown_sizes.timings > 0 {
+            add(Code::UnknownMemory, DryRunWarning::Timings(self.unknown_sizes.timings));
         }
         if self.unfilled_bytes > 0 {
             add(Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes));
@@ -208,10 +202,8 @@ pub enum DryRunWarning<'a> {
     Placements(&'a RangeReport),
     /// The values that the program read back, if any.
     Reads(&'a DryRunReport),
-    /// cuDNN's workspaces are missing, for some of which there are estimates.
-    CudnnWorkspaces(&'a DryRunReport),
-    /// The workspaces of a library are missing, for a number of calls.
-    Workspaces(&'static str, u64),
+    /// The workspaces of closed libraries are missing, for some of which there are estimates.
+    Workspaces(&'a DryRunReport),
     /// The program measured time, this number of times.
     Timings(u64),
     /// Bytes of large host tensors were not filled with random numbers.

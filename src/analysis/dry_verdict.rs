@@ -31,7 +31,7 @@ pub enum DryRunReason {
     Retried(FailedRequest),
     /// A request that failed.
     Failed(FailedRequest),
-    /// A request fails under some placements of memory, or with the workspaces of cuDNN.
+    /// A request fails under some placements of memory, or with the workspaces of libraries.
     ServedAtBest,
     /// A library took memory of a size that is not known, or an entry point was missing.
     UnknownMemory,
@@ -119,9 +119,9 @@ pub(super) struct ProcessFacts<'f> {
     pub(super) failed: Option<FailedRequest>,
     /// Every line with a failed request was served later.
     pub(super) has_recovered: bool,
-    /// Memory of unknown size, other than workspaces of cuDNN with an estimate.
+    /// Memory of unknown size, other than workspaces with an estimate.
     pub(super) is_memory_unknown: bool,
-    /// Every request is served under all placements and with the workspaces of cuDNN.
+    /// Every request is served under all placements and with the workspaces of libraries.
     pub(super) is_always_served: bool,
     pub(super) reads: &'f [ReadReport],
     pub(super) omitted_reads: u64,

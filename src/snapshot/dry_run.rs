@@ -23,7 +23,7 @@ pub struct DryRun {
     pub omitted_reads: u64,
     /// Work whose memory only a closed library or a GPU knows.
     pub unsized_work: UnsizedWork,
-    /// Possible workspaces of cuDNN plans, in order of execution.
+    /// Possible workspaces of libraries, in order of execution.
     pub workspaces: Vec<Workspace>,
     /// Entry points that the program looked up and that the stub lacks.
     pub missing: Vec<String>,
@@ -136,7 +136,7 @@ pub enum ReadUsage {
     Unknown,
 }
 
-/// An estimate of the workspace of one cuDNN plan, from its algorithms. Only cuDNN knows the actual size.
+/// An estimate of the memory of one call of a library (cuDNN, cuSOLVER, cuFFT, cuSPARSE). Only it knows the actual size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Workspace {
     /// Time of execution, in microseconds since the epoch.
@@ -149,6 +149,8 @@ pub struct Workspace {
     pub bytes: u64,
     /// The program fails without it. For a convolution PyTorch tries another plan instead.
     pub is_required: bool,
+    /// If not 0, the memory outlives the call: the next request of this size may be one of `bytes`.
+    pub minimum_bytes: u64,
 }
 
 /// Numbers of calls whose memory or result the stub does not know.
@@ -158,10 +160,24 @@ pub struct UnsizedWork {
     pub cudnn: u64,
     /// Queries of cuSOLVER workspace sizes, answered with 0.
     pub cusolver: u64,
-    /// Queries of cuFFT workspace sizes, answered with 0.
+    /// Transforms by cuFFT, whose workspaces are missing.
     pub cufft: u64,
     /// Queries of cuSPARSE workspace sizes, answered with 0.
     pub cusparse: u64,
     /// Queries of the time between two events, answered with 1 ms: a program that chooses by it chooses at random.
     pub timings: u64,
+}
+
+impl UnsizedWork {
+    /// The libraries that were called, with the number of calls whose memory only they know.
+    pub fn libraries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Self { cudnn, cusolver, cufft, cusparse, timings: _ } = *self;
+        let all = [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)];
+        all.into_iter().filter(|(_, calls)| *calls > 0)
+    }
+
+    /// Number of calls whose memory only a library knows.
+    pub fn calls(&self) -> u64 {
+        self.libraries().map(|(_, calls)| calls).sum()
+    }
 }

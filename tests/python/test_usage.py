@@ -76,6 +76,18 @@ USES = [
     ("report", "for _ in range(2):\n    if loss.item() > 1e4:\n        break\n    work()"),
     ("report", "assert torch.isfinite(loss).all()"),
     ("report", "x = loss.item()\ny = 1 if x > 2 else 3\nprint(y)"),
+    (
+        "report",
+        """\
+class PlateauLR:
+    def step(self, value):
+        pass
+def step():
+    pass
+schedule = PlateauLR()
+schedule.step(loss.item())""",
+    ),
+    ("unknown", "class C:\n    step = print\ndef step():\n    pass\nC.step(loss.item())"),
     ("branch", "while loss.item() > 0.5:\n    work()"),
     ("branch", "if loss.item() < 1:\n    work()"),
     ("branch", "for _ in range(9):\n    if loss.item() < 0.5:\n        break\n    work()"),

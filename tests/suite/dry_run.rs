@@ -365,6 +365,34 @@ fn a_workspace_that_is_not_to_be_had_fails_nothing() {
 }
 
 #[test]
+fn memory_that_outlives_a_call_is_a_larger_request() {
+    let mut recurrent = recording(&json!([]), 1, false);
+    let row = |least_mib: u64| json!([[900_000, 0, 0, 150 * MIB, 1, least_mib * MIB]]);
+    recurrent["oomscope"]["dry_run"]["workspaces"] = row(100);
+    let with = |recording: &Value| report_and_page(recording).0["dry_run"]["ranges"][0]["with_workspaces"].clone();
+    assert_eq!(with(&recurrent)["allocated_bytes"], 150 * MIB);
+    // No request has that size.
+    recurrent["oomscope"]["dry_run"]["workspaces"] = row(99);
+    assert_eq!(with(&recurrent)["allocated_bytes"], 100 * MIB);
+}
+
+#[test]
+fn calls_of_several_libraries_have_estimates() {
+    let mut several = recording(&json!([]), 1, false);
+    let dry_run = &mut several["oomscope"]["dry_run"];
+    dry_run["unsized"]["cufft"] = json!(1);
+    dry_run["workspaces"] = json!([workspace(2_000_000, 10), workspace(2_000_001, 300)]);
+    let (_, page) = report_and_page(&several);
+    assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
+    assert!(page.contains("with workspaces of cuDNN and cuFFT up to 400 MiB allocated"), "{page}");
+    assert!(page.contains("only cuDNN and cuFFT know the sizes of their workspaces (2 calls)"), "{page}");
+    several["oomscope"]["dry_run"]["unsized"]["cusparse"] = json!(1);
+    let (_, page) = report_and_page(&several);
+    assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
+    assert!(page.contains("the workspaces of the other 1 call are unknown"), "{page}");
+}
+
+#[test]
 fn calls_of_cudnn_without_a_size_leave_a_bound() {
     let mut mixed = recording(&json!([]), 5, false);
     mixed["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 10), [1, 2], "x"]);

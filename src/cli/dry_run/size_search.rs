@@ -54,7 +54,7 @@ impl SizeRun {
         self.report.dry_run.as_ref().is_none_or(DryRunReport::is_known)
     }
 
-    /// True if it fits with any addresses, and with any workspace that cuDNN may choose.
+    /// True if it fits with any addresses, and with the largest workspaces of libraries.
     fn fits_in_worst_case(&self) -> bool {
         let ranges = self.report.dry_run.iter().flat_map(|dry| &dry.ranges);
         !self.failed() && ranges.into_iter().all(RangeReport::fits)

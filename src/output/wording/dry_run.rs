@@ -35,11 +35,10 @@ impl fmt::Display for DryRunWarning<'_> {
                 describe_failing(range.failing_placements, range.placements)
             ),
             Self::Reads(report) => f.write_str(&describe_reads(report)),
-            Self::CudnnWorkspaces(report) => {
-                write_workspaces(f, "cuDNN", report.unknown_sizes.cudnn)?;
-                f.write_str(&describe_cudnn_estimates(report))
+            Self::Workspaces(report) => {
+                write_workspaces(f, report)?;
+                f.write_str(&describe_estimates(report))
             }
-            Self::Workspaces(library, calls) => write_workspaces(f, library, calls),
             Self::Timings(timings) => write!(
                 f,
                 "the program measured the time between events {}, which is always 1 ms here: a choice that depends on \
@@ -62,17 +61,20 @@ impl fmt::Display for DryRunWarning<'_> {
     }
 }
 
-fn write_workspaces(f: &mut fmt::Formatter<'_>, library: &str, calls: u64) -> fmt::Result {
-    let calls = counted(calls, "call");
+fn write_workspaces(f: &mut fmt::Formatter<'_>, report: &DryRunReport) -> fmt::Result {
+    let libraries: Vec<&str> = report.unknown_sizes.libraries().map(|(library, _)| library).collect();
+    let (know, their) = if libraries.len() == 1 { ("knows", "its") } else { ("know", "their") };
     write!(
         f,
-        "only {library} knows the sizes of its workspaces ({calls}): they are not in these figures, a GPU needs more"
+        "only {} {know} the sizes of {their} workspaces ({}): they are not in these figures, a GPU needs more",
+        libraries.join(" and "),
+        counted(report.unknown_sizes.calls(), "call")
     )
 }
 
-/// Describes the workspaces of cuDNN that have an estimate, and those that have none.
-fn describe_cudnn_estimates(report: &DryRunReport) -> String {
-    let (calls, sized) = (report.unknown_sizes.cudnn, report.sized_workspaces());
+/// Describes the workspaces that have an estimate, and those that have none.
+fn describe_estimates(report: &DryRunReport) -> String {
+    let (calls, sized) = (report.unknown_sizes.calls(), report.sized_workspaces());
     let estimates: String = report.ranges.iter().filter_map(describe_workspaces).collect();
     if sized == 0 {
         return estimates;
@@ -82,13 +84,15 @@ fn describe_cudnn_estimates(report: &DryRunReport) -> String {
     } else {
         String::new()
     };
-    format!(
-        "{estimates}{others}; there is no upper bound; if the workspace of a convolution cannot be allocated, PyTorch \
-         tries another plan"
-    )
+    let other_plan = if report.unknown_sizes.cudnn > 0 {
+        "; if the workspace of a convolution cannot be allocated, PyTorch tries another plan"
+    } else {
+        ""
+    };
+    format!("{estimates}{others}; there is no upper bound{other_plan}")
 }
 
-/// Describes the effect of cuDNN's workspaces; `None` if there are none.
+/// Describes the effect of the workspaces of libraries; `None` if there are none.
 fn describe_workspaces(range: &RangeReport) -> Option<String> {
     let with = range.with_workspaces.as_ref()?;
     Some(format!(

@@ -26,14 +26,16 @@ pub(super) fn describe_job(job: &JobVerdict, dry_run: &DryRunReport, figures: &s
     format!("{} on {} (dry run): {reason}{figures}{workspaces}", job.verdict.phrase(), dry_run.gpu)
 }
 
-/// Describes the peaks with cuDNN's workspaces, of the device that then reserves the most. Empty without convolutions.
+/// Describes the peaks with workspaces of libraries, of the device that then reserves the most. Empty without these.
 fn describe_with_workspaces(dry_run: &DryRunReport) -> String {
     // They may end before the peak; some then fit into memory that is free at that time.
     let ranges = dry_run.ranges.iter().map(|range| (range.reserved_bytes.maximum, range.with_workspaces.as_ref()));
     let with = ranges.filter_map(|(without, with)| with.filter(|with| with.reserved_bytes.maximum > without));
+    let libraries: Vec<&str> = dry_run.unknown_sizes.libraries().map(|(library, _)| library).collect();
     with.max_by_key(|with| with.reserved_bytes.maximum).map_or_else(String::new, |with| {
         format!(
-            "; with workspaces of cuDNN up to {} allocated, {} reserved",
+            "; with workspaces of {} up to {} allocated, {} reserved",
+            libraries.join(" and "),
             size(with.allocated_bytes),
             size(with.reserved_bytes.maximum)
         )
@@ -49,7 +51,7 @@ impl fmt::Display for DryRunReason {
                 write!(f, "a request for {} failed at {}", size(failed.bytes), failed.location.label())
             }
             Self::ServedAtBest => f.write_str(
-                "a request fails if the driver places memory otherwise, or if cuDNN takes its largest workspaces",
+                "a request fails if the driver places memory otherwise, or if libraries take their largest workspaces",
             ),
             Self::UnknownMemory => f.write_str("some memory is known only to a GPU"),
             Self::Value(read) => f.write_str(&describe_value(read)),

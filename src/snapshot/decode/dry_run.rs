@@ -36,9 +36,12 @@ impl Decoder {
         };
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let workspace = |row: Value| {
-            let row: Vec<u64> = self.items(row).into_iter().take(5).filter_map(|it| self.integer(it)).collect();
-            let [time_us, device, stream, bytes, needed] = *row.as_slice() else { return None }; // another release's row
-            Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0 })
+            let row: Vec<u64> = self.items(row).into_iter().take(6).filter_map(|it| self.integer(it)).collect();
+            let [time_us, device, stream, bytes, needed, ref rest @ ..] = *row.as_slice() else {
+                return None; // another release's row
+            };
+            let minimum_bytes = rest.first().copied().unwrap_or(0);
+            Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0, minimum_bytes })
         };
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
         let failure = |item: Value| RecordedFailure {
