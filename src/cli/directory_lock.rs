@@ -46,6 +46,11 @@ impl DirectoryLock {
     pub(super) fn share(&self) -> io::Result<()> {
         Ok(rustix::fs::flock(&self.0, rustix::fs::FlockOperation::LockShared)?)
     }
+
+    /// Gives the lock back. Returns whether others share it.
+    pub(super) fn release(self) -> bool {
+        rustix::fs::flock(&self.0, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
+    }
 }
 
 #[cfg(unix)]
@@ -77,5 +82,9 @@ impl DirectoryLock {
 
     pub(super) fn share(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    pub(super) fn release(self) -> bool {
+        false
     }
 }

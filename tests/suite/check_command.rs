@@ -198,6 +198,10 @@ fn an_entry_is_written_once_then_compared_and_accepted() {
     let (code, _, err) = project.check(&[&with("--update")[..], &["--max-peak-reserved", "1MiB"]].concat());
     assert_eq!(code, 1);
     assert!(err.contains("not written, because the check failed"), "{err}");
+    // The configuration may name the baseline.
+    project.write("oomscope.toml", "baseline = 'oomscope-baseline.json'\n");
+    assert_eq!(project.code(&[]), 1);
+    std::fs::remove_file(project.path("oomscope.toml")).unwrap();
     // Limits on growth have nothing to compare with when the entry is written.
     assert_eq!(project.code(&[&with("--update")[..], &["--max-growth", "1MiB"]].concat()), 0);
     assert_eq!(project.code(&baseline), 0);
@@ -240,6 +244,7 @@ fn wrong_usage_is_said_before_the_command_runs() {
         (&["--gpu", "a10", "-o", "no/such/dir", "--", "sh", "job.sh"], "cannot be written"),
         (&["--gpu", "a10", "--baseline", "train.py", "--entry", "x", "--", "sh", "job.sh"], "is not a baseline"),
         (&["--add", "--baseline", "b.json", "train.py"], "give --entry NAME"),
+        (&["--entry", "x", "train.py"], "need a baseline"),
     ] {
         let (code, err) = check(args);
         assert_eq!(code, 2, "{args:?}: {err}");

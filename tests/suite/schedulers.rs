@@ -81,6 +81,28 @@ fn slurm_refuses_only_what_is_proved_too_large_and_reports_what_died() {
     assert!(std::fs::read_to_string(job.path("ooms/42/report.md")).unwrap().contains("train.py"));
 }
 
+#[test]
+fn tasks_of_a_restarted_job_share_a_directory_as_long_as_one_runs() {
+    let job = project();
+    job.records(&holding(100, 7));
+    let oomscope = ["oomscope", "run", "-o", "ooms", "--", "sh"];
+    assert_eq!(run(&job, &[&oomscope[..], &["job.sh"]].concat()).0, Some(0));
+    let waiting =
+        "touch started; until [ -e go ]; do sleep 0.02; done; test -e \"$OOMSCOPE_DIR/.recorder\" && sh job.sh";
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| run(&job, &[&oomscope[..], &["-c", waiting]].concat()));
+        while !job.has("started") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let second = run(&job, &[&oomscope[..], &["job.sh"]].concat());
+        job.write("go", "");
+        let first = first.join().unwrap();
+        assert_eq!((first.0, second.0), (Some(0), Some(0)), "{} {}", first.1, second.1);
+    });
+    let found = job.path("ooms/run-2").read_dir().unwrap().count();
+    assert_eq!((found, job.has("ooms/run-3")), (2, false), "two snapshots, and the recorder is removed");
+}
+
 /// The scripts of `job.yaml`, in order.
 fn scripts(yaml: &str) -> Vec<String> {
     let blocks = yaml.split("- |\n").skip(1);

@@ -55,15 +55,15 @@ pub(in crate::cli) struct Check {
     /// Name of the entry in the baseline, for a baseline of several tests or commands [default: the command]
     ///
     /// Growth by more than 1% fails then, unless --max-growth or --max-growth-ratio is given.
-    #[arg(long, value_name = "NAME", help_heading = "Growth", requires = "baseline")]
+    #[arg(long, value_name = "NAME", help_heading = "Growth")]
     pub(super) entry: Option<String>,
 
     /// Write the entry if the baseline lacks it, else compare with it
-    #[arg(long, help_heading = "Growth", requires = "baseline")]
+    #[arg(long, help_heading = "Growth")]
     pub(super) add: bool,
 
     /// Write the entry: the result becomes the baseline
-    #[arg(long, help_heading = "Growth", requires = "baseline", conflicts_with = "add")]
+    #[arg(long, help_heading = "Growth", conflicts_with = "add")]
     pub(super) update: bool,
 
     /// Write the snapshots' peaks to FILE as a baseline, without a check

@@ -14,6 +14,15 @@ use crate::compare::gate::{Baseline, BaselinePeaks, Limit, peaks};
 use crate::output::formats;
 use crate::study::{Scope, Study};
 
+/// The path of the baseline of `args`, or else of `config`.
+pub(super) fn baseline_path(args: &Check, config: &Config, config_path: Option<&Path>) -> Option<PathBuf> {
+    let in_config_directory = |name: &String| {
+        let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
+        directory.join(name)
+    };
+    args.baseline.clone().or_else(|| config.baseline.as_ref().map(in_config_directory))
+}
+
 /// Reads the baseline of `args` or `config`. There must be one if and only if a limit on growth is set.
 pub(super) fn load_baseline(
     args: &Check,
@@ -21,11 +30,7 @@ pub(super) fn load_baseline(
     config_path: Option<&Path>,
     limits: &[Limit],
 ) -> anyhow::Result<Option<Baseline>> {
-    let in_config_directory = |name: &String| {
-        let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
-        directory.join(name)
-    };
-    let path = args.baseline.clone().or_else(|| config.baseline.as_ref().map(in_config_directory));
+    let path = baseline_path(args, config, config_path);
     let growth_limit = limits.iter().find(|limit| limit.needs_baseline());
     match (path, growth_limit) {
         (None, None) => Ok(None),

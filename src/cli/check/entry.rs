@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 
 use super::args::Check;
 use crate::cli::atomic_file::AtomicFile;
@@ -23,18 +23,24 @@ pub(super) struct EntryArgs {
 }
 
 impl EntryArgs {
-    /// The entry of `args`, if the baseline has entries. `command` is the default name.
-    pub(super) fn load(args: &Check, command: Option<String>) -> anyhow::Result<Option<Self>> {
-        let Some(path) = &args.baseline else { return Ok(None) };
-        let is_wanted = args.entry.is_some() || args.add || args.update || (command.is_some() && has_entries(path));
+    /// The entry of the baseline at `path`, if that has entries. `command` is the default name.
+    pub(super) fn load(args: &Check, path: Option<PathBuf>, command: Option<String>) -> anyhow::Result<Option<Self>> {
+        let is_named = args.entry.is_some() || args.add || args.update;
+        let Some(path) = path else {
+            if is_named {
+                bail!("--entry, --add and --update need a baseline: give --baseline oomscope-baseline.json");
+            }
+            return Ok(None);
+        };
+        let is_wanted = is_named || (command.is_some() && has_entries(&path));
         if !is_wanted {
             return Ok(None);
         }
         let name = args.entry.clone().or(command);
         let name = name.ok_or_else(|| anyhow!("--add and --update need the name of an entry: give --entry NAME"))?;
-        let before = read_entries(path)?.get(&name).cloned();
+        let before = read_entries(&path)?.get(&name).cloned();
         let is_written = args.update || (args.add && before.is_none());
-        Ok(Some(Self { path: path.clone(), name, before, is_written }))
+        Ok(Some(Self { path, name, before, is_written }))
     }
 
     /// The entry to compare with.

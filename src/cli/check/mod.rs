@@ -12,7 +12,7 @@ use anyhow::bail;
 
 pub(super) use self::args::Check;
 use self::args::ExitCode;
-use self::baseline::{baseline_name, load_baseline, save_baseline};
+use self::baseline::{baseline_name, baseline_path, load_baseline, save_baseline};
 use self::entry::{EntryArgs, measured_entry};
 use self::job::{FinishedJob, command_line};
 use self::outputs::Outputs;
@@ -86,7 +86,7 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let limits: Vec<Limit> = config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
     let has_command = args.has_command();
     let command = has_command.then(|| args.checked_command().map(command_line)).transpose()?;
-    let entry = EntryArgs::load(args, command)?;
+    let entry = EntryArgs::load(args, baseline_path(args, &config, config_path.as_deref()), command)?;
     if limits.is_empty() && !has_command && entry.is_none() {
         bail!(
             "no limit to check: give one (such as --max-ooms 0) or write {CONFIG} \

@@ -73,7 +73,8 @@ pub(in crate::cli) struct RunDirectory {
     is_created: bool,
     earlier_snapshots: Vec<PathBuf>,
     environment: Vec<(&'static str, String)>,
-    _lock: Option<DirectoryLock>,
+    /// Shows other runs that this one uses the directory.
+    lock: Option<DirectoryLock>,
 }
 
 /// The progress of a run's processes.
@@ -113,7 +114,7 @@ impl RunDirectory {
             name: path,
             is_created,
             environment: kind.environment.to_vec(),
-            _lock: lock,
+            lock,
         };
         private_directory::create_control(&directory.control_dir())?;
         directory
@@ -173,8 +174,10 @@ impl RunDirectory {
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
-        // Processes in the background still need the recorder. Errors are ignored: leftovers do no harm.
-        if !processes.iter().any(RecordedProcess::may_be_running) {
+        let is_shared = self.lock.is_some_and(DirectoryLock::release);
+        // Other tasks of the job, and processes in the background, still need the recorder. Errors are ignored:
+        // leftovers do no harm.
+        if !is_shared && !processes.iter().any(RecordedProcess::may_be_running) {
             let _ = fs::remove_dir_all(&control);
             // A process that was killed while it wrote its snapshot.
             for path in paths_in(&self.path).filter(|path| path.extension().is_some_and(|ending| ending == "part")) {

@@ -26,6 +26,9 @@ pub struct BaselineComparison {
     pub devices: Vec<DeviceChange>,
     /// The changes in sentences: first the lines, then the totals. Empty if nothing changed.
     pub text: Vec<String>,
+    /// The largest change and the totals of the device whose peak grew most; `None` if nothing changed.
+    #[serde(skip)]
+    pub headline: Option<String>,
 }
 
 /// One device before and after.
@@ -103,11 +106,18 @@ impl BaselineComparison {
         let devices: Vec<DeviceChange> =
             after.devices.iter().map(|device| DeviceChange::new(matching(device), device)).collect();
         let mut text: Vec<String> = devices.iter().flat_map(|device| device.describe(devices.len() > 1)).collect();
+        let most =
+            devices.iter().max_by_key(|device| (device.peak_growth(), Reverse((&device.process, device.device))));
+        let headline = most.and_then(|device| match device.describe(devices.len() > 1).as_slice() {
+            [] => None,
+            [only] => Some(only.clone()),
+            [first, .., _] => Some(format!("{first}; {}", device.describe_totals()?)),
+        });
         if let Some(before) = before.filter(|_| !text.is_empty()) {
             text.extend(describe_other("GPU", before.gpu.as_deref(), after.gpu.as_deref()));
             text.extend(describe_other("PyTorch", before.torch.as_deref(), after.torch.as_deref()));
         }
-        Self { path, entry, written: None, devices, text }
+        Self { path, entry, written: None, devices, text, headline }
     }
 }
 
@@ -129,8 +139,24 @@ impl DeviceChange {
 
     /// The changes in sentences. `is_named`: with the device.
     fn describe(&self, is_named: bool) -> Vec<String> {
-        let Some(before) = &self.before else { return Vec::new() };
-        let mut lines = describe_lines(&self.changes);
+        let lines = describe_lines(&self.changes).into_iter().chain(self.describe_totals());
+        let place = match (is_named, self.process.is_empty()) {
+            (false, _) => return lines.collect(),
+            (true, true) => format!("device {}", self.device),
+            (true, false) => format!("{}, device {}", self.process, self.device),
+        };
+        lines.map(|line| format!("{place}: {line}")).collect()
+    }
+
+    /// Growth of the peak of allocated memory; negative if it shrank.
+    fn peak_growth(&self) -> i128 {
+        let before = self.before.map_or(0, |before| before.peak_allocated_bytes);
+        i128::from(self.after.peak_allocated_bytes) - i128::from(before)
+    }
+
+    /// The totals that changed, in one sentence.
+    fn describe_totals(&self) -> Option<String> {
+        let before = self.before.as_ref()?;
         let mut totals = Vec::new();
         let mut total = |what: &str, before: u64, after: u64, unit: fn(u64) -> String| {
             if before != after {
@@ -142,15 +168,7 @@ impl DeviceChange {
         total("peak reserved", before.peak_reserved_bytes, after.peak_reserved_bytes, size);
         total("growth per step", before.growth_per_step_bytes, after.growth_per_step_bytes, size);
         total("requests", before.requests, after.requests, count);
-        if !totals.is_empty() {
-            lines.push(totals.join("; "));
-        }
-        let place = match (is_named, self.process.is_empty()) {
-            (false, _) => return lines,
-            (true, true) => format!("device {}", self.device),
-            (true, false) => format!("{}, device {}", self.process, self.device),
-        };
-        lines.into_iter().map(|line| format!("{place}: {line}")).collect()
+        (!totals.is_empty()).then(|| totals.join("; "))
     }
 }
 

@@ -50,7 +50,12 @@ impl CheckReport {
         let failed = self.failed_findings();
         let Some(worst) = failed.first() else { return Summary::from_answer(answer) }; // no finding
         let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
-        let answer = match self.changes().filter(|_| worst.code.needs_baseline()) {
+        let answer = match self
+            .baseline
+            .as_ref()
+            .and_then(|baseline| baseline.headline.as_ref())
+            .filter(|_| worst.code.needs_baseline())
+        {
             Some(changes) => format!("{answer}: {changes}"),
             None => format!("{answer}: {code} of device {device} of {path}: {}", worst.message),
         };
@@ -71,13 +76,6 @@ impl CheckReport {
             None => ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path)),
         };
         Summary { answer, who, variable: None, action: Some(action), copy }
-    }
-
-    /// The largest change since the entry of the baseline, and the totals.
-    fn changes(&self) -> Option<String> {
-        let text = &self.baseline.as_ref()?.text;
-        let (first, last) = (text.first()?, text.last()?);
-        Some(if text.len() > 1 { format!("{first}; {last}") } else { first.clone() })
     }
 
     /// The verdict in one sentence.
