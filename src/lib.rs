@@ -1,6 +1,6 @@
 //! oomscope reads PyTorch CUDA memory snapshots and says where the memory is and why a request failed.
 //!
-//! Twelve rooms on ten floors; a room uses only rooms on lower floors (`tests/suite/layers.rs` checks it):
+//! Thirteen rooms on eleven floors; a room uses only rooms on lower floors (`tests/suite/layers.rs` checks it):
 //!
 //! 0. [`base`]: amounts, ids, interning, reading files, warnings
 //! 1. [`allocator`]: PyTorch's caching allocator as a pure machine
@@ -11,7 +11,8 @@
 //! 6. [`analysis`]: the report of one snapshot, and why its requests failed
 //! 7. [`compare`]: snapshots compared, with each other or with limits; [`explain`]: the meaning of a message in a log
 //! 8. [`output`]: answers rendered for people and programs
-//! 9. [`cli`]: the command line
+//! 9. [`viewer`]: the analyzer as a module of WebAssembly, for a page in a browser
+//! 10. [`cli`]: the command line
 //!
 //! The library never prints, exits or reads the environment, except `cli`, which does nothing else.
 //!
@@ -188,4 +189,6 @@ pub mod snapshot;
 #[doc(hidden)]
 pub mod stacks;
 pub mod study;
+#[doc(hidden)]
+pub mod viewer;
 pub mod whatif;

@@ -137,11 +137,16 @@ impl Deref for Source {
 }
 
 impl Source {
+    /// Decompresses `stored`, the content of a file.
+    pub fn from_bytes(stored: Vec<u8>) -> Result<Self, InputError> {
+        let bytes = Bytes::Owned(stored);
+        Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed()
+    }
+
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Self, InputError> {
         if path.as_os_str() == "-" {
-            let bytes = Bytes::Owned(read_unsized(io::stdin().lock())?);
-            return Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed();
+            return Self::from_bytes(read_unsized(io::stdin().lock())?);
         }
         // Windows opens no directory; elsewhere it is opened like a file.
         if path.is_dir() {

@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod signals;
 mod timeline;
+mod viewer;
 mod whatif;
 
 use std::ffi::OsString;
@@ -81,6 +82,7 @@ enum Command {
     Replay(replay::Replay),
     Report(report::Report),
     Timeline(timeline::Timeline),
+    Viewer(viewer::Viewer),
     Whatif(whatif::Whatif),
     Fit(fit::Fit),
     Explain(explain::Explain),
@@ -116,6 +118,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Timeline(args) => timeline::run(&args),
+        Command::Viewer(args) => viewer::run(&args),
         Command::Whatif(args) => whatif::run(&args),
         Command::Fit(args) => fit::run(&args),
         Command::Explain(args) => explain::run(&args),

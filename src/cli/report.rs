@@ -15,7 +15,7 @@ use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
-use crate::output::page::{self, PageData, SnapshotData};
+use crate::output::page::{self, SnapshotData};
 use crate::study::{PositionSelector, Study};
 use crate::whatif::{WhatIfOptions, compare_settings};
 
@@ -114,16 +114,13 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         let study = Study::new(snapshot, options.scope());
         let report = analyze_study(&study, path, bytes, options);
-        let budget = page::budget(inputs.len() * report.devices.len());
-        let devices = study.devices().zip(&report.devices);
-        let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget));
+        let mut data = SnapshotData::from_study(&study, &report, inputs.len())?;
         let what_if = WhatIfOptions { capacity: args.capacity, ..WhatIfOptions::default() };
         let has_what_if = args.whatif && !snapshot.entries.is_empty();
-        let what_if = has_what_if.then(|| compare_settings(&study, path, what_if, &|_, _| ())).transpose();
-        let data = SnapshotData {
-            devices: devices.collect::<io::Result<Vec<PageData>>>()?,
-            whatif: what_if.map_err(anyhow::Error::msg)?,
-        };
+        if has_what_if {
+            let compared = compare_settings(&study, path, what_if, &|_, _| ());
+            data.whatif = Some(compared.map_err(anyhow::Error::msg)?);
+        }
         anyhow::Ok((report, data))
     });
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -159,7 +156,7 @@ fn strip_directories<'p>(paths: impl Iterator<Item = &'p mut String>) {
 }
 
 /// Opens the file with the desktop's default program.
-fn open_in_browser(path: &Path) -> anyhow::Result<()> {
+pub(super) fn open_in_browser(path: &Path) -> anyhow::Result<()> {
     let program = match std::env::consts::OS {
         "macos" => "open",
         "windows" => "explorer",

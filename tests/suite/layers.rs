@@ -17,6 +17,7 @@ const ROOMS: &str = "
     compare:   base snapshot stacks replay study whatif analysis
     explain:   base allocator stacks
     output:    base allocator snapshot stacks replay study whatif analysis compare explain
+    viewer:    base snapshot study analysis explain output
     cli:       base allocator snapshot replay study whatif analysis compare explain output
 ";
 
@@ -29,12 +30,12 @@ const CONFINED: [(&str, &[&str]); 13] = [
     ("dbg", &[]),
     ("stdout", &["src/cli/"]),
     ("stderr", &["src/cli/"]),
-    ("env", &["src/cli/", "src/main.rs"]),
+    ("env", &["src/cli/", "src/main.rs", "src/viewer/exports.rs"]),
     ("exit", &["src/cli/"]),
     ("clap", &["src/cli/"]),
     ("comfy_table", &["src/output/document/terminal/"]),
-    ("unsafe", &["src/base/input/mapped.rs", "src/allocator/device/cuda/"]),
-    ("unsafe_code", &["src/base/input/mapped.rs", "src/allocator/device/cuda/"]),
+    ("unsafe", &["src/base/input/mapped.rs", "src/allocator/device/cuda/", "src/viewer/exports.rs"]),
+    ("unsafe_code", &["src/base/input/mapped.rs", "src/allocator/device/cuda/", "src/viewer/exports.rs"]),
 ];
 
 const MAX_LINES: usize = 500;

@@ -99,6 +99,8 @@ mod summary;
 mod timeline;
 mod timeline_command;
 mod variables;
+#[cfg(unix)]
+mod viewer;
 mod whatif;
 mod where_memory_was;
 mod wide;

@@ -329,7 +329,7 @@ fn damage_is_named_with_its_byte_and_opcode() {
         (b"\x80\x02\x8b\xff\xff\xff\x7f.", "the file is truncated (byte 2, opcode LONG4)"),
         (b"\x80\x02T\0\0\0\x80.", "invalid length (byte 2, opcode BINSTRING)"),
         (b"\x80\x04\x8d\0\0\0\0\0\0\0\x80.", "truncated (byte 2, opcode BINUNICODE8)"),
-        (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "invalid length (byte 2, opcode"),
+        (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "truncated (byte 2, opcode BINUNICODE8)"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "truncated (byte 2, opcode BINBYTES8)"),
         (b"\x80\x05\x96\0\0\0\0\0\0\0\x01.", "truncated (byte 2, opcode BYTEARRAY8)"),
         (b"\x80\x04X\xff\xff\xff\xff.", "truncated (byte 2, opcode BINUNICODE)"),

@@ -20,3 +20,4 @@ pub mod reference;
 pub mod rust_source;
 pub mod sample;
 pub mod schema;
+pub mod viewer;

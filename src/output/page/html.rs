@@ -7,10 +7,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::{PageData, SnapshotData, Sparkline, base64, web};
 use crate::analysis::AnalyzeReport;
+use crate::explain::ExplainReport;
 use crate::output::document::{Block, Document, html, html_literal};
 use crate::output::formats::json;
 use crate::output::report;
 use crate::whatif::WhatIfReport;
+
+/// Number of messages of a log to explain in full.
+const EXPLAINED_MESSAGES: usize = 10;
 
 /// One device in the list that the script reads before it unpacks any data.
 #[derive(Serialize)]
@@ -55,6 +59,20 @@ pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: 
     write!(out, "<script>{script}</script>\n</body>\n</html>\n")
 }
 
+/// Writes the page of `explanations`, one for each log; `version` is that of this program.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_explanation(explanations: &[ExplainReport], version: &str, out: &mut dyn Write) -> io::Result<()> {
+    let title = explanations.first().map(|explanation| explanation.summary().answer);
+    write_head(title.as_deref().unwrap_or_default(), None, version, out)?;
+    out.write_all(b"<main id=\"first\">\n")?;
+    for explanation in explanations {
+        out.write_all(html(&report::explain(explanation, EXPLAINED_MESSAGES)).as_bytes())?;
+    }
+    out.write_all(b"</main>\n</body>\n</html>\n")
+}
+
 /// Writes the head of a page; its security policy allows `script` and no other script.
 pub(super) fn write_head(title: &str, script: Option<&str>, version: &str, out: &mut dyn Write) -> io::Result<()> {
     let scripts = match script {
@@ -81,7 +99,7 @@ pub(super) fn summary_len(document: &Document) -> usize {
 }
 
 /// The name of `text` in a content security policy.
-fn csp_hash(text: &str) -> io::Result<String> {
+pub(super) fn csp_hash(text: &str) -> io::Result<String> {
     let mut name = b"sha256-".to_vec();
     base64::write(&Sha256::digest(text.as_bytes()), &mut name)?;
     String::from_utf8(name).map_err(io::Error::other)

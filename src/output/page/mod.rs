@@ -4,9 +4,10 @@
 //! the page of `analyze`, which needs no script, followed by the analysis as JSON and by the `data` of each device: the
 //! lifetime of every allocation and segment, as columns. The script in `web/` draws from these.
 //!
-//! [`write_fit`] writes the page of `oomscope fit`, which has no script.
+//! [`write_fit`] and [`write_explanation`] write the pages of `oomscope fit` and `oomscope explain`, which have no script;
+//! [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
 //!
-//! [`PageData::from_device`] packs one device; [`write()`] writes the file. Knows no command line and no paths.
+//! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file. Knows no command line and no paths.
 
 mod address_map;
 mod allocations;
@@ -22,6 +23,7 @@ mod names;
 mod shown_entries;
 mod stacks;
 mod variables;
+mod viewer;
 mod web;
 
 use std::io;
@@ -30,9 +32,10 @@ use serde::Serialize;
 
 pub use self::budget::budget;
 pub use self::fit::write_fit;
-pub use self::html::write;
-use crate::analysis::DeviceReport;
-use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED};
+pub use self::html::{write, write_explanation};
+pub use self::viewer::write_viewer;
+use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, Study};
 use crate::whatif::WhatIfReport;
 
 /// Number of buckets of a device's sparkline in the list of devices.
@@ -67,6 +70,19 @@ struct Sparkline {
     scale_bytes: u64,
     reserved: Vec<u64>,
     allocated: Vec<u64>,
+}
+
+impl SnapshotData {
+    /// Packs the devices of `study`, whose analysis is `report`, as one of `files` snapshots of a page.
+    ///
+    /// # Errors
+    /// Never: the data is written to memory.
+    pub fn from_study(study: &Study<'_>, report: &SnapshotReport, files: usize) -> io::Result<Self> {
+        let budget = budget(files * report.devices.len());
+        let devices = study.devices().zip(&report.devices);
+        let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget));
+        Ok(Self { devices: devices.collect::<io::Result<_>>()?, whatif: None })
+    }
 }
 
 impl PageData {

@@ -112,6 +112,7 @@ enum List {
 }
 
 // A file can create one of these with each byte.
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<List>() == 24 && size_of::<Dict>() == 24);
 
 /// Rows of one table, as ranges.

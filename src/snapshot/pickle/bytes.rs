@@ -5,7 +5,7 @@ use super::error::ErrorKind;
 /// The `n` bytes at `pos`; advances `pos`.
 #[inline]
 pub(super) fn take_bytes<'a>(bytes: &'a [u8], pos: &mut usize, n: usize) -> Result<&'a [u8], ErrorKind> {
-    let end = pos.checked_add(n).ok_or(ErrorKind::InvalidLength)?;
+    let end = pos.checked_add(n).ok_or(ErrorKind::Truncated)?;
     let taken = bytes.get(*pos..end).ok_or(ErrorKind::Truncated)?;
     *pos = end;
     Ok(taken)
@@ -29,6 +29,8 @@ pub(super) fn sign_extend(word: [u8; 8], n: usize) -> i64 {
     }
 }
 
-pub(super) fn to_length(n: impl TryInto<usize>) -> Result<usize, ErrorKind> {
-    n.try_into().map_err(|_| ErrorKind::InvalidLength)
+/// A length as an index. No file is as long as one that an address cannot hold, so such a file is truncated.
+pub(super) fn to_length(n: impl Into<i128>) -> Result<usize, ErrorKind> {
+    let n = n.into();
+    usize::try_from(n).map_err(|_| if n < 0 { ErrorKind::InvalidLength } else { ErrorKind::Truncated })
 }

@@ -1,0 +1,55 @@
+//! `oomscope viewer`
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::exit::Exit;
+use super::output::Output;
+use super::report::open_in_browser;
+use crate::output::page::write_viewer;
+
+/// The analyzer for browsers, compressed by gzip; empty in a build without it (`build.rs`).
+const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz"));
+
+/// Write an HTML page that analyzes the snapshots that are dropped on it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope viewer -o viewer.html           one file, for a colleague or a static site
+  oomscope viewer -o viewer.html --open    and open it in the browser
+
+The page holds the analyzer itself. It reads snapshots (.pickle, .pkl, .json; optionally .gz or .zst), all ranks of a \
+job, and logs, and shows the page of `oomscope report`. It needs no server, no network and no installation, and sends \
+nothing. On a server, viewer.html#url=run/snapshot.pickle opens a file of the same site.
+
+Exit codes: 0 success; 2 wrong usage, or a build without the analyzer for browsers.")]
+pub(super) struct Viewer {
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Open the page in the browser
+    #[arg(long, requires = "output")]
+    open: bool,
+}
+
+pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
+    if MODULE.is_empty() {
+        bail!(
+            "this build has no analyzer for browsers: `pip install oomscope` has it, and docs/viewer.md says how to \
+             build it"
+        );
+    }
+    if args.output.is_none() && io::stdout().is_terminal() {
+        bail!("name a file for the page: -o viewer.html");
+    }
+    let output = Output::open(args.output.as_deref())?;
+    output.write_with(|out| write_viewer(MODULE, env!("CARGO_PKG_VERSION"), out))?;
+    if let Some(path) = args.output.as_deref().filter(|_| args.open) {
+        open_in_browser(path)?;
+    }
+    Ok(Exit::Success)
+}

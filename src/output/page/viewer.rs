@@ -1,0 +1,41 @@
+//! The HTML page of `oomscope viewer`: it reads the files that are dropped on it, with the analyzer as a module of
+//! WebAssembly, and shows them in a frame.
+
+use std::io::{self, Write};
+
+use super::base64;
+use super::html::csp_hash;
+use super::web::{self, STYLE};
+
+const SCRIPT: &str = include_str!("web/viewer/viewer.js");
+/// Runs in a worker, from the text of an element.
+const WORKER: &str = include_str!("web/viewer/worker.js");
+const BODY: &str = include_str!("web/viewer/viewer.html");
+const VIEWER_STYLE: &str =
+    concat!(include_str!("web/page.css"), include_str!("web/first.css"), include_str!("web/viewer/viewer.css"));
+
+/// Writes the page to `out`. `module` is the analyzer, compressed by gzip; `version` is that of both.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_viewer(module: &[u8], version: &str, out: &mut dyn Write) -> io::Result<()> {
+    // The frame inherits this policy, so it has to allow the script and the style of the report as well.
+    let scripts = [SCRIPT, &web::script()].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;
+    let styles = [VIEWER_STYLE, STYLE].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         script-src '{}' 'wasm-unsafe-eval' blob:; style-src '{}'; worker-src blob:; frame-src blob:; \
+         connect-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"oomscope {version}\">\n<title>oomscope viewer</title>\n\
+         <style>{VIEWER_STYLE}</style>\n</head>\n<body>\n{BODY}\
+         <script type=\"text/plain\" id=\"worker-text\">{WORKER}</script>\n\
+         <script type=\"text/plain\" id=\"module\">",
+        scripts.join("' '"),
+        styles.join("' '"),
+    )?;
+    base64::write(module, out)?;
+    write!(out, "</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")
+}

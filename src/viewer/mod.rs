@@ -1,0 +1,100 @@
+//! The analyzer behind the page of `oomscope viewer`, as a module of WebAssembly.
+//!
+//! In: the names and contents of the files that were dropped on the page, one at a time. Out: the page of `oomscope
+//! report` for the snapshots among them, or that of `oomscope explain` for logs. [`DroppedFiles`] is the job;
+//! `exports` is what the page's worker calls. Knows no browser and reads no file.
+
+#[cfg(target_family = "wasm")]
+pub mod exports;
+
+use std::io;
+
+use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze_study};
+use crate::base::input::Source;
+use crate::explain::message::read;
+use crate::explain::{ExplainReport, explain};
+use crate::output::page::{self, SnapshotData};
+use crate::snapshot::Snapshot;
+use crate::snapshot::pickle::looks_like_pickle;
+use crate::study::Study;
+
+/// Number of rows of each table, as `oomscope report` has by default.
+const TABLE_ROWS: usize = 10;
+
+/// The files of one page.
+#[derive(Debug, Default)]
+pub struct DroppedFiles {
+    snapshots: Vec<(SnapshotReport, SnapshotData)>,
+    logs: Vec<ExplainReport>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl DroppedFiles {
+    /// Reads the file `name` with the content `stored`, one of `files`. `progress` is called with the decompressed
+    /// bytes read so far and their total.
+    ///
+    /// # Errors
+    /// Never: the page's data is written to memory. A file that cannot be read is listed on the page.
+    pub fn add(&mut self, name: &str, stored: Vec<u8>, files: usize, progress: &dyn Fn(u64, u64)) -> io::Result<()> {
+        let options = Options { top: TABLE_ROWS, layers: true, ..Options::default() };
+        let source = match Source::from_bytes(stored) {
+            Ok(source) => source,
+            Err(error) => {
+                self.refuse(name, error.to_string());
+                return Ok(());
+            }
+        };
+        let total = source.len() as u64;
+        let snapshot = match Snapshot::read(&source, &|read| progress(read, total)) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                match explain_log(name, &source) {
+                    Some(explanation) => self.logs.push(explanation),
+                    None => self.refuse(name, error.to_string()),
+                }
+                return Ok(());
+            }
+        };
+        let stored_bytes = source.stored_bytes();
+        drop(source); // the analysis needs the memory
+        let study = Study::new(&snapshot, options.scope());
+        let report = analyze_study(&study, name, stored_bytes, options);
+        let data = SnapshotData::from_study(&study, &report, files)?;
+        self.snapshots.push((report, data));
+        Ok(())
+    }
+
+    fn refuse(&mut self, name: &str, message: String) {
+        self.unreadable.push(Unreadable { path: name.to_owned(), message });
+    }
+
+    /// The HTML page of all files, from `oomscope` of `version`.
+    ///
+    /// # Errors
+    /// If no file could be read: a line for each.
+    pub fn into_page(mut self, version: &str) -> Result<Vec<u8>, String> {
+        let mut page = Vec::new();
+        let written = if self.snapshots.is_empty() && !self.logs.is_empty() {
+            page::write_explanation(&self.logs, version, &mut page)
+        } else {
+            for log in std::mem::take(&mut self.logs) {
+                self.refuse(&log.path, "is a log; drop logs alone to have their messages explained".to_owned());
+            }
+            if self.snapshots.is_empty() {
+                let lines = self.unreadable.iter().map(|file| format!("{}: {}", file.path, file.message));
+                return Err(lines.collect::<Vec<_>>().join("\n"));
+            }
+            let (snapshots, data): (Vec<_>, Vec<_>) = self.snapshots.into_iter().unzip();
+            page::write(&AnalyzeReport::new(snapshots, self.unreadable, TABLE_ROWS), &data, version, &mut page)
+        };
+        written.map(|()| page).map_err(|error| error.to_string())
+    }
+}
+
+/// The explanation of `source`, if it is a log with a message about memory.
+fn explain_log(name: &str, source: &Source) -> Option<ExplainReport> {
+    if looks_like_pickle(source) {
+        return None;
+    }
+    read(&source[..]).ok().and_then(|log| explain(&log, name))
+}
