@@ -172,7 +172,7 @@ class Walk:
 
     def release(self):
         """Drops every reference to an object of the program, also if something refers to this walk in a cycle."""
-        self.objects.locals.forget()
+        self.objects.forget()
         for items in self.large:
             items.objects = items.label = None
         for container in (self.kept, self.queue, self.late, self.deferred, self.large, self.kinds):
@@ -593,16 +593,21 @@ def is_one_of(obj, others):
 
 
 def frames_of_all_threads():
-    """The frames of this thread, then those of the others; outermost first."""
+    """The frames of this thread, then those of the others; outermost first.
+
+    Without our own: if a variable of a function has the frame of that function, both outlive the call, with all frames
+    around it and their variables.
+    """
     import threading
 
-    this = threading.get_ident()
-    tops = sorted(sys._current_frames().items(), key=lambda item: item[0] != this)
+    tops = sys._current_frames()
+    tops.pop(threading.get_ident(), None)
     found = []
-    for _, frame in tops:
+    for frame in (sys._getframe(1), *tops.values()):
         chain = []
         while frame is not None:
-            chain.append(frame)
+            if not frame.f_code.co_filename.startswith(objects.OWN_DIRECTORY):
+                chain.append(frame)
             frame = frame.f_back
         found += reversed(chain)
     return found

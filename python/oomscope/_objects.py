@@ -288,6 +288,13 @@ class Objects:
             known = self.readers[id(cls)] = (self.choose_reader(cls), cls)
         return known[0](obj)
 
+    def forget(self):
+        """Drops every class of the program, and the walk that `is_over` belongs to."""
+        self.locals.forget()
+        self.shapes.known.clear()
+        self.readers.clear()
+        self.is_over = None
+
     def choose_reader(self, cls):
         bases = mro_of(cls)
         for base, reader in (

@@ -341,6 +341,26 @@ def test_nothing_is_kept_and_no_setting_stays_changed():
     assert (gc.isenabled(), sys.getprofile(), torch.is_grad_enabled()) == before
 
 
+def test_frames_and_references_are_as_before():
+    """Python frees a frame in a cycle late, with all frames around it: a job that retries would have no memory."""
+
+    def fail():
+        mine, tensor, inside = Holder(), torch.zeros(10), [torch.zeros(10)]
+        watched = [weakref.ref(mine), weakref.ref(tensor), weakref.ref(inside[0])]
+        objects = [mine, tensor, inside, inside[0], type(mine), watched]
+        before = [sys.getrefcount(one) for one in objects]
+        _names.describe(5)
+        assert [sys.getrefcount(one) for one in objects] == before
+        return watched
+
+    gc.collect()
+    gc.disable()  # nothing may need a collection
+    try:
+        assert [one() for one in fail()] == [None, None, None]
+    finally:
+        gc.enable()
+
+
 def is_stable_while(work):
     """Whether graphs are read while another thread runs `work`, which waits for its argument."""
     import threading
