@@ -5,10 +5,13 @@
         train()
     oomscope.analyze("snapshot.pickle.gz")         # a dict (docs/json.md) that a notebook shows as a page
 
+In a notebook, `%load_ext oomscope` adds `%%oomscope_dry_run h100`, a dry run of a cell.
+
 The program `oomscope` is installed with this package and does the work in a process of its own.
 """
 
 from ._program import OomscopeError, Report, analyze, find_program, run
+from ._notebook import load_ipython_extension
 from ._record import Recording, record
 
-__all__ = ["OomscopeError", "Recording", "Report", "analyze", "find_program", "record", "run"]
+__all__ = ["OomscopeError", "Recording", "Report", "analyze", "find_program", "load_ipython_extension", "record", "run"]

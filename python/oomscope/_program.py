@@ -1,5 +1,6 @@
 """Calls the program `oomscope`."""
 
+import html
 import json
 import os
 import shutil
@@ -8,6 +9,8 @@ import sys
 import sysconfig
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
+# A row of a notebook's table, which would otherwise be aligned to the right.
+ROW = '<tr><th style="text-align: left">%s</th><td style="text-align: left">%s</td></tr>'
 Path = Union[str, "os.PathLike[str]"]
 
 
@@ -68,6 +71,21 @@ class Report(Dict[str, Any]):
 
     def __str__(self) -> str:
         return output_of(["analyze", "--color", "never", *self._arguments])
+
+    def to_html(self) -> str:
+        """The interactive page of `oomscope report`, half a megabyte or more: the memory over time, by line."""
+        return output_of(["report", *self._arguments])
+
+    def _repr_html_(self) -> str:
+        names = {"answer": "result", "who": "held by", "variable": "kept by", "action": "to do", "copy": "copy"}
+        rows = [(label, self.summary.get(key)) for key, label in names.items()]
+        if self.get("dry_run"):
+            rows.insert(0, ("dry run", "%(verdict)s: %(reason)s" % self["dry_run"]))
+        table = "".join(ROW % (label, html.escape(value)) for label, value in rows if value)
+        return "<table>%s</table><details><summary>all of it</summary><pre>%s</pre></details>" % (
+            table,
+            html.escape(str(self)),
+        )
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()

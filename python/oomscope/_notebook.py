@@ -1,0 +1,57 @@
+"""`%load_ext oomscope`: magics for notebooks."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import Any, Optional
+
+from ._program import Report, analyze, find_program
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """IPython calls this for `%load_ext oomscope`."""
+
+    def oomscope_dry_run(line: str, cell: str) -> Optional[Report]:
+        """`%%oomscope_dry_run h100 [OPTIONS]` runs the cell in a new Python process, without a GPU.
+
+        It has none of the notebook's variables: import and define in the cell all that it needs. The options are those
+        of `oomscope dry-run`.
+        """
+        return dry_run_cell(line, cell)
+
+    shell.register_magic_function(oomscope_dry_run, "cell", "oomscope_dry_run")
+
+
+def dry_run_cell(line: str, cell: str) -> Optional[Report]:
+    """Shows the output of the cell, and returns the analysis of its recording, if there is one."""
+    options = shlex.split(line)
+    if options and not options[0].startswith("-"):
+        options.insert(0, "--gpu")
+    directory = tempfile.mkdtemp(prefix="oomscope-")
+    program = os.path.join(directory, "cell.py")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(cell)
+    output = os.path.join(directory, "run")
+    command = [find_program(), "dry-run", "--output", output, *options, "--", sys.executable, program]
+    # The cell imports what a cell of the notebook would.
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        for text in process.stdout:
+            sys.stdout.write(text.decode("utf-8", "replace"))
+    except BaseException:  # an interrupt of the kernel
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+    has_snapshot = os.path.isdir(output) and any(name.endswith(".pickle.gz") for name in os.listdir(output))
+    return analyze(output) if has_snapshot else None
