@@ -10,8 +10,8 @@ In a notebook, `%load_ext oomscope` adds `%%oomscope_dry_run h100`, a dry run of
 The program `oomscope` is installed with this package and does the work in a process of its own.
 """
 
-from ._program import OomscopeError, Report, analyze, find_program, run
 from ._notebook import load_ipython_extension
+from ._program import OomscopeError, Report, analyze, find_program, run
 from ._record import Recording, record
 
 __all__ = ["OomscopeError", "Recording", "Report", "analyze", "find_program", "load_ipython_extension", "record", "run"]

@@ -30,13 +30,16 @@ def find_program() -> str:
     raise FileNotFoundError("the program `oomscope` is not installed beside this Python, and not on PATH")
 
 
-def output_of(arguments: Sequence[str]) -> str:
-    """Runs the program and returns its standard output. Raises if it failed without any output."""
+def output_of(arguments: Sequence[str], is_quiet: bool = False) -> str:
+    """Runs the program and returns its standard output. Raises if it failed without any output.
+
+    Its messages go to standard error, unless `is_quiet`.
+    """
     result = subprocess.run([find_program(), *arguments], stdin=subprocess.DEVNULL, capture_output=True)
     messages = result.stderr.decode("utf-8", "replace").strip()
     if result.returncode not in (0, 1) and not result.stdout:  # 1: there is a finding
         raise OomscopeError(messages or "oomscope exited with code %d" % result.returncode)
-    if messages:
+    if messages and not is_quiet:
         print(messages, file=sys.stderr)
     return result.stdout.decode("utf-8")
 
@@ -79,13 +82,14 @@ class Report(Dict[str, Any]):
     def _repr_html_(self) -> str:
         names = {"answer": "result", "who": "held by", "variable": "kept by", "action": "to do", "copy": "copy"}
         rows = [(label, self.summary.get(key)) for key, label in names.items()]
-        if self.get("dry_run"):
-            rows.insert(0, ("dry run", "%(verdict)s: %(reason)s" % self["dry_run"]))
         table = "".join(ROW % (label, html.escape(value)) for label, value in rows if value)
         return "<table>%s</table><details><summary>all of it</summary><pre>%s</pre></details>" % (
             table,
             html.escape(str(self)),
         )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))  # IPython in a terminal
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()

@@ -214,11 +214,10 @@ class Judge:
         if not any(report.when == "teardown" for report in reports):
             return [*reports, self.report_on_end()]
         call = next((report for report in reports if report.when == "call"), None)
-        if self.is_dry_run:
-            for report in reports:
-                if report.failed:
-                    report.sections.append(("dry run", DRY_RUN + "\nlook further: oomscope " + process.directory))
-        if call is None or not call.passed or any(report.failed for report in reports):
+        failed = [report for report in reports if report.failed]
+        if failed:
+            failed[0].sections.append(("GPU memory (oomscope)", "\n".join(self.describe_failure())))
+        if failed or call is None or not call.passed:
             return list(reports)
         try:
             lines = self.judge(call)
@@ -229,6 +228,15 @@ class Judge:
             call.longrepr = "\n".join(lines)
             call.outcome = "skipped" if hasattr(call, "wasxfail") else "failed"
         return list(reports)
+
+    def describe_failure(self) -> List[str]:
+        """The recording of a test that failed by itself."""
+        lines = [DRY_RUN] if self.is_dry_run else []
+        if self.snapshots():
+            summary = json.loads(output_of(["analyze", "--format", "json", "--", self.process.directory]))["summary"]
+            lines += [summary[key] for key in ("answer", "who", "action") if summary[key]]
+            lines.append("look further: oomscope " + self.process.directory)
+        return lines or ["the test used no GPU memory"]
 
     def report_on_end(self) -> Any:
         """The process has ended without the end of the test."""
@@ -263,14 +271,15 @@ class Judge:
         flags = self.limits.check_flags()
         if self.limits.has_baseline:
             flags += self.baseline_flags()
-        report = json.loads(output_of(["check", "--format", "json", *flags, "--", *paths]))
-        for finding in report["findings"]:
-            if not finding["passed"]:
-                lines.append(finding["message"])
-                lines += ["  " + describe_line(line) for line in finding["lines"]]
+        report = json.loads(output_of(["check", "--format", "json", *flags, "--", *paths], is_quiet=True))
+        failed = [finding for finding in report["findings"] if not finding["passed"]]
         baseline = report.get("baseline") or {}
-        if lines:
-            lines += baseline.get("text", ())
+        changes = baseline.get("text") if failed else None
+        lines += changes or ()
+        for finding in failed:
+            lines.append(finding["message"])
+            if not (changes and "growth" in finding["code"]):  # the changes name its lines
+                lines += ["  " + describe_line(line) for line in finding.get("lines", ())]
         if lines and self.limits.has_baseline:
             lines.append("accept this as the baseline: pytest --oomscope-update")
         written = {"added": ADDED, "updated": UPDATED}.get(baseline.get("written"))

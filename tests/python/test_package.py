@@ -26,6 +26,9 @@ def test_analyze_returns_the_json_and_shows_the_page():
     assert report.summary["copy"].startswith("/app/workloads.py:")
     assert "capacity" in str(report) and "\x1b" not in str(report)
     assert report._repr_markdown_().startswith("#")
+    html = report._repr_html_()
+    assert html.startswith("<table>") and "app/workloads.py:" in html and len(html) < 20_000
+    assert report.to_html().lower().startswith("<!doctype html>")
 
 
 def test_an_unreadable_file_raises_the_message_of_the_program(tmp_path):
@@ -50,6 +53,25 @@ def test_python_m_oomscope_runs_the_program():
 def test_run_returns_the_exit_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert oomscope.run([sys.executable, "-c", "import sys; sys.exit(5)"], output="out", keep=1) == 5
+
+
+def test_a_dry_run_of_a_cell(tmp_path, monkeypatch, capsys):
+    """Its path to the program: a fake one, which prints its arguments and the cell."""
+    program = tmp_path / "oomscope"
+    program.write_text('#!/bin/sh\necho "$@"; for last; do :; done; cat "$last"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("OOMSCOPE_PROGRAM", str(program))
+    magics = {}
+
+    class Shell:
+        def register_magic_function(self, function, kind, name):
+            magics[name] = function
+
+    oomscope.load_ipython_extension(Shell())
+    assert magics["oomscope_dry_run"]("h100 --memory '40 GiB'", "print('é')\n") is None
+    output = capsys.readouterr().out
+    assert output.startswith("dry-run --output ") and "--gpu h100 --memory 40 GiB -- " in output
+    assert output.endswith("cell.py\nprint('é')\n")
 
 
 RECORD = """

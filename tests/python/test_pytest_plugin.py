@@ -1,6 +1,7 @@
 """The pytest plugin: marked tests run in processes of their own, with the fake torch, which says that it has a GPU."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -166,6 +167,7 @@ def test_that_dies(): os._exit(3)
 def test_without_memory(): pass
 """
     result = run(text, expect="3 failed, 2 skipped, 1 xfailed")
+    assert re.search(r"out of memory on device 0 at \S*test_it.py:\d+ in test_that_fails", result.stdout), result.stdout
     assert "CUDA out of memory" in result.stdout and "printed by the test" in result.stdout
     assert "exit code 3 before the test did" in result.stdout
     assert "the test used no GPU memory" in result.stdout
@@ -242,3 +244,42 @@ def test_under_a_recording_of_the_session(run, tmp_path):
     result = run(text, prefix=prefix, expect="2 failed, 1 passed")
     assert "the limit is 20 MiB" in result.stdout
     assert len(list((tmp_path / "out").glob("*-oom1.pickle.gz"))) == 1
+
+
+GROWING = """
+import os
+
+@limit
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_size(name):
+    held = [torch.empty(int(os.environ["SIZE"]) << 20, device="cuda") for _ in range(2)]
+"""
+
+
+def test_a_baseline_is_written_compared_and_accepted(run, tmp_path):
+    path = tmp_path / "oomscope-baseline.json"
+    run(GROWING, SIZE=10, CI="true", expect="2 failed")
+    assert not path.exists()
+    run(GROWING, SIZE=10, expect="2 entries added to oomscope-baseline.json: commit it")
+    written = path.read_text()
+    assert written.index("test_it.py::test_size[a]") < written.index("test_it.py::test_size[b]")
+    result = run(GROWING, SIZE=10, CI="true", expect="2 passed")
+    assert "GPU memory" not in result.stdout and path.read_text() == written
+    result = run(GROWING, "-k", "[a]", SIZE=30, expect="1 failed")
+    assert "+40 MiB at test_it.py:" in result.stdout and "pytest --oomscope-update" in result.stdout
+    run(GROWING, "-k", "[a]", "--oomscope-update", SIZE=30, expect="1 entry updated in oomscope-baseline.json")
+    run(GROWING, "-k", "[a]", SIZE=30, expect="1 passed")
+    run(GROWING, "-k", "[b]", SIZE=10, expect="1 passed")
+
+
+def test_workers_write_one_baseline(run, tmp_path):
+    pytest.importorskip("xdist")
+    run(GROWING, "-n", "2", SIZE=10, expect="2 entries added")
+    run(GROWING, SIZE=10, CI="true", expect="2 passed")
+
+
+def test_limits_and_a_baseline(run):
+    text = "@limit(max_ooms=0, max_growth_ratio='50%')" + GROWING.split("@limit")[1]
+    run(text, SIZE=10, expect="2 entries added")
+    run(text, SIZE=14, expect="2 passed")
+    run(text, SIZE=16, expect="2 failed")

@@ -58,11 +58,13 @@ const JSON: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// README and the pages of docs/: path and text.
+const SKILL: &str = "skills/oomscope/SKILL.md";
+
+/// README, the pages of docs/ and the skill for agents: path and text.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths: Vec<PathBuf> = docs.chain([root.join("README.md")]).collect();
+    let mut paths: Vec<PathBuf> = docs.chain(["README.md", SKILL].map(|page| root.join(page))).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();
     let with_text = |path: PathBuf| {

@@ -152,7 +152,7 @@ fn hits() -> Vec<String> {
         docs.map(|file| format!("docs/{}", file.unwrap().file_name().into_string().unwrap())).collect();
     docs.retain(|path| path.ends_with(".md"));
     docs.sort();
-    for path in docs.into_iter().chain(["README.md".to_owned()]) {
+    for path in docs.into_iter().chain(["README.md", "skills/oomscope/SKILL.md"].map(str::to_owned)) {
         let text = std::fs::read_to_string(root.join(&path)).unwrap();
         hits.extend(in_prose(&text, "").into_iter().map(|(line, phrase)| format!("{path}:{line}: {phrase}")));
     }
