@@ -88,11 +88,14 @@ class TestProcess:
         self.exit_code = 0
         self.log = ""
 
-    def run(self, prefix: List[str], in_process: bool) -> None:
-        """Runs it as the command of `prefix`. If `in_process`, it records itself, under a recording of the session."""
+    def run(self, prefix: List[str], arguments: List[str], in_process: bool) -> None:
+        """Runs it as the command of `prefix`, with more arguments for pytest.
+
+        If `in_process`, it records itself, under a recording of the session.
+        """
         files = tempfile.mkdtemp(prefix="oomscope-")
         try:
-            spec = self.specification(files, in_process)
+            spec = self.specification(files, arguments, in_process)
             path = os.path.join(files, "test.json")
             with open(path, "w") as file:
                 json.dump(spec, file)
@@ -102,9 +105,9 @@ class TestProcess:
             shutil.rmtree(files, ignore_errors=True)
         self.read_reports()
 
-    def specification(self, files: str, in_process: bool) -> Dict[str, Any]:
+    def specification(self, files: str, more: List[str], in_process: bool) -> Dict[str, Any]:
         config, item = self.config, self.item
-        arguments = [str(argument) for argument in config.invocation_params.args]
+        arguments = [*(str(argument) for argument in config.invocation_params.args), *more]
         if config.pluginmanager.has_plugin("pytest_cov"):
             arguments.append("--no-cov")
         path = str(getattr(item, "path", None) or item.fspath)

@@ -156,11 +156,6 @@ impl Gate<'_> {
     fn limits(&self, path: &str, name: &str, device: u64) -> [Limits; 2] {
         let [mut fail, mut warn] = self.rules.limits(path, device);
         fail.overlay(self.flags);
-        let is_entry_written = self.is_measured && self.entry.is_none();
-        if is_entry_written {
-            fail.remove_growth();
-            warn.remove_growth();
-        }
         if self.entry.is_some() {
             let step_growth = self.before(name, device).map_or(0, |before| before.growth_per_step_bytes);
             fail.add_defaults_for_entry(step_growth);
