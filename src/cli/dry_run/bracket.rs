@@ -135,8 +135,8 @@ mod tests {
     fn wrong_guesses_and_none_are_bisected() {
         type Guess = fn(u64) -> Option<u64>;
         let guesses: [(u64, Guess); 6] = [
-            (1032, |_| None),
-            (1032, |_| Some(1)),
+            (1031, |_| None),
+            (1031, |_| Some(1)),
             (500, |largest| Some(largest * 97 / 100)),
             (500, |largest| Some(largest * 103 / 100)),
             (300, |largest| Some(2 * largest)),
