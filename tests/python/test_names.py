@@ -48,7 +48,7 @@ def rows(described):
 
 
 def row_of(tensor, described=None):
-    return rows(described or _names.describe(5)).get(torch._C._data_address(tensor))
+    return rows(described or _names.describe(60)).get(torch._C._data_address(tensor))
 
 
 class Holder:
@@ -85,7 +85,7 @@ def leaks():
     in_generator = next(generator)
     in_cache = cached(1)
     Rows.kept.append(torch.zeros(1000))
-    found = _names.describe(5)
+    found = _names.describe(60)
     assert [hook, generator]
     Rows.kept, in_class = [], Rows.kept
     return found, {
@@ -111,7 +111,7 @@ def test_the_tensors_of_training_are_told_apart():
     model(torch.ones(2, 8)).sum().backward()
     optimizer.step()
     outputs = [model(torch.ones(2, 8)).exp().sum() for _ in range(3)]
-    found = _names.describe(5)
+    found = _names.describe(60)
     weight = model[1].weight
     assert row_of(weight, found)[:3] == ("model[1].weight", "parameter", "frame")
     assert row_of(weight.grad, found)[:2] == ("model[1].weight.grad", "gradient")
@@ -130,7 +130,7 @@ def test_a_module_inside_a_trainer_has_the_outermost_name():
     trainer.model.blocks = torch.nn.ModuleList([torch.nn.Linear(3, 3)])
 
     def inner(self):
-        return _names.describe(5)
+        return _names.describe(60)
 
     found = inner(trainer.model.blocks[0])
     assert row_of(trainer.model.blocks[0].weight, found)[0] in (
@@ -147,7 +147,7 @@ def test_a_reference_cycle_is_said_to_be_one():
     gc.disable()
     try:
         address = torch._C._data_address(Node().data)
-        found = rows(_names.describe(5))
+        found = rows(_names.describe(60))
     finally:
         gc.enable()
     assert found[address][0] == "Node" and found[address][2] == "cycle"
@@ -155,14 +155,14 @@ def test_a_reference_cycle_is_said_to_be_one():
 
 def test_the_value_of_a_running_call_is_said_to_be_one():
     # The tensor is on the interpreter's stack while the second item is computed.
-    found = (torch.zeros(7001), _names.describe(5))[1]
+    found = (torch.zeros(7001), _names.describe(60))[1]
     [row] = [row for row in found["tensors"] if row[8] >= 0 and found["shapes"][row[8]] == [7001]]
     assert found["roots"][row[4]]["kind"] == "call" and row[3] == 0
 
 
 def test_the_locals_of_the_failing_line_have_shapes():
     a, flag = torch.zeros(200, 64), torch.zeros(2, dtype=torch.bool)
-    found = _names.describe(5)["locals"]
+    found = _names.describe(60)["locals"]
     assert [a, flag] and sorted(found["tensors"]) == [("a", "float32", [200, 64]), ("flag", "bool", [2])]
     assert found["frames"][0]["name"] == "test_the_locals_of_the_failing_line_have_shapes"
 
@@ -179,7 +179,7 @@ def test_the_line_that_fills_a_list_is_named():
     keeper = Keeper()
     for _ in range(5):
         keeper.keep(torch.zeros(100))
-    described = _names.describe(5)
+    described = _names.describe(60)
     names = [described["texts"][row[0]] for row in described["containers"]]
     filled = {names[one["container"]]: one["frames"][0] for one in described["filled"]}
     line = filled["keeper.graphs"]
@@ -191,7 +191,7 @@ def test_tensors_that_share_a_storage_are_counted():
     flat = torch.zeros(100)
     views = [flat[10 * i : 10 * i + 10] for i in range(10)]
     alone = torch.zeros(100)
-    places = {row[0]: row[9] for row in _names.describe(5)["tensors"]}
+    places = {row[0]: row[9] for row in _names.describe(60)["tensors"]}
     addresses = [torch._C._data_address(tensor) for tensor in (flat, alone)]
     assert [places[address] for address in addresses] == [10, 1]
     del views
@@ -199,7 +199,7 @@ def test_tensors_that_share_a_storage_are_counted():
 
 def test_only_built_in_types_are_written():
     model = torch.nn.Linear(3, 3)
-    described = _names.describe(5)
+    described = _names.describe(60)
 
     def check(value):
         assert type(value) in (dict, list, tuple, str, int, bool, type(None)), type(value)
@@ -316,9 +316,9 @@ def test_no_code_of_a_tensor_runs(has_packed, monkeypatch):
         monkeypatch.setattr(CpuTensors, "__init__", without_packed)
     was_lazy = torch._C._is_cow_tensor(things[-1])
     ran.clear()
-    _names.describe(5)
+    _names.describe(60)
     with Mode():
-        _names.describe(5)
+        _names.describe(60)
     assert ran == []
     assert torch._C._is_cow_tensor(things[-1]) == was_lazy
 
@@ -331,7 +331,7 @@ def test_nothing_is_kept_and_no_setting_stays_changed():
         mine = Big()
         tensor = torch.zeros(10)
         gone = weakref.ref(mine), weakref.ref(tensor)
-        found = _names.describe(5)
+        found = _names.describe(60)
         assert found["tensors"]
         del mine, tensor
         return [one() for one in gone]
@@ -349,7 +349,7 @@ def test_frames_and_references_are_as_before():
         watched = [weakref.ref(mine), weakref.ref(tensor), weakref.ref(inside[0])]
         objects = [mine, tensor, inside, inside[0], type(mine), watched]
         before = [sys.getrefcount(one) for one in objects]
-        _names.describe(5)
+        _names.describe(60)
         assert [sys.getrefcount(one) for one in objects] == before
         return watched
 
@@ -395,4 +395,4 @@ def test_graphs_are_not_read_while_another_thread_may_free_them():
 def test_a_broken_torch_has_no_names(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "torch", type(sys)("torch"))
-    assert _names.describe(5) is None
+    assert _names.describe(60) is None
