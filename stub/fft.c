@@ -12,7 +12,9 @@ EXPORT int cufftXtMakePlanMany(int plan, int rank, const long long *sizes, void 
                                long long output_distance, int output_type, long long batch, size_t *bytes,
                                int execution_type) {
   uint64_t points = batch;
-  int complex_bytes = execution_type == 2 || execution_type == 6 ? 4 : execution_type == 1 || execution_type == 5 ? 16 : 8;
+  int complex_bytes = execution_type == 2 || execution_type == 6   ? 4
+                      : execution_type == 1 || execution_type == 5 ? 16
+                                                                   : 8;
   for (int i = 0; i < rank; i++) points *= sizes[i];
   plan_bytes[(unsigned)plan % MAX_PLANS] = 8 * points * complex_bytes;
   if (bytes) *bytes = 0;

@@ -4,6 +4,7 @@
     with oomscope.record("snapshot.pickle.gz"):    # records one block
         train()
     oomscope.analyze("snapshot.pickle.gz")         # a dict (docs/json.md) that a notebook shows as a page
+    oomscope.view("snapshot.pickle.gz")            # the interactive page, in a notebook
 
 In a notebook, `%load_ext oomscope` adds `%%oomscope_dry_run h100`, a dry run of a cell.
 
@@ -11,7 +12,18 @@ The program `oomscope` is installed with this package and does the work in a pro
 """
 
 from ._notebook import load_ipython_extension
-from ._program import OomscopeError, Report, analyze, find_program, run
+from ._program import OomscopeError, Page, Report, analyze, find_program, run, view
 from ._record import Recording, record
 
-__all__ = ["OomscopeError", "Recording", "Report", "analyze", "find_program", "load_ipython_extension", "record", "run"]
+__all__ = [
+    "OomscopeError",
+    "Page",
+    "Recording",
+    "Report",
+    "analyze",
+    "find_program",
+    "load_ipython_extension",
+    "record",
+    "run",
+    "view",
+]

@@ -104,6 +104,22 @@ def analyze(*paths: Path, **options: Any) -> Report:
     return Report(json.loads(output_of(["analyze", "--format", "json", *arguments])), arguments)
 
 
+class Page(str):
+    """The HTML of a page, which a notebook shows in a frame that cannot reach the notebook."""
+
+    def _repr_html_(self) -> str:
+        frame = '<iframe sandbox="allow-scripts" style="width: 100%%; height: 85vh; border: 0" srcdoc="%s"></iframe>'
+        return frame % html.escape(self)
+
+
+def view(*paths: Path, **options: Any) -> Page:
+    """The interactive page of snapshots or directories of snapshots, in a notebook.
+
+    Options are those of `oomscope report`: `at="peak"`, `around_oom=20_000`, `whatif=True`.
+    """
+    return Page(output_of(["report", *to_flags(options), "--", *map(os.fspath, paths)]))
+
+
 def check(path: Path, **limits: Any) -> List[Dict[str, Any]]:
     """Checks limits such as `max_peak_allocated="2GiB"` or `max_ooms=0`. Returns the findings that fail."""
     report = output_of(["check", "--format", "json", *to_flags(limits), "--", os.fspath(path)])

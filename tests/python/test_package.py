@@ -31,6 +31,14 @@ def test_analyze_returns_the_json_and_shows_the_page():
     assert report.to_html().lower().startswith("<!doctype html>")
 
 
+def test_a_notebook_shows_the_interactive_page_in_a_frame():
+    page = oomscope.view(SNAPSHOT, top=2)
+    assert page.startswith("<!doctype html>")
+    frame = page._repr_html_()
+    assert frame.startswith('<iframe sandbox="allow-scripts" ') and frame.endswith('"></iframe>')
+    assert "<script" not in frame and frame.count('"') == 6  # all of the page is inside the attribute
+
+
 def test_an_unreadable_file_raises_the_message_of_the_program(tmp_path):
     path = tmp_path / "-odd.pickle"  # not an option
     path.write_bytes(b"no pickle")
