@@ -152,6 +152,7 @@ class DryRun:
         if self.options["steps_by_parameter"]:
             step_by_parameter()
         sys.meta_path.insert(0, AfterImport("transformers.generation.utils", end_generation))
+        sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
 
     def on_cuda(self, recorder):
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""

@@ -78,8 +78,11 @@ class SharedPaths:
         self.paths = set()
 
     def add(self, path):
-        with open(self.file, "ab") as file:
-            file.write(os.fsencode(path) + b"\0")
+        try:
+            with open(self.file, "ab") as file:
+                file.write(os.fsencode(path) + b"\0")
+        except FileNotFoundError:
+            return  # the command has ended, and this process outlives it
 
     def covers(self, path):
         """Whether `path` or a directory above it is in the set."""
