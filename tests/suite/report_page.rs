@@ -223,6 +223,67 @@ fn devices_are_a_list_and_one_is_opened_from_it() {
     assert_eq!(browser.errors(), Vec::<Value>::new());
 }
 
+/// Devices are decoded only when the test says so: `release(N)` for the Nth that was asked for.
+const HOLD_DEVICES: &str = "
+    const held = [];
+    const arrayBuffer = Response.prototype.arrayBuffer;
+    Response.prototype.arrayBuffer = function () {
+      return new Promise((done) => held.push(done)).then(() => arrayBuffer.call(this));
+    };
+    window.release = (index) => held[index]();
+    window.heldCount = () => held.length;
+";
+
+/// Everything that a hasty reader may do.
+const EARLY_EVENTS: &str = "
+    for (const key of ['p', 'o', '0', '+', '-', 'ArrowLeft', 'ArrowRight', 'Escape', '/', '?'])
+      dispatchEvent(new KeyboardEvent('keydown', { key }));
+    for (const canvas of document.querySelectorAll('canvas'))
+      for (const kind of ['pointermove', 'pointerdown', 'pointerup', 'pointerleave', 'click', 'wheel', 'keydown'])
+        canvas.dispatchEvent(new (kind === 'wheel' ? WheelEvent : kind === 'keydown' ? KeyboardEvent : PointerEvent)(kind));
+    for (const button of document.querySelectorAll('#app button')) button.click();
+    for (const field of document.querySelectorAll('#app input')) field.dispatchEvent(new Event('input'));
+    dispatchEvent(new Event('resize'));
+    location.hash = '#t=3';
+";
+
+#[test]
+fn events_before_it_is_ready_do_no_harm() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": HOLD_DEVICES }));
+    browser.show(&file);
+    assert_eq!(browser.value("document.querySelectorAll('#app canvas').length > 3 && heldCount() === 1"), true);
+    browser.value(EARLY_EVENTS);
+    browser.settle();
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+    browser.value("release(0)");
+    browser.value("oomscope.ready.then(() => true)");
+    assert_eq!(browser.value("oomscope.view().moment"), 3);
+    browser.key("p");
+    assert_eq!(browser.value("oomscope.view().moment"), 53_038);
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn the_last_device_clicked_is_shown() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-two_devices"), &fixture("2.15.0-holes-at-oom")]);
+    browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": HOLD_DEVICES }));
+    browser.show(&file);
+    browser.value("release(0)");
+    browser.value("oomscope.ready.then(() => true)");
+    browser.value("for (const index of [1, 2]) document.querySelectorAll('.page')[index].click()");
+    for slower in ["release(2)", "release(1)"] {
+        browser.value(slower);
+        browser.settle();
+    }
+    assert_eq!(browser.value("oomscope.view().page"), 2);
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
 /// A file that anyone may have written, with names that would be markup or script, and no entries but these.
 #[test]
 fn hostile_names_stay_text() {

@@ -1,5 +1,7 @@
 // Starts the page: reads its data, builds the views, and shows the first page or the one in the address.
 
+/** Number of the latest request for a page: an earlier one that is ready later is not shown. */
+let latestRequest = 0;
 /** Decoded devices, by page. @type {Map<number, Promise<Device>>} */
 const openDevices = new Map();
 /** @type {any} */
@@ -27,7 +29,11 @@ function openDevice(index) {
 
 /** Shows a page in its initial state, with `changes` applied. @param {number} index @param {Partial<View>} [changes] */
 async function showPage(index, changes = {}) {
-  device = await openDevice(index);
+  latestRequest += 1;
+  const request = latestRequest;
+  const opened = await openDevice(index);
+  if (request !== latestRequest) return;
+  device = opened;
   // Keep a few devices decoded.
   while (openDevices.size > 4)
     openDevices.delete(/** @type {number} */ ([...openDevices.keys()].find((key) => key !== index)));
@@ -108,6 +114,19 @@ async function start() {
     pages: drawPages,
     hash: drawHash,
   });
+  const follow = async () => {
+    if (location.hash === writtenHash) return;
+    const changes = parseHash(location.hash);
+    const page = Math.max(0, Math.min(pages.length - 1, changes.page ?? view.page));
+    if (page !== view.page || !device) await showPage(page, changes);
+    else show({ query: "", selected: -1, ...changes });
+  };
+  addEventListener("hashchange", follow);
+  writtenHash = "?";
+  // There is nothing to act on until a device is decoded.
+  byId("app").inert = true;
+  await follow();
+  byId("app").inert = false;
   for (const wire of [wireTimeline, wireBands, wireOverview, wireSlider, wireMap, wireFlame, wireSearch, wireKeys])
     wire();
   const repaint = () => {
@@ -118,16 +137,6 @@ async function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   byId("theme").addEventListener("click", repaint);
   addEventListener("resize", redrawAll);
-  const follow = async () => {
-    if (location.hash === writtenHash) return;
-    const changes = parseHash(location.hash);
-    const page = Math.max(0, Math.min(pages.length - 1, changes.page ?? view.page));
-    if (page !== view.page || !device) await showPage(page, changes);
-    else show({ query: "", selected: -1, ...changes });
-  };
-  addEventListener("hashchange", follow);
-  writtenHash = "?";
-  await follow();
   await nextFrame();
   recordTiming("first", performance.now());
 }
