@@ -153,7 +153,10 @@ class TestProcess:
                 self.errors.append(line["error"])
             else:
                 hook = self.config.hook
-                self.reports.append(hook.pytest_report_from_serializable(config=self.config, data=line["report"]))
+                report = hook.pytest_report_from_serializable(config=self.config, data=line["report"])
+                if isinstance(report.longrepr, list):  # the place of a skip, a tuple before it was JSON
+                    report.longrepr = tuple(report.longrepr)
+                self.reports.append(report)
 
 
 # In the process ------------------------------------------------------------------------------------------------------

@@ -270,19 +270,25 @@ class Judge:
             is_expected = result["verdict"] == "would-not-fit" and "max_ooms" in self.limits.limits
             if not is_expected and not self.limits.allows(result["verdict"]):
                 lines.append("%s: %s" % (result["verdict"].replace("-", " "), result["reason"]))
+                if result["verdict"] == "may-fit":
+                    lines.append('  value=["FILE:LINE=V"] sets the value; allow_missing="may-fit" accepts both')
         flags = self.limits.check_flags()
         if self.limits.has_baseline:
-            flags += self.baseline_flags()
+            flags += self.baseline_flags(may_write=not lines)
         report = json.loads(output_of(["check", "--format", "json", *flags, "--", *paths], is_quiet=True))
         failed = [finding for finding in report["findings"] if not finding["passed"]]
         baseline = report.get("baseline") or {}
         changes = baseline.get("text") if failed else None
         lines += changes or ()
+        if any(finding.get("missing") == "not-in-baseline" for finding in failed):
+            name = self.config.getini("oomscope_baseline")
+            lines.append("%s has no entry of this test: run it where CI is not set, and commit the file" % name)
+            failed = [finding for finding in failed if finding.get("missing") != "not-in-baseline"]
         for finding in failed:
             lines.append(finding["message"])
             if not (changes and "growth" in finding["code"]):  # the changes name its lines
                 lines += ["  " + describe_line(line) for line in finding.get("lines", ())]
-        if lines and self.limits.has_baseline:
+        if changes and all("growth" in finding["code"] for finding in failed):
             lines.append("accept this as the baseline: pytest --oomscope-update")
         written = {"added": ADDED, "updated": UPDATED}.get(baseline.get("written"))
         if written:
@@ -295,9 +301,11 @@ class Judge:
         last = [name for name in names if "-exit" in name or name == _pytest_process.RECORD]
         return [os.path.join(self.process.directory, name) for name in last or names]
 
-    def baseline_flags(self) -> List[str]:
+    def baseline_flags(self, may_write: bool) -> List[str]:
         path = os.path.join(str(self.config.rootpath), self.config.getini("oomscope_baseline"))
         flags = ["--baseline", path, "--entry", self.item.nodeid]
+        if not may_write:
+            return flags
         if self.config.getoption("oomscope_update"):
             return [*flags, "--update"]
         # In CI a new entry would be lost, and the test would pass for ever with nothing to compare.

@@ -276,6 +276,7 @@ def test_it_uses_only_the_standard_library():
         "inspect",
         "itertools",
         "json",
+        "operator",
         "os",
         "pickle",
         "platform",

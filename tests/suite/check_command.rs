@@ -153,6 +153,9 @@ fn every_format_has_the_verdict_and_its_line() {
     let rule = result["ruleIndex"].as_u64().unwrap() as usize;
     assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"][rule]["id"], "dry-run");
     assert!(written("a.md").contains("would not fit"));
+    // The file has another name each time; the test keeps its own.
+    let (_, out, _) = project.check(&["--format", "junit", "--max-peak-reserved", "1MiB"]);
+    assert!(out.contains("classname=\"sh job.sh, device 0\" name=\"peak-reserved\""), "{out}");
     assert_eq!(json(&written("a.json"))["dry_run"]["source"], "train.py");
 }
 
@@ -194,6 +197,12 @@ fn an_entry_is_written_once_then_compared_and_accepted() {
     assert!(out.contains("::error file=train.py,line=9,title=growth-ratio-peak-allocated"), "{out}");
     // More growth is allowed.
     assert_eq!(project.code(&[&baseline[..], &["--max-growth", "50MiB"]].concat()), 0);
+    // A baseline of another GPU is named before any line of code.
+    project.write("other.json", &text.replace("NVIDIA A10", "NVIDIA L4"));
+    let (_, out, _) = project.check(&["--baseline", "other.json", "--format", "json"]);
+    let other = "the baseline has another GPU: NVIDIA L4, now NVIDIA A10";
+    assert_eq!(json(&out)["baseline"]["text"][0], other);
+    assert!(json(&out)["summary"]["answer"].as_str().unwrap().contains(&format!(": {other}; +")), "{out}");
     // A failed check is no baseline.
     let (code, _, err) = project.check(&[&with("--update")[..], &["--max-peak-reserved", "1MiB"]].concat());
     assert_eq!(code, 1);
@@ -250,6 +259,28 @@ fn wrong_usage_is_said_before_the_command_runs() {
         assert_eq!(code, 2, "{args:?}: {err}");
         assert!(err.contains(sentence) && !err.contains("output of the job"), "{args:?}: {err}");
     }
+}
+
+#[test]
+fn wrong_usage_ends_a_bisection() {
+    let usage = ["check", "--gpu", "no-such-gpu", "--exit-code", "bisect", "--", "true"];
+    let ran = program::run(&usage);
+    assert_eq!((ran.code, ran.out.as_str()), (128, ""), "{}", ran.err);
+    let ran = program::run(&["check", "--no-such-option", "--exit-code=bisect", "--", "true"]);
+    assert_eq!(ran.code, 128, "{}", ran.err);
+    let ran = program::run(&["check", "--no-such-option", "--", "true", "--exit-code", "bisect"]);
+    assert_eq!(ran.code, 2, "the command's own arguments are not ours: {}", ran.err);
+}
+
+#[test]
+fn a_baseline_with_marks_of_a_merge_conflict_is_named_as_one_that_is_no_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("baseline.json");
+    std::fs::write(&path, "<<<<<<< HEAD\n{}\n").unwrap();
+    let snapshot = "fixtures/2.15.0-mempool.pickle.gz";
+    let ran = program::run(&["check", "--max-ooms", "9", "--baseline", path.to_str().unwrap(), snapshot]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("is not JSON: expected value at line 1"), "{}", ran.err);
 }
 
 #[test]

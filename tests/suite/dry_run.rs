@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::program::{analyze, file, run};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 pub(super) fn dry_run(directory: &Path, arguments: &[&str]) -> Output {
     let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/fake");
@@ -145,7 +145,7 @@ pub(super) fn read(operators: &str, count: u64, at_us: u64, line: u64) -> Value 
 }
 
 /// The report on a recording, and the page.
-fn report_and_page(recording: &Value) -> (Value, String) {
+pub(super) fn report_and_page(recording: &Value) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory, "dry.json", recording.to_string().as_bytes());
     let page = run(&["--wide", "analyze", &path]).out;
@@ -318,87 +318,6 @@ fn what_is_not_of_the_recorder_is_passed_over() {
     broken["oomscope"]["dry_run"] = json!([1, "two"]);
     let (report, _) = report_and_page(&broken);
     assert!(report.get("dry_run").is_none());
-}
-
-/// A workspace of `mib` at a time, on device 0.
-fn workspace(time_us: u64, mib: u64) -> Value {
-    json!([time_us, 0, 0, mib * MIB, 0])
-}
-
-#[test]
-fn workspaces_of_cudnn_make_a_range() {
-    let mut convolved = recording(&json!([]), 3, false);
-    convolved["oomscope"]["dry_run"]["workspaces"] =
-        json!([workspace(500_000, 900), workspace(2_000_000, 300), workspace(2_500_000, 200)]);
-    let (report, page) = report_and_page(&convolved);
-    let dry_run = &report["dry_run"];
-    assert_eq!(dry_run["certainty"], "lower-bound");
-    let range = &dry_run["ranges"][0];
-    assert_eq!(range["reserved_bytes"], json!({ "least": 100 * MIB, "most": 100 * MIB }));
-    let with = &range["with_workspaces"];
-    assert_eq!(with["calls"], 3);
-    assert_eq!(with["largest_bytes"], 900 * MIB);
-    // The largest came before anything was held; the request and the next one are served of what it left.
-    assert_eq!(with["allocated_bytes"], 900 * MIB);
-    assert_eq!(with["reserved_bytes"], json!({ "least": 900 * MIB, "most": 900 * MIB }));
-    assert_eq!(with["failing_placements"], 0);
-    assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("with workspaces of cuDNN up to 900 MiB allocated"), "{page}");
-    assert!(page.contains("the largest 900 MiB"), "{page}");
-}
-
-#[test]
-fn a_workspace_that_is_not_to_be_had_fails_nothing() {
-    let mut convolved = recording(&json!([]), 1, false);
-    convolved["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 30_000)]);
-    let (report, page) = report_and_page(&convolved);
-    let with = &report["dry_run"]["ranges"][0]["with_workspaces"];
-    assert_eq!((&with["failing_placements"], &with["allocated_bytes"]), (&json!(0), &json!(100 * MIB)));
-    assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
-    // Attention has nothing to fall back on.
-    convolved["oomscope"]["dry_run"]["workspaces"][0][4] = json!(1);
-    let (report, page) = report_and_page(&convolved);
-    let range = &report["dry_run"]["ranges"][0];
-    assert_eq!(range["with_workspaces"]["failing_placements"], range["placements"]);
-    assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("and a request fails"), "{page}");
-}
-
-#[test]
-fn memory_that_outlives_a_call_is_a_larger_request() {
-    let mut recurrent = recording(&json!([]), 1, false);
-    let row = |least_mib: u64| json!([[900_000, 0, 0, 150 * MIB, 1, least_mib * MIB]]);
-    recurrent["oomscope"]["dry_run"]["workspaces"] = row(100);
-    let with = |recording: &Value| report_and_page(recording).0["dry_run"]["ranges"][0]["with_workspaces"].clone();
-    assert_eq!(with(&recurrent)["allocated_bytes"], 150 * MIB);
-    // No request has that size.
-    recurrent["oomscope"]["dry_run"]["workspaces"] = row(99);
-    assert_eq!(with(&recurrent)["allocated_bytes"], 100 * MIB);
-}
-
-#[test]
-fn calls_of_several_libraries_have_estimates() {
-    let mut several = recording(&json!([]), 1, false);
-    let dry_run = &mut several["oomscope"]["dry_run"];
-    dry_run["unsized"]["cufft"] = json!(1);
-    dry_run["workspaces"] = json!([workspace(2_000_000, 10), workspace(2_000_001, 300)]);
-    let (_, page) = report_and_page(&several);
-    assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("with workspaces of cuDNN and cuFFT up to 400 MiB allocated"), "{page}");
-    assert!(page.contains("only cuDNN and cuFFT know the sizes of their workspaces (2 calls)"), "{page}");
-    several["oomscope"]["dry_run"]["unsized"]["cusparse"] = json!(1);
-    let (_, page) = report_and_page(&several);
-    assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("the workspaces of the other 1 call are unknown"), "{page}");
-}
-
-#[test]
-fn calls_of_cudnn_without_a_size_leave_a_bound() {
-    let mut mixed = recording(&json!([]), 5, false);
-    mixed["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 10), [1, 2], "x"]);
-    let (_, page) = report_and_page(&mixed);
-    assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("the workspaces of the other 4 calls are unknown"), "{page}");
 }
 
 /// The verdict in the JSON and the first line, of a recording whose process `end`ed so.

@@ -37,6 +37,7 @@ mod diff;
 mod diff_properties;
 mod docs;
 mod dry_run;
+mod dry_run_estimates;
 #[cfg(unix)]
 mod dry_run_remedies;
 mod dry_run_stub;

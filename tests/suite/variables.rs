@@ -145,7 +145,7 @@ fn failed(blocks: u64, names: Value, bytes: u64) -> Value {
     oom["device_free"] = json!(MIB);
     trace.push(oom);
     snapshot["device_traces"] = json!([trace]);
-    snapshot["oomscope"]["oom"] = json!({ "device": 0 });
+    snapshot["oomscope"]["oom"] = json!({ "device": 0, "request_bytes": bytes, "device_free_bytes": MIB });
     snapshot
 }
 
@@ -181,12 +181,21 @@ fn memory_of_cpp_has_the_line_that_called_it() {
     let rows = found["kept_by"]["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["root"], &rows[0]["blocks"]), (1, &json!("call"), &json!(2)));
     // Without a failure no call runs.
-    let (kept, _) = kept_by(&snapshot(2, names(json!([]))));
+    let (kept, variable) = kept_by(&snapshot(2, names(json!([]))));
+    assert_eq!(variable, "C++ code, called at app/train.py:7 in step: 2 MiB of 2 MiB allocated");
     let row = &kept["rows"][0];
     assert_eq!(
         (&row["root"], &row["function"]["name"], &row["function"]["line"]),
         (&Value::Null, &json!("step"), &json!(7))
     );
+    let mut reducer = snapshot(2, names(json!([])));
+    for block in reducer["segments"][0]["blocks"].as_array_mut().unwrap() {
+        block["frames"][0]["filename"] = json!("/venv/torch/nn/parallel/distributed.py");
+        block["frames"][0]["name"] = json!("_ddp_init_helper");
+    }
+    let (_, variable) = kept_by(&reducer);
+    let expected = "the reducer of DistributedDataParallel (C++), buckets of gradients: 2 MiB of 2 MiB allocated";
+    assert_eq!(variable, expected);
 }
 
 #[test]

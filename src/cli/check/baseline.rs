@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use serde::de::IgnoredAny;
 
 use super::super::config::Config;
 use super::super::exit::Exit;
 use super::super::inputs::{self, Input, with_slashes};
 use super::super::output::Output;
 use super::args::Check;
+use crate::base::input::read_text_file;
 use crate::base::units::counted;
 use crate::compare::gate::{Baseline, BaselinePeaks, Limit, peaks};
 use crate::output::formats;
@@ -38,6 +40,9 @@ pub(super) fn load_baseline(
             bail!("{} needs a baseline: give --baseline (oomscope check --save-baseline writes one)", limit.key())
         }
         (Some(path), None) => {
+            if let Some(error) = json_error(&path) {
+                bail!("the baseline {} is not JSON: {error}", path.display());
+            }
             bail!("the baseline {} is not used: set max-growth-ratio or max-growth", path.display())
         }
         (Some(path), Some(_)) => {
@@ -48,6 +53,12 @@ pub(super) fn load_baseline(
             read_baseline(&path, args.torch_version).map(Some)
         }
     }
+}
+
+/// Why a file that is named `.json` is none, such as one with the marks of a merge conflict.
+fn json_error(path: &Path) -> Option<serde_json::Error> {
+    let text = path.extension().filter(|extension| *extension == "json").and_then(|_| read_text_file(path).ok())?;
+    serde_json::from_str::<IgnoredAny>(&text).err()
 }
 
 fn read_baseline(path: &Path, minor: Option<u32>) -> anyhow::Result<Baseline> {

@@ -8,6 +8,8 @@ mod limits;
 mod outputs;
 mod repository;
 
+use std::ffi::OsString;
+
 use anyhow::bail;
 
 pub(super) use self::args::Check;
@@ -48,6 +50,14 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
 
 /// The exit code with which `git bisect run` skips a commit.
 const CANNOT_BE_JUDGED: u8 = 125;
+/// The exit code with which `git bisect run` ends: it takes others, such as that of wrong usage, as a bad commit.
+pub(super) const ENDS_BISECTION: u8 = 128;
+
+/// Whether a command line has `--exit-code bisect`, also one that cannot be parsed.
+pub(super) fn is_bisecting(args: &[OsString]) -> bool {
+    let own = args.split(|arg| arg == "--").next().unwrap_or_default();
+    own.contains(&"--exit-code=bisect".into()) || own.windows(2).any(|pair| pair == ["--exit-code", "bisect"])
+}
 
 /// The result of a check.
 struct Outcome {

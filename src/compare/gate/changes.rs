@@ -108,14 +108,18 @@ impl BaselineComparison {
         let mut text: Vec<String> = devices.iter().flat_map(|device| device.describe(devices.len() > 1)).collect();
         let most =
             devices.iter().max_by_key(|device| (device.peak_growth(), Reverse((&device.process, device.device))));
-        let headline = most.and_then(|device| match device.describe(devices.len() > 1).as_slice() {
+        let mut headline = most.and_then(|device| match device.describe(devices.len() > 1).as_slice() {
             [] => None,
             [only] => Some(only.clone()),
             [first, .., _] => Some(format!("{first}; {}", device.describe_totals()?)),
         });
         if let Some(before) = before.filter(|_| !text.is_empty()) {
-            text.extend(describe_other("GPU", before.gpu.as_deref(), after.gpu.as_deref()));
-            text.extend(describe_other("PyTorch", before.torch.as_deref(), after.torch.as_deref()));
+            // First, because the code may not have changed at all.
+            let gpu = describe_other("GPU", before.gpu.as_deref(), after.gpu.as_deref());
+            let torch = describe_other("PyTorch", before.torch.as_deref(), after.torch.as_deref());
+            let others: Vec<String> = gpu.into_iter().chain(torch).collect();
+            headline = headline.map(|headline| others.iter().cloned().chain([headline]).collect::<Vec<_>>().join("; "));
+            text.splice(0..0, others);
         }
         Self { path, entry, written: None, devices, text, headline }
     }

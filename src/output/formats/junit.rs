@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::base::units::{escape_command_lines, is_active, starts_with_command};
-use crate::compare::gate::{CheckReport, Finding, Severity};
+use crate::compare::gate::{CheckReport, CheckedJob, Finding, Severity};
 use crate::output::report::gate::phrases::{bytes_label, location_label};
 
 /// One test per limit and device, and one per file that could not be read.
@@ -12,6 +12,9 @@ pub fn junit(report: &CheckReport) -> String {
     let cases: Vec<&[Finding]> = report.findings.chunk_by(same).collect();
     let fails = |f: &Finding| !f.passed && f.severity == Severity::Fail;
     let job = report.dry_run.as_ref();
+    // The file of a dry run has another name each time; a CI system follows a test by its name.
+    let is_single = report.findings.windows(2).all(|pair| matches!(pair, [a, b] if a.path == b.path));
+    let single_process = job.filter(|_| is_single);
     let failures =
         cases.iter().filter(|case| case.iter().any(fails)).count() + usize::from(job.is_some_and(|job| !job.passed));
     let not_checked = report.not_checked();
@@ -22,7 +25,7 @@ pub fn junit(report: &CheckReport) -> String {
     let _ = writeln!(out, "<testsuites name=\"oomscope check\" {counts}>");
     let _ = writeln!(out, "  <testsuite name=\"oomscope check\" {counts} skipped=\"0\">");
     for case in cases {
-        self::case(&mut out, case);
+        self::case(&mut out, case, single_process);
     }
     if let Some(job) = job {
         let (class, message) = (escape_xml(&job.command), escape_xml(&job.message()));
@@ -40,10 +43,11 @@ pub fn junit(report: &CheckReport) -> String {
 }
 
 /// One test: the findings of one code on one device, of either severity or both.
-fn case(out: &mut String, findings: &[Finding]) {
+fn case(out: &mut String, findings: &[Finding], single_process: Option<&CheckedJob>) {
     // `chunk_by` yields no empty chunks.
     let Some(first) = findings.first() else { return };
-    let class = escape_xml(&format!("{}, device {}", first.path, first.device));
+    let name = single_process.map_or(&first.path, |job| &job.command);
+    let class = escape_xml(&format!("{name}, device {}", first.device));
     let failing: Vec<&Finding> = findings.iter().filter(|f| !f.passed).collect();
     let end = if failing.is_empty() { "/>" } else { ">" };
     let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{}\"{end}", first.code.word());

@@ -10,7 +10,7 @@ impl KeptByVariable {
     /// The name of the variable, or why there is none.
     pub(crate) fn holder(&self) -> String {
         match &self.function {
-            Some(caller) if self.root.is_none() => format!("C++ code, called at {}", caller.short_label()),
+            Some(caller) if self.root.is_none() => cpp_holder(caller),
             _ => holder(self.name.as_deref(), self.root),
         }
     }
@@ -28,6 +28,8 @@ impl KeptByVariable {
                 format!("`{}`, {}{filled}", container.name, container.label())
             }
             (None, Some(RootKind::Cycle)) => self.holder(),
+            (None, None) if self.function.is_none() => "C++ code (no tensor of Python)".to_owned(),
+            (None, _) if self.name.is_none() => self.holder(),
             (None, _) => format!("`{}`", self.holder()),
         }
     }
@@ -115,6 +117,15 @@ fn holder(name: Option<&str>, root: Option<RootKind>) -> String {
     }
 }
 
+/// The holder in C++ that the Python function `caller` called.
+fn cpp_holder(caller: &FrameReport) -> String {
+    let is_reducer = matches!(&*caller.name, "_ddp_init_helper" | "_pre_forward");
+    if is_reducer && caller.file.ends_with("nn/parallel/distributed.py") {
+        return "the reducer of DistributedDataParallel (C++), buckets of gradients".to_owned();
+    }
+    format!("C++ code, called at {}", caller.short_label())
+}
+
 fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
     Some(match kind? {
         TensorKind::Parameter => "parameters",
@@ -126,15 +137,20 @@ fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
     })
 }
 
-/// For the first lines: the variable that keeps the growing memory, else the one that keeps most.
+/// For the first lines: the variable that keeps the growing memory, else the holder that keeps most.
 pub(super) fn describe_variable(
     kept: &KeptReport,
     growing: Option<&KeptByVariable>,
     allocated_bytes: u64,
 ) -> Option<String> {
-    let row = growing.or_else(|| kept.top.rows.first()).filter(|row| row.name.is_some())?;
+    let mut rows = kept.top.rows.iter();
+    // Memory without a variable may have one that the recorder did not get to.
+    let is_known = |row: &&KeptByVariable| row.name.is_some() || kept.complete && row.root != Some(RootKind::Unreached);
+    let row = growing.or_else(|| rows.find(is_known))?;
     let place = match &row.function {
-        Some(function) if row.author != Some(Author::User) => format!(", in {}", function.short_label()),
+        Some(function) if row.name.is_some() && row.author != Some(Author::User) => {
+            format!(", in {}", function.short_label())
+        }
         _ => String::new(),
     };
     let graph = row.graph_label().map(|graph| format!(", {graph}")).unwrap_or_default();
