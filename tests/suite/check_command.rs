@@ -198,7 +198,7 @@ fn an_entry_is_written_once_then_compared_and_accepted() {
     // More growth is allowed.
     assert_eq!(project.code(&[&baseline[..], &["--max-growth", "50MiB"]].concat()), 0);
     // A baseline of another GPU is named before any line of code.
-    project.write("other.json", &text.replace("NVIDIA A10", "NVIDIA L4"));
+    project.write("other.json", text.replace("NVIDIA A10", "NVIDIA L4"));
     let (_, out, _) = project.check(&["--baseline", "other.json", "--format", "json"]);
     let other = "the baseline has another GPU: NVIDIA L4, now NVIDIA A10";
     assert_eq!(json(&out)["baseline"]["text"][0], other);

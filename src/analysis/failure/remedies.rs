@@ -56,6 +56,11 @@ impl Remedy {
         self.forecast.as_ref().is_some_and(ForecastVerdict::goes_on)
     }
 
+    /// Whether a later request is predicted to fail.
+    pub fn fails_again(&self) -> bool {
+        matches!(self.forecast, Some(ForecastVerdict::FailsAgain { .. }))
+    }
+
     /// How far the program gets.
     fn reach(&self) -> (u8, u64) {
         match &self.forecast {

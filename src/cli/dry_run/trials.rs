@@ -13,7 +13,6 @@ use crate::analysis::{DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, 
 use crate::base::units::count;
 use crate::cli::exit::print_stderr;
 use crate::cli::run::{CommandEnd, record_to_log};
-use crate::whatif::ForecastVerdict;
 use crate::whatif::program::ProgramChange;
 
 /// Maximum number of runs after the first.
@@ -89,8 +88,7 @@ pub(super) fn remedies_without_size(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     let mut devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
     let Some(device) = devices.find(|device| device.oom_count > 0) else { return Vec::new() };
     let Some(oom) = device.ooms.last() else { return Vec::new() };
-    let fails_again = |forecast: &Option<ForecastVerdict>| matches!(forecast, Some(ForecastVerdict::FailsAgain { .. }));
-    let serving = oom.remedies.iter().filter(|remedy| remedy.avoids_oom && !fails_again(&remedy.forecast));
+    let serving = oom.remedies.iter().filter(|remedy| remedy.avoids_oom && !remedy.fails_again());
     let settings = serving.map(|remedy| {
         let removed = remedy.without.map(|option| format!("{option}:default"));
         let set = (!remedy.settings.is_empty()).then(|| remedy.settings.clone());

@@ -54,7 +54,8 @@ pub struct Brief {
     pub peak_allocated_bytes: u64,
     /// The lines that hold the most memory, at the last failure, else at the peak.
     pub top_lines: Vec<BriefLine>,
-    /// Settings that serve the failed request in a replay, best first.
+    /// Settings that serve the failed request in a replay, best first, without those after which the job is predicted to
+    /// fail again.
     pub remedies: Vec<String>,
     /// Codes of all warnings about the file.
     pub warnings: Vec<Code>,
@@ -145,7 +146,7 @@ impl Brief {
         let held = last.map_or(device.at_peak.as_ref(), |oom| oom.held.as_ref());
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
         let remedies = last.iter().flat_map(|oom| &oom.remedies);
-        let remedies = remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none());
+        let remedies = remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none() && !remedy.fails_again());
         Self {
             device: Some(device.device),
             verdict: last.map(|oom| oom.verdict),
