@@ -182,7 +182,7 @@ from accelerate.utils import find_executable_batch_size
 def train(batch_size):
     return step(batch_size)
 train()""",
-    "after its own retry with batch_size ",
+    "after its own retry with batch",
     needs=["accelerate"],
     kind="accelerate",
 )
@@ -285,7 +285,7 @@ job(
     "sparse-squared",
     "may-fit",
     "import torch\na = torch.eye(4, device='cuda').to_sparse_csr()\nprint((a @ a).shape)",
-    "known only to a GPU",
+    "decides a size",
 )
 job(
     "accuracy",
