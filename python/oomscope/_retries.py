@@ -109,18 +109,15 @@ def numbers_in(name, value):
     """The integers in a dict, or in the attributes of an object, by their names in source."""
     label = "%s[%r]" if type(value) is dict else "%s.%s"
     if type(value) is not dict:
-        try:
-            value = object.__getattribute__(value, "__dict__")
-        except Exception:
-            return {}
-    if type(value) is not dict or len(value) > MAX_NUMBERS:
+        value = objects.Shapes().instance_dict(value)
+    if len(value) > MAX_NUMBERS:
         return {}
     numbers = [(key, number) for key, number in list(value.items()) if type(key) is str and type(number) is int]
     return {label % (name, key): number for key, number in numbers}
 
 
 def find_change(failed, retried):
-    """The size that is smaller in `retried`, as `{"name", "failed", "retried"}`; None if it cannot be told apart."""
+    """The size that is smaller in `retried`, as `{"name", "failed", "retried"}`; None if several may be."""
     found = []
     for code, _, before in failed:
         after = next((values for other, _, values in retried if other is code), {})

@@ -75,7 +75,7 @@ impl DroppedFiles {
     pub fn into_page(mut self, version: &str) -> Result<Vec<u8>, String> {
         let mut page = Vec::new();
         let written = if self.snapshots.is_empty() && !self.logs.is_empty() {
-            page::write_explanation(&self.logs, version, &mut page)
+            page::write_explanation(&self.logs, &self.unreadable, version, &mut page)
         } else {
             for log in std::mem::take(&mut self.logs) {
                 self.refuse(&log.path, "is a log; drop logs alone to have their messages explained".to_owned());

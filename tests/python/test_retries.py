@@ -127,3 +127,16 @@ def test_the_size_is_told_from_counters():
     shapes = change({"x": (32, 1024), "i": 4}, {"x": (16, 1024), "i": 5})
     assert shapes == {"name": "x", "failed": "32x1024", "retried": "16x1024"}
     assert change({"x": (32, 8)}, {"x": (16, 9)}) is None
+
+
+def test_no_code_of_the_program_runs_to_find_a_number():
+    ran = []
+
+    class Own:
+        @property
+        def __dict__(self):
+            ran.append(self)
+            return {"batch": 8}
+
+    assert _retries.numbers_in("own", Own()) == {} and ran == []
+    assert _retries.numbers_in("args", types.SimpleNamespace(batch=8, path="x")) == {"args.batch": 8}

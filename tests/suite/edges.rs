@@ -51,7 +51,7 @@ fn the_recorder_is_written_only_where_no_other_user_can_change_it() {
     let linked = directory("linked", 0o755);
     symlink(parent.path(), linked.join(".recorder")).unwrap();
     refused(&linked, "is not a directory");
-    // The recorder of a job that is gone is replaced, whatever it holds.
+    // The recorder that an ended job left is replaced, with everything in it.
     let replaced = |directory: &Path| {
         let ran = record(directory);
         assert_eq!((ran.status.code(), String::from_utf8(ran.stdout).unwrap().trim()), (Some(0), "700"));

@@ -223,7 +223,7 @@ fn devices_are_a_list_and_one_is_opened_from_it() {
     assert_eq!(browser.errors(), Vec::<Value>::new());
 }
 
-/// Devices are decoded only when the test says so: `release(N)` for the Nth that was asked for.
+/// Holds back the decoding of each device until the test calls `release(N)` for the Nth request.
 const HOLD_DEVICES: &str = "
     const held = [];
     const arrayBuffer = Response.prototype.arrayBuffer;

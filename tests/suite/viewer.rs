@@ -1,6 +1,6 @@
 //! The page of `oomscope viewer`: in node, its analyzer writes the pages that `report` writes and refuses what `report`
-//! refuses; in a browser, files that are dropped, chosen or named are shown. Where a tool is missing, that is said and
-//! nothing is tried.
+//! refuses; in a browser, it shows files that are chosen in the dialog or named in the address. A test whose tool is missing
+//! prints so and passes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -213,6 +213,15 @@ fn a_browser_shows_the_files_that_are_chosen() {
     let explained: Value = serde_json::from_str(&result_of(&["explain", "--format", "json", &log])).unwrap();
     let answer = explained["summary"]["answer"].as_str().unwrap();
     assert!(shown.contains(answer), "{shown}\n{answer}");
+
+    // A file that cannot be read beside it is named.
+    viewer.browser.value("again.click()");
+    let zip = viewer.directory.path().join("archive.pickle");
+    std::fs::write(&zip, b"PK\x03\x04").unwrap();
+    viewer.choose(&[&log, &text(&zip)]);
+    viewer.wait_for("!result.hidden && shown.textContent.endsWith(' and 1 more')");
+    let shown = viewer.answer("2.15.0-fragmentation.log");
+    assert!(shown.starts_with("archive.pickle: is a zip archive") && shown.contains(answer), "{shown}");
 
     // A file that is no snapshot gets the sentence of the program.
     viewer.browser.value("again.click()");

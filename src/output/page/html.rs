@@ -6,7 +6,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::{PageData, SnapshotData, Sparkline, base64, web};
-use crate::analysis::AnalyzeReport;
+use crate::analysis::{AnalyzeReport, Unreadable};
 use crate::explain::ExplainReport;
 use crate::output::document::{Block, Document, html, html_literal};
 use crate::output::formats::json;
@@ -59,14 +59,24 @@ pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: 
     write!(out, "<script>{script}</script>\n</body>\n</html>\n")
 }
 
-/// Writes the page of `explanations`, one for each log; `version` is that of this program.
+/// Writes the page of `explanations`, one for each log, and names the files that are `unreadable`; `version` is that of
+/// this program.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_explanation(explanations: &[ExplainReport], version: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_explanation(
+    explanations: &[ExplainReport],
+    unreadable: &[Unreadable],
+    version: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let title = explanations.first().map(|explanation| explanation.summary().answer);
     write_head(title.as_deref().unwrap_or_default(), None, version, out)?;
     out.write_all(b"<main id=\"first\">\n")?;
+    for file in unreadable {
+        let line = html_literal(&format!("{}: {}", file.path, file.message));
+        writeln!(out, "<p class=\"warning\">{line}</p>")?;
+    }
     for explanation in explanations {
         out.write_all(html(&report::explain(explanation, EXPLAINED_MESSAGES)).as_bytes())?;
     }
