@@ -251,6 +251,31 @@ fn what_is_far_and_not_checked_is_no_promise() {
         let answer = report["summary"]["answer"].as_str().unwrap();
         assert!(answer.contains(words), "{answer}");
     }
+    let certainty = |capacity| {
+        let report = fit("dense", &[4, 8, 13], &["--capacity", capacity]);
+        report["devices"][0]["largest_safe"]["certainty"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([certainty("244MiB"), certainty("316MiB"), certainty("500MiB")], ["checked", "checked", "should"]);
+    assert_eq!(certainty("2GiB"), "estimate");
+    let report = fit("dense", &[4, 8, 13], &["--capacity", "252MiB", "--multiple-of", "13"]);
+    assert_eq!(report["devices"][0]["largest_safe"]["certainty"], "confirmed");
+}
+
+/// Between them a size fails: its fragments are worse.
+#[test]
+fn the_largest_size_below_which_all_fit_leads() {
+    let report = fit("dense", &[4, 8], &["--capacity", "418MiB"]);
+    let device = &report["devices"][0];
+    assert_eq!((&device["largest_safe"]["size"], &device["largest"]["size"]), (&28.into(), &32.into()));
+    let answer = report["summary"]["answer"].as_str().unwrap();
+    assert!(answer.contains("size 28, 3 times the largest recorded, should fit"), "{answer}");
+    assert!(answer.contains("; 29 fails") && answer.ends_with("; 32 fits"), "{answer}");
+    let fits = |size: u64| {
+        let at = fit("dense", &[4, 8], &["--capacity", "418MiB", "--at", &size.to_string()]);
+        let rows = at["devices"][0]["sizes"].as_array().unwrap().clone();
+        rows.iter().find(|row| row["size"] == size).unwrap()["fits"].as_bool().unwrap()
+    };
+    assert!((20..=28).all(fits) && !fits(29) && fits(32));
 }
 
 #[test]

@@ -281,7 +281,7 @@ impl SizeSearch<'_> {
             curve: 0,
         };
         let report: FitReport = fit(&sized, &options).map_err(|error| anyhow!(error))?;
-        let largest = report.devices.iter().map(|device| match &device.largest {
+        let largest = report.devices.iter().map(|device| match &device.largest_safe {
             Some(largest) => Ok(largest.size),
             None => Err(anyhow!("{}", report.summary().answer)),
         });

@@ -45,6 +45,8 @@ pub struct CurvePoint {
     pub tooltip: String,
     /// Whether it was recorded rather than predicted.
     pub is_measured: bool,
+    /// Whether it does not fit.
+    pub fails: bool,
 }
 
 /// A labelled position on the x axis.
@@ -98,7 +100,9 @@ pub fn curve(curve: &Curve) -> String {
         drawing.draw_mark(row, mark, &curve.lines);
     }
     let height = top + HEIGHT + AXIS_HEIGHT;
+    let has_failing = points().any(|point| point.fails);
     let keys = curve.lines.iter().map(legend_entry).chain([RECORDED_KEY.to_owned()]);
+    let keys = keys.chain(has_failing.then(|| FAILS_KEY.to_owned()));
     format!(
         "<figure class=\"curve\">\n<div class=\"scroll\"><svg class=\"curve\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
          aria-label=\"{}\">\n{}</svg></div>\n<figcaption>{}</figcaption>\n</figure>\n",
@@ -127,6 +131,9 @@ fn legend_entry(line: &CurveLine) -> String {
 
 const RECORDED_KEY: &str = "<span><svg class=\"curve key\" viewBox=\"0 0 26 10\" aria-hidden=\"true\"><circle \
                    class=\"measured main\" cx=\"13\" cy=\"5\" r=\"4\"/></svg>recorded</span>\n";
+
+const FAILS_KEY: &str = "<span><svg class=\"curve key\" viewBox=\"0 0 26 10\" aria-hidden=\"true\"><circle \
+                class=\"fails\" cx=\"13\" cy=\"5\" r=\"4\"/></svg>does not fit</span>\n";
 
 struct CurveSvg {
     out: String,
@@ -198,7 +205,11 @@ impl CurveSvg {
         self.path(class, &path);
         for point in &line.points {
             let (x, y, tooltip) = (self.x(point.x), self.y(point.bytes), escape_html(&point.tooltip));
-            let (kind, radius) = if point.is_measured { ("measured", 4.5) } else { ("point", 2.5) };
+            let (kind, radius) = match point {
+                CurvePoint { is_measured: true, .. } => ("measured", 4.5),
+                CurvePoint { fails: true, .. } => ("fails", 3.5),
+                _ => ("point", 2.5),
+            };
             _ = writeln!(
                 self.out,
                 "<circle class=\"{kind} {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"><title>{tooltip}</title></circle>"

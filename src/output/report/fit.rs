@@ -98,7 +98,7 @@ fn peaks(document: &mut Document, device: &FitDevice) {
 
 /// The largest size with one second number.
 fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
-    let fits = of.largest.as_ref();
+    let fits = of.largest_safe.as_ref();
     let size_of = |largest: &Largest| match (largest.to_size(), largest.size) {
         (None, _) => "every size".to_owned(),
         (_, Some(0)) => "none".to_owned(),
@@ -213,6 +213,7 @@ fn describe_law(law: LawKind) -> &'static str {
         LawKind::Linear => "linear",
         LawKind::Quadratic => "quadratic",
         LawKind::Cubic => "cubic",
+        LawKind::Quartic => "fourth power",
         LawKind::Line => "linear, with a fixed part",
         LawKind::Parabola => "quadratic, with other parts",
         LawKind::Near => "roughly linear",

@@ -26,8 +26,8 @@ pub fn fit_curves(report: &FitReport) -> Vec<(String, Curve)> {
 fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
     let answer = device.by_second.iter().find(|of| of.second == second);
     let (largest, best) = match answer {
-        Some(of) => (of.largest.as_ref(), of.best.as_ref()),
-        None => (device.largest.as_ref(), device.best.as_ref()),
+        Some(of) => (of.largest_safe.as_ref(), of.best.as_ref()),
+        None => (device.largest_safe.as_ref(), device.best.as_ref()),
     };
     let of_second = || device.curves.iter().filter(|curve| curve.second == second);
     let as_recorded = of_second().next();
@@ -62,7 +62,7 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
     }
 }
 
-/// A line of the sizes below the first that needs more than `max_bytes`.
+/// A line of the sizes below the first that allocates more than `max_bytes`, so that all lines end together.
 fn line(
     name: String,
     look: LineRole,
@@ -70,7 +70,7 @@ fn line(
     max_bytes: u64,
     bytes: impl Fn(&SizeReport) -> u64,
 ) -> CurveLine {
-    let beyond = curve.sizes.iter().position(|of| bytes(of) > max_bytes);
+    let beyond = curve.sizes.iter().position(|of| of.peak_allocated_bytes > max_bytes);
     let sizes = &curve.sizes[..beyond.unwrap_or(curve.sizes.len())];
     let point = |of: &SizeReport| CurvePoint {
         x: of.size.first,
@@ -86,6 +86,7 @@ fn line(
             }
         ),
         is_measured: of.is_recorded,
+        fails: of.fits == Some(false),
     };
     let points = sizes.iter().map(point).collect();
     CurveLine { name, role: look, points }

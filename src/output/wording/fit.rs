@@ -6,13 +6,13 @@ use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, size};
-use crate::whatif::fit::{FitDevice, FitReport, GrowingLine, Largest, PredictedFailure, Size};
+use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, Largest, PredictedFailure, Size};
 
 impl FitReport {
     /// Summarizes the device on which least fits.
     pub fn summary(&self) -> Summary {
         let fitting_size = |device: &&FitDevice| {
-            let size = device.largest.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
+            let size = device.largest_safe.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
             let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
             (size, Reverse(peak))
         };
@@ -26,15 +26,16 @@ impl FitReport {
         let (action, copy) = match (&device.best, device.capacity_bytes) {
             (Some(best), _) => {
                 let (size, option) = (best.to_size(), &best.settings);
-                let action = size
-                    .map(|fitting_size| format!("size {fitting_size} fits with {option}{}", describe_headroom(best)));
+                let action = size.map(|at| {
+                    format!("size {at} {} with {option}{}", fits_or_should_fit(best, device), describe_headroom(best))
+                });
                 (action, Some(shell_assignment(option, self.settings_string.as_deref())))
             }
             (_, None) => {
                 let action = "give --capacity, such as 80GiB, to see the largest size that fits";
                 (Some(action.to_owned()), None)
             }
-            _ if self.multiple > 1 && device.largest.as_ref().is_some_and(|none| none.size == Some(0)) => {
+            _ if self.multiple > 1 && device.largest_safe.as_ref().is_some_and(|none| none.size == Some(0)) => {
                 (Some("leave out --multiple-of to see what fits".to_owned()), None)
             }
             _ => (None, None),
@@ -65,7 +66,7 @@ fn describe_answer(device: &FitDevice, multiple: u64) -> String {
             },
         );
     };
-    let Some(largest) = &device.largest else {
+    let Some(largest) = &device.largest_safe else {
         return "the largest size cannot be predicted: a larger size makes more requests, and how many more is unknown"
             .to_owned();
     };
@@ -85,9 +86,12 @@ fn describe_answer(device: &FitDevice, multiple: u64) -> String {
             let fails = device
                 .failing_beyond(fitting_size)
                 .map_or_else(String::new, |(n, failed)| format!("; {n} fails{}", failed.label()));
+            let larger = device.largest.as_ref().filter(|larger| larger.size != largest.size);
+            let larger = larger.and_then(Largest::to_size);
+            let larger = larger.map_or_else(String::new, |size| format!("; {size} fits"));
             let distance = describe_distance(fitting_size, device.recorded_size());
-            let verb = fits_or_should_fit(&distance, device);
-            format!("size {fitting_size}{distance} {verb} on {capacity}{}{fails}", describe_headroom(largest))
+            let verb = fits_or_should_fit(largest, device);
+            format!("size {fitting_size}{distance} {verb} on {capacity}{}{fails}{larger}", describe_headroom(largest))
         }
     }
 }
@@ -101,9 +105,10 @@ fn describe_distance(predicted: Size, recorded: Size) -> String {
     }
 }
 
-/// A prediction far from the recordings that no third recording checks is not certain.
-fn fits_or_should_fit(distance: &str, device: &FitDevice) -> &'static str {
-    if distance.is_empty() || !device.checked.is_empty() { "fits" } else { "should fit" }
+/// A prediction far from the recordings is not certain.
+fn fits_or_should_fit(largest: &Largest, device: &FitDevice) -> &'static str {
+    let is_far = largest.to_size().is_some_and(|size| device.is_far_from_recordings(size));
+    if is_far && largest.certainty != FitCertainty::Confirmed { "should fit" } else { "fits" }
 }
 
 /// Describes the headroom: with little of it, a prediction that is slightly too low matters.

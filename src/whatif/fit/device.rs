@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::certainty::FitCertainty;
 use super::fitted_program::FittedProgram;
 use super::growth::{GrowingLine, PeakMemory};
 use super::input::SizedRecording;
@@ -14,7 +15,7 @@ use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO,
 use super::options::FitOptions;
 use super::prediction::{PredictedFailure, SizeReport, predict};
 use super::size::{Size, missing_sizes};
-use super::size_search::{LargestSize, relative_error};
+use super::size_search::{FoundSizes, LargestSize, relative_error};
 use super::slice::{FitCurve, Largest, LargestAt, SizeSlice};
 
 use crate::study::DeviceStudy;
@@ -59,7 +60,10 @@ pub struct FitDevice {
     /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
     /// number of unpaired requests at the peak grows with the size.
     pub largest: Option<Largest>,
-    /// The largest size that fits under any setting tried, if that is larger; otherwise null.
+    /// The largest size below which no size that was replayed fails: `largest`, unless fragmentation makes a size fail
+    /// although a larger one fits. Up to 32 sizes on either side of the end of the search are replayed.
+    pub largest_safe: Option<Largest>,
+    /// The largest safe size under any setting tried, if that is larger than `largest_safe`; otherwise null.
     pub best: Option<Largest>,
     /// The largest sizes for each second number that was recorded or given; absent for sizes of one number. `largest`
     /// and `best` are those of the largest given second number, or of the largest recorded one.
@@ -128,10 +132,39 @@ impl FitDevice {
         rows.find_map(|prediction| Some((prediction.size, prediction.failed.as_ref()?)))
     }
 
+    /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
+    fn rate_answers(&mut self, confirmed: &[Size]) {
+        let (is_doubtful, recorded) = (self.is_doubtful(), self.recorded_size());
+        let has_own_settings = |largest: &Largest| !largest.settings.is_empty();
+        let rate = |largest: &mut Largest| {
+            largest.certainty = match largest.to_size() {
+                Some(size) if confirmed.contains(&size) && !has_own_settings(largest) => FitCertainty::Confirmed,
+                _ if is_doubtful => FitCertainty::Estimate,
+                Some(size) if is_far(size, recorded) => FitCertainty::Should,
+                _ => FitCertainty::Checked,
+            };
+        };
+        let of_seconds = self.by_second.iter_mut().flat_map(|of| [&mut of.largest, &mut of.largest_safe, &mut of.best]);
+        [&mut self.largest, &mut self.largest_safe, &mut self.best]
+            .into_iter()
+            .chain(of_seconds)
+            .flatten()
+            .for_each(rate);
+    }
+
+    /// Whether other kernels, with other workspaces, may run at `size` than at the recorded sizes.
+    pub fn is_far_from_recordings(&self, size: Size) -> bool {
+        is_far(size, self.recorded_size())
+    }
+
     /// The size of `growth`.
     pub fn growth_size(&self) -> Size {
         Size { first: self.growth_at, second: self.growth_at_second }
     }
+}
+
+fn is_far(size: Size, recorded: Size) -> bool {
+    size.product() >= recorded.product().saturating_mul(2)
 }
 
 /// From this ratio to the largest recorded size on, an answer is an estimate: other kernels may be used at small sizes,
@@ -163,7 +196,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
 
     /// # Errors
     /// One sentence, for an invalid option or recordings that do not belong together.
-    pub(super) fn fit(&self, options: &FitOptions<'_>) -> Result<FitDevice, String> {
+    pub(super) fn fit(&self, options: &FitOptions<'_>, has_recording_warnings: bool) -> Result<FitDevice, String> {
         let fitted_programs: Vec<OnceLock<FittedProgram<'_, 's, 'a>>> =
             self.recordings.iter().map(|_| OnceLock::new()).collect();
         let fitted = |size: Size| {
@@ -195,7 +228,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         // If the number of unpaired requests grows with the size, the peak at another size is unknown.
         let requests_grow = at_recorded.paired_ratio() < 1.0 - WARN_UNMATCHED_RATIO
             && self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
-        let slices: Vec<(SizeSlice<'_, '_, 's, 'a>, Option<LargestSize>)> = self
+        let slices: Vec<(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)> = self
             .second_numbers(options)
             .into_iter()
             .map(|second| {
@@ -208,10 +241,11 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             .iter()
             .map(|(slice, found)| LargestAt {
                 second: slice.second,
-                largest: found.map(|found| slice.to_largest(found, &overrides)),
-                best: match found {
+                largest: found.map(|found| slice.to_largest(found.largest, &overrides)),
+                largest_safe: found.map(|found| slice.to_largest(found.safe, &overrides)),
+                best: match found.map(|found| found.safe) {
                     _ if options.settings.is_some() => None,
-                    Some(LargestSize::Size(size)) => slice.best_settings(&overrides, *size),
+                    Some(LargestSize::Size(size)) => slice.best_settings(&overrides, size),
                     Some(LargestSize::Nothing) => slice.best_settings(&overrides, 0),
                     _ => None,
                 },
@@ -219,8 +253,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             .collect();
         let answered_second = options.at_second.iter().max().copied().or(largest_recorded.second);
         let answer = by_second.iter().find(|of| of.second == answered_second).cloned();
-        let (largest, best) = answer.map_or((None, None), |of| (of.largest, of.best));
-        let fits = largest.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
+        let (largest, largest_safe, best) =
+            answer.map_or((None, None, None), |of| (of.largest, of.largest_safe, of.best));
+        let fits = largest_safe.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
         let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
         let curves = match options.curve {
             0 => Vec::new(),
@@ -235,13 +270,18 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 let is_recorded = is_recorded(size);
                 let without_capacity = Overrides { capacity: None, ..overrides.clone() };
                 let overrides = if requests_grow && !is_recorded { &without_capacity } else { &overrides };
-                predict(fitted(size), size, is_recorded, overrides)
+                let predicted = predict(fitted(size), size, is_recorded, overrides);
+                let recording = self.recordings.iter().find(|recording| recording.size == size);
+                match recording.filter(|_| options.settings.is_none()) {
+                    Some(recording) => predicted.with_recorded_peak(recording.device.peak(), capacity),
+                    None => predicted,
+                }
             })
             .collect();
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings);
         let growth = at_growth.growing_lines(fitted(growth_at), options.top);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
-        Ok(FitDevice {
+        let mut device = FitDevice {
             device: base.base.device.id(),
             capacity_bytes: capacity,
             paired_ratio: at_recorded.paired_ratio(),
@@ -256,6 +296,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             sizes,
             curves,
             largest,
+            largest_safe,
             best,
             by_second,
             growth_at: growth_at.first,
@@ -265,14 +306,19 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
             unpaired: at_recorded.unpaired_lines(base, options.top),
             checked: self.leave_one_out(),
-            has_recording_warnings: false,
-        })
+            has_recording_warnings,
+        };
+        let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
+        let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
+        let confirmed = ran.filter(|recording| is_within(recording.device.peak().reserved_bytes));
+        device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
+        Ok(device)
     }
 
     /// Predicts peaks at `min_points` sizes or more for each slice, under `overrides` and under its best settings.
     fn predict_curves(
         &self,
-        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<LargestSize>)],
+        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)],
         answers: &[LargestAt],
         overrides: &Overrides,
         min_points: u64,
@@ -284,12 +330,12 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         for ((slice, found), answer) in slices.iter().zip(answers) {
             let mut firsts: BTreeSet<u64> = recorded.iter().map(|size| size.first).collect();
             let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
-            for size in [fits(&answer.largest), fits(&answer.best)].into_iter().flatten() {
+            for size in [fits(&answer.largest), fits(&answer.largest_safe), fits(&answer.best)].into_iter().flatten() {
                 firsts.extend([size, size.saturating_add(1)]);
             }
             let (low, high) = (firsts.first().copied(), firsts.last().copied());
             let (low, mut high) = (low.unwrap_or(1), high.unwrap_or(1));
-            if !matches!(found, Some(LargestSize::Size(_))) && fits(&answer.best).is_none() {
+            if !matches!(found, Some(FoundSizes { safe: LargestSize::Size(_), .. })) && fits(&answer.best).is_none() {
                 high = high.saturating_mul(4);
             }
             // Extend the curve a little beyond the largest size that fits.
@@ -327,13 +373,14 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
 
     fn sizes_to_predict(
         &self,
-        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<LargestSize>)],
+        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)],
         options: &FitOptions<'_>,
     ) -> Vec<Size> {
         let multiple = options.multiple;
-        let size_and_next = |found: &Option<LargestSize>| match found {
-            Some(LargestSize::Size(size)) => vec![*size, size.saturating_add(multiple)],
-            _ => Vec::new(),
+        let size_and_next = |found: &Option<FoundSizes>| {
+            let sizes = found.iter().flat_map(|found| [found.safe, found.largest]);
+            let sizes = sizes.filter_map(|found| if let LargestSize::Size(size) = found { Some(size) } else { None });
+            sizes.flat_map(|size| [size, size.saturating_add(multiple)]).collect::<Vec<_>>()
         };
         let mut sizes = options.at.to_vec();
         if sizes.is_empty() && options.at_second.is_empty() {
@@ -341,7 +388,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             let largest = self.largest_recorded().first;
             for (_, found) in slices {
                 firsts.extend(size_and_next(found));
-                match found {
+                match &found.map(|found| found.largest) {
                     Some(LargestSize::Size(size)) => {
                         let mut double = largest.saturating_mul(2);
                         while double < *size {

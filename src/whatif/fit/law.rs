@@ -15,6 +15,8 @@ words! {
         Quadratic = "quadratic",
         /// In proportion to its cube
         Cubic = "cubic",
+        /// In proportion to its fourth power, as attention over the pixels of an image grows with its side
+        Quartic = "quartic",
         /// A constant part and a part in proportion to the size
         Line = "line",
         /// A part in proportion to its square, and others
@@ -23,6 +25,9 @@ words! {
         Near = "near-line",
     }
 }
+
+/// The highest power that is tried.
+const MAX_DEGREE: u32 = 4;
 
 /// The bytes of one request as a function of the size. Unless it is an approximation, it is exact at the recorded
 /// sizes.
@@ -44,7 +49,7 @@ impl Law {
             return None;
         }
         let points = Points::new(points, largest);
-        let max_degrees = points.values.map(|values| [0, 0, 2, 3][values.min(3)]);
+        let max_degrees = points.values.map(|values| if values > 1 { MAX_DEGREE } else { 0 });
         let mut candidates: Vec<Exponents> =
             (0..=max_degrees[0]).flat_map(|i| (0..=max_degrees[1]).map(move |j| [i, j])).collect();
         candidates.sort_by_key(|[i, j]| (i + j, *j));
@@ -78,7 +83,8 @@ impl Law {
                 0 => LawKind::Constant,
                 1 => LawKind::Linear,
                 2 => LawKind::Quadratic,
-                _ => LawKind::Cubic,
+                3 => LawKind::Cubic,
+                _ => LawKind::Quartic,
             },
             Self::Polynomial(sum) if sum.is_approximate => LawKind::Near,
             Self::Polynomial(sum) => match sum.exponents(dimension) {
@@ -157,6 +163,7 @@ mod tests {
             (&[(4, 100), (8, 200)], LawKind::Linear, 29, 725),
             (&[(128, 1 << 20), (256, 1 << 22)], LawKind::Quadratic, 512, 1 << 24),
             (&[(2, 8), (4, 64), (6, 216)], LawKind::Cubic, 10, 1000),
+            (&[(4, 256), (8, 4096)], LawKind::Quartic, 12, 20_736),
         ] {
             let law = law(points);
             assert_eq!((law.kind(0), law.one(size)), (kind, bytes), "{points:?}");

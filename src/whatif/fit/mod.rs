@@ -19,6 +19,7 @@
 //! the others, to check the prediction.
 
 mod align;
+mod certainty;
 mod device;
 mod fitted_program;
 mod growth;
@@ -36,6 +37,7 @@ mod slice;
 mod steps;
 mod warnings;
 
+pub use self::certainty::FitCertainty;
 pub use self::device::FitDevice;
 pub use self::growth::GrowingLine;
 pub use self::input::FitInput;

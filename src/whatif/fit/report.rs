@@ -64,7 +64,7 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
         }
         let all_recordings = DeviceRecordings { recordings: device_recordings };
         let has_recording_warnings = warn_about_recordings(&all_recordings, &mut warnings);
-        let device = FitDevice { has_recording_warnings, ..all_recordings.fit(options)? };
+        let device = all_recordings.fit(options, has_recording_warnings)?;
         if device.paired_ratio.min(device.stacks_paired_ratio) < MIN_PAIRED_RATIO {
             return Err(too_little_paired(&device));
         }

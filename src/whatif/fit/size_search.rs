@@ -1,5 +1,7 @@
 //! Searching the largest size at which every request is served.
 
+use rayon::prelude::*;
+
 use crate::base::units::ratio;
 
 /// Larger sizes are not searched.
@@ -9,11 +11,14 @@ pub(super) struct SizeSearch<'f> {
     /// Peak of the live bytes at a size.
     pub(super) peak_live_bytes: &'f dyn Fn(u64) -> u64,
     /// Whether every request is served at a size.
-    pub(super) is_served: &'f dyn Fn(u64) -> bool,
+    pub(super) is_served: &'f (dyn Fn(u64) -> bool + Sync),
     /// Device memory in bytes.
     pub(super) capacity: u64,
     /// Only multiples of this are searched.
     pub(super) multiple: u64,
+    /// How many sizes on either side of the result are replayed too. Fragmentation is not monotone: a size may fit
+    /// although a smaller one fails.
+    pub(super) neighbors: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,25 +31,51 @@ pub(super) enum LargestSize {
     Size(u64),
 }
 
+/// The result of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FoundSizes {
+    /// The largest size that fits.
+    pub(super) largest: LargestSize,
+    /// The largest size below which no replayed size fails.
+    pub(super) safe: LargestSize,
+}
+
+impl FoundSizes {
+    fn both(size: LargestSize) -> Self {
+        Self { largest: size, safe: size }
+    }
+}
+
 impl SizeSearch<'_> {
     /// Searches from `start_size`. The peak of the live bytes is cheap to compute and rules out most sizes; only the
     /// rest are replayed.
-    pub(super) fn largest(&self, start_size: u64) -> LargestSize {
+    pub(super) fn search(&self, start_size: u64) -> FoundSizes {
         let first_guess = (start_size / self.multiple).max(1);
-        let size = |count: u64| count.saturating_mul(self.multiple);
+        let multiple = self.multiple;
+        let size = |count: u64| count.saturating_mul(multiple);
         let may_fit = |count: u64| (self.peak_live_bytes)(size(count)) <= self.capacity;
         let Some(upper_bound) = find_last(first_guess, MAX_SIZE / self.multiple, may_fit) else {
-            return LargestSize::Nothing;
+            return FoundSizes::both(LargestSize::Nothing);
         };
         if size(upper_bound.saturating_add(1)) > MAX_SIZE {
-            return LargestSize::Everything;
+            return FoundSizes::both(LargestSize::Everything);
         }
-        let is_served = |count: u64| (self.is_served)(size(count));
+        let is_size_served = self.is_served;
+        let is_served = |count: u64| is_size_served(size(count));
         // The result is usually just below the bound.
-        match find_last(upper_bound, upper_bound, is_served) {
-            Some(count) => LargestSize::Size(size(count)),
-            None => LargestSize::Nothing,
-        }
+        let Some(found) = find_last(upper_bound, upper_bound, is_served) else {
+            return FoundSizes::both(LargestSize::Nothing);
+        };
+        let above = found + 1..=upper_bound.min(found.saturating_add(self.neighbors));
+        let below = found.saturating_sub(self.neighbors).max(1)..found;
+        let largest = above.into_par_iter().filter(|count| is_served(*count)).max().unwrap_or(found);
+        let failing = below.into_par_iter().filter(|count| !is_served(*count)).min();
+        let safe = failing.map_or(found, |failing| failing - 1);
+        let to_size = |count: u64| match count {
+            0 => LargestSize::Nothing,
+            count => LargestSize::Size(size(count)),
+        };
+        FoundSizes { largest: to_size(largest), safe: to_size(safe) }
     }
 }
 
@@ -106,16 +137,26 @@ mod tests {
         assert_eq!(find_last(7, 4096, |_| true), Some(4096));
     }
 
+    fn search(multiple: u64, is_served: &(dyn Fn(u64) -> bool + Sync)) -> FoundSizes {
+        SizeSearch { peak_live_bytes: &|n| n * 10, is_served, capacity: 1000, multiple, neighbors: 8 }.search(4)
+    }
+
     #[test]
     fn a_bound_and_replays_decide() {
-        let search = |multiple| SizeSearch {
-            peak_live_bytes: &|n| n * 10,
-            is_served: &|n| n * 11 <= 1000,
-            capacity: 1000,
-            multiple,
-        };
-        assert_eq!(search(1).largest(4), LargestSize::Size(90));
-        assert_eq!(search(8).largest(4), LargestSize::Size(88));
-        assert_eq!(search(128).largest(4), LargestSize::Nothing);
+        let search = |multiple| search(multiple, &|n| n * 11 <= 1000);
+        assert_eq!(search(1), FoundSizes::both(LargestSize::Size(90)));
+        assert_eq!(search(8), FoundSizes::both(LargestSize::Size(88)));
+        assert_eq!(search(128), FoundSizes::both(LargestSize::Nothing));
+    }
+
+    #[test]
+    fn sizes_beside_the_result_are_tried() {
+        let found = |fails: &'static [u64]| search(1, &|n| n <= 95 && !fails.contains(&n));
+        let sizes = |safe, largest| FoundSizes { largest: LargestSize::Size(largest), safe: LargestSize::Size(safe) };
+        assert_eq!(found(&[]), sizes(95, 95));
+        // The search finds 95 at once; 90 to 92 lie below it.
+        assert_eq!(found(&[90, 92]), sizes(89, 95));
+        // It steps over 95 and ends at 89.
+        assert_eq!(search(1, &|n| n < 90 || n == 95), sizes(89, 95));
     }
 }

@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::certainty::FitCertainty;
 use super::fitted_program::FittedProgram;
 use super::prediction::{SizeReport, is_served, peak_live_bytes, predict};
 use super::size::Size;
-use super::size_search::{LargestSize, SizeSearch};
+use super::size_search::{FoundSizes, LargestSize, SizeSearch};
 use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, is_worth_trying};
 
 /// The largest size that fits under certain settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Largest {
-    /// First number of the largest size at which no request fails; 0 if none fits, null if every size that was tried
-    /// fits.
+    /// First number of the size, at which no request fails; 0 if none fits, null if every size that was tried fits.
     pub size: Option<u64>,
     /// Second number of that size; absent for sizes of one number.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,6 +24,8 @@ pub struct Largest {
     pub settings: String,
     /// Headroom: device memory - reserved bytes at the peak of that size; null without a size.
     pub unreserved_bytes: Option<u64>,
+    /// How certain it is that the program fits at that size.
+    pub certainty: FitCertainty,
 }
 
 /// The largest sizes that fit with one second number.
@@ -33,6 +35,8 @@ pub struct LargestAt {
     pub second: Option<u64>,
     /// Like `largest` of the device.
     pub largest: Option<Largest>,
+    /// Like `largest_safe` of the device.
+    pub largest_safe: Option<Largest>,
     /// Like `best` of the device.
     pub best: Option<Largest>,
 }
@@ -55,6 +59,11 @@ impl Largest {
     }
 }
 
+/// Most sizes that are replayed on one side of a result.
+const MAX_NEIGHBORS: u64 = 32;
+/// Most requests of all these replays: a tenth of a second.
+const MAX_NEIGHBOR_REQUESTS: u64 = 1_000_000;
+
 /// The sizes with one second number.
 pub(super) struct SizeSlice<'f, 'r, 's, 'a> {
     /// The program fitted for a size.
@@ -70,17 +79,24 @@ impl SizeSlice<'_, '_, '_, '_> {
     }
 
     /// The largest size that fits under `overrides`, searched from `start_size`; `None` without a capacity.
-    pub(super) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<LargestSize> {
+    pub(super) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<FoundSizes> {
         let search = SizeSearch {
             peak_live_bytes: &|first| peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides),
             is_served: &|first| is_served((self.fitted)(self.size(first)), self.size(first), overrides),
             capacity: overrides.capacity?,
             multiple: self.multiple,
+            neighbors: self.neighbors(start_size),
         };
-        Some(search.largest(start_size))
+        Some(search.search(start_size))
     }
 
-    /// The largest size beyond `size` that fits under settings of the grid.
+    /// How many sizes to replay on either side of a result, so that together they have at most [`MAX_NEIGHBOR_REQUESTS`].
+    fn neighbors(&self, size: u64) -> u64 {
+        let requests = (self.fitted)(self.size(size)).request_laws.len() as u64;
+        (MAX_NEIGHBOR_REQUESTS / 2).checked_div(requests).unwrap_or(MAX_NEIGHBORS).clamp(1, MAX_NEIGHBORS)
+    }
+
+    /// The largest safe size beyond `size` under settings of the grid.
     pub(super) fn best_settings(&self, overrides: &Overrides, size: u64) -> Option<Largest> {
         let next = size.saturating_add(self.multiple);
         let fitted = (self.fitted)(self.size(next));
@@ -95,7 +111,7 @@ impl SizeSlice<'_, '_, '_, '_> {
             is_served(fitted, self.size(next), &overrides).then_some(overrides)
         });
         let better: Vec<Overrides> = better.collect();
-        let found = better.into_par_iter().filter_map(|overrides| match self.search(&overrides, next)? {
+        let found = better.into_par_iter().filter_map(|overrides| match self.search(&overrides, next)?.safe {
             // The next size fits under these settings, but a smaller one may fail, and then the search ends below
             // it.
             LargestSize::Size(found) if found > size => Some((found, overrides)),
@@ -131,6 +147,6 @@ impl SizeSlice<'_, '_, '_, '_> {
                 (Some(first), overrides.capacity.map(|capacity| capacity.saturating_sub(peak)))
             }
         };
-        Largest { size, second: self.second, settings, unreserved_bytes }
+        Largest { size, second: self.second, settings, unreserved_bytes, certainty: FitCertainty::Estimate }
     }
 }
