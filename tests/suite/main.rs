@@ -89,6 +89,7 @@ mod replay_exact;
 mod replay_properties;
 mod replay_what_if;
 mod report_page;
+mod report_page_layout;
 mod request;
 mod run;
 #[cfg(unix)]

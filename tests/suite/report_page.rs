@@ -25,13 +25,13 @@ const KINDS: [&str; 11] = [
     "2.1.2-streams-expandable-lag",
 ];
 
-fn page(directory: &Path, snapshots: &[&str]) -> PathBuf {
+pub(crate) fn page(directory: &Path, snapshots: &[&str]) -> PathBuf {
     let out = directory.join("page.html");
     result_of(&[&["report", "-o", &text(&out)], snapshots].concat());
     out
 }
 
-fn fixture(name: &str) -> String {
+pub(crate) fn fixture(name: &str) -> String {
     text(&fixtures::path(name))
 }
 

@@ -125,6 +125,12 @@ impl Browser {
         self.value("oomscope.ready.then(() => true)");
     }
 
+    /// Gives the window a size, in CSS pixels.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
     /// Opens a file that has no script.
     pub fn show(&mut self, path: &Path) {
         let url = format!("file://{}", path.display());

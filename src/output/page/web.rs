@@ -37,6 +37,8 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/slider.js"),
     include_str!("web/keys.js"),
     include_str!("web/hash.js"),
+    include_str!("web/dock.js"),
+    include_str!("web/summary.js"),
     include_str!("web/pages.js"),
     include_str!("web/layout.js"),
     include_str!("web/main.js"),

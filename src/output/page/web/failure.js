@@ -48,6 +48,7 @@ function showFailure(index) {
   const failure = device.data.header.failures.find((/** @type {any} */ one) => one.index === index);
   if (!failure) return;
   failureIndex = index;
+  showPane("result");
   setMoment(failure.moment);
   redraw("failure");
 }
@@ -74,7 +75,7 @@ function failureDetails(report, failure) {
     `. ${report.verdict_reason[0]?.toUpperCase() ?? ""}${report.verdict_reason.slice(1)}. `,
     goButton,
   );
-  return [reason, make("div", { class: "three" }, blockerList(report), remedyTable(report))];
+  return [reason, blockerList(report), remedyTable(report)];
 }
 
 /** @param {any} report */
@@ -126,20 +127,11 @@ function remedyTable(report) {
   }
   const served = remedies.filter((/** @type {any} */ one) => one.avoids_oom).length;
   const rows = remedies.map((/** @type {any} */ one) => [
-    make("span", { class: one.avoids_oom ? "good whole" : "bad whole" }, one.avoids_oom ? "✓ served" : "✗ fails"),
-    make("code", {}, breakable([one.settings, one.without ? `without ${one.without}` : ""].filter(Boolean).join(", "))),
+    remedyText(one),
     bytesText(one.peak_reserved_bytes),
     one.spare_bytes === undefined ? "" : bytesText(one.spare_bytes),
-    one.next_step
-      ? one.next_step.fails
-        ? one.next_step.served_requests
-          ? `fails after ${countText(one.next_step.served_requests)}`
-          : "its first fails"
-        : "served"
-      : "",
   ]);
-  const heads = ["", "setting", "#peak reserved", "#headroom", "one more step"];
-  if (rows.every((/** @type {any[]} */ row) => row[4] === "")) for (const row of [heads, ...rows]) row.pop();
+  const heads = ["setting", "#peak reserved", "#headroom"];
   box.append(
     makeTable(`${served} of ${countOf(rows.length, "setting")} would have served it`, heads, rows.slice(0, 6)),
   );
@@ -148,6 +140,23 @@ function remedyTable(report) {
       make("details", {}, make("summary", {}, `${rows.length - 6} more`), makeTable("", heads, rows.slice(6))),
     );
   return box;
+}
+
+/** Whether a setting serves the request, and the next step. @param {any} remedy */
+function remedyText(remedy) {
+  const { avoids_oom: serves, settings, without, next_step: next } = remedy;
+  const after = !next?.fails
+    ? next && "and one more step"
+    : next.served_requests
+      ? `fails again after ${countOf(next.served_requests, "request")}`
+      : "the next request fails";
+  return make(
+    "span",
+    {},
+    make("span", { class: serves ? "good whole" : "bad whole" }, serves ? "✓ served " : "✗ fails "),
+    make("code", {}, breakable([settings, without ? `without ${without}` : ""].filter(Boolean).join(", "))),
+    ...(serves && after ? [make("span", { class: "muted" }, ` ${after}`)] : []),
+  );
 }
 
 /** Allows line breaks after commas. @param {string} text */

@@ -8,6 +8,7 @@ function formatHash() {
   if (view.axis !== "entry") parts.push(`x=${view.axis}`);
   if (view.selected >= 0) parts.push(`sel=${view.selected}`);
   if (view.query) parts.push(`q=${encodeURIComponent(view.query)}`);
+  parts.push(`d=${view.pane}`);
   if (view.page) parts.push(`page=${view.page}`);
   return `#${parts.join("&")}`;
 }
@@ -44,5 +45,7 @@ function parseHash(hash) {
   if (parameters.get("x") === "time") changes.axis = "time";
   const query = parameters.get("q");
   if (query) changes.query = query;
+  const pane = parameters.get("d");
+  if (pane) changes.pane = pane;
   return changes;
 }

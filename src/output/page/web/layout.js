@@ -44,16 +44,6 @@ function action(id, text, key) {
 
 function buildPage() {
   const app = byId("app");
-  const title = make("span", { id: "page-title" });
-  const bar = make(
-    "div",
-    { class: "bar top" },
-    make("b", {}, title),
-    make("span", { class: "muted", id: "when" }),
-    make("span", { class: "space" }),
-    make("button", { onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
-    make("button", { onclick: switchTheme, id: "theme" }, "light or dark"),
-  );
   const search = make(
     "span",
     { class: "bar" },
@@ -70,7 +60,7 @@ function buildPage() {
   );
   const tools = make(
     "div",
-    { class: "bar" },
+    { class: "bar tools" },
     make(
       "span",
       { role: "group", class: "group", "aria-label": "stacked by" },
@@ -98,56 +88,37 @@ function buildPage() {
     step: "1",
     "aria-label": "moment, across the zoom",
   });
-  app.append(
-    ...(pages.length > 1 ? [section("pages", `${countText(pages.length)} devices, the worst first`, pagesList())] : []),
-    bar,
-    make("p", { id: "problem", class: "bad", hidden: true }),
-    make("section", { id: "failure", hidden: true }),
-    make("div", { class: "tiles", id: "tiles" }),
+  const history = make(
+    "div",
+    { id: "history" },
+    picture("overview", "the whole trace; drag to choose a range, arrow keys move it"),
+    picture(
+      "timeline",
+      "allocated memory over time, stacked; the same in numbers below",
+      make("canvas", { id: "overlay", "aria-hidden": "true" }),
+    ),
+    make("div", { class: "moment" }, slider),
+    make("div", { class: "strips", id: "bands-frame" }, make("canvas", { id: "bands", "aria-hidden": "true" })),
+    timelineNotes(),
+  );
+  const views = make(
+    "div",
+    { id: "views" },
     section(
       "time",
       "Memory over time",
       tools,
       make("div", { id: "legend", class: "bar legend" }),
-      make(
-        "div",
-        { id: "history" },
-        picture("overview", "the whole trace; drag to choose a range, arrow keys move it"),
-        picture(
-          "timeline",
-          "allocated memory over time, stacked; the same in numbers below",
-          make("canvas", { id: "overlay", "aria-hidden": "true" }),
-        ),
-        make("div", { class: "moment" }, slider),
-        make("div", { class: "strips", id: "bands-frame" }, make("canvas", { id: "bands", "aria-hidden": "true" })),
-        make(
-          "p",
-          { class: "muted bar" },
-          make("span", { id: "zoom-note" }),
-          make(
-            "span",
-            {},
-            "Each column of pixels shows the moment with most allocated memory in its range. The grey line is reserved memory.",
-          ),
-          make("span", { id: "marks-note" }, "▾ red: memory freed for a request; grey: cache emptied, or a snapshot."),
-          make("span", { id: "undrawn" }),
-          make("button", { id: "outside", hidden: true }, "the moment is outside the zoom: go there"),
-        ),
-        folded("timeline-table", "The picture in numbers"),
-      ),
+      history,
+      folded("timeline-table", "The picture in numbers"),
     ),
-    make(
-      "div",
-      { class: "two" },
-      section(
-        "map",
-        "Device memory at this moment",
-        make("p", { class: "muted", id: "map-note" }),
-        picture("map", "segments by address, with the blocks in them; the same in numbers below"),
-        mapKey(),
-        folded("map-table", "The picture in numbers"),
-      ),
-      section("selection", "Selected", make("div", { id: "selection", "aria-live": "polite" })),
+    section(
+      "map",
+      "Device memory at this moment",
+      make("p", { class: "muted", id: "map-note" }),
+      picture("map", "segments by address, with the blocks in them; the same in numbers below"),
+      mapKey(),
+      folded("map-table", "The picture in numbers"),
     ),
     section(
       "flame",
@@ -161,10 +132,35 @@ function buildPage() {
       folded("stack-table", "The picture in numbers"),
       make("div", { id: "lines", class: "scroll" }),
     ),
+  );
+  const panes = {
+    result: [make("div", { id: "summary" }), make("section", { id: "failure", hidden: true })],
+    selected: [make("div", { id: "selection", "aria-live": "polite" })],
+  };
+  app.append(
+    make("p", { id: "problem", class: "bad", hidden: true }),
+    ...(pages.length > 1 ? [section("pages", `${countText(pages.length)} devices, the worst first`, pagesList())] : []),
+    make("div", { id: "work" }, views, makeDock(panes)),
     keysDialog(),
     make("div", { id: "tip", role: "tooltip", hidden: true }),
   );
   app.classList.add("ready");
+}
+
+function timelineNotes() {
+  return make(
+    "p",
+    { class: "muted bar notes" },
+    make("span", { id: "zoom-note" }),
+    make(
+      "span",
+      {},
+      "Each column of pixels shows the moment with most allocated memory in its range. The grey line is reserved memory.",
+    ),
+    make("span", { id: "marks-note" }, "▾ red: memory freed for a request; grey: cache emptied, or a snapshot."),
+    make("span", { id: "undrawn" }),
+    make("button", { id: "outside", hidden: true }, "the moment is outside the zoom: go there"),
+  );
 }
 
 function mapKey() {

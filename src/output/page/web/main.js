@@ -49,9 +49,10 @@ async function showPage(index, changes = {}) {
     selected: -1,
     query: "",
     root: 0,
+    pane: "result",
   });
   if (!device.data.hasTime) view.axis = "entry";
-  byId("page-title").textContent = device.page.title;
+  byId("page-title").textContent = pages.length > 1 ? device.page.title : "";
   const { undrawn } = device.data.header;
   byId("undrawn").textContent = undrawn
     ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to limit the size of this page. They are hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.`
@@ -71,19 +72,11 @@ function show(changes) {
   if (changes.moment !== undefined) setMoment(changes.moment, false);
   if (changes.selected !== undefined) select(changes.selected);
   if (changes.query !== undefined) view.query = changes.query;
+  if (changes.pane && PANES.some(([id]) => id === changes.pane)) view.pane = changes.pane;
   moment = momentAt(device, view.moment);
   highlighted = highlightBy(device, view.query);
   recolour();
   redrawAll();
-}
-
-/** Folds what `analyze` prints below its summary: the views above show the same. */
-function foldReport() {
-  const rest = make("details", { class: "rest" }, make("summary", {}, "The full analysis as text"));
-  const app = byId("app");
-  const tried = document.querySelectorAll("#first > section.whatif");
-  while (app.nextSibling) rest.append(app.nextSibling);
-  app.after(...tried, rest);
 }
 
 /** Resolves after two frames, when everything has been drawn. */
@@ -97,11 +90,12 @@ async function start() {
   if (!pages.length) return;
   readTheme();
   buildPage();
-  foldReport();
+  arrangeSummary();
   Object.assign(pictures, {
     search: drawSearch,
     failure: drawFailurePanel,
     figures: drawFigures,
+    dock: drawDock,
     overview: drawOverview,
     timeline: drawTimeline,
     overlay: drawOverlay,
@@ -127,7 +121,17 @@ async function start() {
   byId("app").inert = true;
   await follow();
   byId("app").inert = false;
-  for (const wire of [wireTimeline, wireBands, wireOverview, wireSlider, wireMap, wireFlame, wireSearch, wireKeys])
+  for (const wire of [
+    wireTimeline,
+    wireBands,
+    wireOverview,
+    wireSlider,
+    wireMap,
+    wireFlame,
+    wireSearch,
+    wireKeys,
+    wireDock,
+  ])
     wire();
   const repaint = () => {
     readTheme();

@@ -11,6 +11,7 @@
  * @property {number} selected allocation, or -1
  * @property {string} query of the highlight
  * @property {number} root node of the flame graph
+ * @property {string} pane of the dock
  */
 
 /** @type {View} */
@@ -24,6 +25,7 @@ const view = {
   selected: -1,
   query: "",
   root: 0,
+  pane: "result",
 };
 /** The shown device. @type {Device} */
 let device;
@@ -117,5 +119,6 @@ function setQuery(query) {
 /** @param {number} row an allocation, or -1 */
 function select(row) {
   view.selected = row >= 0 && row < device.data.allocations ? row : -1;
+  if (view.selected >= 0) showPane("selected");
   redraw("overlay", "selection", "map", "hash");
 }

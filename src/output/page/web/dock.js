@@ -1,0 +1,95 @@
+// The dock: the figures of the moment above panes, of which one is shown. It stays in sight while the page scrolls; in a
+// narrow window it lies at the lower edge, folded until a pane is chosen.
+
+/** The panes, in the order of their tabs: id and title. @type {[string, string][]} */
+const PANES = [
+  ["result", "Result"],
+  ["selected", "Selected"],
+];
+
+/** @param {Record<string, Node[]>} contents the elements of each pane */
+function makeDock(contents) {
+  const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "details" });
+  const dock = make(
+    "aside",
+    { id: "dock", "aria-label": "details" },
+    make(
+      "div",
+      { id: "now" },
+      make("b", { id: "page-title" }),
+      make(
+        "div",
+        { class: "bar" },
+        make("button", { id: "back", "aria-label": "one entry back" }, "◀"),
+        make("span", { class: "muted", id: "when" }),
+        make("span", { class: "space" }),
+        make("button", { id: "forward", "aria-label": "one entry forward" }, "▶"),
+      ),
+      make("div", { class: "tiles", id: "tiles" }),
+    ),
+    tabs,
+  );
+  for (const [id, title] of PANES) {
+    tabs.append(
+      make("button", { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id }, title),
+    );
+    const attributes = { role: "tabpanel", class: "pane", id: `pane-${id}`, "aria-labelledby": `tab-${id}` };
+    dock.append(make("div", { ...attributes, tabindex: "0" }, ...contents[id]));
+  }
+  return dock;
+}
+
+/** Whether the dock lies at the lower edge. */
+function isNarrow() {
+  return matchMedia("(max-width: 900px)").matches;
+}
+
+function wireDock() {
+  byId("back").addEventListener("click", () => setMoment(view.moment - 1));
+  byId("forward").addEventListener("click", () => setMoment(view.moment + 1));
+  const tabs = /** @type {any} */ (document.querySelector(".tabs"));
+  for (const [id] of PANES) byId(`tab-${id}`).addEventListener("click", () => turnTo(id));
+  tabs.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const at = PANES.findIndex(([id]) => id === view.pane);
+    const [id] = PANES[(at + by + PANES.length) % PANES.length];
+    showPane(id);
+    byId(`tab-${id}`).focus();
+  });
+}
+
+/** A click on a tab: in a narrow window, one on the open pane folds the dock. @param {string} id */
+function turnTo(id) {
+  const fold = isNarrow() && view.pane === id && byId("dock").classList.contains("open");
+  showPane(id);
+  byId("dock").classList.toggle("open", !fold);
+}
+
+/** Shows a pane and opens the dock. @param {string} id */
+function showPane(id) {
+  if (!PANES.some(([pane]) => pane === id)) return;
+  view.pane = id;
+  byId("dock").classList.add("open");
+  redraw("dock", "hash");
+}
+
+function drawDock() {
+  for (const [id] of PANES) {
+    const isShown = id === view.pane;
+    const tab = byId(`tab-${id}`);
+    tab.setAttribute("aria-selected", String(isShown));
+    tab.tabIndex = isShown ? 0 : -1;
+    byId(`pane-${id}`).classList.toggle("shown", isShown);
+  }
+  // The result is in the pane only if the two lines on top do not have all of it.
+  const result = document.querySelector(".result");
+  const isWhole = !!result && result.scrollHeight <= result.clientHeight + 1;
+  byId("summary").querySelector("dl")?.classList.toggle("known", isWhole);
+  // As high as the window below the summary.
+  const dock = byId("dock");
+  const above = byId("work").getBoundingClientRect().top + scrollY;
+  dock.style.setProperty("--above", `${Math.min(Math.round(above), 320)}px`);
+}
