@@ -168,6 +168,19 @@ fn first_release_with(brought: impl Fn(&Release) -> bool) -> Option<u32> {
     RELEASES.iter().find(|release| brought(release)).map(|release| release.minor)
 }
 
+/// Parses `2.9`, `2.9.1` or `2.9.1+cu128` to the minor release.
+///
+/// # Errors
+/// One sentence, also for a release that is not supported.
+pub fn parse_release(text: &str) -> Result<u32, String> {
+    let mut parts = text.split(['.', '+']);
+    let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
+    match (major, minor) {
+        (Some("2"), Some(minor @ OLDEST..=NEWEST)) => Ok(minor),
+        _ => Err(format!("give a release from 2.{OLDEST} to 2.{NEWEST}, such as 2.9")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,10 +6,8 @@ use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use crate::allocator::SMALL_SEGMENT;
-use crate::allocator::device::GpuModel;
-use crate::allocator::releases::{NEWEST, OLDEST};
-use crate::base::units::{parse_size, size};
+pub(super) use crate::allocator::device::{parse_capacity, parse_replay_capacity};
+pub(super) use crate::allocator::releases::parse_release;
 use crate::study::{PositionSelector, Window};
 
 /// Arguments of commands that replay on the allocator model.
@@ -34,34 +32,6 @@ pub(super) struct ModelArgs {
 
     #[command(flatten)]
     pub(super) output: OutputArgs,
-}
-
-/// Parses the memory of a device: a size, or the name of a GPU. See [`parse_bytes`] for errors.
-pub(super) fn parse_capacity(text: &str) -> Result<u64, String> {
-    GpuModel::find(text).map_or_else(|| parse_bytes(text), |gpu| Ok(gpu.total_bytes()))
-}
-
-/// The same for a replay, which has the memory that the CUDA context leaves.
-pub(super) fn parse_replay_capacity(text: &str) -> Result<u64, String> {
-    GpuModel::find(text).map_or_else(|| parse_bytes(text), |gpu| Ok(gpu.usable_bytes()))
-}
-
-/// A size smaller than a segment is a number without its unit.
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    match parse_size(text).map_err(|error| format!("{error}, or the name of a GPU, such as h100"))? {
-        bytes @ 0..SMALL_SEGMENT => Err(format!("{} is less than a segment: give a unit, such as 80GiB", size(bytes))),
-        bytes => Ok(bytes),
-    }
-}
-
-/// Parses `2.9`, `2.9.1` or `2.9.1+cu128` to the minor release.
-pub(super) fn parse_release(text: &str) -> Result<u32, String> {
-    let mut parts = text.split(['.', '+']);
-    let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
-    match (major, minor) {
-        (Some("2"), Some(minor @ OLDEST..=NEWEST)) => Ok(minor),
-        _ => Err(format!("give a release from 2.{OLDEST} to 2.{NEWEST}, such as 2.9")),
-    }
 }
 
 /// Parses the argument of `--at`.

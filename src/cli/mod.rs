@@ -6,6 +6,7 @@
 mod analyze;
 mod args;
 mod atomic_file;
+mod browser_module;
 mod check;
 mod combine;
 mod config;

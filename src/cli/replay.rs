@@ -9,11 +9,10 @@ use super::args::{ModelArgs, parse_release};
 use super::exit::{Exit, print_stderr};
 use super::inputs;
 use super::output::Output;
-use crate::allocator::conf::Settings;
 use crate::output::report;
 use crate::replay::literal::candidate_releases;
-use crate::study::{DeviceStudy, Scope, Study};
-use crate::whatif::{Overrides, apply_option, replay_with, run_model, verify_study, write_snapshot};
+use crate::study::{Scope, Study};
+use crate::whatif::{Overrides, replay_with, run_model, verify_study, write_snapshot};
 
 /// Replay the trace on a model of PyTorch's allocator: verify it, or try other settings, devices or releases
 #[derive(Debug, Args)]
@@ -72,15 +71,14 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
     let first = inputs::first_device_with_trace(&study, &path)?;
-    let overrides =
-        Overrides { settings: changed_settings(first, args, other)?, capacity: args.model.capacity, minor: other };
-    let is_what_if = overrides.settings.is_some() || overrides.capacity.is_some() || other.is_some();
+    let overrides = Overrides::for_device(first, &args.set.join(","), args.model.capacity, other)
+        .map_err(|error| anyhow!("--set {error}"))?;
     let keep = emit_to.is_some();
-    let (report, emitted) = if is_what_if {
-        replay_with(&study, &path, &overrides, keep)
-    } else {
+    let (report, emitted) = if overrides.is_none() {
         let emitted = if keep { run_model(&study) } else { Vec::new() };
         (verify_study(&study, &path), emitted)
+    } else {
+        replay_with(&study, &path, &overrides, keep)
     };
     let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     if let Some(file) = emit_to {
@@ -91,19 +89,4 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     }
     output.write_answer(args.model.output.format, &report, report::replay)?;
     Ok(if diverged { Exit::Failed } else { Exit::Success })
-}
-
-/// The recorded settings with the changes of `--set`, and the option string for them.
-fn changed_settings(
-    device: DeviceStudy<'_, '_>,
-    args: &Replay,
-    minor: Option<u32>,
-) -> anyhow::Result<Option<(Settings, String)>> {
-    if args.set.is_empty() {
-        return Ok(None);
-    }
-    let mut recorded = device.inferred().hypothesis.clone();
-    recorded.minor = minor.unwrap_or(recorded.minor);
-    let change = apply_option(device.snapshot(), &recorded, &args.set.join(","));
-    change.map(Some).map_err(|error| anyhow!("--set {error}"))
 }

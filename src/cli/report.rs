@@ -1,32 +1,37 @@
 //! `oomscope report`
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use super::args::{WindowArgs, parse_capacity, parse_position, parse_release};
+use super::browser_module::browser_module;
 use super::combine::combine_snapshots;
 use super::config::Config;
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
-use crate::output::page::{self, SnapshotData};
+use crate::output::page::{self, ReplayFiles, SnapshotData};
 use crate::study::{PositionSelector, Study};
 use crate::whatif::{WhatIfOptions, compare_settings};
 
 /// Write an HTML page: the analysis, and every allocation over time, by address and by stack
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[command(after_help = "\
 Examples:
   oomscope report snapshot.pickle -o report.html           one file: no server, no network
   oomscope report snapshot.pickle -o report.html --open    and open it in the browser
   oomscope report ranks/ -o report.html                    64 ranks, the worst first
   oomscope report --around-oom 20000 s.pickle -o r.html    only the entries around the failure
+  oomscope report --replay s.pickle -o r.html              a page that tries other devices and settings itself
 
 The page has the result of `oomscope analyze --format json` and the data of every allocation. It runs only its own \
 script; without JavaScript, it shows the result of `oomscope analyze`.
@@ -75,6 +80,11 @@ pub(super) struct Report {
     #[arg(long)]
     whatif: bool,
 
+    /// Let the page replay: it carries the analyzer and the snapshots, and tries other capacities, settings, releases and
+    /// changes to the program at once
+    #[arg(long, conflicts_with = "strip_paths")]
+    replay: bool,
+
     /// Remove directories from all paths, for a page to share
     #[arg(long)]
     strip_paths: bool,
@@ -101,7 +111,11 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         minor: args.torch_version,
         strip_paths: args.strip_paths,
     };
+    let module = if args.replay { Some(browser_module()?) } else { None };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
+    if args.replay && inputs.iter().any(|input| inputs::is_stdin(&input.path)) {
+        bail!("-: --replay reads each file twice; save standard input to a file and pass that");
+    }
     match &args.output {
         Some(path) => {
             inputs::refuse_output_over_inputs(&mut inputs, path)?;
@@ -121,10 +135,12 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
             let compared = compare_settings(&study, path, what_if, &|_, _| ());
             data.whatif = Some(compared.map_err(anyhow::Error::msg)?);
         }
-        anyhow::Ok((report, data))
+        let stored = if args.replay { compressed(path)? } else { Vec::new() };
+        anyhow::Ok((report, (data, stored)))
     });
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    let (mut snapshots, mut data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    let (mut snapshots, data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    let (mut data, stored): (Vec<_>, Vec<_>) = data.into_iter().unzip();
     if args.strip_paths {
         strip_directories(snapshots.iter_mut().map(|report: &mut SnapshotReport| &mut report.path));
         strip_directories(unreadable.iter_mut().map(|file| &mut file.path));
@@ -137,11 +153,30 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
-    output.write_with(|out| page::write(&report, &data, env!("CARGO_PKG_VERSION"), out))?;
+    let version = env!("CARGO_PKG_VERSION");
+    output.write_with(|out| match module {
+        Some(module) => {
+            let files = ReplayFiles { module, snapshots: &stored };
+            page::write_with_replay(&report, &data, files, version, out)
+        }
+        None => page::write(&report, &data, version, out),
+    })?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
         open_in_browser(path)?;
     }
     Ok(exit)
+}
+
+/// The content of the file at `path`, compressed by gzip unless it is compressed already.
+fn compressed(path: &str) -> anyhow::Result<Vec<u8>> {
+    const COMPRESSED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"]; // gzip, zstd
+    let content = std::fs::read(path).with_context(|| format!("{path} cannot be read again"))?;
+    if COMPRESSED.iter().any(|magic| content.starts_with(magic)) {
+        return Ok(content);
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&content)?;
+    Ok(encoder.finish()?)
 }
 
 /// Removes the directories of `paths`, and numbers names that are then equal.

@@ -6,13 +6,11 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
+use super::browser_module::browser_module;
 use super::exit::Exit;
 use super::output::Output;
 use super::report::open_in_browser;
 use crate::output::page::write_viewer;
-
-/// The analyzer for browsers, compressed by gzip; empty in a build without it (`build.rs`).
-const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz"));
 
 /// Write an HTML page that analyzes the snapshots that are dropped on it
 #[derive(Debug, Args)]
@@ -37,17 +35,12 @@ pub(super) struct Viewer {
 }
 
 pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
-    if MODULE.is_empty() {
-        bail!(
-            "this build has no analyzer for browsers: `pip install oomscope` has it, and docs/viewer.md says how to \
-             build it"
-        );
-    }
+    let module = browser_module()?;
     if args.output.is_none() && io::stdout().is_terminal() {
         bail!("name a file for the page: -o viewer.html");
     }
     let output = Output::open(args.output.as_deref())?;
-    output.write_with(|out| write_viewer(MODULE, env!("CARGO_PKG_VERSION"), out))?;
+    output.write_with(|out| write_viewer(module, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
         open_in_browser(path)?;
     }

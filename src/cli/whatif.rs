@@ -14,7 +14,7 @@ use super::progress::Progress;
 use crate::base::input::read_text_file;
 use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::whatif::program::find_program_changes;
+use crate::whatif::program::{DEFAULT_LINES, find_program_changes};
 use crate::whatif::{Costs, WhatIfOptions, compare_settings};
 
 /// Replay the trace with many settings: failures, peak reserved memory and smallest device of each
@@ -99,9 +99,6 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     }
     Ok(Exit::Success)
 }
-
-/// Default of --top with --program.
-const DEFAULT_LINES: usize = 10;
 
 fn read_costs(path: &Path) -> anyhow::Result<Costs> {
     let name = path.display();

@@ -1,14 +1,17 @@
 //! The analyzer behind the page of `oomscope viewer`, as a module of WebAssembly.
 //!
 //! In: the names and contents of the files that were dropped on the page, one at a time. Out: the page of `oomscope
-//! report` for the snapshots among them, or that of `oomscope explain` for logs. [`DroppedFiles`] is the job;
-//! `exports` is what the page's worker calls. Knows no browser and reads no file.
+//! report` for the snapshots among them, or that of `oomscope explain` for logs. [`DroppedFiles`] is the job; a
+//! [`Replayer`] answers the page's panel of replays. `exports` is what the page's worker calls. Knows no browser and
+//! reads no file.
 
 #[cfg(target_family = "wasm")]
 pub mod exports;
+mod replay;
 
 use std::io;
 
+pub use self::replay::Replayer;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze_study};
 use crate::base::input::Source;
 use crate::explain::message::read;

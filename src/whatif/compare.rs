@@ -8,17 +8,18 @@ use rayon::prelude::*;
 use super::cost::Costs;
 use super::forecast::{Forecast, ForecastLength};
 use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
-use super::overrides::{Overrides, apply_option, hypothesis_with};
+use super::overridden_run::OverriddenRun;
+use super::overrides::{Overrides, apply_option};
 use super::recorded_run::RecordedRun;
 use super::reports::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
-use super::smallest_capacity::{first_impossible_request, hypothesis_on, smallest_capacity};
+use super::smallest_capacity::{hypothesis_on, smallest_capacity};
 use super::verdict::{best, requirement};
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
-use crate::replay::model::{EntrySink, simulate, simulate_with_headroom};
+use crate::replay::model::EntrySink;
 use crate::snapshot::{Action, Device};
 use crate::study::{DeviceStudy, Study};
 
@@ -151,6 +152,13 @@ fn settings_to_try(
     Ok(to_try)
 }
 
+/// The options of the built-in grid that are worth trying on `device`.
+pub(super) fn options_worth_trying(device: DeviceStudy<'_, '_>) -> Vec<String> {
+    let tried = settings_to_try(device, WhatIfOptions::default(), &mut Warnings::default());
+    let options = tried.into_iter().flatten().map(|(option, _)| option);
+    options.filter(|option| !option.is_empty()).collect()
+}
+
 /// Whether `settings` differ from the recorded ones, are neither harmful nor idle, and affect requests of the
 /// program's sizes.
 pub(crate) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
@@ -167,17 +175,15 @@ fn replay_row(
     overrides: &Overrides,
     (costs, forecast): (Option<&Costs>, Option<&Forecast<'_>>),
 ) -> WhatIfRow {
-    let hypothesis = hypothesis_with(device, overrides);
     let mut device_time_ns = 0u64;
     let mut add_cost = |entry: &AllocatorEntry, _: u64| {
         device_time_ns =
             device_time_ns.saturating_add(costs.map_or(0, |costs| costs.call_ns(entry.action, entry.size)));
     };
     let sink = costs.map(|_| &mut add_cost as &mut EntrySink<'_>);
-    let mut simulation = simulate(device.program(), &hypothesis, sink);
-    simulation.add_failed_request(
-        overrides.capacity.and_then(|capacity| first_impossible_request(device, capacity, overrides)),
-    );
+    let run = OverriddenRun::new(device, overrides, sink);
+    let (next_step_fails, fate) = forecast.map_or((None, None), |forecast| run.fate(device, forecast));
+    let OverriddenRun { hypothesis, simulation } = run;
     let statistics = simulation.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     // A process limit that the recording shows applies to this row, but not to a device of another size.
@@ -187,16 +193,13 @@ fn replay_row(
         true => (capacity, Some(statistics.reserved_bytes.all.peak)),
         false => (capacity, None),
     };
-    let goes_on = forecast
-        .filter(|_| simulation.ooms.is_empty() && !simulation.avoided.is_empty())
-        .map(|known| simulate_with_headroom(&known.program, &hypothesis, &known.headroom_entries().into()));
     let row = WhatIfRow {
         settings: option,
         device: device.id(),
         ooms: simulation.ooms.len(),
         first_oom_event: simulation.ooms.first().map(|(event, _)| *event),
-        next_step_fails: forecast.filter(|_| goes_on.is_some()).and_then(|known| known.fails_soon(goes_on.as_ref()?)),
-        forecast: forecast.zip(goes_on.as_ref()).map(|(known, goes_on)| known.verdict(device, goes_on)),
+        next_step_fails,
+        forecast: fate,
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
@@ -205,7 +208,7 @@ fn replay_row(
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(device, overrides, known),
     };
-    if overrides.settings.is_some() || overrides.capacity.is_some() { row } else { with_recorded_figures(device, row) }
+    if overrides.is_none() { with_recorded_figures(device, row) } else { row }
 }
 
 /// `replayed`, with the figures of the recorded run, which the model may not reproduce.

@@ -11,6 +11,7 @@ mod calibrate;
 mod compare;
 mod cost;
 mod emit;
+mod explore;
 pub mod fit;
 pub(crate) mod forecast;
 #[cfg(feature = "cuda")]
@@ -18,6 +19,7 @@ pub(crate) mod forecast;
 mod gpu_replay;
 mod grid;
 mod inferred_settings;
+mod overridden_run;
 mod overrides;
 pub mod program;
 mod recorded_run;
@@ -34,6 +36,7 @@ pub(crate) use self::compare::is_worth_trying;
 pub use self::compare::{WhatIfOptions, compare_settings};
 pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
+pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, TriedRun};
 pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};
 #[cfg(feature = "cuda")]
 #[doc(hidden)]

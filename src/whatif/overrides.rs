@@ -16,6 +16,33 @@ pub struct Overrides {
     pub minor: Option<u32>,
 }
 
+impl Overrides {
+    /// Those of one replay of `device`: `options` in the syntax of `PYTORCH_CUDA_ALLOC_CONF` change the recorded settings,
+    /// by the rules of release `minor` if it is given. Without options the settings stay as recorded.
+    ///
+    /// # Errors
+    /// One sentence, in PyTorch's words.
+    pub fn for_device(
+        device: DeviceStudy<'_, '_>,
+        options: &str,
+        capacity: Option<u64>,
+        minor: Option<u32>,
+    ) -> Result<Self, String> {
+        if options.is_empty() {
+            return Ok(Self { settings: None, capacity, minor });
+        }
+        let mut recorded = device.inferred().hypothesis.clone();
+        recorded.minor = minor.unwrap_or(recorded.minor);
+        let settings = apply_option(device.snapshot(), &recorded, options)?;
+        Ok(Self { settings: Some(settings), capacity, minor })
+    }
+
+    /// Whether everything stays as recorded.
+    pub fn is_none(&self) -> bool {
+        self.settings.is_none() && self.capacity.is_none() && self.minor.is_none()
+    }
+}
+
 /// Applies `option` to the recorded settings, to the last ones if they changed at run time. Returns the resulting
 /// settings and their string. `default` resets all recorded options, `key:default` resets one.
 ///

@@ -6,12 +6,12 @@ use rayon::prelude::*;
 
 use super::emit::{Journal, ModelRun};
 use super::inferred_settings::{inferred_options, settings_changes};
-use super::overrides::{Overrides, hypothesis_with};
+use super::overridden_run::OverriddenRun;
+use super::overrides::Overrides;
 use super::recorded_run::RecordedRun;
 use super::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
-use super::smallest_capacity::first_impossible_request;
 use super::warnings::{divergence_warning, settings_changed_warning};
 use crate::allocator::conf::{self, Settings, UnknownKeys};
 use crate::allocator::{AllocatorEntry, CachingAllocator};
@@ -20,7 +20,6 @@ use crate::base::warning::{Code, Warning};
 use crate::replay::literal::{candidate_releases, warn_if_foreign};
 use crate::replay::model::{
     Divergence, EntrySink, Hypothesis, Inference, InferredDevice, Simulation, Verification, count_end_differences,
-    simulate,
 };
 use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
@@ -114,13 +113,10 @@ pub fn replay_with(
     let simulated: Vec<(ReplayedDevice, ModelRun)> = devices
         .into_par_iter()
         .map(|(device, recorded)| {
-            let hypothesis = hypothesis_with(device, overrides);
             let mut journal = Journal::new();
             let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
             let sink = keep_journal.then_some(&mut push as &mut EntrySink<'_>);
-            let mut simulation = simulate(device.program(), &hypothesis, sink);
-            let impossible = overrides.capacity.and_then(|bytes| first_impossible_request(device, bytes, overrides));
-            simulation.add_failed_request(impossible);
+            let OverriddenRun { hypothesis, simulation } = OverriddenRun::new(device, overrides, sink);
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
             (report, ModelRun { device: device.id(), journal, allocator })
@@ -132,7 +128,7 @@ pub fn replay_with(
 }
 
 /// Warns if more than `capacity` was reserved before the recording: every replay keeps that memory.
-fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> Option<Warning> {
+pub(super) fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> Option<Warning> {
     let (reserved_before, id) = (device.reserved_before(), device.id());
     let capacity = capacity.filter(|capacity| *capacity < reserved_before)?;
     let message = format!(
@@ -143,7 +139,7 @@ fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> Optio
     Some(Warning::new(Code::SmallCapacity, message))
 }
 
-fn release_range(inference: &Inference<'_>) -> String {
+pub(super) fn release_range(inference: &Inference<'_>) -> String {
     let (first, last) = (*inference.releases.start(), *inference.releases.end());
     if first == last { format!("2.{first}") } else { format!("2.{first}-2.{last}") }
 }

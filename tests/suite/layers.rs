@@ -17,7 +17,7 @@ const ROOMS: &str = "
     compare:   base snapshot stacks replay study whatif analysis
     explain:   base allocator stacks
     output:    base allocator snapshot stacks replay study whatif analysis compare explain
-    viewer:    base snapshot study analysis explain output
+    viewer:    base allocator snapshot study whatif analysis explain output
     cli:       base allocator snapshot replay study whatif analysis compare explain output
 ";
 

@@ -196,6 +196,16 @@ fn a_browser_shows_the_files_that_are_chosen() {
         viewer.browser.value("frame.contentWindow.oomscope.ready.then(() => frame.contentWindow.oomscope.state(100))");
     assert!(state["reserved"].as_u64().unwrap() > 0, "{state}");
     assert_eq!(viewer.browser.value("save.download"), "2.15.0-oom_varlen-at-oom.html");
+
+    // The viewer replays for the page in its frame.
+    let in_frame = |id: &str| format!("frame.contentDocument.getElementById('{id}')");
+    viewer.wait_for(&format!("!!{}", in_frame("replay-open")));
+    viewer.browser.value(&format!("{}.click()", in_frame("replay-open")));
+    viewer.wait_for(&format!("!{}.hidden", in_frame("replay-panel")));
+    let capacity = in_frame("replay-capacity");
+    viewer.browser.value(&format!("{capacity}.value = '24GiB', {capacity}.dispatchEvent(new Event('input')), 0"));
+    viewer
+        .wait_for(&format!("{}.innerText.startsWith('every recorded request is served')", in_frame("replay-outcome")));
     assert_eq!(viewer.browser.errors(), Vec::<Value>::new());
 
     // Two ranks at once.

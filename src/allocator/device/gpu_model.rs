@@ -7,6 +7,9 @@
 //! value. The memory of the CUDA context is the difference, in such messages, between the memory in use by the
 //! process and the memory that PyTorch reserved: 0.1 to 0.6 GiB, more with more multiprocessors and newer drivers.
 
+use crate::allocator::SMALL_SEGMENT;
+use crate::base::units::{parse_size, size};
+
 /// The nominal memory of a model is a multiple of this.
 const NOMINAL_STEP_MIB: u64 = 8 << 10;
 
@@ -125,6 +128,29 @@ impl GpuModel {
     /// The usual notation: `9.0`.
     pub fn format_capability(&self) -> String {
         format!("{}.{}", self.capability / 10, self.capability % 10)
+    }
+}
+
+/// Parses the memory of a device: a size, or the name of a GPU.
+///
+/// # Errors
+/// One sentence, also for a number without its unit: one that is smaller than a segment.
+pub fn parse_capacity(text: &str) -> Result<u64, String> {
+    GpuModel::find(text).map_or_else(|| parse_bytes(text), |gpu| Ok(gpu.total_bytes()))
+}
+
+/// The same for a replay, which has the memory that the CUDA context leaves.
+///
+/// # Errors
+/// Those of [`parse_capacity`].
+pub fn parse_replay_capacity(text: &str) -> Result<u64, String> {
+    GpuModel::find(text).map_or_else(|| parse_bytes(text), |gpu| Ok(gpu.usable_bytes()))
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text).map_err(|error| format!("{error}, or the name of a GPU, such as h100"))? {
+        bytes @ 0..SMALL_SEGMENT => Err(format!("{} is less than a segment: give a unit, such as 80GiB", size(bytes))),
+        bytes => Ok(bytes),
     }
 }
 

@@ -15,7 +15,7 @@ mod gpu_model;
 mod simulated;
 
 pub(super) use free_ranges::{FreeRange, FreeRanges};
-pub use gpu_model::{GPUS, GpuModel};
+pub use gpu_model::{GPUS, GpuModel, parse_capacity, parse_replay_capacity};
 pub use simulated::{Placement, SimulatedDevice};
 
 /// Capacity of a device whose size does not matter: larger than any GPU, but sums do not overflow.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::html::{summary_len, write_head};
+use super::html::{Scripts, summary_len, write_head};
 use crate::output::document::{Document, curve, html, html_literal};
 use crate::output::report;
 use crate::whatif::fit::FitReport;
@@ -12,7 +12,7 @@ use crate::whatif::fit::FitReport;
 /// # Errors
 /// Those of `out`.
 pub fn write_fit(report: &FitReport, version: &str, out: &mut dyn Write) -> io::Result<()> {
-    write_head(&report.summary().answer, None, version, out)?;
+    write_head(&report.summary().answer, Scripts::None, version, out)?;
     let mut document = report::fit(report);
     let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
     write!(out, "<main id=\"first\">\n{}", html(&document))?;

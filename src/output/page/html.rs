@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{PageData, SnapshotData, Sparkline, base64, web};
+use super::{PageData, ReplayFiles, SnapshotData, Sparkline, base64, web};
 use crate::analysis::{AnalyzeReport, Unreadable};
 use crate::explain::ExplainReport;
 use crate::output::document::{Block, Document, html, html_literal};
@@ -36,8 +36,36 @@ struct PageEntry<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: &mut dyn Write) -> io::Result<()> {
+    write_page(report, data, None, version, out)
+}
+
+/// The same, for a page that replays: it carries `files`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_with_replay(
+    report: &AnalyzeReport,
+    data: &[SnapshotData],
+    files: ReplayFiles<'_>,
+    version: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write_page(report, data, Some(files), version, out)
+}
+
+fn write_page(
+    report: &AnalyzeReport,
+    data: &[SnapshotData],
+    replay: Option<ReplayFiles<'_>>,
+    version: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let script = web::script();
-    write_head(&report.summary().answer, Some(&script), version, out)?;
+    let scripts = match replay {
+        Some(_) => Scripts::Replaying(&script),
+        None => Scripts::Only(&script),
+    };
+    write_head(&report.summary().answer, scripts, version, out)?;
     let mut document = report::analyze(report);
     let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
     let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();
@@ -56,7 +84,25 @@ pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: 
         base64::write(&page.blob, out)?;
         out.write_all(b"</script>\n")?;
     }
+    if let Some(files) = replay {
+        files.write(out)?;
+    }
     write!(out, "<script>{script}</script>\n</body>\n</html>\n")
+}
+
+/// The parts of a page that belong to the first device of its only snapshot, as one JSON object: its row in the list of
+/// devices, its analysis, and its data in base64.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn device_json(report: &AnalyzeReport, data: &SnapshotData) -> io::Result<serde_json::Value> {
+    let no_device = || io::Error::other("the replayed run has no device");
+    let page = data.devices.first().ok_or_else(no_device)?;
+    let analysis = report.snapshots.first().and_then(|one| one.devices.first()).ok_or_else(no_device)?;
+    let mut blob = Vec::new();
+    base64::write(&page.blob, &mut blob)?;
+    let text = String::from_utf8(blob).map_err(io::Error::other)?;
+    Ok(serde_json::json!({ "page": row(report, 0, page), "analysis": analysis, "data": text }))
 }
 
 /// Writes the page of `explanations`, one for each log, and names the files that are `unreadable`; `version` is that of
@@ -71,7 +117,7 @@ pub fn write_explanation(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let title = explanations.first().map(|explanation| explanation.summary().answer);
-    write_head(title.as_deref().unwrap_or_default(), None, version, out)?;
+    write_head(title.as_deref().unwrap_or_default(), Scripts::None, version, out)?;
     out.write_all(b"<main id=\"first\">\n")?;
     for file in unreadable {
         let line = html_literal(&format!("{}: {}", file.path, file.message));
@@ -83,11 +129,23 @@ pub fn write_explanation(
     out.write_all(b"</main>\n</body>\n</html>\n")
 }
 
-/// Writes the head of a page; its security policy allows `script` and no other script.
-pub(super) fn write_head(title: &str, script: Option<&str>, version: &str, out: &mut dyn Write) -> io::Result<()> {
-    let scripts = match script {
-        Some(script) => format!("script-src '{}'; ", csp_hash(script)?),
-        None => String::new(),
+/// The scripts that a page's security policy allows.
+#[derive(Clone, Copy)]
+pub(super) enum Scripts<'a> {
+    None,
+    Only(&'a str),
+    /// This one, workers that it makes, and WebAssembly.
+    Replaying(&'a str),
+}
+
+/// Writes the head of a page.
+pub(super) fn write_head(title: &str, scripts: Scripts<'_>, version: &str, out: &mut dyn Write) -> io::Result<()> {
+    let scripts = match scripts {
+        Scripts::None => String::new(),
+        Scripts::Only(script) => format!("script-src '{}'; ", csp_hash(script)?),
+        Scripts::Replaying(script) => {
+            format!("script-src '{}' 'wasm-unsafe-eval'; worker-src blob:; ", csp_hash(script)?)
+        }
     };
     let title = html_literal(title);
     write!(

@@ -7,11 +7,13 @@
 //! [`write_fit`] and [`write_explanation`] write the pages of `oomscope fit` and `oomscope explain`, which have no script;
 //! [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
 //!
-//! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file. Knows no command line and no paths.
+//! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file, and [`write_with_replay`] one that
+//! also carries the analyzer and the snapshots, to replay them. Knows no command line and no paths.
 
 mod address_map;
 mod allocations;
 mod base64;
+mod base85;
 mod budget;
 mod columns;
 mod data;
@@ -20,6 +22,7 @@ mod fit;
 mod header;
 mod html;
 mod names;
+mod replay;
 mod shown_entries;
 mod stacks;
 mod variables;
@@ -32,7 +35,8 @@ use serde::Serialize;
 
 pub use self::budget::budget;
 pub use self::fit::write_fit;
-pub use self::html::{write, write_explanation};
+pub use self::html::{device_json, write, write_explanation, write_with_replay};
+pub use self::replay::ReplayFiles;
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, Study};

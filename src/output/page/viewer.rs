@@ -3,13 +3,13 @@
 
 use std::io::{self, Write};
 
-use super::base64;
 use super::html::csp_hash;
 use super::web::{self, STYLE};
+use super::{base85, replay};
 
-const SCRIPT: &str = include_str!("web/viewer/viewer.js");
+const SCRIPT: &str = concat!(include_str!("web/replay/base85.js"), include_str!("web/viewer/viewer.js"));
 /// Runs in a worker, from the text of an element.
-const WORKER: &str = include_str!("web/viewer/worker.js");
+const WORKER: &str = concat!(include_str!("web/viewer/module.js"), include_str!("web/viewer/worker.js"));
 const BODY: &str = include_str!("web/viewer/viewer.html");
 const VIEWER_STYLE: &str =
     concat!(include_str!("web/page.css"), include_str!("web/first.css"), include_str!("web/viewer/viewer.css"));
@@ -31,11 +31,12 @@ pub fn write_viewer(module: &[u8], version: &str, out: &mut dyn Write) -> io::Re
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"oomscope {version}\">\n<title>oomscope viewer</title>\n\
          <style>{VIEWER_STYLE}</style>\n</head>\n<body>\n{BODY}\
-         <script type=\"text/plain\" id=\"worker-text\">{WORKER}</script>\n\
-         <script type=\"text/plain\" id=\"module\">",
+         <script type=\"text/plain\" id=\"worker-text\">{WORKER}</script>\n",
         scripts.join("' '"),
         styles.join("' '"),
     )?;
-    base64::write(module, out)?;
+    replay::write_worker(out)?;
+    out.write_all(b"<script type=\"text/plain\" id=\"module\">")?;
+    base85::write(module, out)?;
     write!(out, "</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")
 }

@@ -20,6 +20,7 @@ mod replay;
 mod summary;
 mod timeline;
 mod trials;
+mod tried_run;
 mod variables;
 mod verdict_reason;
 mod whatif;

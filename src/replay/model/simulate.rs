@@ -63,13 +63,33 @@ pub struct ModelFigures {
     pub allocated: u64,
 }
 
+/// Receives the entry index of each operation, and the allocator after it.
+pub type StateObserver<'a> = dyn FnMut(usize, &CachingAllocator) + 'a;
+
 /// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
 pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mut EntrySink<'_>>) -> Simulation {
     let device = simulated_device(program, hypothesis);
     simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
-/// The same. The result has the headroom right after each request of `entries` that is served: the largest further
+/// The same, with an observer of the allocator's state.
+pub fn simulate_observed(
+    program: &Program<'_>,
+    hypothesis: &Hypothesis,
+    mut sink: Option<&mut EntrySink<'_>>,
+    observe: &mut StateObserver<'_>,
+) -> Simulation {
+    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
+    let mut predicted = 0;
+    for operation in &program.operations {
+        simulator.perform(operation);
+        predicted += simulator.pass_entries(operation, &mut sink);
+        observe(operation.entry_index as usize, &simulator.allocator);
+    }
+    simulator.into_simulation(predicted)
+}
+
+/// [`simulate`]. The result has the headroom right after each request of `entries` that is served: the largest further
 /// request on the same stream and for the same pool that would be served.
 pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
@@ -78,8 +98,7 @@ pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, en
         simulator.perform(operation);
         simulator.allocator.clear_entries();
     }
-    let Simulator { ooms, avoided, at_failures, headroom, allocator, .. } = simulator;
-    Simulation { predicted: 0, ooms, avoided, at_failures, headroom, allocator }
+    simulator.into_simulation(0)
 }
 
 /// The largest request like `request` that would be served now, to within 1/256 or 2 MiB.
@@ -103,7 +122,7 @@ fn largest_request(simulator: &Simulator<'_, SimulatedDevice>, request: &Request
     served
 }
 
-/// The same on `device`. Before each operation, `should_continue` gets the index of its last entry and returns whether
+/// [`simulate`] on `device`. Before each operation, `should_continue` gets the index of its last entry and returns whether
 /// to perform it and those after it.
 pub fn simulate_on<D: ReplayDevice>(
     program: &Program<'_>,
@@ -119,18 +138,9 @@ pub fn simulate_on<D: ReplayDevice>(
             break;
         }
         simulator.perform(operation);
-        let written = simulator.allocator.entries();
-        predicted += written.len();
-        if let Some(sink) = &mut sink {
-            let time = program.time_us(operation);
-            for entry in written {
-                sink(entry, time);
-            }
-        }
-        simulator.allocator.clear_entries();
+        predicted += simulator.pass_entries(operation, &mut sink);
     }
-    let Simulator { ooms, avoided, at_failures, headroom, allocator, .. } = simulator;
-    Simulation { predicted, ooms, avoided, at_failures, headroom, allocator }
+    simulator.into_simulation(predicted)
 }
 
 /// The peak of reserved bytes of `program` under `hypothesis`; `None` if a request fails.
@@ -228,6 +238,26 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             headroom_probe: None,
             headroom: BTreeMap::new(),
         }
+    }
+
+    fn into_simulation(self, predicted: usize) -> Simulation {
+        let Self { ooms, avoided, at_failures, headroom, allocator, .. } = self;
+        Simulation { predicted, ooms, avoided, at_failures, headroom, allocator }
+    }
+
+    /// Passes the entries that the model wrote for `operation` to `sink`; returns their number.
+    #[inline]
+    fn pass_entries(&mut self, operation: &Operation, sink: &mut Option<&mut EntrySink<'_>>) -> usize {
+        let written = self.allocator.entries();
+        let count = written.len();
+        if let Some(sink) = sink {
+            let time = self.program.time_us(operation);
+            for entry in written {
+                sink(entry, time);
+            }
+        }
+        self.allocator.clear_entries();
+        count
     }
 
     #[inline]

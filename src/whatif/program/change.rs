@@ -48,6 +48,7 @@ words! {
 }
 
 /// A recorded program with one change.
+#[derive(Clone)]
 pub(super) struct ChangedProgram {
     pub(super) change: ProgramChange,
     pub(super) certainty: ChangeCertainty,

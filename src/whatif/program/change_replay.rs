@@ -5,7 +5,7 @@ use super::recorded_program::RecordedProgram;
 use super::report::{ProgramRow, RowFailure};
 use crate::allocator::device::UNBOUNDED;
 use crate::base::units::signed_difference;
-use crate::replay::model::{Hypothesis, simulate};
+use crate::replay::model::{EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed};
 use crate::replay::ops::{OperationKind, Program};
 use crate::whatif::{Overrides, hypothesis_with};
 
@@ -48,7 +48,10 @@ struct ReplayFigures {
 }
 
 fn replay_figures(program: &Program<'_>, hypothesis: &Hypothesis) -> ReplayFigures {
-    let simulation = simulate(program, hypothesis, None);
+    figures_of(simulate(program, hypothesis, None))
+}
+
+fn figures_of(simulation: Simulation) -> ReplayFigures {
     let statistics = simulation.allocator.statistics();
     ReplayFigures {
         allocated: statistics.allocated_bytes.all.peak,
@@ -147,6 +150,26 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let program = row.script.to_program(&self.recording.program);
         let outcome = self.replay(&program);
         self.build_row(row, &outcome, starts_from_empty)
+    }
+
+    /// The same, with the entry index and bytes of each request that fails on the device. `observe` receives the state
+    /// there after every operation.
+    pub(super) fn observe_row(
+        &self,
+        row: ChangedProgram,
+        observe: &mut StateObserver<'_>,
+    ) -> (ProgramRow, Vec<(usize, u64)>) {
+        let starts_from_empty = row.script.changes_initial_blocks(&self.recording.program);
+        let program = row.script.to_program(&self.recording.program);
+        let simulation = simulate_observed(&program, &self.hypothesis, None, observe);
+        let outcome = self.outcome_from(&program, figures_of(simulation));
+        let failed = outcome.failed.clone().unwrap_or_default();
+        (self.build_row(row, &outcome, starts_from_empty), failed)
+    }
+
+    /// The replay of a changed program on the device. `sink` receives every entry that the model writes.
+    pub(super) fn simulate(&self, row: &ChangedProgram, sink: &mut EntrySink<'_>) -> Simulation {
+        simulate(&row.script.to_program(&self.recording.program), &self.hypothesis, Some(sink))
     }
 
     fn build_row(&self, row: ChangedProgram, outcome: &ReplayOutcome, starts_from_empty: bool) -> ProgramRow {

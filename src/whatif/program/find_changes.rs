@@ -36,10 +36,19 @@ pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>
 }
 
 fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> ProgramDevice {
-    let recording = RecordedProgram::from_device(device);
-    let replayer = ChangeReplayer::new(&recording, capacity);
+    analyze_recording(&RecordedProgram::from_device(device), capacity, top)
+}
+
+/// The changes to the program of one device, replayed on a device of `capacity` bytes if given.
+pub(super) fn analyze_recording(
+    recording: &RecordedProgram<'_, '_>,
+    capacity: Option<u64>,
+    top: usize,
+) -> ProgramDevice {
+    let device = recording.device;
+    let replayer = ChangeReplayer::new(recording, capacity);
     // Each change is a copy of the program. The lazy iterator keeps only as many of them as there are threads.
-    let changes = finders(&recording).flat_map_iter(|finder| (finder.find)(&recording));
+    let changes = finders(recording).flat_map_iter(|finder| (finder.find)(recording));
     let replayed = changes.map(|row| replayer.replay_row(row));
     let mut rows: Vec<ProgramRow> = replayed.collect();
     rows.sort_by_key(|row| (Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes)));
@@ -48,9 +57,9 @@ fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize
         let peaks = |row: &ProgramRow| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes);
         peaks(inner) == peaks(outer)
     });
-    let lines = LargestLines::new(&recording, top);
+    let lines = LargestLines::new(recording, top);
     let without = lines.largest.par_iter();
-    let without = without.map(|line| replayer.replay_row(lines.without(&recording, *line))).collect();
+    let without = without.map(|line| replayer.replay_row(lines.without(recording, *line))).collect();
     ProgramDevice {
         device: device.id(),
         capacity_bytes: replayer.capacity(),
@@ -59,7 +68,7 @@ fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize
         reserved_before_bytes: device.reserved_before(),
         ends_in_failure: device.ends_with_failure(),
         goes_on: recording.is_continued(),
-        as_recorded: replayer.baseline_row(unchanged(&recording)),
+        as_recorded: replayer.baseline_row(unchanged(recording)),
         rows,
         without,
     }
@@ -69,7 +78,7 @@ fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize
 pub(super) struct ChangeFinder {
     /// Works only if the recording shows training steps.
     needs_steps: bool,
-    find: FindChanges,
+    pub(super) find: FindChanges,
     /// Finds those that are tried by default, for a failed request.
     pub(super) find_by_default: Option<FindChanges>,
 }

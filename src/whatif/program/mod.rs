@@ -11,6 +11,7 @@
 
 mod batch;
 mod best_changes;
+mod catalog;
 mod change;
 mod change_replay;
 mod checkpoint;
@@ -29,6 +30,8 @@ mod summary;
 mod without_line;
 
 pub(crate) use self::best_changes::find_best_changes;
+pub(crate) use self::catalog::ChangeCatalog;
+pub use self::catalog::DEFAULT_LINES;
 pub use self::change::{ChangeCertainty, ProgramChange};
 pub use self::find_changes::find_program_changes;
 pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};

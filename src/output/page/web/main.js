@@ -107,6 +107,7 @@ async function start() {
     tables: drawTables,
     pages: drawPages,
     hash: drawHash,
+    replay: drawReplay,
   });
   const follow = async () => {
     if (location.hash === writtenHash) return;
@@ -133,6 +134,7 @@ async function start() {
     wireDock,
   ])
     wire();
+  startReplay();
   const repaint = () => {
     readTheme();
     recolour();

@@ -19,9 +19,13 @@
   /** @type {Worker | undefined} */
   let worker;
   let pageUrl = "";
+  /** The files of the page that is shown. @type {File[]} */
+  let shownFiles = [];
+  /** The worker that replays one of them. @type {Worker | undefined} */
+  let replayer;
 
   function compile() {
-    const packed = Uint8Array.from(atob(byId("module").textContent), (letter) => letter.charCodeAt(0));
+    const packed = fromBase85(byId("module").textContent);
     const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(plain).arrayBuffer().then((bytes) => WebAssembly.compile(bytes));
   }
@@ -43,6 +47,7 @@
     URL.revokeObjectURL(pageUrl);
     pageUrl = URL.createObjectURL(page);
     const first = files[0].name;
+    shownFiles = files;
     byId("shown").textContent = files.length > 1 ? `${first} and ${files.length - 1} more` : first;
     document.title = `${first} - oomscope`;
     byId("save").href = pageUrl;
@@ -51,6 +56,25 @@
     byId("viewer").hidden = true;
     byId("result").hidden = false;
     byId("frame").focus();
+  }
+
+  /** @param {string} id of the element with its script */
+  function startWorker(id) {
+    const url = URL.createObjectURL(new Blob([byId(id).textContent], { type: "text/javascript" }));
+    const started = new Worker(url);
+    URL.revokeObjectURL(url);
+    return started;
+  }
+
+  /** Connects the page in the frame with a worker that replays one device of a file. @param {any} wanted @param {MessagePort} port */
+  async function connectReplay({ name, nth, device }, port) {
+    replayer?.terminate();
+    const file = shownFiles.filter((one) => one.name === name)[nth];
+    if (!file) return;
+    const current = startWorker("replay-worker");
+    replayer = current;
+    module ??= compile();
+    current.postMessage({ module: await module, file, name, device, port }, [port]);
   }
 
   /** @param {Iterable<File>} chosen */
@@ -62,9 +86,7 @@
     byId("progress").removeAttribute("value");
     byId("status").textContent = "Starting the analyzer";
     byId("reading").hidden = false;
-    const text = new Blob([byId("worker-text").textContent], { type: "text/javascript" });
-    const url = URL.createObjectURL(text);
-    const current = new Worker(url);
+    const current = startWorker("worker-text");
     worker = current;
     current.addEventListener("message", ({ data }) => {
       if (worker !== current) return;
@@ -85,8 +107,6 @@
     } catch (error) {
       stop();
       showMessage(`The analyzer does not start in this browser: ${error instanceof Error ? error.message : error}`);
-    } finally {
-      URL.revokeObjectURL(url);
     }
   }
 
@@ -111,6 +131,7 @@
   byId("again").addEventListener("click", () => {
     byId("files").value = "";
     byId("frame").src = "about:blank";
+    replayer?.terminate();
     byId("result").hidden = true;
     byId("viewer").hidden = false;
     document.title = "oomscope viewer";
@@ -124,6 +145,12 @@
     event.preventDefault();
     byId("drop").classList.remove("over");
     open(event.dataTransfer?.files ?? []);
+  });
+  // The page in the frame asks for replays; the answer goes to it alone.
+  addEventListener("message", ({ data, source, ports }) => {
+    if (source !== byId("frame").contentWindow) return;
+    if (data === "oomscope is ready") byId("frame").contentWindow.postMessage("oomscope replays", "*");
+    else if (ports[0]) connectReplay(data, ports[0]);
   });
   const address = parameters.get("url");
   if (address) openAddress(address);

@@ -1,0 +1,17 @@
+//! The analyzer for browsers that this program carries.
+
+use anyhow::bail;
+
+/// Compressed by gzip; empty in a build without it (`build.rs`).
+const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz"));
+
+/// The analyzer for browsers, compressed by gzip.
+pub(super) fn browser_module() -> anyhow::Result<&'static [u8]> {
+    if MODULE.is_empty() {
+        bail!(
+            "this build has no analyzer for browsers: `pip install oomscope` has it, and docs/viewer.md says how to \
+             build it"
+        );
+    }
+    Ok(MODULE)
+}

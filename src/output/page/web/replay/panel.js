@@ -1,0 +1,291 @@
+// The panel of replays: the conditions, the outcome of each change at once, and what `oomscope whatif` says of them.
+
+/** Milliseconds without a change after which the text of `oomscope whatif` is brought up to date. */
+const TEXT_DELAY = 600;
+
+/** The device that the panel replays. */
+const replay = {
+  /** Its row in the list of pages, or -1. */
+  page: -1,
+  /** @type {any} */
+  port: null,
+  /** The conditions that it offers. @type {any} */
+  offer: null,
+  /** The outcome that is shown. @type {any} */
+  run: null,
+  isReplaying: false,
+  /** Whether the conditions changed during a replay. */
+  isStale: false,
+  textTimer: 0,
+  /** The conditions of the shown text. */
+  textOf: "",
+};
+
+/** @param {string} id @param {string} text @param {any} control */
+function replayField(id, text, control) {
+  return make("label", { id: `${id}-label`, class: "replay-field" }, make("span", { class: "muted" }, text), control);
+}
+
+function replayPanel() {
+  const capacity = make(
+    "div",
+    { class: "replay-capacity" },
+    make("input", {
+      type: "range",
+      id: "replay-slider",
+      min: "0",
+      max: String(CAPACITY_STEPS),
+      step: "1",
+      "aria-label": "capacity of the device",
+    }),
+    make("div", { id: "replay-marks" }),
+  );
+  const panel = make(
+    "div",
+    { id: "replay-panel", hidden: true },
+    capacity,
+    make(
+      "div",
+      { class: "bar" },
+      replayField(
+        "replay-capacity",
+        "capacity",
+        make("input", { id: "replay-capacity", size: "12", spellcheck: "false" }),
+      ),
+      replayField("replay-gpu", "or a GPU", make("select", { id: "replay-gpu" })),
+      replayField("replay-preset", "settings", make("select", { id: "replay-preset" })),
+      replayField(
+        "replay-options",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        make("input", { id: "replay-options", size: "44", spellcheck: "false", placeholder: "as recorded" }),
+      ),
+      replayField("replay-release", "release of PyTorch", make("select", { id: "replay-release" })),
+      replayField("replay-change", "program", make("select", { id: "replay-change" })),
+      make("button", { type: "button", id: "replay-reset" }, "as recorded"),
+    ),
+    make("p", { id: "replay-outcome", role: "status" }),
+    make("ul", { id: "replay-warnings" }),
+    make("div", { class: "tiles", id: "replay-tiles" }),
+    make(
+      "div",
+      { class: "picture", id: "replay-curves-frame" },
+      makeSvg("svg", {
+        id: "replay-curves",
+        viewBox: `0 0 ${CURVES_WIDTH} ${CURVES_HEIGHT}`,
+        preserveAspectRatio: "none",
+        role: "img",
+        "aria-label": "memory over time of the recorded and of the replayed run",
+      }),
+    ),
+    make(
+      "p",
+      { class: "bar muted" },
+      make("span", { class: "key" }, make("i", { class: "swatch recorded" }), "recorded"),
+      make(
+        "span",
+        { class: "key" },
+        make("i", { class: "swatch replayed" }),
+        "replayed; line: reserved, area: allocated",
+      ),
+      make("span", { class: "key" }, make("i", { class: "swatch capacity" }), "capacity"),
+      make("span", { id: "replay-readout" }),
+      make("span", { class: "space" }),
+      make("button", { type: "button", id: "replay-show" }, "show this run in the page"),
+    ),
+    make(
+      "details",
+      { id: "replay-text" },
+      make("summary", {}, "In full, as in a terminal"),
+      make("p", {}, make("code", { id: "replay-command" })),
+      make("div", { id: "replay-document" }),
+    ),
+  );
+  return section(
+    "replay",
+    "Replay: what if the device, the settings, the release or the program were different?",
+    make(
+      "p",
+      { class: "bar" },
+      make("button", { type: "button", id: "replay-open" }, "replay this device"),
+      make("span", { id: "replay-status", class: "muted", role: "status" }),
+    ),
+    panel,
+  );
+}
+
+/** The conditions as the controls have them. */
+function replayConditions() {
+  return {
+    capacity: byId("replay-capacity").value.trim(),
+    options: byId("replay-options").value.trim(),
+    release: byId("replay-release").value,
+    change: byId("replay-change").value === FIND_CHANGES ? "" : byId("replay-change").value,
+  };
+}
+
+/** The conditions in a few words. @param {ReturnType<typeof replayConditions>} conditions */
+function conditionsText({ capacity, options, release, change }) {
+  const chosen = byId("replay-change").selectedOptions[0]?.textContent ?? "";
+  const parts = [options, release && `PyTorch ${release}`, change && chosen, capacity && `on ${capacity}`];
+  return parts.filter(Boolean).join(", ") || "as recorded";
+}
+
+/** The command with the same figures. @param {ReturnType<typeof replayConditions>} conditions */
+function replayCommand({ capacity, options, release, change }) {
+  const page = pages[replay.page];
+  const { path } = analysis.snapshots[page.snapshot];
+  const command = change ? "whatif --program" : options && !release ? "whatif" : "replay";
+  const parts = [`oomscope ${command}`];
+  if (options) parts.push(`--set '${options}'`);
+  if (release) parts.push(`--torch-version ${release}`);
+  if (capacity) parts.push(`--capacity '${capacity}'`);
+  return [...parts, `--device ${page.device}`, `'${path}'`].join(" ");
+}
+
+/** @param {string} text @param {boolean} [isProblem] */
+function setReplayStatus(text, isProblem = false) {
+  byId("replay-status").textContent = text;
+  byId("replay-status").classList.toggle("bad", isProblem);
+}
+
+/** Starts the analyzer on the device that the page shows. */
+async function openReplayPanel() {
+  closeReplayPanel();
+  const index = view.page;
+  replay.page = index;
+  byId("replay-section").scrollIntoView({ block: "start" });
+  byId("replay-open").hidden = true;
+  setReplayStatus("Reading the recording ...");
+  try {
+    const port = await openReplay(pages[index]);
+    if (replay.page !== index) return port.close();
+    replay.port = port;
+    port.onprogress = (/** @type {number} */ part) => setReplayStatus(`Reading the recording: ${percentText(part, 1)}`);
+    const answer = await port.ask({ request: "recorded" });
+    if (replay.port !== port) return;
+    if (answer.error) throw new Error(answer.error);
+    replay.offer = answer.recorded;
+    replay.run = replay.offer.recorded;
+    fillReplayControls(replay.offer);
+    byId("replay-panel").hidden = false;
+    setReplayStatus(replay.offer.exact ? "" : "The model diverges from this recording: every replay is an estimate.");
+    drawReplayOutcome(replay.offer.outcome);
+  } catch (error) {
+    closeReplayPanel();
+    setReplayStatus(`Nothing can be replayed: ${error instanceof Error ? error.message : error}`, true);
+  }
+}
+
+function closeReplayPanel() {
+  replay.port?.close();
+  clearTimeout(replay.textTimer);
+  Object.assign(replay, {
+    page: -1,
+    port: null,
+    offer: null,
+    run: null,
+    isReplaying: false,
+    isStale: false,
+    textOf: "",
+  });
+  byId("replay-panel").hidden = true;
+  byId("replay-open").hidden = false;
+  setReplayStatus("");
+}
+
+/** Replays under the conditions of the controls; while a replay runs, only the newest conditions wait. */
+async function replayNow() {
+  replay.isStale = true;
+  if (replay.isReplaying) return;
+  replay.isReplaying = true;
+  const { port } = replay;
+  while (replay.isStale) {
+    replay.isStale = false;
+    const start = performance.now();
+    const answer = await port.ask({ request: "replay", conditions: replayConditions() });
+    if (replay.port !== port) return;
+    recordTiming("replay", performance.now() - start);
+    setReplayStatus(answer.error ?? "", true);
+    if (answer.error) continue;
+    replay.run = answer.replay;
+    drawReplayOutcome(answer.replay.outcome);
+  }
+  replay.isReplaying = false;
+  updateReplayText();
+}
+
+/** Brings the full text up to date, once nothing has changed for a moment. */
+function updateReplayText() {
+  clearTimeout(replay.textTimer);
+  const conditions = replayConditions();
+  byId("replay-command").textContent = replayCommand(conditions);
+  const { port } = replay;
+  const key = JSON.stringify(conditions);
+  if (!byId("replay-text").open || key === replay.textOf) return;
+  replay.textTimer = window.setTimeout(async () => {
+    const request = conditions.change ? "changes" : "describe";
+    const answer = await port.ask({ request, conditions });
+    if (replay.port !== port || JSON.stringify(replayConditions()) !== key) return;
+    replay.textOf = key;
+    // The analyzer escapes every text; the policy of the page runs no script in it.
+    byId("replay-document").innerHTML = answer.describe ?? answer.changes?.html ?? "";
+    if (answer.error) byId("replay-document").textContent = answer.error;
+  }, TEXT_DELAY);
+}
+
+/** @param {string} outcome in a sentence */
+function drawReplayOutcome(outcome) {
+  const { offer, run } = replay;
+  const { recorded } = offer;
+  const sentence = byId("replay-outcome");
+  sentence.textContent = outcome;
+  sentence.className = run.ooms ? "bad" : run.forecast && run.forecast.verdict !== "goes-on" ? "" : "good";
+  const warnings = run.warnings.map((/** @type {any} */ warning) => make("li", {}, warning.message));
+  byId("replay-warnings").replaceChildren(...warnings);
+  /** @param {number} now @param {number} before @param {(value: number) => string} text */
+  const change = (now, before, text) => (now === before ? "as recorded" : `recorded ${text(before)}`);
+  /** @param {string} name @param {string} key @param {(value: number) => string} text */
+  const compared = (name, key, text) =>
+    run[key] === null ? [] : [tile(name, text(run[key]), change(run[key], recorded[key], text))];
+  byId("replay-tiles").replaceChildren(
+    ...compared("peak reserved", "peak_reserved_bytes", bytesText),
+    ...compared("peak allocated", "peak_allocated_bytes", bytesText),
+    ...compared("failed requests", "ooms", countText),
+    ...compared("retries", "retries", countText),
+    ...compared("device allocations", "device_allocs", countText),
+    tile(
+      "capacity",
+      run.capacity_bytes ? bytesText(run.capacity_bytes) : "unknown",
+      run.limit_bytes ? `the process may reserve ${bytesText(run.limit_bytes)}` : "within reach of PyTorch",
+    ),
+    ...(run.change ? [tile("how sure", run.change.sure, "that the program makes these requests")] : []),
+  );
+  drawCurves(byId("replay-curves"), recorded, run, offer.entries);
+  const capacity = run.capacity_bytes ?? recorded.peak_reserved_bytes;
+  byId("replay-slider").value = String(Math.round(capacityPlace(capacity, capacityRange(offer)) * CAPACITY_STEPS));
+  byId("replay-slider").setAttribute("aria-valuetext", bytesText(capacity));
+}
+
+/** Called with every redraw: the panel belongs to one recorded device. */
+function drawReplay() {
+  if (!byId("replay-section")) return;
+  const isShown = view.page === replay.page || view.page === replayedPage;
+  if (replay.page >= 0 && !isShown) closeReplayPanel();
+  const isReplayed = view.page === replayedPage;
+  byId("replay-show").textContent = isReplayed ? "back to the recording" : "show this run in the page";
+  byId("replay-open").disabled = !device.data.entries;
+}
+
+/** Adds the panel where the page can replay. */
+function startReplay() {
+  const add = () => {
+    if (byId("replay-section")) return;
+    byId("views").append(replayPanel());
+    const open = make("button", { type: "button", onclick: () => byId("replay-open").click() }, "replay it");
+    document.querySelector(".tools")?.append(open);
+    wireReplay();
+    drawReplay();
+  };
+  if (canReplay()) add();
+  else awaitViewer(add);
+}
