@@ -18,14 +18,16 @@
 
 The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
 the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so
-the shortest name comes first. Of several names the best wins: that of a parameter before a loop variable, any variable
-before an autograd graph.
+the shortest name comes first. Tensors, modules, optimizers and autograd graphs get most of the time: a million other
+objects may not lead to any memory. Of several names the best wins: that of a parameter before a loop variable, any
+variable before an autograd graph.
 
 It runs no code of the program (`_objects`, `_tensors`), allocates no GPU memory, keeps nothing, and stops in time.
 """
 
 import collections
 import gc
+import itertools
 import operator
 import sys
 import time
@@ -43,7 +45,7 @@ except ImportError:  # beside the recorder of `oomscope run`
 BUDGET_S = 0.95
 # Shares of the budget: after the first the walk through the user's variables ends, after the second every walk, after
 # the third the names as text. The rest is for what cannot be interrupted, such as freeing the paths.
-USER_SHARE, WALK_SHARE, TEXT_SHARE = 0.5, 0.7, 0.88
+USER_SHARE, WALK_SHARE, TEXT_SHARE = 0.45, 0.75, 0.88
 # Objects, or rows of text, between two looks at the clock.
 INTERVAL = 16
 # The same for objects that are only listed.
@@ -54,6 +56,8 @@ SEARCHED_S = 15e-9
 CHUNK = 1000
 # A container with at most so many items is visited in one go.
 SMALL = 16
+# Objects of PyTorch that are visited for each other object, and at most so many at once.
+NEAR_TURNS, MAX_NEAR_TURNS = 4, 4000
 # Limits of what is remembered: visited objects, storages, names of one storage.
 MAX_OBJECTS, MAX_ROWS, MAX_CANDIDATES = 1000000, 100000, 4
 # Limits of a name: characters, and steps from its root.
@@ -63,8 +67,12 @@ MAX_LOCALS = 50
 MAX_FILLED, MIN_FILLED_ITEMS = 20, 3
 # Places in one storage that are counted.
 MAX_PLACES = 1000
-# Tensors without a variable whose holders are looked for, and how far.
-MAX_CLIMBS, MAX_HOPS = 4, 6
+# Tensors without a variable whose holders are looked for, how far, and how many objects at each step.
+MAX_CLIMBS, MAX_HOPS, MAX_HOLDERS = 4, 6, 10
+# Objects that the walk had no time for, and that a search from a tensor may meet.
+MAX_FRONTIER = 200000
+# Searches among all objects that have time if the rest of the walk takes too long.
+SEARCHES = 12
 # A share of memory without a name that is not worth a further search.
 NEGLIGIBLE = 0.002
 
@@ -159,8 +167,14 @@ class Walk:
         self.storages = {}
         # Visited objects, by id. They stay alive until the end, so that no id is used again.
         self.seen, self.kept = set(), []
-        # (object, path): to visit, to visit once the queue is empty, and to visit if memory is left without a name.
-        self.queue, self.late, self.deferred = collections.deque(), [], []
+        # (object, path): to visit, objects of PyTorch and others.
+        self.near, self.queue = collections.deque(), collections.deque()
+        # Objects of PyTorch to visit before the next other one.
+        self.near_turns = MAX_NEAR_TURNS
+        # To visit once these are empty, and to visit if memory is left without a name.
+        self.late, self.deferred = [], []
+        # Those that the time did not suffice for, by id; `Items` by that of their list.
+        self.frontier = {}
         # `Items` that are visited in parts.
         self.large = []
         self.is_complete = self.can_read_graphs
@@ -175,7 +189,8 @@ class Walk:
         self.objects.forget()
         for items in self.large:
             items.objects = items.label = None
-        for container in (self.kept, self.queue, self.late, self.deferred, self.large, self.kinds):
+        queues = self.near, self.queue, self.late, self.deferred, self.frontier
+        for container in (self.kept, self.large, self.kinds, *queues):
             container.clear()
 
     def has_all(self):
@@ -201,7 +216,14 @@ class Walk:
         if type(obj) is objects.Items:
             self.push_items(obj, path)
         elif objects.is_tracked(obj):
-            self.queue.append((obj, path))
+            queue = self.queue if self.kind(type(obj)) == "object" else self.near
+            queue.append((obj, path))
+
+    def kind(self, cls):
+        known = self.kinds.get(id(cls))
+        if known is None:
+            known = self.kinds[id(cls)] = (self.tensors.kind(cls), cls)
+        return known[0]
 
     def push_items(self, items, path):
         path.size = (items.type_name, len(items.objects))
@@ -212,13 +234,13 @@ class Walk:
             return
         for index, item in enumerate(items.objects):
             if objects.is_tracked(item):
-                self.queue.append((item, Path(path, items.label(index))))
+                self.push(item, Path(path, items.label(index)))
 
     def run(self, until):
-        """Visits what is in the queue, at most until then."""
+        """Visits what is in the queues, at most until then."""
         self.until = until
-        while self.queue or self.late:
-            if not self.queue:
+        while self.near or self.queue or self.late:
+            if not self.near and not self.queue:
                 self.queue.extend(self.late)
                 self.late.clear()
             self.visited += 1
@@ -226,15 +248,30 @@ class Walk:
                 self.visited = 0
                 if self.is_over() or len(self.kept) > MAX_OBJECTS:
                     self.is_complete = False
-                    self.queue.clear()
-                    self.late.clear()
+                    self.leave()
                     break
+            if self.near and (self.near_turns > 0 or not self.queue):
+                self.near_turns = max(self.near_turns - 1, 0)
+                self.visit(*self.near.popleft())
+                continue
             obj, path = self.queue.popleft()
+            self.took_turns(1)
             if type(obj) is objects.Items:
                 self.visit_items(obj, path)
             else:
                 self.visit(obj, path)
         self.until = self.end
+
+    def took_turns(self, count):
+        self.near_turns = min(self.near_turns + NEAR_TURNS * count, MAX_NEAR_TURNS)
+
+    def leave(self):
+        """Empties the queues when the time is over."""
+        room = max(MAX_FRONTIER - len(self.frontier), 0)
+        for obj, path in itertools.islice(itertools.chain(self.near, self.deferred, self.queue), room):
+            self.frontier[id(obj.objects if type(obj) is objects.Items else obj)] = obj, path
+        for queue in (self.near, self.queue, self.late):
+            queue.clear()
 
     def visit_items(self, items, path):
         """Visits the next ones. The others follow once all that these lead to is visited."""
@@ -242,6 +279,7 @@ class Walk:
             self.deferred.append((items, path))
             return
         start, items.next = items.next, items.next + CHUNK
+        self.took_turns(min(CHUNK, len(items.objects) - start))
         for index, item in enumerate(self.in_time(items.objects[start : items.next]), start):
             if objects.is_tracked(item):
                 below = Path(path, items.label(index))
@@ -257,11 +295,7 @@ class Walk:
         self.deferred.clear()
 
     def visit(self, obj, path):
-        cls = type(obj)
-        known = self.kinds.get(id(cls))
-        if known is None:
-            known = self.kinds[id(cls)] = (self.tensors.kind(cls), cls)
-        kind = known[0]
+        kind = self.kind(type(obj))
         try:
             if kind == "tensor":
                 self.visit_tensor(obj, path)
@@ -304,7 +338,7 @@ class Walk:
             self.visit_tensor(gradient, Path(self.parameter_paths.get(id(tensor), path), ".grad", GRADIENT))
         node = self.tensors.grad_fn(tensor) if self.can_read_graphs else None
         if node is not None:
-            self.queue.append((node, Path(path, "", SAVED)))
+            self.near.append((node, Path(path, "", SAVED)))
 
     def note(self, tensor, path):
         """Notes the storage of a tensor. Returns False if it has none on a GPU."""
@@ -342,7 +376,7 @@ class Walk:
                 self.late.append((value, below))
         for following in self.in_time(self.tensors.next_nodes(node)):
             if id(following) not in self.seen:
-                self.queue.append((following, path))
+                self.near.append((following, path))
         for hooks in gc.get_referents(node):
             if type(hooks) is not type and type(hooks) is not dict:
                 self.late.append((hooks, Path(path, "", SAVED, name + ".hook")))
@@ -462,6 +496,8 @@ class Walk:
         del found
         sized.sort(key=lambda one: -one[0])
         value = Root("call" if can_climb else "unreached"), ""
+        if self.frontier:
+            self.climb_to_frontier(sized, search_s)
         can_climb = can_climb and self.has_referrers(sized[:MAX_CLIMBS], search_s)
         alike = {}
         for index, (_, tensor) in enumerate(self.in_time(sized)):
@@ -470,6 +506,53 @@ class Walk:
                 alike[key] = self.climb(tensor, sized[index], sized, search_s)
             root, label = alike.get(key, value)
             self.visit_tensor(tensor, Path(None, label, root=root))
+
+    def climb_to_frontier(self, sized, search_s):
+        """Goes on from the objects that lead to the largest of these tensors, and that the time did not suffice for."""
+        for pair in sized[:MAX_CLIMBS]:
+            address = self.tensors.storage(pair[1])[0]
+            for _ in range(MAX_HOPS):  # one for each large container on the way
+                found = None if address in self.storages else self.in_frontier(pair[1], [sized, pair], search_s)
+                if found is None:
+                    break
+                self.queue.append(found)
+                self.run(min(self.clock() + search_s, self.end))
+                self.leave()
+
+    def in_frontier(self, tensor, others, search_s):
+        """The object of the frontier on the way up from the tensor, and its path."""
+        level, passed = [tensor], {id(tensor), id(self.kept)}
+        for _ in range(MAX_HOPS):
+            for obj in level:
+                if id(obj) in self.frontier:
+                    return self.frontier.pop(id(obj))  # at most once, so that it comes to an end
+            if self.clock() + search_s > self.end:
+                return None
+            referrers = gc.get_referrers(*level)
+            above = []
+            for obj in referrers:
+                items, path = self.frontier.get(id(obj), (None, None))
+                if type(items) is objects.Items:
+                    return self.item_in(items, path, level)
+                is_own = is_one_of(obj, others) or obj is level or is_queued(obj)
+                if type(obj) is not FRAME and not is_own and id(obj) not in passed:
+                    passed.add(id(obj))
+                    above.append(obj)
+            referrers.clear()
+            level = above[:MAX_HOLDERS]
+            if not level:
+                return None
+        return None
+
+    def item_in(self, items, path, level):
+        """The item that is one of `level`, and its path."""
+        wanted = {id(obj) for obj in level}
+        for index, item in enumerate(self.in_time(items.objects, LISTED_INTERVAL)):
+            if id(item) in wanted:
+                below = Path(path, items.label(index))
+                below.items = items
+                return item, below
+        return None
 
     def search_s(self):
         """Seconds that a search among all objects takes at most, if this process waits as often as until now."""
@@ -588,6 +671,10 @@ class Walk:
 FRAME = type(sys._getframe())
 
 
+def is_queued(obj):
+    return type(obj) is tuple and len(obj) == 2 and type(obj[1]) is Path
+
+
 def is_one_of(obj, others):
     return any(obj is other for other in others)
 
@@ -675,9 +762,10 @@ def visit_all(walk, budget_s):
         if not walk.has_all():
             walk.push_frames(author)
             walk.run(min(walk.end, walk.clock() + budget_s * (WALK_SHARE - USER_SHARE) / 4))
-    if not walk.has_all():
+    if not walk.has_all() and walk.is_complete:
         walk.resume_deferred()
-        walk.run(walk.end)
+        # Not all of the time: a search from the tensors finds what is deep in a large heap.
+        walk.run(max(walk.end - SEARCHES * walk.search_s(), walk.clock()))
     if not walk.has_all():
         walk.note_unreached()
         walk.run(walk.end)

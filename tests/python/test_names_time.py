@@ -155,3 +155,41 @@ def test_once_the_time_is_over_little_runs_and_the_names_are_incomplete(monkeypa
     found = watched.describe(monkeypatch)
     assert large is not None and not found["complete"]
     assert watched.looks - jump_at < 100, heap
+
+
+class State:
+    """A position of a game, as in a tree search."""
+
+    def __init__(self, depth):
+        self.children = {move: State(depth - 1) for move in range(4)} if depth else {}
+
+
+def test_a_graph_is_found_before_the_many_objects_beside_it():
+    """Level by level, all of the tree would come before the end of the graph."""
+    tree, graph = State(7), deep_graph(1000)
+    walk = _names.Walk(_names.tensors_of.Tensors(torch), Watched(jump_at=1000), 1)
+    _names.visit_all(walk, 1)
+    found, is_complete = sum("saved" in storage.kinds for storage in walk.storages.values()), walk.is_complete
+    walk.release()
+    assert tree is not None and graph is not None and not is_complete
+    assert found > 990
+
+
+def walk_that_stopped_at(name, obj):
+    walk = _names.Walk(_names.tensors_of.Tensors(torch), _names.Clock(), 60)
+    walk.push(obj, _names.Path(None, name, root=_names.Root("module")))
+    walk.is_complete = False
+    walk.leave()
+    walk.note_unreached()
+    return walk
+
+
+@pytest.mark.parametrize("wrap", [list, tuple, lambda rows: dict(enumerate(rows)), lambda rows: {"rows": rows}])
+def test_the_largest_is_found_from_below_if_the_walk_did_not_get_there(wrap):
+    rows = [Record(index) for index in range(5000)]
+    rows[3000].values.append({"mask": torch.zeros(1 << 20)})
+    walk = walk_that_stopped_at("rows", wrap(rows))
+    largest = max(walk.storages.values(), key=lambda storage: storage.bytes)
+    names = [walk.name(path) for path in largest.paths]
+    walk.release()
+    assert names[0].endswith("[3000].values[1]['mask']")

@@ -246,3 +246,20 @@ fn other_values_in_place_of_names_are_no_names() {
         assert!(variable.is_null());
     }
 }
+
+#[test]
+fn a_block_that_the_recorder_did_not_reach_has_a_row_with_its_line() {
+    let mut incomplete = names(json!([row(0, [0, 8, 4, 0, 0, 4, 0])]));
+    incomplete["complete"] = json!(false);
+    incomplete["roots"][3] = json!({ "kind": "unreached", "author": "user" });
+    incomplete["tensors"].as_array_mut().unwrap().push(row(1, [5, 0, 3, 0, 0, 4, 0]));
+    let mut snapshot = snapshot(6, incomplete);
+    for index in 3..6 {
+        snapshot["segments"][0]["blocks"][index]["frames"][0]["name"] = json!("embed");
+    }
+    let (kept, _) = kept_by(&snapshot);
+    let rows: Vec<_> = kept["rows"].as_array().unwrap().iter().map(|row| (&row["root"], &row["blocks"])).collect();
+    let (unreached, module) = (json!("unreached"), json!("module"));
+    assert_eq!(rows, [(&unreached, &json!(3)), (&unreached, &json!(2)), (&module, &json!(1))], "{kept}");
+    assert_eq!(kept["rows"][0]["allocated_by"]["frame"]["name"], "embed", "{kept}");
+}

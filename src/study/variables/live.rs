@@ -43,12 +43,15 @@ impl<'a> LiveVariables<'a> {
         for block in live {
             let tensor = tensors.largest_in(block);
             let holder = match tensor {
-                None => running.holder_of(block, stacks),
-                Some(NamedTensor { name: None, root, .. }) if names.roots[*root].kind == RootKind::Call => Holder::Call,
-                Some(NamedTensor { name, root, .. }) => {
-                    let name = name.map(|name| fold_indexes(snapshot.text(name)));
-                    Holder::Python(name.unwrap_or_default(), roots[*root])
-                }
+                None => running.holder_of(block, names.is_complete, stacks),
+                Some(NamedTensor { name, root, .. }) => match (name, names.roots[*root].kind) {
+                    (None, RootKind::Call) => Holder::Call,
+                    (None, RootKind::Unreached) => Holder::Unreached(stacks.python_frame(block.extended_stack)),
+                    _ => {
+                        let name = name.map(|name| fold_indexes(snapshot.text(name)));
+                        Holder::Python(name.unwrap_or_default(), roots[*root])
+                    }
+                },
             };
             let index = *indexes.entry(holder).or_insert_with_key(|holder| {
                 variables.push((holder.clone(), Group::new()));
@@ -101,11 +104,11 @@ impl<'a> LiveVariables<'a> {
         let text = |id| escape_name(snapshot.text(id));
         let (name, root) = match holder {
             Holder::Python(name, root) => (&**name, Some(&names.roots[*root])),
-            Holder::Call | Holder::Cpp(_) => ("", None),
+            Holder::Call | Holder::Cpp(_) | Holder::Unreached(_) => ("", None),
         };
         let function = match holder {
             Holder::Cpp(frame) => *frame,
-            Holder::Python(..) | Holder::Call => {
+            Holder::Python(..) | Holder::Call | Holder::Unreached(_) => {
                 root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first())
             }
         };
@@ -119,7 +122,11 @@ impl<'a> LiveVariables<'a> {
             graph_bytes: group.graph_bytes,
             name: (!name.is_empty()).then(|| escape_name(name)),
             kind: kind.map(|(kind, _)| *kind),
-            root: if *holder == Holder::Call { Some(RootKind::Call) } else { root.map(|root| root.kind) },
+            root: match holder {
+                Holder::Call => Some(RootKind::Call),
+                Holder::Unreached(_) => Some(RootKind::Unreached),
+                Holder::Python(..) | Holder::Cpp(_) => root.map(|root| root.kind),
+            },
             author: root.map(|root| root.author),
             function: function.map(|frame| stacks.frame_report(frame)),
             module: root.and_then(|root| root.module).map(text),
@@ -153,6 +160,8 @@ enum Holder {
     Call,
     /// Code in C++, called by the frame.
     Cpp(Option<FrameId>),
+    /// Something that the recorder had no time to reach: a row for each frame that allocated such memory.
+    Unreached(Option<FrameId>),
 }
 
 /// The call that failed, to which memory without a tensor of Python may belong.
@@ -169,12 +178,17 @@ impl RunningCall {
         Self { stack, is_python: stack.is_some_and(|stack| stacks.python_frame(stack).is_some()) }
     }
 
-    /// The holder of a block that no tensor of Python uses. A thread of the backward pass has no Python frames.
-    fn holder_of(&self, block: &Block, stacks: &StackReader<'_>) -> Holder {
+    /// The holder of a block for which the recorder found no tensor of Python. Only if it has looked everywhere does C++
+    /// keep such a block. A thread of the backward pass has no Python frames.
+    fn holder_of(&self, block: &Block, is_complete: bool, stacks: &StackReader<'_>) -> Holder {
         let frame = stacks.python_frame(block.extended_stack);
         let is_same = self.stack == Some(block.extended_stack);
         let is_backward = self.stack.is_some() && !self.is_python && frame.is_none();
-        if is_same || is_backward { Holder::Call } else { Holder::Cpp(frame) }
+        match () {
+            () if is_same || is_backward => Holder::Call,
+            () if is_complete => Holder::Cpp(frame),
+            () => Holder::Unreached(frame),
+        }
     }
 }
 
