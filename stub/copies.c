@@ -52,30 +52,54 @@ static int pinned_index(uint64_t address) {
     if (pinned[i].bytes && address - pinned[i].address < pinned[i].bytes) return i;
   return -1;
 }
+static int is_pinned(uint64_t address) {
+  pthread_mutex_lock(&lock);
+  int index = pinned_index(address);
+  pthread_mutex_unlock(&lock);
+  return index >= 0;
+}
+static void pin(const void *address, size_t size) {
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < MAX_PINNED; i++)
+    if (!pinned[i].bytes) {
+      pinned[i].address = (uint64_t)address;
+      pinned[i].bytes = size ? size : 1;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+}
+static void unpin(const void *address) {
+  pthread_mutex_lock(&lock);
+  int index = address ? pinned_index((uint64_t)address) : -1;
+  if (index >= 0) pinned[index].bytes = 0;
+  pthread_mutex_unlock(&lock);
+}
 /* Kernels that would write to pinned memory do not run, so it must start as zero. Large allocations already do. */
 EXPORT int cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
   *pointer = NULL;
   if (posix_memalign(pointer, 4096, size ? size : 1)) return fail(OOM);
   if (size < MIB) memset(*pointer, 0, size);
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < MAX_PINNED; i++)
-    if (!pinned[i].bytes) {
-      pinned[i].address = (uint64_t)*pointer;
-      pinned[i].bytes = size ? size : 1;
-      break;
-    }
-  pthread_mutex_unlock(&lock);
+  pin(*pointer, size);
   return 0;
 }
 EXPORT int cudaMallocHost(void **pointer, size_t size) { return cudaHostAlloc(pointer, size, 0); }
 EXPORT int cudaFreeHost(void *pointer) {
-  pthread_mutex_lock(&lock);
-  int index = pointer ? pinned_index((uint64_t)pointer) : -1;
-  if (index >= 0) pinned[index].bytes = 0;
-  pthread_mutex_unlock(&lock);
+  unpin(pointer);
   free(pointer);
   return 0;
 }
+EXPORT int cudaHostRegister(void *pointer, size_t size, unsigned flags) {
+  pin(pointer, size);
+  return 0;
+}
+EXPORT int cudaHostUnregister(void *pointer) {
+  unpin(pointer);
+  return 0;
+}
+EXPORT int cuMemHostRegister_v2(void *pointer, size_t size, unsigned flags) {
+  return cudaHostRegister(pointer, size, flags);
+}
+EXPORT int cuMemHostUnregister(void *pointer) { return cudaHostUnregister(pointer); }
 EXPORT int cuMemHostAlloc(void **pointer, size_t size, unsigned flags) { return cudaHostAlloc(pointer, size, flags); }
 EXPORT int cuMemAllocHost_v2(void **pointer, size_t size) { return cudaHostAlloc(pointer, size, 0); }
 EXPORT int cuMemFreeHost(void *pointer) { return cudaFreeHost(pointer); }
@@ -94,21 +118,20 @@ EXPORT int cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, co
     attributes->device = pointer_device((uint64_t)pointer);
     attributes->devicePointer = (void *)pointer;
   } else {
-    pthread_mutex_lock(&lock);
-    int is_pinned = pinned_index((uint64_t)pointer) >= 0;
-    pthread_mutex_unlock(&lock);
-    attributes->type = is_pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
-    attributes->device = is_pinned ? 0 : -1;
-    if (is_pinned) attributes->devicePointer = attributes->hostPointer = (void *)pointer;
+    int is_host = is_pinned((uint64_t)pointer);
+    attributes->type = is_host ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+    attributes->device = is_host ? 0 : -1;
+    if (is_host) attributes->devicePointer = attributes->hostPointer = (void *)pointer;
   }
   return 0;
 }
 EXPORT int cuPointerGetAttribute(void *data, int attribute, uint64_t pointer) {
-  if (!is_device_pointer(pointer)) return INVALID_VALUE;
+  int is_device = is_device_pointer(pointer);
+  if (!is_device && !is_pinned(pointer)) return INVALID_VALUE;
   switch (attribute) {
-  case 2: *(int *)data = 2; break;                       /* MEMORY_TYPE: device */
-  case 3: *(uint64_t *)data = pointer; break;            /* DEVICE_POINTER */
-  case 9: *(int *)data = pointer_device(pointer); break; /* DEVICE_ORDINAL */
+  case 2: *(int *)data = is_device ? 2 : 1; break; /* MEMORY_TYPE: device or host */
+  case 3: *(uint64_t *)data = pointer; break; /* DEVICE_POINTER: pinned memory of the host has the same on devices */
+  case 9: *(int *)data = is_device ? pointer_device(pointer) : 0; break; /* DEVICE_ORDINAL */
   default: *(int *)data = 0;
   }
   return 0;

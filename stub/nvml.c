@@ -5,6 +5,8 @@
 #define NVML_NOT_SUPPORTED 3
 static int nvml_device(void *handle) { return (int)((uint64_t)handle - FIRST_HANDLE); }
 EXPORT int nvmlInit_v2(void) { return 0; }
+/* PyTorch counts devices by this name. Without it CUDA would be initialized, after which a process must not fork. */
+EXPORT int nvmlInit(void) { return 0; }
 EXPORT int nvmlInitWithFlags(unsigned flags) { return 0; }
 EXPORT int nvmlShutdown(void) { return 0; }
 EXPORT const char *nvmlErrorString(int error) { return error ? "not supported by the stub of CUDA" : "success"; }

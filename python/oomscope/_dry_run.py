@@ -21,6 +21,7 @@ import time
 
 import _oomscope_ending as ending
 import _oomscope_files as files
+import _oomscope_generation as generation
 import _oomscope_ranks as ranks
 import _oomscope_retries as retries
 import _oomscope_stub as stub
@@ -33,8 +34,6 @@ MAX_LOCATIONS = 1000
 MAX_FRAMES = 40
 # A location that has read so many values, while no device used more memory, may wait for a value that never comes.
 MIN_READS_TO_STOP = 1000
-# Parts of the paths of code that is not the program's own.
-NOT_THE_USERS = ("-packages", "/lib/python", "/.recorder/")
 # Host tensors larger than this are not filled with random numbers.
 LARGE_BYTES = 1 << 20
 # Methods that fill a tensor in place, and methods that change the numbers of a filled one.
@@ -85,7 +84,7 @@ class DryRun:
         self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
-        self.retries = retries.Retries(is_users, self.call_on_work)
+        self.retries = retries.Retries(usage.is_users, self.call_on_work)
         self.work_callback = WORK_CALLBACK(self.retries.on_work)
         self.ending = ending.Ending()
         try:
@@ -151,7 +150,8 @@ class DryRun:
         ranks.after_torch(torch, self.options["alone"], self.library.stub_announce_group)
         if self.options["steps_by_parameter"]:
             step_by_parameter()
-        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", end_generation))
+        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", generation.end_at_maximum))
+        sys.meta_path.insert(0, AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
         sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
 
     def on_cuda(self, recorder):
@@ -229,7 +229,7 @@ class DryRun:
             return
         self.is_stopped = True
         self.ending.end = {"kind": "stopped"}
-        location = next((frame for frame in frames if is_users(frame[0])), frames[0])
+        location = next((frame for frame in frames if usage.is_users(frame[0])), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
             "grown; either its steps repeat, or it waits for a value that is always zero here (--patience)\n"
@@ -305,10 +305,10 @@ class DryRun:
 
     def describe(self):
         """The ledger for the snapshot: only built-in types."""
-        reads = []
+        reads, files = [], usage.users_files()
         for (operators, frames), (count, size, first, last, places, truths) in self.reads.items():
             is_set = self.set_values.at(frames) is not None
-            used, place = ("set", None) if is_set else usage.find(places, truths, operators)
+            used, place = ("set", None) if is_set else usage.find(places, truths, operators, files)
             reads.append(
                 {
                     "operators": operators,
@@ -363,11 +363,6 @@ def describe_frames(frames):
     return [{"filename": file, "line": line, "name": name} for file, line, name in frames]
 
 
-def is_users(path):
-    """Whether code is the program's own, by its path."""
-    return not any(part in path for part in NOT_THE_USERS) and not path.startswith("<frozen")
-
-
 class AfterImport:
     """Finds the module `name` through the other finders, and calls `then` with it after its import."""
 
@@ -401,29 +396,3 @@ def step_by_parameter():
                 group["foreach"] = False
 
     optimizer.register_optimizer_step_pre_hook(before_step)
-
-
-def end_generation(module):
-    """Makes `generate` of transformers stop at the maximum length.
-
-    `generate` asks the device whether every sequence has ended. On a device where all values are zero, none ever has.
-    The host knows the maximum length, where a real run needs the most memory.
-    """
-    criterion = getattr(module, "MaxLengthCriteria", None)
-    loop = getattr(module, "GenerationMixin", None)
-    unfinished = getattr(loop, "_has_unfinished_sequences", None)
-    if criterion is None or unfinished is None:
-        return
-    original, is_below_maximum = criterion.__call__, []
-
-    def check_length(self, input_ids, *args, **kwargs):
-        is_below_maximum[:] = [input_ids.shape[-1] < self.max_length]
-        return original(self, input_ids, *args, **kwargs)
-
-    def has_unfinished(self, *args, **kwargs):
-        result = is_below_maximum[0] if is_below_maximum else unfinished(self, *args, **kwargs)
-        del is_below_maximum[:]
-        return result
-
-    criterion.__call__ = check_length
-    loop._has_unfinished_sequences = has_unfinished

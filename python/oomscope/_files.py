@@ -17,6 +17,7 @@ Only Python's own functions are redirected, and those of torch, safetensors and 
 C. Other programs that the job starts, and other extensions, write where they always do.
 """
 
+import ctypes
 import errno
 import functools
 import os
@@ -39,6 +40,8 @@ CACHES = (
     ("TORCH_HOME", "~/.cache/torch"),
     ("MPLCONFIGDIR", "~/.config/matplotlib"),
 )
+# Longest path that the system resolves.
+MAX_PATH = 4096
 # These have no files that could be kept.
 NOT_FILES = ("/dev", "/proc", "/sys")
 # Variables that keep loggers from sending the run to a service.
@@ -64,9 +67,22 @@ HUB_WRITES = (
     "upload_large_folder",
 )
 
+# Never redirected.
+real_access = os.access
+LIBC = ctypes.CDLL(None)
+LIBC.realpath.restype = ctypes.c_void_p
+
 
 def is_within(path, directory):
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def resolve_links(path):
+    """`os.path.realpath`, in one call of the C library where the path exists."""
+    resolved = ctypes.create_string_buffer(MAX_PATH)
+    if LIBC.realpath(os.fsencode(path), resolved):
+        return os.fsdecode(resolved.value)
+    return os.path.realpath(path)
 
 
 class SharedPaths:
@@ -114,6 +130,8 @@ class Overlay:
         self.removed = SharedPaths(os.path.join(control, "removed"))
         self.created = SharedPaths(os.path.join(control, "created"))
         self.busy = threading.local()
+        # Whether any process of the job has written or removed something outside the scratch directories.
+        self.is_used = False
         caches = [os.path.expanduser(os.environ.get(name) or default) for name, default in CACHES]
         scratch = [tempfile.gettempdir(), "/tmp", "/var/tmp", *caches]
         self.scratch = sorted({os.path.realpath(path) for path in scratch if path})
@@ -126,9 +144,9 @@ class Overlay:
         parent, name = os.path.split(path.rstrip("/") or "/")
         if name in ("", ".", ".."):
             parent, name = path, ""
-        parent = os.path.realpath(parent)
+        parent = resolve_links(parent)
         copy = self.copy_of(parent)
-        resolved = os.path.realpath(copy)
+        resolved = resolve_links(copy)
         if resolved != copy:  # the program has made a link of that name
             parent = resolved[len(self.root) :] or "/" if is_within(resolved, self.root) else resolved
         path = os.path.join(parent, name) if name else parent
@@ -155,6 +173,12 @@ class Overlay:
             return any(is_within(key, directory) for directory in self.scratch)
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
+    def is_unused(self):
+        """Whether every path is read as it is. `import torch` reads ten thousand, so this must be quick."""
+        if not self.is_used:
+            self.is_used = real_access(self.root, os.F_OK) or real_access(self.removed.file, os.F_OK)
+        return not self.is_used
+
     def to_read(self, path):
         key = self.key(path)
         if key is None:
@@ -164,9 +188,9 @@ class Overlay:
             return copy
         if not os.path.lexists(key) and os.path.lexists(os.path.dirname(copy)):
             return copy  # where the operation fails with the right error
-        return self.real_path(path, key)
+        return self.outside(path, key)
 
-    def real_path(self, path, key):
+    def outside(self, path, key):
         """`path` outside the overlay. A relative path changes its meaning if the program is in a copied directory."""
         return key if is_within(os.getcwd(), self.root) else path
 
@@ -187,7 +211,7 @@ class Overlay:
         if self.is_in_place(key):
             if not self.created.covers(key) and not os.path.lexists(key):
                 self.created.add(key)
-            return self.real_path(path, key)
+            return self.outside(path, key)
         parent = os.path.dirname(key)
         if not os.path.isdir(self.copy_of(parent)):
             if not (os.path.isdir(parent) and self.is_visible(parent)):
@@ -359,7 +383,7 @@ class Overlay:
         if os.environ.get("MLFLOW_TRACKING_URI", "").startswith(("http:", "https:", "databricks")):
             os.environ["MLFLOW_TRACKING_URI"] = "file:" + os.path.join(self.root, "mlruns")
         for name in READERS:
-            self.redirect(os, name, self.to_read)
+            self.redirect(os, name, self.to_read, is_reader=True)
         for name in CHANGERS:
             self.redirect(os, name, functools.partial(self.to_write, keep=True))
         builtins.open = io.open = self.redirected_open(io.open)
@@ -372,8 +396,8 @@ class Overlay:
         self.replace("replace", self.rename, paths=2)
         self.replace("link", self.link, paths=2)
         self.replace("symlink", self.symlink, paths=2)
-        self.replace("listdir", self.list_names)
-        self.replace("scandir", self.scan)
+        self.replace("listdir", self.list_names, is_reader=True)
+        self.replace("scandir", self.scan, is_reader=True)
         # Removal through descriptors of directories would pass by these functions.
         shutil._use_fd_functions = False
 
@@ -387,7 +411,7 @@ class Overlay:
         finally:
             self.busy.now = False
 
-    def redirect(self, module, name, function, position=0, keyword="path"):
+    def redirect(self, module, name, function, position=0, keyword="path", is_reader=False):
         """Makes `module.name` take `function(path)` instead of the path that it is called with."""
         original = getattr(module, name, None)
         if original is None:
@@ -395,6 +419,8 @@ class Overlay:
 
         @functools.wraps(original)
         def wrapper(*args, **kwargs):
+            if is_reader and self.is_unused():
+                return original(*args, **kwargs)
             args, folder = list(args), kwargs.get("dir_fd")
             if keyword in kwargs:
                 kwargs[keyword] = self.resolve(function, in_folder(kwargs[keyword], folder))
@@ -410,6 +436,8 @@ class Overlay:
     def redirected_open(self, original):
         @functools.wraps(original)
         def wrapper(file, mode="r", *args, **kwargs):
+            if mode in ("r", "rb") and self.is_unused():
+                return original(file, mode, *args, **kwargs)
             return original(self.resolve(self.to_open, file, mode), mode, *args, **kwargs)
 
         return wrapper
@@ -423,14 +451,15 @@ class Overlay:
 
         os.open = wrapper
 
-    def replace(self, name, function, paths=1):
+    def replace(self, name, function, paths=1, is_reader=False):
         """Makes `os.name` call `function`, whose first `paths` arguments are paths."""
         original = getattr(os, name)
         names = ("src", "dst") if paths == 2 else ("path",)
 
         @functools.wraps(original)
         def wrapper(*args, **kwargs):
-            if getattr(self.busy, "now", False) or (args and isinstance(args[0], int)):
+            is_real = getattr(self.busy, "now", False) or (is_reader and self.is_unused())
+            if is_real or (args and isinstance(args[0], int)):
                 return original(*args, **kwargs)
             args = [*args, *(kwargs.pop(name) for name in names[len(args) :] if name in kwargs)]
             folders = [kwargs.pop("src_dir_fd", None), kwargs.pop("dst_dir_fd", None)]

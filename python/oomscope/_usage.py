@@ -5,15 +5,19 @@ A dry run reads zeros, so its requests are those of a GPU only if no branch, loo
 and returns, until it is printed or logged ("report"), decides a branch or a loop ("branch") or a size ("size"). Where
 the source is missing, or the value goes into a function that is not known, the answer is "unknown".
 
-Names stand for variables: a variable counts as read wherever its name is, in its function or module, an attribute
-wherever its name is in the file. That finds too many uses rather than too few.
+Names stand for variables: a variable counts as read wherever its name is, in its function or module. An attribute
+counts as read wherever its name is: in its file, in the user's modules, and in the functions that run. That finds too
+many uses rather than too few.
 """
 
 import ast
 import dis
 import linecache
+import sys
 
 REPORT, BRANCH, SIZE, UNKNOWN = "report", "branch", "size", "unknown"
+# Parts of the paths of code that is not the program's own.
+NOT_THE_USERS = ("-packages", "/lib/python", "/.recorder/")
 # Files whose reads are for people, or whose answer does not change the memory. With functions: only these.
 HARMLESS_CODE = (
     ("torch/_tensor_str.py", ()),
@@ -48,6 +52,7 @@ HARMLESS_CODE = (
         ("_prepare_special_tokens", "_get_logits_processor", "generate", "_sample", "__call__"),
     ),
     ("transformers/generation/stopping_criteria.py", ()),
+    ("vllm/v1/worker/gpu/async_utils.py", ()),
     # The parameters, or lengths that the host knows.
     ("torch/nn/modules/module.py", ("convert",)),
     ("lightning/fabric/utilities", ("batch_to", "cpu")),
@@ -91,20 +96,30 @@ FIXED_ATTRIBUTES = frozenset(
 MAX_STEPS = 3000
 
 
-def find(places, truths=frozenset(), operators=""):
+def is_users(path):
+    """Whether code is the program's own, by its path."""
+    return not any(part in path for part in NOT_THE_USERS) and not path.startswith("<frozen")
+
+
+def is_torch(path):
+    return "/torch/" in path.replace("\\", "/")
+
+
+def find(places, truths=frozenset(), operators="", files=()):
     """What becomes of a value: (one of the words above, the place that decides as (file, line, function) or None).
 
     `places` are the frames of the read, innermost first, as (code, index of the last instruction, line). `truths` are
     those of the condition that the value is in (see `_values.condition`): where all were false, its branch has not run.
+    `files` are the user's (see `users_files`).
     """
     if not HARMLESS_OPERATORS.isdisjoint(operators.split()):
         return REPORT, None
     for code, _, _ in places:
         if is_harmless_code(code):
             return REPORT, None
-        if "/torch/" not in code.co_filename.replace("\\", "/"):
+        if not is_torch(code.co_filename):
             break
-    flow = Flow(places, truths)
+    flow = Flow(places, truths, files)
     try:
         flow.start(0)
     except RecursionError:
@@ -143,6 +158,7 @@ class Source:
         return cls.cache[filename]
 
     def __init__(self, filename):
+        self.filename = filename
         self.parents, self.names, self.attributes, self.functions, self.found = {}, {}, {}, {}, {}
         try:
             self.tree = ast.parse("".join(linecache.getlines(filename)))
@@ -230,11 +246,14 @@ def last_name(node):
 
 
 class Flow:
-    def __init__(self, places, truths):
+    def __init__(self, places, truths, files):
         self.places, self.truths = places, truths
         self.result, self.place = REPORT, None
         self.seen = set()
         self.steps = 0
+        # The other files in which an attribute or a function may be: the user's, and those on the stack.
+        running = [code.co_filename for code, _, _ in places if not is_torch(code.co_filename)]
+        self.files = list(dict.fromkeys([*running, *files]))
 
     def found(self, usage, place):
         order = (REPORT, UNKNOWN, SIZE, BRANCH)
@@ -253,16 +272,24 @@ class Flow:
         for node in nodes:
             self.follow(source, node, depth)
 
-    def give_up(self, usage, node, depth):
-        code = self.places[depth if depth is not None else 0][0]
-        self.found(usage, (code.co_filename, getattr(node, "lineno", 0), code.co_name))
+    def give_up(self, usage, source, node):
+        function = source.enclosing(node, FUNCTIONS)
+        name = function.name if function is not None else "<module>"
+        self.found(usage, (source.filename, getattr(node, "lineno", 0), name))
+
+    def sources(self, source, name):
+        """`source`, and the others whose text has `name`."""
+        yield source
+        for filename in self.files:
+            if filename != source.filename and any(name in line for line in linecache.getlines(filename)):
+                yield Source.of(filename)
 
     def follow(self, source, node, depth):
         """Follows the value of `node`. `depth` is the frame that it is in; None in a function that it was passed to."""
         self.steps += 1
         if self.result == BRANCH or (node, depth) in self.seen or self.steps > MAX_STEPS:
             if self.steps > MAX_STEPS:
-                self.give_up(UNKNOWN, node, depth)
+                self.give_up(UNKNOWN, source, node)
             return
         self.seen.add((node, depth))
         parent = source.parents.get(node)
@@ -281,19 +308,19 @@ class Flow:
                 return  # a place in a container is assigned
             self.follow(source, parent, depth)
         elif isinstance(parent, ast.Slice):
-            self.give_up(SIZE, node, depth)
+            self.give_up(SIZE, source, node)
         elif isinstance(parent, ast.BoolOp):
             others = parent.values[parent.values.index(node) + 1 :]
             if any(self.is_risky(source, other) for other in others):
-                self.give_up(BRANCH, node, depth)
+                self.give_up(BRANCH, source, node)
             self.follow(source, parent, depth)
         elif isinstance(parent, ast.IfExp) and node is parent.test:
             if self.is_risky(source, parent.body) or self.is_risky(source, parent.orelse):
-                self.give_up(BRANCH, node, depth)
+                self.give_up(BRANCH, source, node)
             self.follow(source, parent, depth)
         elif isinstance(parent, ast.comprehension):
             if node is not parent.iter:
-                self.give_up(BRANCH, node, depth)
+                self.give_up(BRANCH, source, node)
             self.assign(source, parent.target, depth)
             self.follow(source, source.parents[parent], depth)
         elif isinstance(parent, (ast.If, ast.While)):
@@ -311,7 +338,7 @@ class Flow:
         elif isinstance(parent, ast.expr):
             self.follow(source, parent, depth)
         else:
-            self.give_up(UNKNOWN, node, depth)
+            self.give_up(UNKNOWN, source, node)
 
     # Calls and functions ---------------------------------------------------------------------------------------------
 
@@ -335,20 +362,36 @@ class Flow:
             if name in REPORTS:
                 return None
             if name in SIZES:
-                return self.give_up(BRANCH if name == "range" else SIZE, call, depth)
+                return self.give_up(BRANCH if name == "range" else SIZE, source, call)
             if name in KEEPS and isinstance(call.func, ast.Attribute):
                 return self.assign(source, call.func.value, depth)
             if name in PASSES:
                 return self.follow(source, call, depth)
         if name == "step" and is_scheduler(source, call.func):
             return None  # only rates depend on it
-        if len(functions) != 1:
-            return self.give_up(UNKNOWN, call, depth)
-        parameter = parameter_of(functions[0], argument, call)
+        target, function = (source, functions[0]) if len(functions) == 1 else (source, None)
+        if isinstance(call.func, ast.Name) and not functions:
+            target, function = self.imported_function(source, name)
+        if function is None:
+            return self.give_up(UNKNOWN, source, call)
+        parameter = parameter_of(function, argument, call)
         if parameter is None:
-            return self.give_up(UNKNOWN, call, depth)
-        self.variable(source, parameter, functions[0], None)
+            return self.give_up(UNKNOWN, source, call)
+        self.variable(target, parameter, function, None)
         return self.follow(source, call, depth)
+
+    def imported_function(self, source, name):
+        """A function that `source` imports from another file of the user, and its source; None if it is not known."""
+        imports = [node for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
+        if all(alias.asname or alias.name != name for node in imports for alias in node.names):
+            return source, None
+        found = [
+            (other, function)
+            for other in self.sources(source, "def " + name)
+            for function in other.functions.get(name, ())
+            if is_users(other.filename)
+        ]
+        return found[0] if len(found) == 1 else (source, None)
 
     def follow_return(self, source, node, depth):
         if depth is None:
@@ -356,10 +399,10 @@ class Flow:
         function = source.enclosing(node, FUNCTIONS)
         names = [code.co_name for code, _, _ in self.places]
         if function is None or function.name not in names[depth:]:
-            return self.give_up(UNKNOWN, node, depth)
+            return self.give_up(UNKNOWN, source, node)
         caller = names.index(function.name, depth) + 1
         if any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(function)):
-            return self.give_up(UNKNOWN, node, depth)
+            return self.give_up(UNKNOWN, source, node)
         return self.start(caller)
 
     # Variables -------------------------------------------------------------------------------------------------------
@@ -373,8 +416,9 @@ class Flow:
         elif isinstance(target, (ast.Subscript, ast.Call)):
             self.assign(source, getattr(target, "value", None) or target.func, depth)
         elif isinstance(target, ast.Attribute):
-            for load in source.attributes.get(target.attr, ()):
-                self.follow(source, load, self.depth_of(source, load))
+            for other in self.sources(source, "." + target.attr):
+                for load in other.attributes.get(target.attr, ()):
+                    self.follow(other, load, self.depth_of(other, load))
         elif isinstance(target, ast.Name):
             self.variable(source, target.id, source.enclosing(target, FUNCTIONS), depth)
 
@@ -407,7 +451,7 @@ class Flow:
 
     def branch(self, source, statement, depth):
         if isinstance(statement, ast.While):
-            return self.give_up(BRANCH, statement, depth)
+            return self.give_up(BRANCH, source, statement)
         is_direct = depth is not None and statement.lineno <= self.places[depth][2] <= statement.test.end_lineno
         truth = next(iter(self.truths)) if is_direct and len(self.truths) == 1 else None
         skipped = {False: statement.body, True: statement.orelse}.get(truth, [])
@@ -415,7 +459,7 @@ class Flow:
             # Less would run if a GPU took this branch, which ends an iteration or a function early.
             ends_early = inner in skipped and isinstance(inner, (ast.Break, ast.Continue))
             if not ends_early and not self.is_harmless(source, inner, depth):
-                return self.give_up(BRANCH, statement, depth)
+                return self.give_up(BRANCH, source, statement)
         return None
 
     def is_harmless(self, source, statement, depth):
@@ -454,6 +498,12 @@ class Flow:
                 ):
                     return True
         return False
+
+
+def users_files():
+    """The files of the user's modules that are loaded."""
+    paths = [vars(module).get("__file__") for module in list(sys.modules.values()) if type(module) is type(sys)]
+    return sorted({path for path in paths if type(path) is str and path.endswith(".py") and is_users(path)})
 
 
 def parameter_of(function, argument, call):

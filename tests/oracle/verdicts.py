@@ -509,6 +509,49 @@ print(pynvml.nvmlDeviceGetName(h), pynvml.nvmlDeviceGetCudaComputeCapability(h),
     kind="pynvml",
 )
 job(
+    "fork-after-device-count",
+    "would-fit",
+    """\
+import multiprocessing, torch
+def work():
+    torch.zeros(8, device='cuda')
+if __name__ == '__main__':
+    assert torch.cuda.device_count() == 1
+    process = multiprocessing.get_context('fork').Process(target=work)
+    process.start()
+    process.join()
+    assert process.exitcode == 0""",
+)
+job(
+    "pinned-memory-has-a-device-address",
+    "would-fit",
+    """\
+import ctypes, torch
+x = torch.ones(1 << 20).pin_memory()
+cuda, address = ctypes.CDLL('libcuda.so.1'), ctypes.c_uint64()
+assert cuda.cuPointerGetAttribute(ctypes.byref(address), 3, ctypes.c_uint64(x.data_ptr())) == 0
+assert address.value == x.data_ptr() and x.is_pinned() and not torch.ones(9).is_pinned()
+y = torch.ones(1 << 20)
+assert int(torch.cuda.cudart().cudaHostRegister(y.data_ptr(), 4 << 20, 0)) == 0 and y.is_pinned()
+x.cuda(non_blocking=True)""",
+)
+job(
+    "attribute-decides-in-another-file",
+    "may-fit",
+    """\
+import pathlib, sys, torch
+lines = ['class Watch:', '  last = 9', '  def is_done(self):', '    if self.last > 3: return True', '    return False']
+pathlib.Path('watch.py').write_text('\\n'.join(lines))
+sys.path.insert(0, '.')
+from watch import Watch
+watch = Watch()
+for _ in range(3):
+    watch.last = torch.ones(4, device='cuda').sum().item()
+    if watch.is_done():
+        break""",
+    "in is_done",
+)
+job(
     "dataloader-workers",
     "would-fit",
     MODEL

@@ -44,14 +44,15 @@ PROGRAM = """
 import sys
 sys.path[:0] = [{directory!r}, {stub!r}]
 import _dry_run
-sys.meta_path.insert(0, _dry_run.AfterImport("transformers.generation.utils", _dry_run.end_generation))
+from _generation import end_at_maximum
+sys.meta_path.insert(0, _dry_run.AfterImport("transformers.generation.utils", end_at_maximum))
 from transformers.generation.utils import GenerationMixin
 model = GenerationMixin()
 print([model.generate(8, maximum) for maximum in (14, 9, 20)])
 """
 
 
-MODULES = ("ending", "files", "ranks", "retries", "stub", "usage", "values")
+MODULES = ("ending", "files", "generation", "ranks", "retries", "stub", "usage", "values")
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]
@@ -82,3 +83,47 @@ def test_generation_stops_at_the_maximum_length(tmp_path):
     program = PROGRAM.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.stdout == "[14, 9, 20]\n", result.stderr
+
+
+class Numbers(list):
+    """Like an array of numpy."""
+
+    shape = property(lambda self: (len(self),))
+
+    def __add__(self, other):
+        return Numbers(a + b for a, b in zip(self, other))
+
+    def __ge__(self, other):
+        return Numbers(a >= b for a, b in zip(self, other))
+
+
+def test_vllm_samples_a_token_once_the_prompt_is_complete(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
+    import _generation
+
+    class Tensor:
+        pass
+
+    class GPUModelRunner:
+        def sample(self, hidden_states, batch, grammar):
+            return None, Tensor(), None
+
+    class AsyncOutput:
+        def __init__(self, num_sampled):
+            self.num_sampled_tokens, self.num_sampled_tokens_np = num_sampled, Numbers([0, 0, 0])
+
+        def get_output(self):
+            return list(map(int, self.num_sampled_tokens_np))
+
+    class Batch:
+        num_computed_prefill_tokens_np = Numbers([0, 8, 12])
+        num_scheduled_tokens = Numbers([8, 4, 1])
+        prefill_len_np = Numbers([12, 12, 12])
+
+    module = type(sys)("model_runner")
+    module.GPUModelRunner, module.AsyncOutput = GPUModelRunner, AsyncOutput
+    _generation.sample_tokens(module)
+    counts = GPUModelRunner().sample(None, Batch(), None)[1]
+    assert AsyncOutput(counts).get_output() == [0, 1, 1]
+    assert AsyncOutput(Tensor()).get_output() == [0, 0, 0]
+    _generation.sample_tokens(type(sys)("other_release"))

@@ -50,14 +50,14 @@ class Value:
         return self
 
 
-def run(source, tmp_path):
+def run(source, tmp_path, files=()):
     Value.reads, Value.truths = [], []
     path = tmp_path / "program.py"
     path.write_text("def work(*_):\n    return 0\n" + source)
     scope = {"loss": Value(), "torch": Value(), "model": Value(), "n": 0, "logger": Value(), "__name__": "__main__"}
     exec(compile(path.read_text(), str(path), "exec"), scope)
     order = ["report", "unknown", "size", "branch"]
-    found = [_usage.find(*read)[0] for read in Value.reads]
+    found = [_usage.find(*read, files=[str(file) for file in files])[0] for read in Value.reads]
     return max(found, key=order.index, default="none")
 
 
@@ -136,6 +136,32 @@ def test_the_use_of_a_value_is_found(expected, source, tmp_path):
         assert order.index(found) >= order.index(expected)
     else:
         assert found == expected
+
+
+OTHER_FILES = [
+    ("branch", "def go(state):\n    if state.last_loss > 1:\n        state.work()", "n.last_loss = loss.item()"),
+    ("report", "def go(state):\n    print(state.last_loss)", "n.last_loss = loss.item()"),
+    ("report", "def go(state):\n    if state.last_loss > 1:\n        state.work()", "n.loss = loss.item()"),
+    ("branch", "def check(v):\n    if v > 1:\n        check(v)", "from other import check\ncheck(loss.item())"),
+    ("report", "def check(v):\n    print(v)", "from other import check\ncheck(loss.item())"),
+    ("unknown", "def check(v):\n    print(v)", "from others import check\ncheck.check(loss.item())"),
+]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="without columns, everything on a line counts")
+@pytest.mark.parametrize("expected, other, source", OTHER_FILES)
+def test_a_value_is_followed_into_the_users_other_files(expected, other, source, tmp_path, monkeypatch):
+    file = tmp_path / "other.py"
+    file.write_text(other + "\n")
+    module = type("Attributes", (), {"__call__": lambda *_: None, "__getattr__": lambda self, _: self})()
+    for name in ("other", "others"):
+        monkeypatch.setitem(sys.modules, name, module)
+    assert run(source.replace("n.", "torch.", 1) + "\n", tmp_path, [file]) == expected
+
+
+def test_the_users_files_are_those_of_loaded_modules():
+    assert any(path.endswith("tests/python/test_usage.py") for path in _usage.users_files())
+    assert not any("-packages" in path for path in _usage.users_files())
 
 
 TRUTHS = [

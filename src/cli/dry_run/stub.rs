@@ -5,6 +5,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_dry_run.py", include_str!("../../../python/oomscope/_dry_run.py")),
     ("_oomscope_ending.py", include_str!("../../../python/oomscope/_ending.py")),
     ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
+    ("_oomscope_generation.py", include_str!("../../../python/oomscope/_generation.py")),
     ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
     ("_oomscope_retries.py", include_str!("../../../python/oomscope/_retries.py")),
     ("_oomscope_stub.py", include_str!("../../../python/oomscope/_stub.py")),

@@ -1,0 +1,55 @@
+"""Text generation in a dry run, where all tokens are zero: it goes on up to its maximum length.
+
+The functions get a module after its import.
+"""
+
+
+def end_at_maximum(module):
+    """Makes `generate` of transformers stop at the maximum length.
+
+    `generate` asks the device whether every sequence has ended. On a device where all values are zero, none ever has.
+    The host knows the maximum length, where a real run needs the most memory.
+    """
+    criterion = getattr(module, "MaxLengthCriteria", None)
+    loop = getattr(module, "GenerationMixin", None)
+    unfinished = getattr(loop, "_has_unfinished_sequences", None)
+    if criterion is None or unfinished is None:
+        return
+    original, is_below_maximum = criterion.__call__, []
+
+    def check_length(self, input_ids, *args, **kwargs):
+        is_below_maximum[:] = [input_ids.shape[-1] < self.max_length]
+        return original(self, input_ids, *args, **kwargs)
+
+    def has_unfinished(self, *args, **kwargs):
+        result = is_below_maximum[0] if is_below_maximum else unfinished(self, *args, **kwargs)
+        del is_below_maximum[:]
+        return result
+
+    criterion.__call__ = check_length
+    loop._has_unfinished_sequences = has_unfinished
+
+
+def sample_tokens(module):
+    """Makes vLLM sample a token for each request whose prompt is complete.
+
+    The device counts the sampled tokens. Without any, vLLM would wait for them forever.
+    """
+    runner, output = getattr(module, "GPUModelRunner", None), getattr(module, "AsyncOutput", None)
+    if not hasattr(runner, "sample") or not hasattr(output, "get_output"):
+        return
+    original_sample, original_output = runner.sample, output.get_output
+
+    def sample(self, hidden_states, batch, *args, **kwargs):
+        result = original_sample(self, hidden_states, batch, *args, **kwargs)
+        computed = batch.num_computed_prefill_tokens_np + batch.num_scheduled_tokens
+        result[1].oomscope_counts = computed >= batch.prefill_len_np
+        return result
+
+    def get_output(self):
+        counts = getattr(self.num_sampled_tokens, "oomscope_counts", None)
+        if counts is not None and counts.shape == self.num_sampled_tokens_np.shape:
+            self.num_sampled_tokens_np[:] = counts
+        return original_output(self)
+
+    runner.sample, output.get_output = sample, get_output
