@@ -18,7 +18,7 @@ use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
-use crate::output::page::{self, ReplayFiles, SnapshotData};
+use crate::output::page::{self, PageOptions, PageOrder, ReplayFiles, SnapshotData};
 use crate::study::{PositionSelector, Study};
 use crate::whatif::{WhatIfOptions, compare_settings};
 
@@ -30,6 +30,7 @@ Examples:
   oomscope report snapshot.pickle -o report.html           one file: no server, no network
   oomscope report snapshot.pickle -o report.html --open    and open it in the browser
   oomscope report ranks/ -o report.html                    64 ranks, the worst first
+  oomscope report before.pickle after.pickle --diff -o r.html   and what grew between their peaks
   oomscope report --around-oom 20000 s.pickle -o r.html    only the entries around the failure
   oomscope report --replay s.pickle -o r.html              a page that tries other devices and settings itself
 
@@ -85,6 +86,10 @@ pub(super) struct Report {
     #[arg(long, conflicts_with = "strip_paths")]
     replay: bool,
 
+    /// Compare two snapshots: the page opens with what grew from the first file's peak to the second's
+    #[arg(long)]
+    diff: bool,
+
     /// Remove directories from all paths, for a page to share
     #[arg(long)]
     strip_paths: bool,
@@ -124,6 +129,9 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         None if io::stdout().is_terminal() => bail!("name a file for the page: -o report.html"),
         None => {}
     }
+    if args.diff && inputs.len() != 2 {
+        bail!("--diff compares two snapshots, and here {}", describe_count(inputs.len()));
+    }
     let output = Output::open(args.output.as_deref())?;
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         let study = Study::new(snapshot, options.scope());
@@ -153,14 +161,10 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
-    let version = env!("CARGO_PKG_VERSION");
-    output.write_with(|out| match module {
-        Some(module) => {
-            let files = ReplayFiles { module, snapshots: &stored };
-            page::write_with_replay(&report, &data, files, version, out)
-        }
-        None => page::write(&report, &data, version, out),
-    })?;
+    let order = if args.diff { PageOrder::Compared } else { PageOrder::WorstFirst };
+    let replay = module.map(|module| ReplayFiles { module, snapshots: &stored });
+    let options = PageOptions { order, replay };
+    output.write_with(|out| page::write_with(&report, &data, options, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
         open_in_browser(path)?;
     }
@@ -177,6 +181,10 @@ fn compressed(path: &str) -> anyhow::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&content)?;
     Ok(encoder.finish()?)
+}
+
+fn describe_count(snapshots: usize) -> String {
+    if snapshots == 1 { "is one".to_owned() } else { format!("are {snapshots}") }
 }
 
 /// Removes the directories of `paths`, and numbers names that are then equal.

@@ -90,7 +90,10 @@ mod replay_panel;
 mod replay_properties;
 mod replay_what_if;
 mod report_page;
+mod report_page_entries;
+mod report_page_keys;
 mod report_page_layout;
+mod report_page_search;
 mod request;
 mod run;
 #[cfg(unix)]

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
-use oomscope::output::page::{ReplayFiles, SnapshotData, write_with_replay};
+use oomscope::output::page::{PageOptions, PageOrder, ReplayFiles, SnapshotData, write_with};
 use oomscope::snapshot::{Snapshot, Source};
 use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
@@ -249,7 +249,8 @@ fn replaying_page(directory: &Path, module: &Path, file: &str) -> PathBuf {
     let files = ReplayFiles { module: &module, snapshots: &[std::fs::read(file).unwrap()] };
     let page = directory.join("page.html");
     let mut out = std::fs::File::create(&page).unwrap();
-    write_with_replay(&AnalyzeReport::new(vec![report], Vec::new(), 10), &[data], files, "0", &mut out).unwrap();
+    let options = PageOptions { order: PageOrder::WorstFirst, replay: Some(files) };
+    write_with(&AnalyzeReport::new(vec![report], Vec::new(), 10), &[data], options, "0", &mut out).unwrap();
     page
 }
 

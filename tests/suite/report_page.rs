@@ -11,7 +11,7 @@ use crate::support::program::{analyze, result_of, text};
 
 /// One of every kind: failures of both sorts of segments, streams that lag, devices, private pools, graphs, a ring that
 /// lost entries, no trace at all, an old release.
-const KINDS: [&str; 11] = [
+pub(crate) const KINDS: [&str; 11] = [
     "2.15.0-oom_varlen-at-oom",
     "2.9.1-oom_varlen-expandable-at-oom",
     "2.15.0-fuzz_streams-expandable-oom-lag",

@@ -238,6 +238,21 @@ impl Recording {
         sums
     }
 
+    /// Number of blocks at the end whose stack has no frame of Python.
+    pub fn live_without_frames(&self) -> usize {
+        let (node, parent) = (self.column("knode"), self.column("nparent"));
+        let (frame, origin) = (self.column("nframe"), self.column("forigin"));
+        let has_frame = |mut at: usize| loop {
+            match at {
+                0 => break false,
+                _ if origin[frame[at] as usize - 1] < 3 => break true,
+                _ => at -= parent[at] as usize,
+            }
+        };
+        let live = self.in_use(self.number("entries")).filter(|(is_pending, _)| !is_pending);
+        live.filter(|(_, one)| !has_frame(node[one.kind] as usize)).count()
+    }
+
     /// The segments at `moment`: neighbours in one expandable segment joined.
     fn segments_at(&self, moment: u64) -> Vec<Segment> {
         const EXPANDABLE: u64 = 2;

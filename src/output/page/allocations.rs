@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{Change, Layout, ReplayStep, Tracking};
-use crate::snapshot::{Action, Block, BlockState, Segment};
+use crate::snapshot::{Action, Block, BlockState, Segment, Stacks};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{self, Category, Confidence};
@@ -43,6 +43,7 @@ pub(super) struct SegmentRange {
     pub(super) end: Option<EntryCount>,
     pub(super) address: u64,
     pub(super) bytes: u64,
+    pub(super) made_by: StackId,
     /// Index into [`PageLifetimes::places`].
     pub(super) place: u32,
     pub(super) is_expandable: bool,
@@ -133,8 +134,8 @@ impl PageLifetimes {
         for segment in segments {
             let Segment { pool, stream, is_small, is_expandable, .. } = *segment;
             let place = self.place(PoolStream { pool, stream, is_small });
-            let (address, bytes) = (segment.address, segment.total_size);
-            self.add_segment(SegmentRange { start: 0, end: None, address, bytes, place, is_expandable });
+            let (address, bytes, made_by) = (segment.address, segment.total_size, segment.stack);
+            self.add_segment(SegmentRange { start: 0, end: None, address, bytes, made_by, place, is_expandable });
             for block in segment.blocks_in(blocks) {
                 if block.state != BlockState::Inactive {
                     let is_pending = block.state == BlockState::ActivePendingFree;
@@ -169,6 +170,7 @@ impl PageLifetimes {
                         end: None,
                         address: tile.addr,
                         bytes: tile.size,
+                        made_by: step.entry.map_or(Stacks::EMPTY, |(_, entry)| entry.extended_stack),
                         place,
                         is_expandable: tile.is_expandable,
                     });

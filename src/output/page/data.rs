@@ -7,7 +7,7 @@ use flate2::write::DeflateEncoder;
 use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
-use super::allocations::{PageAllocation, PageLifetimes, SegmentRange};
+use super::allocations::{EntryCount, PageAllocation, PageLifetimes, SegmentRange};
 use super::budget::Omitted;
 use super::columns::Column;
 use super::events;
@@ -18,13 +18,14 @@ use super::stacks::StackTable;
 use super::variables;
 use crate::allocator::granule_size;
 use crate::analysis::DeviceReport;
-use crate::base::ids::to_u32;
+use crate::base::ids::{StackId, to_u32};
+use crate::snapshot::Stacks;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
 
 /// Number of columns with one value per allocation, which come first.
-const ALLOCATIONS: usize = 6;
+const ALLOCATIONS: usize = 7;
 
 /// Properties that allocations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,8 +81,8 @@ impl Packing<'_, '_, '_> {
         let mut names = NameTable::default();
         let places: Vec<(usize, usize)> =
             lives.places.iter().map(|place| (names.stream(place.stream), names.pool(device, place.pool))).collect();
-        let (mut columns, kinds) = allocations(lives, space, &mut stacks, &places);
-        columns.extend(segments(lives, space, &places));
+        let (mut columns, kinds) = self.allocations(lives, &mut stacks, &places);
+        columns.extend(self.segments(lives, &mut stacks, &places));
         columns.extend(times(device).map(|times| ("time", times)));
         let failures = events::failures(device, report, shown, &mut stacks, &mut names);
         columns.extend(stacks.columns());
@@ -130,6 +131,96 @@ impl Packing<'_, '_, '_> {
         others.iter().try_for_each(|(_, column)| out.write_all(column))?;
         Ok((out.finish()?, of_allocations))
     }
+
+    /// The stack of the last entry before a position on the page.
+    fn stack_at(&self, at: EntryCount) -> StackId {
+        let entry = (self.shown.first as usize + at as usize).checked_sub(1);
+        entry.map_or(Stacks::EMPTY, |entry| self.device.device().entry(entry).extended_stack)
+    }
+
+    fn allocations(
+        &self,
+        lives: &PageLifetimes,
+        stacks: &mut StackTable<'_, '_>,
+        places: &[(usize, usize)],
+    ) -> (Vec<(&'static str, Vec<u8>)>, usize) {
+        let mut kinds: Vec<Kind> = Vec::new();
+        let mut rows: FxHashMap<Kind, u32> = FxHashMap::default();
+        let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
+        let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
+        let mut freed_by = Column::default();
+        for one in &lives.allocations {
+            let freed = one.freed_at.unwrap_or(one.start);
+            start.push_more(u64::from(one.start));
+            req.push(u64::from(freed - one.start));
+            done.push(one.reusable_at.map_or(0, |done| u64::from(done - freed) + 1));
+            addr.push_change(self.space.offset_of(one.address));
+            let rounded = one.requested_bytes.div_ceil(self.space.unit);
+            slack.push((one.bytes / self.space.unit).saturating_sub(rounded));
+            let (node, line) = stacks.intern(one.made_by);
+            let freed_by_node = one.freed_at.map_or(0, |at| stacks.intern_node(self.stack_at(at)));
+            // Without stacks of frees PyTorch records that of the allocation again.
+            freed_by.push(if freed_by_node == node { 0 } else { u64::from(freed_by_node) });
+            let kind = kind(one, node, line);
+            of_kind.push(u64::from(*rows.entry(kind).or_insert_with(|| {
+                kinds.push(kind);
+                to_u32(kinds.len() - 1)
+            })));
+        }
+        let place = |kind: &Kind| places[kind.place as usize];
+        let of = |read: &dyn Fn(&Kind) -> u64| kinds.iter().map(read).collect::<Column>().bytes;
+        let columns = vec![
+            ("start", start.bytes),
+            ("req", req.bytes),
+            ("done", done.bytes),
+            ("addr", addr.bytes),
+            ("kind", of_kind.bytes),
+            ("slack", slack.bytes),
+            ("fnode", freed_by.bytes),
+            ("krequested", of(&|kind| kind.requested_bytes)),
+            ("knode", of(&|kind| u64::from(kind.node))),
+            ("kline", of(&|kind| u64::from(kind.line))),
+            ("kstream", of(&|kind| place(kind).0 as u64)),
+            ("kpool", of(&|kind| place(kind).1 as u64)),
+            ("kcategory", of(&|kind| kind.category as u64)),
+            ("kconfidence", of(&|kind| kind.confidence as u64)),
+            ("kphase", of(&|kind| kind.phase as u64)),
+            ("kvariable", of(&|kind| kind.variable as u64)),
+        ];
+        (columns, kinds.len())
+    }
+
+    fn segments(
+        &self,
+        lives: &PageLifetimes,
+        stacks: &mut StackTable<'_, '_>,
+        places: &[(usize, usize)],
+    ) -> Vec<(&'static str, Vec<u8>)> {
+        const SMALL: u64 = 1;
+        const EXPANDABLE: u64 = 2;
+        let all = &lives.segments;
+        let of = |read: &dyn Fn(&SegmentRange) -> u64| all.iter().map(read).collect::<Column>().bytes;
+        let place = |one: &SegmentRange| places[one.place as usize];
+        let is_small = |one: &SegmentRange| lives.places[one.place as usize].is_small;
+        let [mut addr, mut made_by, mut freed_by] = [(); 3].map(|()| Column::default());
+        for one in all {
+            addr.push_change(self.space.offset_of(one.address));
+            made_by.push(u64::from(stacks.intern_node(one.made_by)));
+            freed_by.push(one.end.map_or(0, |at| u64::from(stacks.intern_node(self.stack_at(at)))));
+        }
+        let unit = self.space.unit;
+        vec![
+            ("sstart", of(&|one| u64::from(one.start))),
+            ("send", of(&|one| one.end.map_or(0, u64::from))),
+            ("saddr", addr.bytes),
+            ("ssize", of(&|one| one.bytes / unit)),
+            ("sstream", of(&|one| place(one).0 as u64)),
+            ("spool", of(&|one| place(one).1 as u64)),
+            ("snode", made_by.bytes),
+            ("sfnode", freed_by.bytes),
+            ("sflags", of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE)),
+        ]
+    }
 }
 
 /// Number of bytes written so far.
@@ -149,53 +240,6 @@ fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
     Some(times.bytes)
 }
 
-fn allocations(
-    lives: &PageLifetimes,
-    space: &AddressMap,
-    stacks: &mut StackTable<'_, '_>,
-    places: &[(usize, usize)],
-) -> (Vec<(&'static str, Vec<u8>)>, usize) {
-    let mut kinds: Vec<Kind> = Vec::new();
-    let mut rows: FxHashMap<Kind, u32> = FxHashMap::default();
-    let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
-    let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
-    for one in &lives.allocations {
-        let freed = one.freed_at.unwrap_or(one.start);
-        start.push_more(u64::from(one.start));
-        req.push(u64::from(freed - one.start));
-        done.push(one.reusable_at.map_or(0, |done| u64::from(done - freed) + 1));
-        addr.push_change(space.offset_of(one.address));
-        let rounded = one.requested_bytes.div_ceil(space.unit);
-        slack.push((one.bytes / space.unit).saturating_sub(rounded));
-        let (node, line) = stacks.intern(one.made_by);
-        let kind = kind(one, node, line);
-        of_kind.push(u64::from(*rows.entry(kind).or_insert_with(|| {
-            kinds.push(kind);
-            to_u32(kinds.len() - 1)
-        })));
-    }
-    let place = |kind: &Kind| places[kind.place as usize];
-    let of = |read: &dyn Fn(&Kind) -> u64| kinds.iter().map(read).collect::<Column>().bytes;
-    let columns = vec![
-        ("start", start.bytes),
-        ("req", req.bytes),
-        ("done", done.bytes),
-        ("addr", addr.bytes),
-        ("kind", of_kind.bytes),
-        ("slack", slack.bytes),
-        ("krequested", of(&|kind| kind.requested_bytes)),
-        ("knode", of(&|kind| u64::from(kind.node))),
-        ("kline", of(&|kind| u64::from(kind.line))),
-        ("kstream", of(&|kind| place(kind).0 as u64)),
-        ("kpool", of(&|kind| place(kind).1 as u64)),
-        ("kcategory", of(&|kind| kind.category as u64)),
-        ("kconfidence", of(&|kind| kind.confidence as u64)),
-        ("kphase", of(&|kind| kind.phase as u64)),
-        ("kvariable", of(&|kind| kind.variable as u64)),
-    ];
-    (columns, kinds.len())
-}
-
 fn kind(one: &PageAllocation, node: u32, line: u32) -> Kind {
     Kind {
         requested_bytes: one.requested_bytes,
@@ -207,26 +251,4 @@ fn kind(one: &PageAllocation, node: u32, line: u32) -> Kind {
         phase: one.phase.map_or(0, |phase| index_of(Phase::ALL, phase) + 1),
         variable: variables::row_of(one.variable),
     }
-}
-
-fn segments(lives: &PageLifetimes, space: &AddressMap, places: &[(usize, usize)]) -> Vec<(&'static str, Vec<u8>)> {
-    const SMALL: u64 = 1;
-    const EXPANDABLE: u64 = 2;
-    let all = &lives.segments;
-    let of = |read: &dyn Fn(&SegmentRange) -> u64| all.iter().map(read).collect::<Column>().bytes;
-    let place = |one: &SegmentRange| places[one.place as usize];
-    let is_small = |one: &SegmentRange| lives.places[one.place as usize].is_small;
-    let mut addr = Column::default();
-    for one in all {
-        addr.push_change(space.offset_of(one.address));
-    }
-    vec![
-        ("sstart", of(&|one| u64::from(one.start))),
-        ("send", of(&|one| one.end.map_or(0, u64::from))),
-        ("saddr", addr.bytes),
-        ("ssize", of(&|one| one.bytes / space.unit)),
-        ("sstream", of(&|one| place(one).0 as u64)),
-        ("spool", of(&|one| place(one).1 as u64)),
-        ("sflags", of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE)),
-    ]
 }

@@ -80,7 +80,7 @@ pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Pa
                 let start = after(shown, span.first_event)?.saturating_sub(1);
                 let events = u32::try_from(span.events).ok()?;
                 let end = start.saturating_add(events).min(shown.entries);
-                Some(PageRange { start, end, name: range.name.clone() })
+                Some(PageRange { start, end, name: range.name.clone(), source: range.source })
             })
         })
         .collect();

@@ -76,6 +76,8 @@ pub(super) struct PageRange {
     pub(super) start: EntryCount,
     pub(super) end: EntryCount,
     pub(super) name: String,
+    /// `annotation` or `user_metadata`.
+    pub(super) source: &'static str,
 }
 
 /// Allocations omitted to limit the size of the page.

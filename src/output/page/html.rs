@@ -30,36 +30,46 @@ struct PageEntry<'a> {
     course: Option<&'a Sparkline>,
 }
 
+/// The order of the devices in a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageOrder {
+    /// The device with the worst failure or the highest peak first.
+    WorstFirst,
+    /// As given: the page opens with a comparison of the first snapshot with the second.
+    Compared,
+}
+
+/// What a page has beyond the analysis and its data.
+#[derive(Debug, Clone, Copy)]
+pub struct PageOptions<'a> {
+    /// The order of its devices.
+    pub order: PageOrder,
+    /// The files for a page that replays.
+    pub replay: Option<ReplayFiles<'a>>,
+}
+
 /// Writes the page of `report` to `out`. `data` belongs to its snapshots, in their order; `version` is that of this
 /// program.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: &mut dyn Write) -> io::Result<()> {
-    write_page(report, data, None, version, out)
+    let options = PageOptions { order: PageOrder::WorstFirst, replay: None };
+    write_with(report, data, options, version, out)
 }
 
-/// The same, for a page that replays: it carries `files`.
+/// The same, with `options`.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_with_replay(
+pub fn write_with(
     report: &AnalyzeReport,
     data: &[SnapshotData],
-    files: ReplayFiles<'_>,
+    options: PageOptions<'_>,
     version: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    write_page(report, data, Some(files), version, out)
-}
-
-fn write_page(
-    report: &AnalyzeReport,
-    data: &[SnapshotData],
-    replay: Option<ReplayFiles<'_>>,
-    version: &str,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+    let PageOptions { order, replay } = options;
     let script = web::script();
     let scripts = match replay {
         Some(_) => Scripts::Replaying(&script),
@@ -76,7 +86,10 @@ fn write_page(
     out.write_all(b"</main>\n")?;
     data_block(out, "analysis", &json(report)?)?;
     data_block(out, "whatif", &json(&tried)?)?;
-    let order = worst_first(report, data);
+    if order == PageOrder::Compared {
+        data_block(out, "compared", "true")?;
+    }
+    let order = pages(report, data, order);
     let rows = order.iter().map(|(snapshot, _, page)| row(report, *snapshot, page));
     data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<PageEntry<'_>>>())?)?;
     for (index, (_, _, page)) in order.iter().enumerate() {
@@ -185,10 +198,15 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
     out.write_all(b"</script>\n")
 }
 
-/// All devices, worst first: index of the snapshot, rank, data.
-fn worst_first<'a>(report: &AnalyzeReport, data: &'a [SnapshotData]) -> Vec<(usize, usize, &'a PageData)> {
+/// All devices: index of the snapshot, rank, data.
+fn pages<'a>(report: &AnalyzeReport, data: &'a [SnapshotData], order: PageOrder) -> Vec<(usize, usize, &'a PageData)> {
     // Without the table of ranks the order is that of the snapshots.
-    let ranks = report.ranks.as_ref().map(|ranks| ranks.rows.as_slice()).unwrap_or_default();
+    let ranks = report
+        .ranks
+        .as_ref()
+        .filter(|_| order == PageOrder::WorstFirst)
+        .map(|ranks| ranks.rows.as_slice())
+        .unwrap_or_default();
     let rank: std::collections::HashMap<(&str, u64), usize> =
         ranks.iter().enumerate().map(|(at, row)| ((&*row.path, row.device), at)).collect();
     let mut all: Vec<(usize, usize, &PageData)> = Vec::new();

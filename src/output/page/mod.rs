@@ -7,7 +7,7 @@
 //! [`write_fit`] and [`write_explanation`] write the pages of `oomscope fit` and `oomscope explain`, which have no script;
 //! [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
 //!
-//! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file, and [`write_with_replay`] one that
+//! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file, and [`write_with`] one that
 //! also carries the analyzer and the snapshots, to replay them. Knows no command line and no paths.
 
 mod address_map;
@@ -35,7 +35,7 @@ use serde::Serialize;
 
 pub use self::budget::budget;
 pub use self::fit::write_fit;
-pub use self::html::{device_json, write, write_explanation, write_with_replay};
+pub use self::html::{PageOptions, PageOrder, device_json, write, write_explanation, write_with};
 pub use self::replay::ReplayFiles;
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};

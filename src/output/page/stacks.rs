@@ -18,6 +18,8 @@ pub(super) struct StackTable<'a, 's> {
     line_rows: FxHashMap<LineId, u32>,
     /// Node and line of each interned stack.
     known: FxHashMap<StackId, (u32, u32)>,
+    /// Node of each stack without a line.
+    known_nodes: FxHashMap<StackId, u32>,
 }
 
 impl<'a, 's> StackTable<'a, 's> {
@@ -31,6 +33,7 @@ impl<'a, 's> StackTable<'a, 's> {
             lines: Vec::new(),
             line_rows: FxHashMap::default(),
             known: FxHashMap::default(),
+            known_nodes: FxHashMap::default(),
         }
     }
 
@@ -39,14 +42,7 @@ impl<'a, 's> StackTable<'a, 's> {
         if let Some(known) = self.known.get(&stack) {
             return *known;
         }
-        let mut node = 0;
-        for frame in self.reader.frames_with_callers(stack).into_iter().rev() {
-            let frame = self.frame(frame);
-            node = *self.node_rows.entry((node, frame)).or_insert_with(|| {
-                self.nodes.push((node, Some(frame)));
-                to_u32(self.nodes.len() - 1)
-            });
-        }
+        let node = self.node(stack);
         let line = self.reader.line_id(stack);
         let line = *self.line_rows.entry(line).or_insert_with(|| {
             self.lines.push(line);
@@ -60,6 +56,28 @@ impl<'a, 's> StackTable<'a, 's> {
         }
         self.known.insert(stack, (node, line));
         (node, line)
+    }
+
+    /// Adds a stack that has no row in tables of lines; returns the node of its innermost frame.
+    pub(super) fn intern_node(&mut self, stack: StackId) -> u32 {
+        if let Some(known) = self.known_nodes.get(&stack) {
+            return *known;
+        }
+        let node = self.node(stack);
+        self.known_nodes.insert(stack, node);
+        node
+    }
+
+    fn node(&mut self, stack: StackId) -> u32 {
+        let mut node = 0;
+        for frame in self.reader.frames_with_callers(stack).into_iter().rev() {
+            let frame = self.frame(frame);
+            node = *self.node_rows.entry((node, frame)).or_insert_with(|| {
+                self.nodes.push((node, Some(frame)));
+                to_u32(self.nodes.len() - 1)
+            });
+        }
+        node
     }
 
     fn frame(&mut self, frame: FrameId) -> u32 {

@@ -32,6 +32,9 @@ class Columns {
     /** Size of the block of each allocation. */
     this.bytes = numbers("slack", allocations);
 
+    /** Node of the stack that freed each allocation; 0 if not recorded. */
+    this.freeNode = integers("fnode", allocations);
+
     this.requested = numbers("krequested", kinds);
     this.node = integers("knode", kinds);
     this.stream = integers("kstream", kinds);
@@ -51,6 +54,9 @@ class Columns {
     this.segmentStream = integers("sstream", segments);
     this.segmentPool = integers("spool", segments);
     this.segmentFlags = integers("sflags", segments);
+    /** Nodes of the stacks that mapped and released each range; 0 if not recorded. */
+    this.segmentNode = integers("snode", segments);
+    this.segmentFreeNode = integers("sfnode", segments);
     for (let at = 0; at < segments; at += 1) {
       if (!this.segmentEnd[at]) this.segmentEnd[at] = NEVER;
     }

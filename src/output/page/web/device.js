@@ -1,6 +1,15 @@
 // One page: the trace of one device, decoded.
 
 class Device {
+  /** @type {Map<number, any> | undefined} */
+  #failures;
+  /** @type {ReturnType<typeof segmentChangesOf> | undefined} */
+  #segmentChanges;
+  /** @type {SegmentRows | undefined} */
+  #segmentRows;
+  /** @type {Sweep | undefined} */
+  #segmentSweep;
+
   /**
    * @param {{header: any, column: (name: string) => Uint8Array}} packed
    * @param {any} page its row in the list of pages
@@ -15,12 +24,33 @@ class Device {
     this.sweep = new Sweep(this.data);
     const line = groupsByLine(this);
     /** By mode. */
-    this.groups = { category: groupsByCategory(this), line, variable: groupsByVariable(this), each: line };
+    const category = groupsByCategory(this);
+    this.groups = { category, line, variable: groupsByVariable(this), each: line, segment: category };
   }
 
   /** Index of the entry before moment m, as in the JSON, or null for the start. @param {number} m */
   entryOf(m) {
     return m > 0 ? m - 1 + (this.data.header.first_event || 0) : null;
+  }
+
+  /** The failed request that moment m follows, or null. @param {number} m @returns {any} */
+  failureAt(m) {
+    this.#failures ??= new Map(this.data.header.failures.map((/** @type {any} */ one) => [one.moment, one]));
+    return this.#failures.get(m) ?? null;
+  }
+
+  /** The changes of device memory, by moment. */
+  get segmentChanges() {
+    return (this.#segmentChanges ??= segmentChangesOf(this.data));
+  }
+
+  /** Ranges of device memory as rows. */
+  segmentRows() {
+    return (this.#segmentRows ??= new SegmentRows(this.data));
+  }
+
+  segmentSweep() {
+    return (this.#segmentSweep ??= new Sweep(/** @type {any} */ (this.segmentRows())));
   }
 
   /** @param {number} m */

@@ -4,7 +4,10 @@
 /** The panes, in the order of their tabs: id and title. @type {[string, string][]} */
 const PANES = [
   ["result", "Result"],
+  ["entries", "Entries"],
   ["selected", "Selected"],
+  ["search", "Search"],
+  ["compare", "Compare"],
 ];
 
 /** @param {Record<string, Node[]>} contents the elements of each pane */
@@ -73,7 +76,7 @@ function showPane(id) {
   if (!PANES.some(([pane]) => pane === id)) return;
   view.pane = id;
   byId("dock").classList.add("open");
-  redraw("dock", "hash");
+  redraw("dock", "entries", "compare", "found", "hash");
 }
 
 function drawDock() {

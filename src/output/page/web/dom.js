@@ -30,6 +30,11 @@ function swatch(colour) {
   return square;
 }
 
+/** Bytes as text, with the exact number for CSV. @param {number} bytes @param {string} [text] */
+function bytesCell(bytes, text = bytesText(bytes)) {
+  return make("span", { "data-value": String(bytes) }, text);
+}
+
 /**
  * A table. Columns whose heads start with `#` are numbers and right-aligned.
  * @param {string} caption
@@ -48,13 +53,16 @@ function makeTable(caption, heads, rows, choose) {
     return make("tr", {}, ...cells);
   });
   const head = heads.map((text, at) => make("th", { scope: "col", class: alignment[at] }, text.replace("#", "")));
-  return make(
+  const table = make(
     "table",
     {},
     make("caption", {}, caption),
     make("thead", {}, make("tr", {}, ...head)),
     make("tbody", {}, ...body),
   );
+  const save = make("button", { class: "save", title: "save as CSV", onclick: () => saveCsv(table) }, "CSV");
+  table.caption.append(" ", save);
+  return table;
 }
 
 /**

@@ -128,8 +128,8 @@ function remedyTable(report) {
   const served = remedies.filter((/** @type {any} */ one) => one.avoids_oom).length;
   const rows = remedies.map((/** @type {any} */ one) => [
     remedyText(one),
-    bytesText(one.peak_reserved_bytes),
-    one.spare_bytes === undefined ? "" : bytesText(one.spare_bytes),
+    bytesCell(one.peak_reserved_bytes),
+    one.spare_bytes === undefined ? "" : bytesCell(one.spare_bytes),
   ]);
   const heads = ["setting", "#peak reserved", "#headroom"];
   box.append(

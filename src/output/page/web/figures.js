@@ -44,11 +44,24 @@ function drawFigures() {
   drawHighlightNote();
 }
 
+/** Allocated bytes at the moment that the pictures show. */
+function shownTotal() {
+  const over = view.only ? foundOverTime() : null;
+  return (over?.bytes ?? device.totals.allocated)[view.moment];
+}
+
 /** The legend: a button per group, with its bytes at the moment, that highlights the group. */
 function drawLegend() {
+  if (view.mode === "segment") {
+    const { places } = device.segmentRows();
+    const colour = (/** @type {number} */ at) => LINE_COLOURS[at % LINE_COLOURS.length];
+    const keys = places.map((name, at) => make("span", { class: "key" }, swatch(colour(at)), name));
+    byId("legend").replaceChildren(...keys.slice(0, 12));
+    return;
+  }
   const isCategory = groups === device.groups.category;
-  const whole = device.totals.allocated[view.moment];
-  const sums = sumsBy(device, moment, groups.groupOfKind)
+  const whole = shownTotal();
+  const sums = sumsBy(device, moment, groups.groupOfKind, onlyRows())
     .filter(({ key }) => isCategory || key < MAX_LINES)
     .slice(0, isCategory ? undefined : 8);
   const items = sums.map(({ key, bytes }) => {
@@ -89,7 +102,7 @@ function shortLine(text) {
 function drawHighlightNote() {
   const note = byId("highlight-note");
   byId("highlight-peak").hidden = !highlighted;
-  byId("highlight-clear").hidden = !view.query;
+  byId("highlight-clear").hidden = !view.query && !view.filter;
   if (!highlighted) {
     note.textContent = "";
     return;
@@ -103,23 +116,5 @@ function drawHighlightNote() {
   }
   let total = 0;
   for (const isHighlighted of highlighted) total += isHighlighted;
-  note.textContent = `highlighted: ${bytesText(bytes)} in ${countOf(blocks, "block")} at this moment, ${countOf(total, "allocation")} in all`;
-}
-
-/** Goes to the moment with the most highlighted bytes. */
-function goToHighlightPeak() {
-  if (!highlighted) return;
-  const { changes, changeStart, bytes, freedAt, allocatedAt, entries } = device.data;
-  let [live, maximum, best] = [0, -1, view.moment];
-  for (let m = 0; m <= entries; m += 1) {
-    for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
-      const row = changes[at] >>> 2;
-      const event = changes[at] & 3;
-      if (!highlighted[row]) continue;
-      if (event === ALLOC && freedAt[row] !== m) live += bytes[row];
-      else if (event === FREE_REQUESTED && allocatedAt[row] !== m) live -= bytes[row];
-    }
-    if (live > maximum) [maximum, best] = [live, m];
-  }
-  setMoment(best);
+  note.textContent = `highlighted: ${bytesText(bytes)} in ${countOf(blocks, "block")}, ${countText(total)} in all`;
 }

@@ -1,6 +1,9 @@
 // Flame graph of the memory at the moment by stack, outermost frames on top.
 
 const FLAME_ROW = 19;
+/** Node of the box for memory without a stack. */
+const NO_STACK = -2;
+const NO_BOX = -1;
 /** @type {{x: number, width: number, depth: number, node: number}[]} */
 let flameBoxes = [];
 /** Bytes allocated in and below each node of the stack tree. */
@@ -17,8 +20,9 @@ function sumFlame() {
   flameBytes.fill(0);
   const biggest = new Float64Array(count);
   const colours = new Uint32Array(count);
+  const only = onlyRows();
   for (const row of moment.rows) {
-    if (data.freedAt[row] <= moment.m) continue;
+    if (data.freedAt[row] <= moment.m || (only && !only[row])) continue;
     const kind = data.kind[row];
     flameBytes[data.node[kind]] += data.bytes[row];
     if (data.bytes[row] > biggest[data.node[kind]]) {
@@ -55,8 +59,7 @@ function boxesUnder(node) {
   const open = [];
   for (let child = first[node]; child; child = next[child]) open.push(child);
   for (let at = open.pop(); at; at = open.pop()) {
-    if (stacks.isUsers(stacks.frame[at] - 1) || (stacks.isTorch(stacks.frame[at] - 1) && !stacks.hasUsersBelow[at]))
-      boxes.push(at);
+    if (stacks.isBox(at)) boxes.push(at);
     else for (let child = first[at]; child; child = next[child]) open.push(child);
   }
   return boxes.sort((a, b) => flameBytes[b] - flameBytes[a] || a - b);
@@ -118,6 +121,9 @@ function layOutFlame(width) {
       open.push({ node: child, x, depth: box.depth + 1 });
       x += flameBytes[child] * scale;
     }
+    // Memory with no frame to show has a box of its own beside the outermost frames.
+    const rest = box.x + wide - x;
+    if (!node && rest >= 0.6) flameBoxes.push({ x, width: rest, depth: box.depth + 1, node: NO_STACK });
   }
 }
 
@@ -132,6 +138,7 @@ function nodesWithHighlight() {
 
 /** @param {number} node */
 function nodeText(node) {
+  if (node === NO_STACK) return "no Python stack recorded";
   if (!node) return `all allocated memory, ${bytesText(flameBytes[0])}`;
   return device.stacks.shortText(device.stacks.frame[node] - 1);
 }
@@ -143,11 +150,11 @@ function nodeText(node) {
  */
 function drawFlameBox(context, { x, width, depth, node }, highlightedNodes) {
   const { stacks } = device;
-  const group = /** @type {any} */ (flameTree).colours[node];
+  const group = /** @type {any} */ (flameTree).colours[Math.max(0, node)];
   const isUsers = node > 0 && stacks.isUsers(stacks.frame[node] - 1);
   const dim = highlightedNodes && !highlightedNodes[node];
-  const base = node ? (dim ? dimPixels[group] : groupPixels[group]) : pixels.card;
-  const pixel = node && !isUsers && !dim ? mix(base, pixels.back, 0.45) : base;
+  const base = node > 0 ? (dim ? dimPixels[group] : groupPixels[group]) : node ? pixels.line : pixels.card;
+  const pixel = node > 0 && !isUsers && !dim ? mix(base, pixels.back, 0.45) : base;
   context.fillStyle = cssOf(pixel);
   context.fillRect(x, depth * FLAME_ROW, Math.max(0.6, width - 1), FLAME_ROW - 1);
   if (width < 40) return;
@@ -158,40 +165,52 @@ function drawFlameBox(context, { x, width, depth, node }, highlightedNodes) {
   const light = 0.299 * (pixel & 255) + 0.587 * ((pixel >>> 8) & 255) + 0.114 * ((pixel >>> 16) & 255) > 140;
   context.fillStyle = light ? "#101418" : "#ffffff";
   context.fillText(
-    `${nodeText(node)}${node && width > 220 ? `  ${bytesText(flameBytes[node])}` : ""}`,
+    `${nodeText(node)}${node && width > 220 ? `  ${bytesText(boxBytes(node))}` : ""}`,
     x + 4,
     depth * FLAME_ROW + 13,
   );
   context.restore();
 }
 
-/** @param {any} event @returns {number} the node under the pointer, or -1 */
+/** Bytes of a box. @param {number} node */
+function boxBytes(node) {
+  if (node !== NO_STACK) return flameBytes[node];
+  return boxesUnder(0).reduce((rest, box) => rest - flameBytes[box], flameBytes[0]);
+}
+
+/** @param {any} event @returns {number} the node under the pointer, or `NO_BOX` */
 function nodeAt(event) {
   const box = byId("flame").getBoundingClientRect();
   const [x, depth] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / FLAME_ROW)];
-  return flameBoxes.find((box) => box.depth === depth && x >= box.x && x < box.x + box.width)?.node ?? -1;
+  return flameBoxes.find((box) => box.depth === depth && x >= box.x && x < box.x + box.width)?.node ?? NO_BOX;
 }
 
 /** @param {number} node */
 function setRoot(node) {
   view.root = node;
-  redraw("flame");
+  redraw("flame", "hash");
+}
+
+/** A box is zoomed to; memory without a stack is highlighted. @param {number} node */
+function clickFlame(node) {
+  if (node === NO_STACK) setQuery(view.query === "stack:none" ? "" : "stack:none");
+  else if (node >= 0) setRoot(node === view.root ? 0 : node);
 }
 
 function wireFlame() {
   const canvas = byId("flame");
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const node = nodeAt(event);
-    if (node < 0) return showTooltip(null, "");
-    const share = percentText(flameBytes[node], flameBytes[0]);
+    if (node === NO_BOX) return showTooltip(null, "");
+    const share = percentText(boxBytes(node), flameBytes[0]);
     return showTooltip(
       event,
-      `${node ? device.stacks.frameText(device.stacks.frame[node] - 1) : "all stacks"}\n${bytesText(flameBytes[node])}, ${share} of what is allocated ${device.momentText(view.moment)}`,
+      `${node > 0 ? device.stacks.frameText(device.stacks.frame[node] - 1) : node ? nodeText(node) : "all stacks"}\n${bytesText(boxBytes(node))}, ${share} of what is allocated ${device.momentText(view.moment)}`,
     );
   });
   canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const node = nodeAt(event);
-    if (node >= 0) setRoot(node === view.root ? 0 : node);
+    clickFlame(node);
   });
 }

@@ -2,13 +2,28 @@
 
 let hashTimer = 0;
 let writtenHash = "";
+/** The part of the last address that gets an entry in the browser's history when it changes. */
+let visited = "";
+/** Whether the view is one that the address asked for, as after Back. */
+let isFollowing = false;
+
+/** Everything but the moment, the zoom and the pane. */
+function historyKey() {
+  const { page, mode, axis, selected, segment, query, filter, only, from, fromPage, root } = view;
+  return [page, mode, axis, selected, segment, query, filter, only, from, fromPage, root].join("|");
+}
 
 function formatHash() {
   const parts = [`t=${view.moment}`, `v=${Math.round(view.start)}-${Math.round(view.end)}`, `m=${view.mode}`];
   if (view.axis !== "entry") parts.push(`x=${view.axis}`);
   if (view.selected >= 0) parts.push(`sel=${view.selected}`);
+  if (view.filter) parts.push(`f=${encodeURIComponent(view.filter)}`);
+  if (view.only) parts.push("only=1");
+  if (view.from >= 0) parts.push(`a=${view.fromPage}.${view.from}`);
+  if (view.segment >= 0) parts.push(`seg=${view.segment}`);
   if (view.query) parts.push(`q=${encodeURIComponent(view.query)}`);
   parts.push(`d=${view.pane}`);
+  if (view.root) parts.push(`r=${view.root}`);
   if (view.page) parts.push(`page=${view.page}`);
   return `#${parts.join("&")}`;
 }
@@ -18,10 +33,14 @@ function drawHash() {
   hashTimer = setTimeout(() => {
     writtenHash = formatHash();
     try {
-      history.replaceState(null, "", writtenHash);
+      const key = historyKey();
+      if (visited && key !== visited && !isFollowing) history.pushState(null, "", writtenHash);
+      else history.replaceState(null, "", writtenHash);
+      visited = key;
     } catch {
       // Some viewers forbid it; the page works without.
     }
+    isFollowing = false;
   }, 250);
 }
 
@@ -30,21 +49,28 @@ function parseHash(hash) {
   const parameters = new URLSearchParams(hash.replace(/^#/, ""));
   /** @type {Partial<View>} */
   const changes = {};
-  /** @param {"moment" | "selected" | "page"} property @param {string} name */
+  /** @param {"moment" | "selected" | "segment" | "root" | "page"} property @param {string} name */
   const setNumber = (property, name) => {
     const text = parameters.get(name);
     if (text !== null && Number.isFinite(Number(text))) changes[property] = Number(text);
   };
   setNumber("moment", "t");
   setNumber("selected", "sel");
+  setNumber("segment", "seg");
+  setNumber("root", "r");
   setNumber("page", "page");
   const zoom = /^(\d+)-(\d+)$/.exec(parameters.get("v") || "");
   if (zoom) [changes.start, changes.end] = [Number(zoom[1]), Number(zoom[2])];
   const mode = parameters.get("m");
-  if (mode === "category" || mode === "line" || mode === "variable" || mode === "each") changes.mode = mode;
+  if (mode && MODES.some(([known]) => known === mode)) changes.mode = /** @type {View["mode"]} */ (mode);
   if (parameters.get("x") === "time") changes.axis = "time";
   const query = parameters.get("q");
   if (query) changes.query = query;
+  const filter = parameters.get("f");
+  if (filter) changes.filter = filter;
+  changes.only = parameters.has("only");
+  const from = /^(\d+)\.(\d+)$/.exec(parameters.get("a") || "");
+  if (from) [changes.fromPage, changes.from] = [Number(from[1]), Number(from[2])];
   const pane = parameters.get("d");
   if (pane) changes.pane = pane;
   return changes;

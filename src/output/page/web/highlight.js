@@ -11,10 +11,29 @@ function highlightBy(device, query) {
   if (!query.trim()) return null;
   const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
   if (blocker) return highlightedByBlocker(device, Number(blocker[1]), Number(blocker[2]));
-  const kinds = highlightedKinds(device, query);
   const { data } = device;
+  const between = /^(came|went|stayed):(\d+)-(\d+)$/.exec(query);
+  if (between) return highlightedBetween(data, between[1], Number(between[2]), Number(between[3]));
+  const kinds = highlightedKinds(device, query);
   const result = new Uint8Array(data.allocations);
   for (let row = 0; row < result.length; row += 1) result[row] = kinds[data.kind[row]];
+  return result;
+}
+
+/** Whether each allocation passes the query and the filter; null without both. @param {Device} of @param {View} view */
+function highlightOf(of, { query, filter }) {
+  const [byQuery, byFilter] = [highlightBy(of, query), passing(of, filter)];
+  if (byQuery && byFilter) for (let row = 0; row < byQuery.length; row += 1) byQuery[row] &= byFilter[row];
+  return byQuery ?? byFilter;
+}
+
+/** @param {Columns} data @param {string} fate @param {number} from @param {number} to */
+function highlightedBetween(data, fate, from, to) {
+  const result = new Uint8Array(data.allocations);
+  for (let row = 0; row < result.length; row += 1) {
+    const [before, after] = [isLive(data, row, from), isLive(data, row, to)];
+    result[row] = (fate === "stayed" ? before && after : fate === "came" ? after && !before : before && !after) ? 1 : 0;
+  }
   return result;
 }
 
@@ -24,7 +43,9 @@ function highlightedKinds({ data, stacks, groups }, query) {
   const category = groups.category.names.indexOf(query.replace(/^category:/, ""));
   /** @type {(kind: number) => number | boolean} */
   let test;
-  if (query.startsWith("category:")) {
+  if (query === "stack:none") {
+    test = (kind) => !stacks.hasBox[data.node[kind]];
+  } else if (query.startsWith("category:")) {
     test = (kind) => data.category[kind] === category;
   } else if (query.startsWith("line:")) {
     const line = query.slice(5);

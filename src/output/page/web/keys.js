@@ -2,10 +2,15 @@
 
 const KEYS = [
   ["← →", "one entry back or forward; ten with Shift"],
-  ["+ −", "zoom in or out around the moment"],
+  ["w s + −", "zoom in or out around the moment"],
+  ["a d", "move the zoom to the left or right"],
+  ["Home End", "the first or last entry"],
+  ["↑ ↓ Enter", "in a picture: go through what it shows, select it"],
   ["0", "the whole trace"],
   ["p", "the peak"],
   ["o", "the next failed request"],
+  ["m", "A of the comparison is this moment"],
+  ["[ ]", "the previous or next end of a training step"],
   ["/", "search stacks and variables"],
   ["Esc", "clear the search, the selection and the root of the flame graph"],
   ["?", "show these keys"],
@@ -20,9 +25,19 @@ function actionForKey(event) {
       return () => setMoment(view.moment + step);
     case "ArrowLeft":
       return () => setMoment(view.moment - step);
+    case "Home":
+      return () => setMoment(0);
+    case "End":
+      return () => setMoment(device.data.entries);
+    case "a":
+      return () => panBy(-0.2);
+    case "d":
+      return () => panBy(0.2);
+    case "w":
     case "+":
     case "=":
       return () => setZoom(view.moment - width / 4, view.moment + width / 4);
+    case "s":
     case "-":
       return () => setZoom(view.moment - width, view.moment + width);
     case "0":
@@ -31,19 +46,34 @@ function actionForKey(event) {
       return () => setMoment(device.totals.peak);
     case "o":
       return nextFailure;
+    case "m":
+      return () => setFrom(view.moment);
+    case "[":
+      return () => goToStep(-1);
+    case "]":
+      return () => goToStep(1);
     case "/":
       return () => byId("query").focus();
     case "?":
       return () => byId("keys").showModal();
     case "Escape":
       return () => {
-        setQuery("");
+        clearSearch();
         select(-1);
+        selectSegment(-1);
         setRoot(0);
       };
     default:
       return undefined;
   }
+}
+
+/** Goes to the next end of a training step, or the previous one. @param {number} by */
+function goToStep(by) {
+  /** @type {number[]} */
+  const steps = device.data.header.steps;
+  const next = by > 0 ? steps.find((m) => m > view.moment) : steps.findLast((m) => m < view.moment);
+  if (next !== undefined) setMoment(next);
 }
 
 function wireKeys() {

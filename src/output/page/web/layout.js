@@ -42,6 +42,15 @@ function action(id, text, key) {
   return button;
 }
 
+/** What the timeline stacks. @type {[View["mode"], string][]} */
+const MODES = [
+  ["category", "category"],
+  ["line", "line"],
+  ["variable", "variable"],
+  ["each", "each allocation"],
+  ["segment", "each segment"],
+];
+
 function buildPage() {
   const app = byId("app");
   const search = make(
@@ -54,8 +63,8 @@ function buildPage() {
       "aria-label": "search stacks and variables",
       spellcheck: "false",
     }),
-    make("span", { id: "highlight-note", class: "muted", role: "status" }),
-    action("highlight-peak", "go to its peak"),
+    make("span", { id: "highlight-note", class: "muted whole", role: "status" }),
+    action("highlight-peak", "its peak"),
     action("highlight-clear", "clear"),
   );
   const tools = make(
@@ -64,10 +73,7 @@ function buildPage() {
     make(
       "span",
       { role: "group", class: "group", "aria-label": "stacked by" },
-      choice("mode", "category", "by category"),
-      choice("mode", "line", "by line"),
-      choice("mode", "variable", "by variable"),
-      choice("mode", "each", "each allocation"),
+      ...MODES.map(([mode, text]) => choice("mode", mode, text)),
     ),
     make(
       "span",
@@ -135,13 +141,17 @@ function buildPage() {
   );
   const panes = {
     result: [make("div", { id: "summary" }), make("section", { id: "failure", hidden: true })],
+    entries: [make("div", { id: "entry-list" }), make("div", { id: "entry" })],
     selected: [make("div", { id: "selection", "aria-live": "polite" })],
+    search: foundPane(),
+    compare: comparePane(),
   };
   app.append(
     make("p", { id: "problem", class: "bad", hidden: true }),
     ...(pages.length > 1 ? [section("pages", `${countText(pages.length)} devices, the worst first`, pagesList())] : []),
     make("div", { id: "work" }, views, makeDock(panes)),
     keysDialog(),
+    make("div", { id: "announcer", class: "offstage", role: "status" }),
     make("div", { id: "tip", role: "tooltip", hidden: true }),
   );
   app.classList.add("ready");

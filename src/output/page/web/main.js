@@ -47,7 +47,10 @@ async function showPage(index, changes = {}) {
     mode: device.firstMode(),
     axis: view.axis,
     selected: -1,
+    segment: -1,
     query: "",
+    filter: "",
+    only: false,
     root: 0,
     pane: "result",
   });
@@ -70,13 +73,16 @@ function show(changes) {
   if (changes.axis) view.axis = device.data.hasTime ? changes.axis : "entry";
   if (changes.start !== undefined && changes.end !== undefined) setZoom(changes.start, changes.end);
   if (changes.moment !== undefined) setMoment(changes.moment, false);
+  if (changes.root !== undefined && changes.root < device.stacks.nodes) view.root = changes.root;
   if (changes.selected !== undefined) select(changes.selected);
+  if (changes.segment !== undefined) selectSegment(changes.segment);
   if (changes.query !== undefined) view.query = changes.query;
+  if (changes.filter !== undefined) view.filter = changes.filter;
+  if (changes.only !== undefined) view.only = changes.only;
+  if (changes.from !== undefined) setFrom(changes.from, changes.fromPage ?? view.page);
   if (changes.pane && PANES.some(([id]) => id === changes.pane)) view.pane = changes.pane;
   moment = momentAt(device, view.moment);
-  highlighted = highlightBy(device, view.query);
-  recolour();
-  redrawAll();
+  updateHighlight();
 }
 
 /** Resolves after two frames, when everything has been drawn. */
@@ -96,6 +102,9 @@ async function start() {
     failure: drawFailurePanel,
     figures: drawFigures,
     dock: drawDock,
+    entries: drawEntries,
+    compare: drawCompare,
+    found: drawFound,
     overview: drawOverview,
     timeline: drawTimeline,
     overlay: drawOverlay,
@@ -111,10 +120,11 @@ async function start() {
   });
   const follow = async () => {
     if (location.hash === writtenHash) return;
-    const changes = parseHash(location.hash);
+    isFollowing = true;
+    const changes = location.hash ? parseHash(location.hash) : ((await comparedView()) ?? {});
     const page = Math.max(0, Math.min(pages.length - 1, changes.page ?? view.page));
     if (page !== view.page || !device) await showPage(page, changes);
-    else show({ query: "", selected: -1, ...changes });
+    else show({ root: 0, query: "", filter: "", selected: -1, segment: -1, from: -1, ...changes });
   };
   addEventListener("hashchange", follow);
   writtenHash = "?";
@@ -123,6 +133,7 @@ async function start() {
   await follow();
   byId("app").inert = false;
   for (const wire of [
+    wirePinch,
     wireTimeline,
     wireBands,
     wireOverview,
@@ -132,6 +143,13 @@ async function start() {
     wireSearch,
     wireKeys,
     wireDock,
+    wireEntries,
+    wireCompare,
+    wireFound,
+    wireFilter,
+    wireCursors,
+    wireExport,
+    wirePrint,
   ])
     wire();
   startReplay();
@@ -171,6 +189,18 @@ ready.catch(showError);
     moment = momentAt(device, view.moment);
     return { ...figuresOf(device, at), top_lines: topLines(device, at, 10) };
   },
+  /** An entry of the trace as the page lists it. @param {number} m the moment after it */
+  entry(m) {
+    const { action, bytes, addr, stream, node } = entryAt(m);
+    const frames = device.stacks.framesOf(node).map((frame) => device.stacks.frameText(frame));
+    return { action, bytes, address: addr === null ? null : device.data.address(addr), stream, frames };
+  },
+  /** The view as pictures, and a table as CSV. */
+  svg: () => new XMLSerializer().serializeToString(viewSvg()),
+  png: async () => (await viewCanvas()).toDataURL(),
+  csv: tableCsv,
+  /** What came, went and stayed between two moments. @param {number} from @param {number} to @param {string} by */
+  compare: (from, to, by) => compareMoments(device, from, device, to, by),
   /** The state. */
   view: () => ({ ...view }),
   /** @param {Partial<View>} changes */

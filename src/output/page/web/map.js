@@ -22,8 +22,12 @@ let mapLayout = { tapes: [], perPixel: 1, width: 0, ratio: 1 };
 
 /** The name of a pool and stream. @param {number} pool @param {number} stream */
 function poolStreamText(pool, stream) {
-  const { pools, streams } = device.data.header;
-  return `${pools[pool] === "0:0" ? "default pool" : `private pool ${pools[pool]}`}, stream ${streams[stream]}`;
+  return `${poolName(device.data, pool)}, stream ${device.data.header.streams[stream]}`;
+}
+
+/** @param {Columns} data @param {number} pool */
+function poolName({ header: { pools } }, pool) {
+  return pools[pool] === "0:0" ? "default pool" : `private pool ${pools[pool]}`;
 }
 
 /**
@@ -313,5 +317,6 @@ function wireMap() {
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const hit = hitMap(event);
     if (hit && hit.row >= 0) select(hit.row);
+    else if (hit) selectSegment(hit.segment.range);
   });
 }

@@ -46,14 +46,15 @@ function figuresOf(device, { m, rows, segments }) {
  * @param {Device} device
  * @param {Moment} moment
  * @param {Uint32Array} keyOfKind the key of each kind
+ * @param {Uint8Array | null} [only] the allocations that count
  * @returns {{key: number, bytes: number, blocks: number}[]}
  */
-function sumsBy(device, { m, rows }, keyOfKind) {
+function sumsBy(device, { m, rows }, keyOfKind, only = null) {
   const { data } = device;
   /** @type {Map<number, {key: number, bytes: number, blocks: number}>} */
   const sums = new Map();
   for (const row of rows) {
-    if (data.freedAt[row] <= m) continue;
+    if (data.freedAt[row] <= m || (only && !only[row])) continue;
     const key = keyOfKind[data.kind[row]];
     let sum = sums.get(key);
     if (!sum) sums.set(key, (sum = { key, bytes: 0, blocks: 0 }));

@@ -60,8 +60,23 @@ function drawOverlay() {
   drawFailures(context, width, height);
   drawSelected(context, width, height);
   const x = xOfMoment(view.moment + 0.5) * width;
+  if (view.from >= 0 && view.fromPage === view.page) drawFrom(context, xOfMoment(view.from + 0.5) * width, x, height);
   context.fillStyle = theme.accent;
   context.fillRect(x - 1, 0, 2, height);
+}
+
+/**
+ * Moment A of the comparison, and the range up to the moment.
+ * @param {CanvasRenderingContext2D} context @param {number} a @param {number} b @param {number} height
+ */
+function drawFrom(context, a, b, height) {
+  context.fillStyle = theme.accent;
+  context.globalAlpha = 0.12;
+  context.fillRect(Math.min(a, b), 0, Math.abs(b - a), height);
+  context.globalAlpha = 1;
+  context.fillRect(a - 1, 0, 2, height);
+  label(context, "A", a + 5, height - 8, theme.accent);
+  label(context, "B", b < a ? b - 14 : b + 5, height - 8, theme.accent);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
@@ -136,6 +151,7 @@ function wireBands() {
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
 function drawFailures(context, width, height) {
+  if (view.only) return;
   let freeFrom = -1;
   for (const failure of device.data.header.failures) {
     const x = Math.min(xOfMoment(failure.moment + 0.5) * width, xOfMoment(failure.moment) < 1 ? width - 3 : Infinity);

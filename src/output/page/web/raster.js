@@ -19,11 +19,12 @@ function momentOfX(share) {
 function momentsOfColumns(width) {
   const { entries } = device.data;
   const moments = new Uint32Array(width);
+  const { peaks } = (view.only && foundOverTime()) || device.totals;
   let from = Math.min(entries, Math.floor(momentOfX(0)));
   for (let at = 0; at < width; at += 1) {
     const end = momentOfX((at + 1) / width);
     const to = Math.max(from + 1, Math.min(entries + 1, Math.ceil(end)));
-    moments[at] = to - from === 1 ? from : device.totals.peaks.argmax(from, to);
+    moments[at] = to - from === 1 ? from : peaks.argmax(from, to);
     from = Math.min(entries, Math.floor(end));
   }
   return moments;
@@ -108,19 +109,22 @@ function sweepBands(moments, visit) {
  * @param {number} scale pixels per byte
  */
 function paintBands(out, width, height, scale) {
-  const count = bandCount();
+  let count = bandCount();
   const colours = new Uint32Array(count);
   for (let group = 0; group < groups.names.length; group += 1) {
     colours[group * 2] = groupPixels[group];
     colours[group * 2 + 1] = dimPixels[group];
   }
   colours[count - 1] = pixels.pending;
+  // With `only`, the bands of the rest have no place, nor has waiting memory, which is last.
+  const step = view.only ? 2 : 1;
+  if (view.only) count -= 1;
   /** @param {Float64Array} sums @param {number} x */
   return (sums, x) => {
     let bytes = 0;
     let y = 0;
     let at = (height - 1) * width + x;
-    for (let band = 0; band < count; band += 1) {
+    for (let band = 0; band < count; band += step) {
       bytes += sums[band];
       const end = Math.min(height, Math.floor(bytes * scale));
       for (; y < end; y += 1, at -= width) out[at] = colours[band];
@@ -129,14 +133,37 @@ function paintBands(out, width, height, scale) {
 }
 
 /**
- * Returns a function that paints one column, allocation by allocation from the bottom.
+ * @typedef {object} StackedRows
+ * @property {Sweep} sweep
+ * @property {{bytes: Float64Array}} rows
+ * @property {(row: number, m: number) => number} pixelAt
+ */
+
+/** The rows that the timeline stacks one by one; null if it stacks groups. @returns {StackedRows | null} */
+function stackedRows() {
+  const { sweep, data } = device;
+  if (view.mode === "each")
+    return { sweep, rows: data, pixelAt: (row, m) => (data.freedAt[row] <= m ? pixels.pending : rowPixels[row]) };
+  if (view.mode !== "segment") return null;
+  const rows = device.segmentRows();
+  const colours = rows.places.map((_, at) => pixelOf(LINE_COLOURS[at % LINE_COLOURS.length]));
+  return {
+    sweep: device.segmentSweep(),
+    rows,
+    pixelAt: (row) => (row === view.segment ? pixels.accent : colours[rows.place[row]]),
+  };
+}
+
+/**
+ * Returns a function that paints one column, row by row from the bottom.
  * @param {Uint32Array} out
  * @param {number} width
  * @param {number} height
  * @param {number} scale
  */
 function paintEach(out, width, height, scale) {
-  const { sweep, data } = device;
+  const only = view.mode === "each" ? onlyRows() : null;
+  const { sweep, rows, pixelAt } = /** @type {StackedRows} */ (stackedRows());
   const { next, head, tail } = sweep;
   /** @param {number} m @param {number} x */
   return (m, x) => {
@@ -145,10 +172,11 @@ function paintEach(out, width, height, scale) {
     let y = 0;
     let at = (height - 1) * width + x;
     for (let row = next[head]; row !== tail; row = next[row]) {
-      bytes += data.bytes[row];
+      if (only && !only[row]) continue;
+      bytes += rows.bytes[row];
       const end = Math.min(height, Math.floor(bytes * scale));
       if (end <= y) continue;
-      const pixel = data.freedAt[row] <= m ? pixels.pending : rowPixels[row];
+      const pixel = pixelAt(row, m);
       if (end - y > 3) {
         out[at] = mix(pixel, pixels.back, 0.45);
         at -= width;

@@ -12,12 +12,14 @@ function wireSearch() {
     if (event.key === "Enter") {
       clearTimeout(searchTimer);
       setQuery(field.value);
+      showPane("search");
+      zoomToFound();
     } else if (event.key === "Escape") {
       setQuery("");
       field.blur();
     }
   });
-  byId("highlight-clear").addEventListener("click", () => setQuery(""));
+  byId("highlight-clear").addEventListener("click", clearSearch);
   byId("highlight-peak").addEventListener("click", goToHighlightPeak);
 }
 

@@ -44,24 +44,28 @@ function lifeText(row) {
 
 function drawSelection() {
   const body = byId("selection");
-  const row = view.selected;
-  if (row < 0) {
+  if (view.segment >= 0) body.replaceChildren(...segmentDetails(view.segment));
+  else if (view.selected >= 0) body.replaceChildren(...selectedDetails(view.selected));
+  else
     body.replaceChildren(
       make(
         "p",
         { class: "muted" },
-        "Click an allocation in the timeline (“each allocation”), in the address map or in the table.",
+        "Click an allocation or a segment in the timeline (“each allocation”, “each segment”), in the address map or in a table.",
       ),
     );
-    return;
-  }
+}
+
+/** @param {number} row @returns {Node[]} */
+function selectedDetails(row) {
   const { data, stacks } = device;
   const kind = data.kind[row];
   const [size, life] = allocationText(row, 0).split("\n");
   const variable = variableText(kind);
   /** @param {string} text @param {() => void} does */
   const button = (text, does) => make("button", { onclick: does }, text);
-  body.replaceChildren(
+  const { freeNode } = data;
+  return [
     make("p", {}, make("b", {}, size)),
     make("p", {}, `${life}; at ${data.address(data.addr[row]) ?? "an unknown address"}`),
     ...(variable ? [make("p", {}, variable)] : []),
@@ -70,9 +74,7 @@ function drawSelection() {
       { class: "bar" },
       button("when allocated", () => setMoment(data.allocatedAt[row])),
       button("when freed", () => setMoment(Math.min(data.entries, data.freedAt[row]))),
-      button("zoom to its life", () =>
-        setZoom(data.allocatedAt[row] - 20, Math.min(data.entries + 1, data.completedAt[row]) + 20),
-      ),
+      button("zoom to its life", () => zoomToLife(row)),
       button("highlight its line", () => setQuery(`line:${stacks.lineLabel(stacks.lineOfKind[kind])}`)),
       ...(variable
         ? [
@@ -83,8 +85,40 @@ function drawSelection() {
         : []),
       button("unselect", () => select(-1)),
     ),
-    ...stackElements(data.node[kind]),
-  );
+    ...stackBlock("allocated by", data.node[kind]),
+    ...(freeNode[row] ? stackBlock("freed by", freeNode[row]) : []),
+  ];
+}
+
+/** @param {number} row */
+function zoomToLife(row) {
+  const { allocatedAt, completedAt, entries } = device.data;
+  setZoom(allocatedAt[row] - 20, Math.min(entries + 1, completedAt[row]) + 20);
+}
+
+/** A stack with a title and a button that copies it. @param {string} title @param {number} node @returns {Node[]} */
+function stackBlock(title, node) {
+  const { stacks } = device;
+  const copy = () =>
+    stacks
+      .framesOf(node)
+      .map((frame) => stacks.frameText(frame))
+      .join("\n");
+  return [
+    make("h3", { class: "bar" }, title, ...(node ? [copyButton("copy stack", copy)] : [])),
+    ...(node ? stackElements(node) : [make("p", { class: "muted" }, "no stack recorded")]),
+  ];
+}
+
+/** A table of allocations, each of which can be selected. @param {string} caption @param {number[]} rows */
+function allocationTable(caption, rows) {
+  const { data, stacks } = device;
+  const cells = rows.map((row) => [
+    bytesCell(data.bytes[row]),
+    data.allocatedAt[row] ? countText(device.entryOf(data.allocatedAt[row]) ?? 0) : "before",
+    shortLine(stacks.lineLabel(stacks.lineOfKind[data.kind[row]])),
+  ]);
+  return makeTable(caption, ["#bytes", "#entry", "line"], cells, (at) => select(rows[at]));
 }
 
 /**

@@ -15,6 +15,7 @@
  * @property {number} largest units of the largest free block
  * @property {Hole[]} holes
  * @property {number[]} rows allocations, by address
+ * @property {number} range its first range of device memory
  *
  * @typedef {object} Hole a free block
  * @property {number} addr
@@ -64,6 +65,7 @@ function emptySegmentsAt(data, m) {
       largest: 0,
       holes: [],
       rows: [],
+      range: at,
     });
   }
   return segments;

@@ -22,11 +22,24 @@ class Stacks {
     for (let node = nodes - 1; node > 0; node -= 1) {
       if (this.isUsers(this.frame[node] - 1) || this.hasUsersBelow[node]) this.hasUsersBelow[this.parent[node]] = 1;
     }
+    /** For each node, whether a frame of its stack has a box in the flame graph. */
+    this.hasBox = new Uint8Array(nodes);
+    for (let node = 1; node < nodes; node += 1)
+      this.hasBox[node] = this.hasBox[this.parent[node]] | Number(this.isBox(node));
     const lines = header.lines || 0;
     this.lines = lines;
     this.lineFrame = integers("lline", lines);
     this.lineText = integers("ltext", lines);
     this.lineOfKind = integers("kline", header.kinds);
+  }
+
+  /**
+   * Whether a node has a box in the flame graph: a user's frame, or PyTorch's without a user's below it.
+   * @param {number} node
+   */
+  isBox(node) {
+    const frame = this.frame[node] - 1;
+    return this.isUsers(frame) || (this.isTorch(frame) && !this.hasUsersBelow[node]);
   }
 
   /** The frames of a stack, innermost first. @param {number} node */

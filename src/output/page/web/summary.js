@@ -11,6 +11,9 @@ function arrangeSummary() {
     { class: "bar head" },
     ...(title ? [title] : []),
     make("span", { class: "space" }),
+    make("span", { class: "save muted" }, "save:"),
+    action("save-png", "PNG"),
+    action("save-svg", "SVG"),
     make("button", { onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
     make("button", { onclick: switchTheme, id: "theme" }, "light or dark"),
   );
@@ -26,7 +29,8 @@ function arrangeSummary() {
 function foldReport() {
   const rest = make("details", { class: "rest" }, make("summary", {}, "The full analysis as text"));
   const app = byId("app");
+  const views = byId("views");
   const tried = document.querySelectorAll("#first > section.whatif");
   while (app.nextSibling) rest.append(app.nextSibling);
-  app.after(...tried, rest);
+  views.append(...tried, rest);
 }

@@ -25,20 +25,21 @@ function fillTables() {
 }
 
 function fillLines() {
-  const sums = sumsBy(device, moment, device.stacks.lineOfKind);
-  const whole = device.totals.allocated[view.moment];
+  const sums = sumsBy(device, moment, device.stacks.lineOfKind, onlyRows());
+  const whole = shownTotal();
   const colours = device.groups.line;
   const colourOf = new Map(colours.names.map((name, at) => [name, colours.colours[at]]));
   const shown = sums.slice(0, TABLE_ROWS);
   const rows = shown.map(({ key, bytes, blocks }) => {
     const text = device.stacks.lineLabel(key);
     const name = make("span", { class: "mono" }, swatch(colourOf.get(text) || CATEGORY_COLOURS.other), text);
-    return [bytesText(bytes), percentText(bytes, whole), countText(blocks), name];
+    return [bytesCell(bytes), percentText(bytes, whole), countText(blocks), name];
   });
-  const caption = `Lines of code with most memory ${device.momentText(view.moment)}, of ${bytesText(whole)} allocated; click one to highlight its memory`;
-  const table = makeTable(caption, ["#bytes", "#share", "#blocks", "line"], rows, (at) =>
-    setQuery(`line:${device.stacks.lineLabel(shown[at].key)}`),
-  );
+  const caption = `Lines of code with most memory ${device.momentText(view.moment)}, of ${bytesText(whole)} allocated; click one to highlight and list its memory`;
+  const table = makeTable(caption, ["#bytes", "#share", "#blocks", "line"], rows, (at) => {
+    setQuery(`line:${device.stacks.lineLabel(shown[at].key)}`);
+    showPane("search");
+  });
   const rest = sums.slice(TABLE_ROWS);
   if (rest.length) {
     const bytes = rest.reduce((sum, line) => sum + line.bytes, 0);
@@ -50,7 +51,7 @@ function fillLines() {
         make(
           "tr",
           {},
-          make("td", { class: "n" }, bytesText(bytes)),
+          make("td", { class: "n" }, bytesCell(bytes)),
           make("td", { class: "n" }, percentText(bytes, whole)),
           make("td", { class: "n" }, countText(blocks)),
           make("td", {}, countOf(rest.length, "other line")),
@@ -72,9 +73,9 @@ function timelineTable() {
     return [
       entry === null ? "start" : countText(entry),
       time,
-      bytesText(allocated[m]),
-      bytesText(reserved[m]),
-      bytesText(reserved[m] - allocated[m] - pending[m]),
+      bytesCell(allocated[m]),
+      bytesCell(reserved[m]),
+      bytesCell(reserved[m] - allocated[m] - pending[m]),
     ];
   });
   return makeTable(
@@ -90,9 +91,9 @@ function mapTable() {
     title,
     countText(segments.length),
     ...["size", "live", "pending", "releasable", "stranded"].map((field) =>
-      bytesText(sumOf(segments, /** @type {any} */ (field))),
+      bytesCell(sumOf(segments, /** @type {any} */ (field))),
     ),
-    bytesText(segments.reduce((most, segment) => Math.max(most, segment.largest), 0) * unit),
+    bytesCell(segments.reduce((most, segment) => Math.max(most, segment.largest), 0) * unit),
   ]);
   return makeTable(
     "Device memory at this moment, by pool, stream and size",
@@ -112,12 +113,12 @@ function mapTable() {
 
 function stacksTable() {
   const { data, stacks } = device;
-  const sums = sumsBy(device, moment, data.node).slice(0, TABLE_ROWS);
-  const whole = device.totals.allocated[view.moment];
+  const sums = sumsBy(device, moment, data.node, onlyRows()).slice(0, TABLE_ROWS);
+  const whole = shownTotal();
   const rows = sums.map(({ key, bytes, blocks }) => {
     const frames = stacks.framesOf(key).map((frame) => stacks.frameText(frame));
     return [
-      bytesText(bytes),
+      bytesCell(bytes),
       percentText(bytes, whole),
       countText(blocks),
       make("pre", {}, frames.join("\n") || "no stack recorded"),

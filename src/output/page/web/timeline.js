@@ -24,8 +24,10 @@ function drawTimeline() {
   shownMoments = momentsOfColumns(width);
   scaleTimeline(height);
   const scale = height / topBytes;
-  paintReserved(out, width, height, scale);
-  if (view.mode === "each") {
+  const isOnly = view.only && view.mode !== "segment";
+  if (isOnly) out.fill(pixels.back);
+  else paintReserved(out, width, height, scale);
+  if (stackedRows()) {
     sweepEach(out, width, height, scale);
   } else {
     const paint = paintBands(out, width, height, scale);
@@ -34,8 +36,10 @@ function drawTimeline() {
       else paint(sums, x);
     });
   }
-  paintUndrawn(out, width, height, scale);
-  paintReservedLine(out, width, height, scale);
+  if (!isOnly) {
+    paintUndrawn(out, width, height, scale);
+    paintReservedLine(out, width, height, scale);
+  }
   context.putImageData(timelineImage, 0, 0);
 }
 
@@ -43,6 +47,12 @@ function drawTimeline() {
 function scaleTimeline(height) {
   const { reserved, allocated, pending } = device.totals;
   let top = 0;
+  const over = view.only && view.mode !== "segment" ? foundOverTime() : null;
+  if (over) {
+    for (const m of shownMoments) top = Math.max(top, over.bytes[m]);
+    topBytes = (top || 1) * 1.08;
+    return;
+  }
   for (const m of shownMoments) top = Math.max(top, reserved[m], allocated[m] + pending[m] + device.data.undrawnAt(m));
   for (const failure of device.data.header.failures) {
     if (failure.moment < view.start || failure.moment >= view.end) continue;
@@ -104,7 +114,8 @@ function paintReservedLine(out, width, height, scale) {
  */
 function sweepEach(out, width, height, scale) {
   const start = performance.now();
-  const live = device.sweep.keyframes[Math.floor(shownMoments[width >> 1] / KEYFRAME_INTERVAL)].length;
+  const { sweep } = /** @type {StackedRows} */ (stackedRows());
+  const live = sweep.keyframes[Math.floor(shownMoments[width >> 1] / KEYFRAME_INTERVAL)].length;
   let every = 1;
   while (!isFine && every < 32 && (width / every) * live * msPerRow > FRAME) every *= 2;
   const paint = paintEach(out, width, height, scale);
@@ -135,29 +146,32 @@ function hitTimeline(x, y) {
   const m = shownMoments[column] ?? 0;
   const wanted = (1 - y) * topBytes;
   let bytes = 0;
-  if (view.mode === "each") {
-    for (const row of device.sweep.live(m)) {
-      bytes += device.data.bytes[row];
-      if (bytes >= wanted)
-        return { m, row, group: groups.groupOfKind[device.data.kind[row]], bytes: device.data.bytes[row] };
+  const stacked = stackedRows();
+  if (stacked) {
+    const only = view.mode === "each" ? onlyRows() : null;
+    for (const row of stacked.sweep.live(m)) {
+      if (only && !only[row]) continue;
+      bytes += stacked.rows.bytes[row];
+      if (bytes >= wanted) return { m, row, group: -1, bytes: stacked.rows.bytes[row] };
     }
     return { m, row: -1, group: -1, bytes: 0 };
   }
-  let found = { m, row: -1, group: -1, bytes: 0 };
+  let hit = { m, row: -1, group: -1, bytes: 0 };
   sweepBands(Uint32Array.of(m), (sums) => {
-    for (let band = 0; band < sums.length && found.group < 0; band += 1) {
+    const step = view.only ? 2 : 1;
+    for (let band = 0; band < sums.length && hit.group < 0; band += step) {
       bytes += sums[band];
       if (bytes < wanted || !sums[band]) continue;
       const group = band >> 1;
-      found = {
+      hit = {
         m,
         row: -1,
         group,
-        bytes: group < groups.names.length ? sums[group * 2] + sums[group * 2 + 1] : sums[band],
+        bytes: group < groups.names.length ? sums[group * 2] + (view.only ? 0 : sums[group * 2 + 1]) : sums[band],
       };
     }
   });
-  return found;
+  return hit;
 }
 
 /** @param {number} group */
@@ -200,7 +214,8 @@ function wireTimeline() {
     if (drag && !drag.moved) {
       const hit = hitTimeline(...pointIn(event, canvas));
       setMoment(hit.m);
-      if (hit.row >= 0) select(hit.row);
+      if (hit.row >= 0 && view.mode === "segment") selectSegment(hit.row);
+      else if (hit.row >= 0) select(hit.row);
     }
     drag = null;
   });
@@ -215,7 +230,7 @@ function tooltipText(x, y) {
   const marks = marksNear(x, 5 / byId("timeline").clientWidth)
     .map((text) => `\n${text}`)
     .join("");
-  if (row >= 0) return `${head}${marks}\n${allocationText(row, 8)}`;
+  if (row >= 0) return `${head}${marks}\n${view.mode === "segment" ? segmentLifeText(row) : allocationText(row, 8)}`;
   return group >= 0 ? `${head}${marks}\n${groupName(group)}: ${bytesText(bytes)}` : head + marks;
 }
 

@@ -6,10 +6,15 @@
  * @property {number} moment
  * @property {number} start of the zoom; can be between two moments
  * @property {number} end of the zoom, at most entries + 1
- * @property {"category" | "line" | "variable" | "each"} mode
+ * @property {"category" | "line" | "variable" | "each" | "segment"} mode
  * @property {"entry" | "time"} axis
  * @property {number} selected allocation, or -1
+ * @property {number} segment selected range of device memory, or -1
  * @property {string} query of the highlight
+ * @property {string} filter see filter.js
+ * @property {boolean} only whether the pictures show only what is highlighted
+ * @property {number} from moment A of the comparison, or -1
+ * @property {number} fromPage the page of A
  * @property {number} root node of the flame graph
  * @property {string} pane of the dock
  */
@@ -23,7 +28,12 @@ const view = {
   mode: "category",
   axis: "entry",
   selected: -1,
+  segment: -1,
   query: "",
+  filter: "",
+  only: false,
+  from: -1,
+  fromPage: 0,
   root: 0,
   pane: "result",
 };
@@ -82,7 +92,7 @@ function setMoment(position, follow = true) {
   const width = view.end - view.start;
   if (follow && (view.moment < view.start || view.moment >= view.end))
     setZoom(view.moment - width / 2, view.moment + width / 2);
-  redraw("overlay", "slider", "figures", "map", "flame", "tables", "hash");
+  redraw("overlay", "slider", "figures", "entries", "compare", "found", "selection", "map", "flame", "tables", "hash");
 }
 
 /** @param {number} start @param {number} end */
@@ -111,7 +121,18 @@ function setAxis(x) {
 /** Highlights what the query selects. @param {string} query */
 function setQuery(query) {
   view.query = query;
-  highlighted = highlightBy(device, query);
+  updateHighlight();
+}
+
+/** Restricts what is highlighted. @param {string} filter */
+function setFilter(filter) {
+  view.filter = filter;
+  updateHighlight();
+}
+
+function updateHighlight() {
+  highlighted = highlightOf(device, view);
+  if (!highlighted) view.only = false;
   recolour();
   redrawAll();
 }
@@ -119,6 +140,19 @@ function setQuery(query) {
 /** @param {number} row an allocation, or -1 */
 function select(row) {
   view.selected = row >= 0 && row < device.data.allocations ? row : -1;
-  if (view.selected >= 0) showPane("selected");
+  if (view.selected >= 0) {
+    view.segment = -1;
+    showPane("selected");
+  }
   redraw("overlay", "selection", "map", "hash");
+}
+
+/** @param {number} at a range of device memory, or -1 */
+function selectSegment(at) {
+  view.segment = at >= 0 && at < device.data.segments ? at : -1;
+  if (view.segment >= 0) {
+    view.selected = -1;
+    showPane("selected");
+  }
+  redraw("timeline", "overlay", "selection", "map", "hash");
 }

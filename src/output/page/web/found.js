@@ -1,0 +1,118 @@
+// The pane "Search": the allocations that the search and the filter find, over time and as a list.
+
+const FOUND_ROWS = 60;
+
+/** @typedef {{of: Uint8Array, bytes: Float64Array, peaks: Pyramid, count: number}} Found */
+/** @type {Found | null} */
+let found = null;
+
+/** The bytes of the highlighted allocations at every moment. @returns {Found | null} */
+function foundOverTime() {
+  if (!highlighted) return null;
+  if (found?.of === highlighted) return found;
+  const { changes, changeStart, bytes, freedAt, allocatedAt, entries } = device.data;
+  const sums = new Float64Array(entries + 1);
+  let live = 0;
+  for (let m = 0; m <= entries; m += 1) {
+    for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
+      const row = changes[at] >>> 2;
+      const event = changes[at] & 3;
+      if (!highlighted[row]) continue;
+      if (event === ALLOC && freedAt[row] !== m) live += bytes[row];
+      else if (event === FREE_REQUESTED && allocatedAt[row] !== m) live -= bytes[row];
+    }
+    sums[m] = live;
+  }
+  let count = 0;
+  for (const isHighlighted of highlighted) count += isHighlighted;
+  found = { of: highlighted, bytes: sums, peaks: new Pyramid(sums), count };
+  return found;
+}
+
+/** The highlighted allocations if the pictures show only these, else null. */
+function onlyRows() {
+  return view.only ? highlighted : null;
+}
+
+/** Goes to the moment with the most highlighted bytes. */
+function goToHighlightPeak() {
+  const over = foundOverTime();
+  if (over) setMoment(over.peaks.argmax(0, device.data.entries + 1));
+}
+
+/** Shows the found allocations alone, over the time in which they live, at their peak. */
+function zoomToFound() {
+  const over = foundOverTime();
+  if (!over?.count || !highlighted) return;
+  const { data } = device;
+  let [from, to] = [data.entries, 0];
+  for (let row = 0; row < highlighted.length; row += 1) {
+    if (!highlighted[row]) continue;
+    from = Math.min(from, data.allocatedAt[row]);
+    to = Math.max(to, Math.min(data.entries + 1, data.completedAt[row]));
+  }
+  const margin = Math.max(2, (to - from) * 0.05);
+  setZoom(from - margin, to + margin);
+  setOnly(true);
+  goToHighlightPeak();
+}
+
+/** @param {boolean} only */
+function setOnly(only) {
+  view.only = only;
+  redrawAll();
+}
+
+/** The largest highlighted allocations. @param {number} count */
+function largestFound(count) {
+  const rows = [];
+  const { bytes } = device.data;
+  if (highlighted) for (let row = 0; row < highlighted.length; row += 1) if (highlighted[row]) rows.push(row);
+  return rows.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, count);
+}
+
+function drawFound() {
+  byId("only").setAttribute("aria-pressed", String(view.only));
+  for (const id of ["only", "zoom-found", "filter-clear"]) byId(id).hidden = !highlighted;
+  if (view.pane !== "search") return;
+  drawFilter();
+  const over = foundOverTime();
+  const list = byId("found");
+  if (!over) {
+    const help = "Search a file, function or variable above the timeline, or choose properties here.";
+    list.replaceChildren(make("p", { class: "muted" }, help));
+    return;
+  }
+  const most = over.peaks.argmax(0, device.data.entries + 1);
+  const caption = `The ${over.count > FOUND_ROWS ? `${FOUND_ROWS} largest` : "allocations"}, of ${bytesText(over.bytes[view.moment])} now and at most ${bytesText(over.bytes[most])} ${device.momentText(most)}; click one to select it`;
+  list.replaceChildren(
+    make("p", {}, `${countOf(over.count, "allocation")} found`),
+    allocationTable(caption, largestFound(FOUND_ROWS)),
+  );
+}
+
+function foundPane() {
+  return [
+    filterForm(),
+    make(
+      "p",
+      { class: "bar" },
+      action("zoom-found", "zoom to them"),
+      action("only", "only these"),
+      action("filter-clear", "clear"),
+    ),
+    make("div", { id: "found" }),
+  ];
+}
+
+function wireFound() {
+  byId("zoom-found").addEventListener("click", zoomToFound);
+  byId("only").addEventListener("click", () => setOnly(!view.only));
+  byId("filter-clear").addEventListener("click", clearSearch);
+}
+
+function clearSearch() {
+  view.only = false;
+  view.filter = "";
+  setQuery("");
+}

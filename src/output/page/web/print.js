@@ -1,0 +1,50 @@
+// Printing: in light colours, with everything unfolded, and the canvases as pictures.
+
+/** Undoes what printing changed. @type {(() => void)[]} */
+let afterPrint = [];
+
+function beforePrint() {
+  if (!device) return;
+  restoreScreen();
+  const root = document.documentElement;
+  const was = root.dataset.theme;
+  root.dataset.theme = "light";
+  afterPrint.push(() => {
+    if (was) root.dataset.theme = was;
+    else delete root.dataset.theme;
+  });
+  readTheme();
+  recolour();
+  redrawAll();
+  drawStale();
+  for (const details of document.querySelectorAll("details:not([open])")) {
+    details.setAttribute("open", "");
+    afterPrint.push(() => details.removeAttribute("open"));
+  }
+  fillTables();
+  for (const frame of document.querySelectorAll(".picture, .strips")) {
+    const canvases = [...frame.querySelectorAll("canvas")].filter((canvas) => canvas.width && canvas.height);
+    if (!canvases.length) continue;
+    const label = canvases[0].getAttribute("aria-label") ?? "";
+    const images = canvases.map((canvas, at) =>
+      make("img", { class: "print", src: canvas.toDataURL(), alt: at ? "" : label }),
+    );
+    frame.append(...images);
+    afterPrint.push(() => images.forEach((image) => image.remove()));
+  }
+}
+
+function restoreScreen() {
+  for (const undo of afterPrint) undo();
+  afterPrint = [];
+}
+
+function wirePrint() {
+  addEventListener("beforeprint", beforePrint);
+  addEventListener("afterprint", () => {
+    restoreScreen();
+    readTheme();
+    recolour();
+    redrawAll();
+  });
+}

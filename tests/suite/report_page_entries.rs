@@ -1,0 +1,129 @@
+//! The entries that the page of `oomscope report` lists are those of the file, with the stacks that PyTorch recorded.
+
+use oomscope::snapshot::{Action, Snapshot, Stacks, TraceEntry};
+use serde_json::{Value, json};
+
+use crate::report_page::{KINDS, fixture, page};
+use crate::support::browser::Browser;
+use crate::support::fixtures;
+
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Alloc => "alloc",
+        Action::FreeRequested => "free_requested",
+        Action::FreeCompleted => "free_completed",
+        Action::SegmentAlloc => "segment_alloc",
+        Action::SegmentFree => "segment_free",
+        Action::SegmentMap => "segment_map",
+        Action::SegmentUnmap => "segment_unmap",
+        Action::Snapshot => "snapshot",
+        Action::Oom => "oom",
+        Action::Other => "other",
+    }
+}
+
+/// The frames of an entry as the page writes them.
+fn frames(snapshot: &Snapshot, entry: &TraceEntry) -> Vec<String> {
+    let frame = |id| {
+        let frame = snapshot.stacks.frame(id);
+        format!("{}:{} {}", snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
+    };
+    snapshot.stacks.frames(entry.stack).iter().map(frame).collect()
+}
+
+#[test]
+fn entries_are_those_of_the_file() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (mut frees_with_stacks, mut seen) = (0, 0);
+    for name in KINDS {
+        let snapshot = fixtures::snapshot(name);
+        browser.open(&page(directory.path(), &[&fixture(name)]), "");
+        let rows = browser.value("JSON.parse(document.getElementById('pages').textContent)");
+        for (index, row) in rows.as_array().unwrap().iter().enumerate() {
+            browser.value(&format!("oomscope.show({{ page: {index} }})"));
+            let device = snapshot.device(row["device"].as_u64().unwrap());
+            let entries = device.len();
+            let step = (entries / 400).max(1);
+            let chosen: Vec<usize> = (0..entries).step_by(step).chain(device.failed_requests()).collect();
+            let listed = browser.value(&format!("{}.map((at) => oomscope.entry(at + 1))", json!(chosen)));
+            let mut allocated_by = std::collections::HashMap::new();
+            let mut stack_before = vec![Stacks::EMPTY; entries];
+            for (at, entry) in device.entries().enumerate() {
+                if entry.action == Action::Alloc {
+                    allocated_by.insert(entry.addr, entry.stack);
+                }
+                stack_before[at] = allocated_by.get(&entry.addr).copied().unwrap_or(Stacks::EMPTY);
+            }
+            for (at, listed) in chosen.iter().zip(listed.as_array().unwrap()) {
+                let entry = device.entry(*at);
+                let what = format!("{name}, entry {at}: {listed}");
+                assert_eq!(listed["action"], word(entry.action), "{what}");
+                if matches!(entry.action, Action::Other | Action::Snapshot) {
+                    continue;
+                }
+                assert_eq!(listed["bytes"], entry.size, "{what}");
+                assert_eq!(listed["stream"], entry.stream.to_string(), "{what}");
+                if entry.action != Action::Oom {
+                    assert_eq!(listed["address"], format!("{:#x}", entry.addr), "{what}");
+                }
+                let is_free = matches!(entry.action, Action::FreeRequested | Action::FreeCompleted);
+                if is_free && (entry.stack == stack_before[*at] || entry.action == Action::FreeCompleted) {
+                    continue; // the page has the stack of the free itself, if it is another one
+                }
+                let wanted = frames(&snapshot, &entry);
+                let listed: Vec<String> = serde_json::from_value(listed["frames"].clone()).unwrap();
+                assert!(listed.starts_with(&wanted), "{what}\n{wanted:?}"); // callers of other threads follow
+                seen += 1;
+                frees_with_stacks += usize::from(is_free && !wanted.is_empty());
+            }
+        }
+        assert_eq!(browser.errors(), Vec::<Value>::new(), "{name}");
+    }
+    assert!(frees_with_stacks > 100 && seen > 1000, "{frees_with_stacks} frees with stacks, {seen} entries");
+}
+
+#[test]
+fn keys_step_through_the_list_and_segments_have_stacks() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.open(&file, "#d=entries&t=52990");
+    let current = |browser: &mut Browser| {
+        browser.settle();
+        let text = browser.value("document.querySelector('.entry[aria-current]').textContent");
+        text.as_str().unwrap().to_owned()
+    };
+    let before = current(&mut browser);
+    assert!(before.starts_with("52,989"), "{before}");
+    browser.key("ArrowRight");
+    assert!(current(&mut browser).starts_with("52,990"));
+    browser.value("document.getElementById('pane-entries').focus()");
+    browser.key("ArrowUp");
+    assert_eq!(current(&mut browser), before);
+    browser.value("document.querySelector('.entry[aria-current] + .entry + .entry').click()");
+    assert!(current(&mut browser).starts_with("52,991"));
+
+    // A free names both its own stack and that of the allocation.
+    browser.value("oomscope.show({ moment: 53000 })");
+    browser.settle();
+    let details = browser.value("document.getElementById('entry').textContent");
+    let details = details.as_str().unwrap();
+    assert!(details.contains("free_requested 25,657,344 bytes, 0x50"), "{details}");
+    assert!(details.contains("freed by") && details.contains("allocated by"), "{details}");
+    assert!(details.contains("workloads.py:27 attention"), "{details}");
+
+    // A segment is chosen in the timeline, and has a life, a stack and blocks.
+    browser.value("oomscope.show({ mode: 'segment', moment: 40000 })");
+    browser.settle();
+    let over = browser.middle("timeline");
+    browser.mouse("mousePressed", over, 0.0);
+    browser.mouse("mouseReleased", over, 0.0);
+    browser.settle();
+    let details = browser.value("document.getElementById('selection').textContent");
+    let details = details.as_str().unwrap();
+    assert!(details.contains("segment of ") && details.contains("allocated at entry "), "{details}");
+    assert!(details.contains("Its largest blocks") && details.contains("workloads.py:26 attention"), "{details}");
+    assert!(browser.value("oomscope.view().segment").as_i64() >= Some(0));
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}

@@ -1,0 +1,245 @@
+//! The page of `oomscope report` by keys, by two fingers, printed, saved as a picture and as CSV, and with Back.
+
+use serde_json::{Value, json};
+
+use crate::report_page::{fixture, page};
+use crate::support::browser::Browser;
+use crate::support::program::{refusal, result_of, text};
+
+fn view(browser: &mut Browser) -> Value {
+    browser.settle();
+    browser.value("oomscope.view()")
+}
+
+fn text_of(browser: &mut Browser, id: &str) -> String {
+    browser.settle();
+    browser.value(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().to_owned()
+}
+
+#[test]
+fn everything_is_reached_by_keys() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.open(&file, "");
+    browser.key("Home");
+    assert_eq!(view(&mut browser)["moment"], 0);
+    browser.key("End");
+    assert_eq!(view(&mut browser)["moment"], 53_079);
+    browser.value("oomscope.show({ moment: 30000 })");
+    browser.key("w");
+    let zoomed = view(&mut browser);
+    assert!(zoomed["start"].as_f64() > Some(10_000.0) && zoomed["end"].as_f64() < Some(50_000.0), "{zoomed}");
+    browser.key("a");
+    let left = view(&mut browser);
+    assert!(left["start"].as_f64() < zoomed["start"].as_f64(), "{left}");
+    browser.key("d");
+    browser.key("d");
+    assert!(view(&mut browser)["start"].as_f64() > left["start"].as_f64());
+    browser.key("s");
+    let out = view(&mut browser);
+    let width = |view: &Value| view["end"].as_f64().unwrap() - view["start"].as_f64().unwrap();
+    assert!(width(&out) > width(&zoomed));
+
+    // Up, down and Enter select in every picture, and say what they are at.
+    for (picture, mode) in [("timeline", "each"), ("map", "each"), ("timeline", "segment")] {
+        browser.value(&format!("oomscope.show({{ mode: '{mode}', selected: -1, segment: -1 }})"));
+        browser.settle();
+        browser.value(&format!("document.getElementById('{picture}').focus()"));
+        for key in ["ArrowDown", "ArrowDown"] {
+            browser.key(key);
+        }
+        let said = text_of(&mut browser, "announcer");
+        assert!(said.contains("MiB") || said.contains("KiB"), "{picture}: {said}");
+        browser.key("Enter");
+        let view = view(&mut browser);
+        let selected = if mode == "segment" { &view["segment"] } else { &view["selected"] };
+        assert!(selected.as_i64() >= Some(0), "{picture}: {view}");
+    }
+    browser.value("document.getElementById('flame').focus()");
+    for key in ["ArrowDown", "ArrowDown", "ArrowDown", "Enter"] {
+        browser.key(key);
+    }
+    assert!(view(&mut browser)["root"].as_i64() > Some(0));
+    // The table of lines lists allocations, of which one is selected.
+    browser.value("oomscope.show({ selected: -1, segment: -1 })");
+    browser.settle();
+    browser.value("document.querySelector('#lines tbody button').click()");
+    browser.settle();
+    browser.value("document.querySelector('#found tbody button').click()");
+    assert!(view(&mut browser)["selected"].as_i64() >= Some(0));
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn back_goes_back() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.open(&file, "");
+    browser.settle();
+    for click in ["document.querySelector('[data-mode=line]').click()", "oomscope.show({ selected: 7 })"] {
+        browser.value(click);
+        browser.settle();
+    }
+    browser.key("ArrowLeft"); // a moment is no place to go back to
+    browser.settle();
+    let place = |view: &Value| (view["mode"].clone(), view["selected"].clone());
+    let back = |browser: &mut Browser, by: &str| {
+        browser.value(&format!("new Promise((done) => {{ addEventListener('popstate', done, {{ once: true }}); history.{by}; }}).then(() => 0)"));
+        view(browser)
+    };
+    assert_eq!(place(&back(&mut browser, "back()")), (json!("line"), json!(-1)));
+    assert_eq!(place(&back(&mut browser, "back()")), (json!("category"), json!(-1)));
+    assert_eq!(place(&back(&mut browser, "go(2)")), (json!("line"), json!(7)));
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn two_fingers_zoom() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.resize(390, 844);
+    browser.call("Emulation.setTouchEmulationEnabled", json!({ "enabled": true, "maxTouchPoints": 2 }));
+    browser.open(&file, "");
+    let (x, y) = browser.middle("timeline");
+    let points = |apart: f64| json!([{ "x": x - apart, "y": y, "id": 0 }, { "x": x + apart, "y": y, "id": 1 }]);
+    for (kind, points) in [
+        ("touchStart", points(30.0)),
+        ("touchMove", points(60.0)),
+        ("touchMove", points(120.0)),
+        ("touchEnd", json!([])),
+    ] {
+        browser.call("Input.dispatchTouchEvent", json!({ "type": kind, "touchPoints": points }));
+    }
+    let view = view(&mut browser);
+    let width = view["end"].as_f64().unwrap() - view["start"].as_f64().unwrap();
+    assert!((8_000.0..25_000.0).contains(&width), "the zoom is about a quarter: {view}");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn it_prints_everything_in_light_colours() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    let dark = json!([{ "name": "prefers-color-scheme", "value": "dark" }]);
+    browser.call("Emulation.setEmulatedMedia", json!({ "media": "", "features": dark }));
+    browser.open(&file, "");
+    browser.value("dispatchEvent(new Event('beforeprint'))");
+    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print", "features": dark }));
+    assert_eq!(browser.value("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)");
+    let colours = browser.value(
+        "Promise.all(['timeline', 'map', 'flame', 'bands'].map(async (id) => { \
+         const image = document.querySelector(`#${id}-frame img.print`); await image.decode(); \
+         const canvas = document.createElement('canvas'); [canvas.width, canvas.height] = [image.naturalWidth, 1]; \
+         const context = canvas.getContext('2d'); context.drawImage(image, 0, 4 - image.naturalHeight); \
+         return image.getBoundingClientRect().height > 20 && image.naturalWidth > 500; }))",
+    );
+    assert_eq!(colours, json!([true, true, true, true]));
+    // Every sentence of the analysis is on paper, and its tables.
+    let page = std::fs::read_to_string(&file).unwrap();
+    let printed = browser.value("document.getElementById('first').innerText.replace(/\\s+/g, '')");
+    let printed = printed.as_str().unwrap();
+    let sentences = browser.value(
+        "[...new DOMParser().parseFromString(document.querySelector('details.rest').innerHTML, 'text/html') \
+         .querySelectorAll('dd, td, p, li, h2, summary')].map((one) => one.innerText.replace(/\\s+/g, ''))",
+    );
+    let sentences = sentences.as_array().unwrap();
+    assert!(sentences.len() > 150 && page.contains("Segments and blocks"), "{} sentences", sentences.len());
+    for sentence in sentences.iter().map(|one| one.as_str().unwrap()).filter(|one| one.len() > 3) {
+        let start: String = sentence.chars().take(40).collect();
+        assert!(printed.contains(&start), "not printed: {sentence}");
+    }
+    assert!(printed.contains("Intheway") && printed.contains("expandable_segments:True"));
+    assert!(printed.contains("Thezoomintwelveparts"), "folded tables are printed");
+    browser.call("Emulation.setEmulatedMedia", json!({ "media": "", "features": dark }));
+    browser.value("dispatchEvent(new Event('afterprint'))");
+    browser.settle();
+    assert_eq!(browser.value("document.querySelectorAll('img.print, details[open]:not(.rest details)').length"), 0);
+    assert_ne!(browser.value("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn the_legend_of_the_static_chart_has_colours() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.show(&file);
+    let seen = browser.value(
+        "[...document.querySelectorAll('svg.chart.key')].map((key) => \
+         [key.firstElementChild.getBoundingClientRect().width, getComputedStyle(key.firstElementChild).fill])",
+    );
+    let seen = seen.as_array().unwrap();
+    assert!(seen.len() > 4, "{seen:?}");
+    assert!(seen.iter().all(|key| key[0].as_f64() > Some(8.0)), "{seen:?}");
+    let mut colours: Vec<&str> = seen.iter().map(|key| key[1].as_str().unwrap()).collect();
+    colours.sort_unstable();
+    colours.dedup();
+    assert!(colours.len() >= seen.len() - 1, "{colours:?}");
+}
+
+#[test]
+fn the_view_is_saved_as_picture_and_csv() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.open(&file, "#d=search");
+    browser.value("oomscope.show({ query: '<img onerror=1>&\"' })");
+    browser.settle();
+    let svg = browser.value("oomscope.svg()");
+    let svg = svg.as_str().unwrap();
+    assert!(svg.contains("after entry 53,078: 5.187 GiB allocated") && svg.contains("activations"), "{svg:.400}");
+    assert!(svg.contains("&lt;img onerror=1&gt;&amp;") && svg.matches("<image ").count() == 5, "{svg:.400}");
+    let size = browser.value(
+        "oomscope.png().then(async (url) => { const image = new Image(); image.src = url; await image.decode(); \
+         return [image.naturalWidth, image.naturalHeight]; })",
+    );
+    assert!(size[0].as_u64() > Some(600) && size[1].as_u64() > Some(700), "{size}");
+    browser.value("oomscope.show({ query: 'workloads.py:49' })");
+    browser.settle();
+    let csv = browser.value("oomscope.csv(document.querySelector('#found table'))");
+    let csv = csv.as_str().unwrap();
+    assert!(csv.starts_with("bytes,entry,line\r\n100352,\"52,696\",app/workloads.py:49"), "{csv}");
+    assert_eq!(csv.lines().count(), 26);
+    // A name that a spreadsheet would compute stays text.
+    let made = "(() => { const d = document.createElement('div'); d.innerHTML = '<table><tr><td></td></tr></table>'; \
+         d.querySelector('td').textContent = '=cmd|1'; return oomscope.csv(d.firstChild); })()";
+    assert_eq!(browser.value(made), "'=cmd|1\r\n");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn two_files_are_compared() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["diff/base", "diff/later"].map(fixture);
+    let out = text(&directory.path().join("diff.html"));
+    result_of(&["report", "--diff", "-o", &out, &files[0], &files[1]]);
+    browser.open(out.as_ref(), "");
+    browser.settle();
+    let peaks: Vec<u64> = files
+        .iter()
+        .map(|file| {
+            let analysis = crate::support::program::analyze(&[file]);
+            analysis["snapshots"][0]["devices"][0]["peak"]["allocated_bytes"].as_u64().unwrap()
+        })
+        .collect();
+    let at = browser.value("document.getElementById('comparison').innerText");
+    let sums = browser.value(
+        "[...document.querySelectorAll('#comparison tbody tr')].map((row) => \
+         [...row.querySelectorAll('[data-value]')].map((cell) => Number(cell.getAttribute('data-value'))))",
+    );
+    let sums: Vec<[i64; 3]> = serde_json::from_value(sums).unwrap();
+    let sum = |column: usize| sums.iter().map(|row| row[column]).sum::<i64>();
+    assert_eq!([sum(1), sum(2)], [peaks[0] as i64, peaks[1] as i64], "{at}");
+    assert_eq!(sum(0), peaks[1] as i64 - peaks[0] as i64);
+    let result = browser.value("document.querySelector('.result').textContent");
+    assert!(result.as_str().unwrap().starts_with("peak allocated "), "{result}");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+    let refused = refusal(&["report", "--diff", "-o", &out, &files[0]]);
+    assert!(refused.contains("--diff compares two snapshots, and here is one"), "{refused}");
+}
