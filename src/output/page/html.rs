@@ -39,7 +39,7 @@ pub enum PageOrder {
     Compared,
 }
 
-/// What a page has beyond the analysis and its data.
+/// Order and additions of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageOptions<'a> {
     /// The order of its devices.

@@ -72,3 +72,24 @@ pub(super) fn script() -> String {
     script.push_str("})();\n");
     script
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::script;
+
+    /// All files share one scope, and a second function with a name would replace the first in silence.
+    #[test]
+    fn no_name_is_declared_twice() {
+        let mut names = BTreeSet::new();
+        let script = script();
+        for line in script.lines() {
+            let words = line.strip_prefix("async ").unwrap_or(line).split_once(' ');
+            let Some(("function" | "class" | "const" | "let", rest)) = words else { continue };
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            assert!(name.is_empty() || names.insert(name.clone()), "{name} is declared twice");
+        }
+        assert!(names.len() > 100);
+    }
+}

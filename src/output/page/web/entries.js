@@ -16,7 +16,7 @@ const ENTRIES_AFTER = 24;
  */
 
 /** The entry after which moment m is. @param {number} m @returns {Entry} */
-function entryAt(m) {
+function traceEntry(m) {
   const { data } = device;
   const { streams, unit } = data.header;
   const failure = device.failureAt(m);
@@ -93,7 +93,7 @@ function placeOf({ addr, stream }) {
 
 /** @param {number} m */
 function entryRow(m) {
-  const entry = entryAt(m);
+  const entry = traceEntry(m);
   const isNow = m === view.moment;
   return make(
     "button",
@@ -112,7 +112,7 @@ function entryRow(m) {
 
 /** @param {number} m @returns {Node[]} */
 function entryDetails(m) {
-  const entry = entryAt(m);
+  const entry = traceEntry(m);
   const { data } = device;
   const time = data.hasTime ? `, at ${secondsText(data.time[m])}` : "";
   const inside = data.header.ranges

@@ -1,7 +1,7 @@
 // Saves the view as a picture, and tables as CSV.
 
 const PICTURES = ["timeline", "bands", "map", "flame"];
-const SVG = "http://www.w3.org/2000/svg";
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
 /** @param {string} name @param {Blob} blob */
 function saveFile(name, blob) {
@@ -42,12 +42,12 @@ function viewSvg() {
   const width = byId("timeline").clientWidth;
   /** @param {string} tag @param {Record<string, any>} attributes @param {string} [text] */
   const element = (tag, attributes, text = "") => {
-    const one = document.createElementNS(SVG, tag);
+    const one = document.createElementNS(SVG_NAMESPACE, tag);
     for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, String(value));
     one.textContent = text;
     return one;
   };
-  const svg = document.createElementNS(SVG, "svg");
+  const svg = document.createElementNS(SVG_NAMESPACE, "svg");
   let y = 20;
   /** @param {string} text @param {number} x @param {string} colour */
   const write = (text, x, colour) =>

@@ -191,7 +191,7 @@ ready.catch(showError);
   },
   /** An entry of the trace as the page lists it. @param {number} m the moment after it */
   entry(m) {
-    const { action, bytes, addr, stream, node } = entryAt(m);
+    const { action, bytes, addr, stream, node } = traceEntry(m);
     const frames = device.stacks.framesOf(node).map((frame) => device.stacks.frameText(frame));
     return { action, bytes, address: addr === null ? null : device.data.address(addr), stream, frames };
   },

@@ -280,7 +280,7 @@ function drawReplay() {
 function startReplay() {
   const add = () => {
     if (byId("replay-section")) return;
-    byId("views").append(replayPanel());
+    document.querySelector(".rest")?.before(replayPanel());
     const open = make("button", { type: "button", onclick: () => byId("replay-open").click() }, "replay it");
     document.querySelector(".tools")?.append(open);
     wireReplay();
