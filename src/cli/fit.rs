@@ -84,7 +84,7 @@ pub(super) struct Fit {
 }
 
 /// Parses `8=snapshot.pickle`.
-fn parse_recording(text: &str) -> Result<(Size, PathBuf), String> {
+pub(super) fn parse_recording(text: &str) -> Result<(Size, PathBuf), String> {
     let Some((size, path)) = text.split_once('=') else {
         return Err(format!("give the size of the recording, such as 8={text}"));
     };

@@ -21,6 +21,7 @@ mod generate;
 mod inputs;
 mod live;
 mod output;
+mod plan;
 mod progress;
 mod replay;
 mod report;
@@ -86,6 +87,7 @@ enum Command {
     Viewer(viewer::Viewer),
     Whatif(whatif::Whatif),
     Fit(fit::Fit),
+    Plan(plan::Plan),
     Explain(explain::Explain),
     Check(check::Check),
     Live(live::Live),
@@ -128,6 +130,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Viewer(args) => viewer::run(&args),
         Command::Whatif(args) => whatif::run(&args),
         Command::Fit(args) => fit::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Live(args) => live::run(&args),

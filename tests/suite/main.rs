@@ -69,6 +69,7 @@ mod page;
 mod phases;
 mod pickle_writer;
 mod plain_text;
+mod plan;
 mod program;
 mod proportion;
 mod python_package;

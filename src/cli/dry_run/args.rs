@@ -34,7 +34,7 @@ Exit code: the command's, same as in `oomscope run`; 2 wrong usage, or no dry ru
 verdict: 0 would fit, 1 would not fit, 3 may fit, 2 did not finish, no verdict or wrong usage.")]
 pub(in crate::cli) struct DryRun {
     #[command(flatten)]
-    pub(super) options: DryRunOptions,
+    pub(in crate::cli) options: DryRunOptions,
 
     /// Run with each size in place of {NAME} in the command, and find the largest size that fits, in at most 12 runs
     #[arg(long, value_name = "NAME=N,M,..", value_parser = fit_sizes::parse_fit_sizes)]
@@ -96,15 +96,23 @@ pub(super) enum ExitCode {
 impl DryRun {
     /// The options with which a dry run has a recorded job's GPU: `total_bytes` of memory, else like `gpu`.
     pub(super) fn for_recording(gpu: &GpuModel, total_bytes: u64, command: &[OsString]) -> anyhow::Result<Self> {
-        /// Parsing keeps the defaults of the other options in one place.
+        Self::parse_options(&["--gpu", gpu.name, "--memory", &total_bytes.to_string()], command)
+    }
+
+    /// The options of a dry run on `gpu`.
+    pub(in crate::cli) fn on_gpu(gpu: &str, command: &[OsString]) -> anyhow::Result<Self> {
+        Self::parse_options(&["--gpu", gpu], command)
+    }
+
+    /// Parsing keeps the defaults of the other options in one place.
+    fn parse_options(options: &[&str], command: &[OsString]) -> anyhow::Result<Self> {
         #[derive(Parser)]
         struct Parsed {
             #[command(flatten)]
             args: DryRun,
         }
-        let memory = total_bytes.to_string();
-        let options = ["dry-run", "--gpu", gpu.name, "--memory", &memory, "--"].map(OsString::from);
-        Ok(Parsed::try_parse_from(options.iter().chain(command))?.args)
+        let words = ["dry-run"].iter().chain(options).chain(&["--"]).map(OsString::from);
+        Ok(Parsed::try_parse_from(words.chain(command.iter().cloned()))?.args)
     }
 
     /// The sizes that may be the answer of `--fit`.

@@ -100,7 +100,7 @@ impl AssumedGpu {
     }
 }
 
-pub(super) fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
+pub(in crate::cli) fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
     GpuModel::find(text).ok_or_else(|| {
         let names: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
         format!("known GPUs: {}; describe another with --memory and --capability", names.join(", "))

@@ -22,6 +22,17 @@ pub(in crate::cli) struct Intervention {
     pub(super) steps_by_parameter: bool,
 }
 
+/// The variable's names: that of PyTorch 2.9 and later, and that of all releases.
+const SETTINGS_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
+
+impl Intervention {
+    /// Sets the allocator settings.
+    pub(in crate::cli) fn with_settings(settings: &str) -> Self {
+        let environment = SETTINGS_VARIABLES.map(|name| (name, settings.to_owned()));
+        Self { environment: environment.into(), ..Self::default() }
+    }
+}
+
 /// The assumed GPU, and how to run a command on it.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DryRunOptions {

@@ -1,24 +1,23 @@
 //! `--fit NAME=N,M`: makes dry runs at several sizes until it has found the largest that fits.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 
-use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
 use super::bracket::{Bracket, SizeChooser, SizeStep};
 use super::fit_sizes::FitSizes;
 use super::options::Intervention;
+use super::size_run::SizeRun;
 use super::{placeholder, written_files};
-use crate::analysis::failure::OomReport;
-use crate::analysis::{DryRunReport, RangeReport, SizeRunReport, SizeSearchReport, SnapshotReport};
+use crate::analysis::{SizeRunReport, SizeSearchReport};
 use crate::base::units::count;
 use crate::cli::args::Format;
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
 use crate::cli::output::Output;
-use crate::cli::run::{CommandEnd, create_numbered, record_to_log};
+use crate::cli::run::create_numbered;
 use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::fit::{FitInput, FitOptions, FitReport, fit};
@@ -27,39 +26,6 @@ use crate::whatif::fit::{FitInput, FitOptions, FitReport, fit};
 const MAX_RUNS: usize = 12;
 /// Maximum number of them to find the largest size that fits in the worst case.
 const MAX_WORST_CASE_CHECKS: usize = 5;
-
-struct SizeRun {
-    snapshot: PathBuf,
-    report: SnapshotReport,
-    /// A request failed in a process of the run, and it did not get past it.
-    has_failed: bool,
-}
-
-impl SizeRun {
-    fn failed(&self) -> bool {
-        self.has_failed
-    }
-
-    /// Peak reserved bytes of the device that reserved most; 0 if no device was used.
-    fn reserved(&self) -> u64 {
-        self.report.devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max)
-    }
-
-    fn last_failure(&self) -> Option<&OomReport> {
-        self.report.devices.iter().find_map(|device| device.ooms.last())
-    }
-
-    /// True unless some memory of a GPU is unknown to a dry run.
-    fn has_known_memory(&self) -> bool {
-        self.report.dry_run.as_ref().is_none_or(DryRunReport::is_known)
-    }
-
-    /// True if it fits with any addresses, and with the largest workspaces of libraries.
-    fn fits_in_worst_case(&self) -> bool {
-        let ranges = self.report.dry_run.iter().flat_map(|dry| &dry.ranges);
-        !self.failed() && ranges.into_iter().all(RangeReport::fits)
-    }
-}
 
 /// The dry runs of one command.
 struct SizeSearch<'r> {
@@ -125,41 +91,16 @@ impl SizeSearch<'_> {
     fn run(&mut self, value: u64) -> anyhow::Result<()> {
         let name = &self.fit_sizes.name;
         let command = placeholder::fill(&self.args.command, name, value);
-        let run_directory = self.directory.join(format!("{name}-{value}"));
-        let directory = self.args.options.prepare(Some(&run_directory), Intervention::default())?;
+        let directory = self.directory.join(format!("{name}-{value}"));
         let log = self.directory.join(format!("{name}-{value}.txt"));
-        let (end, _, snapshots) = record_to_log(&command, directory, &log)?;
-        let run = self.read(&snapshots, end, value, &log)?;
+        let label = format!("{name} = {value}");
+        let run = SizeRun::record(&self.args.options, &command, &directory, &log, Intervention::default(), &label)?;
         self.done.insert(value, run);
         let report = self.report(None);
         if let Some(run) = report.run_at(value) {
             print_stderr(&format!("{name} = {}: {}", count(value), run.describe()));
         }
         Ok(())
-    }
-
-    /// Analyzes the snapshots of a run. With several ranks, it returns the one that failed or reserved most.
-    fn read(&self, snapshots: &[PathBuf], end: CommandEnd, value: u64, log: &Path) -> anyhow::Result<SizeRun> {
-        let run = AnalyzedRun::read(snapshots, None)?;
-        let has_failed = run.has_failed();
-        let mut worst: Option<SizeRun> = None;
-        for (path, report) in snapshots.iter().zip(run.job.snapshots) {
-            let ran = SizeRun { snapshot: path.clone(), report, has_failed };
-            let key = |ran: &SizeRun| (has_failed && ran.last_failure().is_some(), ran.reserved());
-            if worst.as_ref().is_none_or(|worst| key(&ran) > key(worst)) {
-                worst = Some(ran);
-            }
-        }
-        let has_succeeded = end.code() == 0;
-        worst.filter(|ran| has_succeeded || ran.failed()).ok_or_else(|| {
-            let name = &self.fit_sizes.name;
-            let why = if has_succeeded {
-                "no process used CUDA".to_owned()
-            } else {
-                format!("the command exited with code {}, without an out-of-memory error", end.code())
-            };
-            anyhow!("{name} = {value}: {why}; see its output in {}", log.display())
-        })
     }
 
     /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail.

@@ -19,8 +19,6 @@ use crate::whatif::program::ProgramChange;
 const MAX_RUNS: usize = 5;
 /// Maximum number of runs that try allocator settings: the best two of the replay, so that other remedies get their turn.
 const MAX_SETTINGS: usize = 2;
-/// The variable's names: that of PyTorch 2.9 and later, and that of all releases.
-const VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 /// A remedy from outside of the program, which needs no change to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,11 +167,9 @@ impl<'r> Trials<'r> {
             }
             _ => self.settings.clone(),
         };
-        let variables = settings.iter().flat_map(|settings| VARIABLES.map(|name| (name, settings.clone())));
-        let intervention = Intervention {
-            environment: variables.collect(),
-            steps_by_parameter: *remedy == OutsideRemedy::StepByParameter,
-        };
+        let with_settings = settings.as_deref().map(Intervention::with_settings).unwrap_or_default();
+        let steps_by_parameter = *remedy == OutsideRemedy::StepByParameter;
+        let intervention = Intervention { steps_by_parameter, ..with_settings };
         let command = match remedy {
             OutsideRemedy::Size { name, size } => placeholder::fill(&self.args.command, name, *size),
             _ => self.args.first_command()?,

@@ -13,8 +13,8 @@ pub struct Curve {
     pub x_label: String,
     /// From the back to the front.
     pub lines: Vec<CurveLine>,
-    /// A horizontal limit in bytes, with its label.
-    pub limit: Option<(u64, String)>,
+    /// Horizontal limits in bytes, with their labels.
+    pub limits: Vec<(u64, String)>,
     /// Labelled positions on the x axis.
     pub marks: Vec<CurveMark>,
 }
@@ -82,15 +82,15 @@ const MAX_TICKS: u64 = 8;
 /// `curve` as a figure.
 pub fn curve(curve: &Curve) -> String {
     let points = || curve.lines.iter().flat_map(|line| &line.points);
-    let limit = curve.limit.as_ref().map(|(bytes, _)| *bytes);
-    let max_bytes = points().map(|point| point.bytes).chain(limit).fold(1, u64::max);
+    let limits = curve.limits.iter().map(|(bytes, _)| *bytes);
+    let max_bytes = points().map(|point| point.bytes).chain(limits).fold(1, u64::max);
     let first = points().map(|point| point.x).min().unwrap_or(0); // no line has a point
     let last = points().map(|point| point.x).fold(first.saturating_add(1), u64::max);
     let top = MARK_ROW_HEIGHT * (curve.marks.len() as f64 + 0.5);
     let mut drawing =
         CurveSvg { out: String::new(), top, first, x_range: last - first, max_bytes: max_bytes as f64 * 1.04 };
     drawing.draw_axes(max_bytes, last, &curve.x_label);
-    if let Some((bytes, what)) = &curve.limit {
+    for (bytes, what) in &curve.limits {
         drawing.draw_limit(*bytes, what);
     }
     for line in &curve.lines {
@@ -116,7 +116,7 @@ pub fn curve(curve: &Curve) -> String {
 fn aria_label(curve: &Curve) -> String {
     let names = curve.lines.iter().map(|line| line.name.clone());
     let marks = curve.marks.iter().map(|mark| mark.label.clone());
-    let limit = curve.limit.iter().map(|(bytes, what)| format!("{}, {what}", size(*bytes)));
+    let limit = curve.limits.iter().map(|(bytes, what)| format!("{}, {what}", size(*bytes)));
     let all: Vec<String> = names.chain(limit).chain(marks).collect();
     format!("By {}: {}", curve.x_label, all.join("; "))
 }

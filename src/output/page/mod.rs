@@ -4,8 +4,8 @@
 //! the page of `analyze`, which needs no script, followed by the analysis as JSON and by the `data` of each device: the
 //! lifetime of every allocation and segment, as columns. The script in `web/` draws from these.
 //!
-//! [`write_fit`] and [`write_explanation`] write the pages of `oomscope fit` and `oomscope explain`, which have no script;
-//! [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
+//! [`write_fit`], [`write_plan`] and [`write_explanation`] write the pages of `oomscope fit`, `plan` and `explain`, which
+//! have no script; [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
 //!
 //! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file, and [`write_with`] one that
 //! also carries the analyzer and the snapshots, to replay them. Knows no command line and no paths.
@@ -34,7 +34,7 @@ use std::io;
 use serde::Serialize;
 
 pub use self::budget::budget;
-pub use self::fit::write_fit;
+pub use self::fit::{write_fit, write_plan};
 pub use self::html::{PageOptions, PageOrder, device_json, write, write_explanation, write_with};
 pub use self::replay::ReplayFiles;
 pub use self::viewer::write_viewer;

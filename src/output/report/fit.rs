@@ -170,10 +170,8 @@ fn size_row(of: &SizeReport, full_bar: u64) -> Vec<Cell> {
 }
 
 fn describe_failure(failed: &PredictedFailure) -> String {
-    let location = &failed.location;
-    let line = location.frame.as_ref().map_or_else(String::new, |_| format!(" at {}", location.label()));
     let why = if failed.verdict == Verdict::Fragmentation { " (fragmentation)" } else { "" };
-    format!("fails: {} requested{line}{why}", size(failed.requested_bytes))
+    format!("fails: {} requested{}{why}", size(failed.requested_bytes), failed.location.at_label())
 }
 
 fn rest_row(device: &FitDevice) -> Vec<Cell> {

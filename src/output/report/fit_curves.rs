@@ -57,7 +57,7 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
             None => "size".to_owned(),
         },
         lines,
-        limit: device.capacity_bytes.map(|bytes| (bytes, "device capacity".to_owned())),
+        limits: device.capacity_bytes.map(|bytes| (bytes, "device capacity".to_owned())).into_iter().collect(),
         marks: marks.into_iter().flatten().collect(),
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod gate;
 mod live;
 mod memory;
 mod phrases;
+mod plan;
 mod program;
 mod ranks;
 mod replay;
@@ -33,6 +34,7 @@ pub use fit_curves::fit_curves;
 pub use gate::check;
 #[cfg(feature = "cuda")]
 pub use live::{costs, live};
+pub use plan::plan;
 pub use program::program;
 pub use replay::replay;
 pub use timeline::timeline;

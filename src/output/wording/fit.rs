@@ -135,9 +135,6 @@ impl PredictedFailure {
     /// Where and why the request fails.
     pub fn label(&self) -> String {
         let why = if self.verdict == Verdict::Fragmentation { ": fragmentation" } else { "" };
-        match &self.location.frame {
-            Some(_) => format!(" at {}{why}", self.location.label()),
-            None => why.to_owned(),
-        }
+        format!("{}{why}", self.location.at_label())
     }
 }

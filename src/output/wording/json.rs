@@ -10,6 +10,7 @@ use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
 use crate::study::timeline::TimelineReport;
 use crate::whatif::fit::FitReport;
+use crate::whatif::plan::PlanReport;
 use crate::whatif::program::ProgramReport;
 use crate::whatif::{ReplayReport, WhatIfReport};
 
@@ -45,6 +46,7 @@ reports! {
     DiffReport { before: str, after: str, at: ComparedMoment } = "oomscope/diff/1",
     ExplainReport = "oomscope/explain/1",
     FitReport = "oomscope/fit/1",
+    PlanReport = "oomscope/plan/1",
     ProgramReport = "oomscope/whatif-program/1",
     ReplayReport = "oomscope/replay/1",
     SizeSearchReport = "oomscope/dry-run-fit/1",

@@ -15,6 +15,7 @@ mod fit;
 mod forecast;
 mod json;
 mod larger_input;
+mod plan;
 mod program;
 mod replay;
 mod summary;

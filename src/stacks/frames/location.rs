@@ -84,6 +84,15 @@ pub(crate) struct Culprit {
 pub const UNKNOWN_NODE: &str = "unknown";
 
 impl CodeLocation {
+    /// ` at LINE` or ` in the backward pass`; empty if neither is known.
+    pub fn at_label(&self) -> String {
+        match (&self.frame, &self.backward) {
+            (Some(_), _) => format!(" at {}", self.label()),
+            (None, Some(_)) => format!(" in {}", self.label()),
+            (None, None) => String::new(),
+        }
+    }
+
     /// One line of text: the code, with its caller or its autograd node.
     pub fn label(&self) -> String {
         let from = |line: &FrameReport| format!(" (called from {})", line.short_label());
@@ -93,6 +102,7 @@ impl CodeLocation {
             (Some(UNKNOWN_NODE), Some(line)) => {
                 format!("the backward pass of {}{caller}", line.short_label())
             }
+            (Some(UNKNOWN_NODE), None) => "the backward pass".to_owned(),
             (Some(node), None) => format!("backward: {node}{caller}"),
             (Some(node), Some(line)) => format!("backward: {node}{}", from(line)),
             (None, Some(line)) => format!("{}{caller}", line.short_label()),

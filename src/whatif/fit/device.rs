@@ -1,14 +1,14 @@
 //! The fit of one device.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::certainty::FitCertainty;
+use super::device_recordings::DeviceRecordings;
 use super::fitted_program::FittedProgram;
+use super::fitted_sizes::FittedSizes;
 use super::growth::{GrowingLine, PeakMemory};
 use super::input::SizedRecording;
 use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
@@ -90,21 +90,20 @@ pub struct FitDevice {
     pub(super) has_recording_warnings: bool,
 }
 
-/// The recordings of one device, in order of size.
-pub(super) struct DeviceRecordings<'s, 'a> {
-    pub(super) recordings: Vec<SizedRecording<'s, 'a>>,
-}
-
 impl FitDevice {
     /// Whether a warning makes the answer an estimate.
     pub fn is_doubtful(&self) -> bool {
+        self.has_doubtful_recordings() || self.distant_size().is_some()
+    }
+
+    /// Whether a warning makes every size an estimate.
+    fn has_doubtful_recordings(&self) -> bool {
         self.paired_ratio.min(self.asked_paired_ratio) < 1.0 - WARN_UNMATCHED_RATIO
             || self.shrinking_ratio > WARN_UNMATCHED_RATIO
             || self.freed_elsewhere_ratio > WARN_ERROR_RATIO
             || self.varying_ratio > WARN_UNMATCHED_RATIO
             || self.guessed_ratio > WARN_UNMATCHED_RATIO
             || self.has_recording_warnings
-            || self.distant_size().is_some()
             || self.checked.iter().any(LeaveOneOutCheck::is_off)
     }
 
@@ -134,27 +133,43 @@ impl FitDevice {
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
     fn rate_answers(&mut self, confirmed: &[Size]) {
-        let (is_doubtful, recorded) = (self.is_doubtful(), self.recorded_size());
-        let has_own_settings = |largest: &Largest| !largest.settings.is_empty();
-        let rate = |largest: &mut Largest| {
-            largest.certainty = match largest.to_size() {
-                Some(size) if confirmed.contains(&size) && !has_own_settings(largest) => FitCertainty::Confirmed,
-                _ if is_doubtful => FitCertainty::Estimate,
-                Some(size) if is_far(size, recorded) => FitCertainty::Should,
-                _ => FitCertainty::Checked,
-            };
-        };
+        let ratings: Vec<FitCertainty> = self.answers().map(|answer| self.rate(answer, confirmed)).collect();
         let of_seconds = self.by_second.iter_mut().flat_map(|of| [&mut of.largest, &mut of.largest_safe, &mut of.best]);
-        [&mut self.largest, &mut self.largest_safe, &mut self.best]
-            .into_iter()
-            .chain(of_seconds)
-            .flatten()
-            .for_each(rate);
+        let answers = [&mut self.largest, &mut self.largest_safe, &mut self.best].into_iter().chain(of_seconds);
+        for (answer, certainty) in answers.flatten().zip(ratings) {
+            answer.certainty = certainty;
+        }
+    }
+
+    fn answers(&self) -> impl Iterator<Item = &Largest> {
+        let of_seconds = self.by_second.iter().flat_map(|of| [&of.largest, &of.largest_safe, &of.best]);
+        [&self.largest, &self.largest_safe, &self.best].into_iter().chain(of_seconds).flatten()
+    }
+
+    fn rate(&self, answer: &Largest, confirmed: &[Size]) -> FitCertainty {
+        let size = answer.to_size();
+        let is_confirmed = answer.settings.is_empty() && size.is_some_and(|size| confirmed.contains(&size));
+        match () {
+            () if is_confirmed => FitCertainty::Confirmed,
+            () if self.is_doubtful() => FitCertainty::Estimate,
+            () => self.certainty_at(size),
+        }
+    }
+
+    /// How certain a prediction is that the program fits at `size`, or at every size.
+    pub(in crate::whatif) fn certainty_at(&self, size: Option<Size>) -> FitCertainty {
+        let times = size.map(|size| size.product() / self.recorded_size().product().max(1));
+        match times {
+            _ if self.has_doubtful_recordings() => FitCertainty::Estimate,
+            Some(times) if times >= FAR_FACTOR => FitCertainty::Estimate,
+            Some(times) if times < 2 => FitCertainty::Checked,
+            _ => FitCertainty::Should,
+        }
     }
 
     /// Whether other kernels, with other workspaces, may run at `size` than at the recorded sizes.
     pub fn is_far_from_recordings(&self, size: Size) -> bool {
-        is_far(size, self.recorded_size())
+        size.product() >= self.recorded_size().product().saturating_mul(2)
     }
 
     /// The size of `growth`.
@@ -163,47 +178,16 @@ impl FitDevice {
     }
 }
 
-fn is_far(size: Size, recorded: Size) -> bool {
-    size.product() >= recorded.product().saturating_mul(2)
-}
-
 /// From this ratio to the largest recorded size on, an answer is an estimate: other kernels may be used at small sizes,
 /// and a nearer recording is cheap to make.
 const FAR_FACTOR: u128 = 8;
 
 impl<'s, 'a> DeviceRecordings<'s, 'a> {
-    /// The recording nearest to `size`, without the one of size `left_out`. Recordings that do not end with a failure
-    /// come first, and the larger of two equally near ones.
-    fn nearest(&self, size: Size, left_out: Option<Size>) -> Option<usize> {
-        let candidates = self.recordings.iter().enumerate();
-        let candidates = candidates.filter(|(_, recording)| Some(recording.size) != left_out);
-        let rank = |(_, recording): &(usize, &SizedRecording<'_, '_>)| {
-            let [distance, second_distance] =
-                [0, 1].map(|of| recording.size.numbers()[of].abs_diff(size.numbers()[of]));
-            (recording.ends_in_failure(), second_distance, distance, Reverse(recording.size))
-        };
-        candidates.min_by_key(rank).map(|(index, _)| index)
-    }
-
-    /// Fits the recording at `index` to all others, without the one of size `left_out`.
-    fn fit_recording(&self, index: usize, left_out: Option<Size>) -> FittedProgram<'_, 's, 'a> {
-        let base = &self.recordings[index];
-        let is_other =
-            |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;
-        let others: Vec<&SizedRecording<'s, 'a>> = self.recordings.iter().filter(is_other).collect();
-        FittedProgram::from_recordings(base, &others)
-    }
-
     /// # Errors
     /// One sentence, for an invalid option or recordings that do not belong together.
     pub(super) fn fit(&self, options: &FitOptions<'_>, has_recording_warnings: bool) -> Result<FitDevice, String> {
-        let fitted_programs: Vec<OnceLock<FittedProgram<'_, 's, 'a>>> =
-            self.recordings.iter().map(|_| OnceLock::new()).collect();
-        let fitted = |size: Size| {
-            // There are at least two recordings, so one is nearest.
-            let index = self.nearest(size, None).unwrap_or(0);
-            fitted_programs[index].get_or_init(|| self.fit_recording(index, None))
-        };
+        let fitted_sizes = FittedSizes::new(self);
+        let fitted = |size: Size| fitted_sizes.at(size);
         let devices = || self.recordings.iter().map(|recording| recording.device);
         let recorded = devices().find_map(DeviceStudy::recorded_capacity);
         let inferred = || devices().filter_map(DeviceStudy::inferred_capacity).max();

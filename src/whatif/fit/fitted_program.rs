@@ -19,8 +19,8 @@ const MAX_OPEN_RATIO: f64 = 0.5;
 
 /// A recording, with a law for each of its requests that is fitted to it and to other recordings.
 #[derive(Debug)]
-pub(super) struct FittedProgram<'r, 's, 'a> {
-    pub(super) base: &'r SizedRecording<'s, 'a>,
+pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
+    pub(in crate::whatif) base: &'r SizedRecording<'s, 'a>,
     /// The other recordings, each with its pairs.
     pub(super) others: Vec<(&'r SizedRecording<'s, 'a>, RecordingPairs)>,
     /// `None` for a request that is paired in no other recording, or in too few.
@@ -138,14 +138,19 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
     /// them itself, from an empty pool.
     pub(super) fn program_at(&self, size: Size) -> Program<'a> {
+        let (requests, initial) = self.bytes_at(size);
+        self.base.program().resized(&requests, &initial)
+    }
+
+    /// The bytes of each request and of each block from before the recording, at `size`.
+    pub(in crate::whatif) fn bytes_at(&self, size: Size) -> (Vec<u64>, Vec<u64>) {
         let bytes_at = |law: &Option<Law>, own_bytes: u64| law.map_or(own_bytes, |law| law.bytes_at(size.numbers()));
         let requests = self.request_laws.iter().zip(&self.base.requests);
-        let requests: Vec<u64> = requests
-            .map(|(law, request)| bytes_at(&law.or_else(|| self.assumed_law(request)), request.bytes))
-            .collect();
+        let requests =
+            requests.map(|(law, request)| bytes_at(&law.or_else(|| self.assumed_law(request)), request.bytes));
         let initial = self.initial_laws.iter().zip(&self.base.program().initial_blocks);
-        let initial: Vec<u64> = initial.map(|(law, block)| bytes_at(law, block.requested)).collect();
-        self.base.program().resized(&requests, &initial)
+        let initial = initial.map(|(law, block)| bytes_at(law, block.requested));
+        (requests.collect(), initial.collect())
     }
 }
 

@@ -248,6 +248,8 @@ impl PeakMemory {
         #[derive(Default)]
         struct LineTotals {
             bytes: u64,
+            /// The index of the first of its requests.
+            request: Option<usize>,
             /// For each number, the additional bytes if it is larger by 1, in total and by kind of law.
             growth: [(u64, [u64; LawKind::ALL.len()]); 2],
             growth_by_stack: FxHashMap<StackId, u64>,
@@ -259,6 +261,7 @@ impl PeakMemory {
             let line_id = *line_by_stack.entry(block.stack).or_insert_with(|| stacks.line_id(block.stack));
             let totals = lines.entry(line_id).or_default();
             totals.bytes = totals.bytes.saturating_add(block.bytes);
+            totals.request = totals.request.or(block.index);
             for dimension in 0..self.size.dimensions() {
                 let (total_growth, by_law) = &mut totals.growth[dimension];
                 let kind = block.law.map_or(LawKind::Constant, |law| law.kind(dimension));
@@ -292,7 +295,9 @@ impl PeakMemory {
                 second_bytes_per_unit: second.map(|_| second_growth),
                 second_law: second.map(|_| second_law),
                 frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
-                location: stacks.code_location(name),
+                location: fitted
+                    .base
+                    .code_location(name, line.request.and_then(|index| fitted.base.requests.get(index))),
             }
         });
         reports.collect()

@@ -3,6 +3,8 @@
 use super::size::Size;
 use crate::base::ids::StackId;
 use crate::replay::ops::Program;
+use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
+use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
 
 /// A snapshot, and the size at which the program ran.
@@ -18,9 +20,9 @@ pub struct FitInput<'s, 'a> {
 
 /// The recording of one device.
 #[derive(Debug)]
-pub(super) struct SizedRecording<'s, 'a> {
+pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(super) size: Size,
-    pub(super) device: DeviceStudy<'s, 'a>,
+    pub(in crate::whatif) device: DeviceStudy<'s, 'a>,
     /// In the order of the program's requests.
     pub(super) requests: Vec<SizedRequest>,
 }
@@ -52,6 +54,16 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
 
     pub(super) fn program(&self) -> &'s Program<'a> {
         self.device.program()
+    }
+
+    /// The source line `line`, of which `request` is one. Threads of the backward pass have no Python stack, but its
+    /// phase is known.
+    pub(super) fn code_location(&self, line: LineId, request: Option<&SizedRequest>) -> CodeLocation {
+        let location = self.device.stacks().code_location(line);
+        let phase = request.map(|request| self.device.phases().phase_at(request.entry_index));
+        let is_backward = phase == Some(Phase::Backward) && location.frame.is_none() && location.backward.is_none();
+        let backward = if is_backward { Some(UNKNOWN_NODE.to_owned()) } else { location.backward };
+        CodeLocation { backward, ..location }
     }
 
     /// Whether the last request failed, so that later ones are not recorded.

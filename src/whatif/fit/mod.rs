@@ -21,7 +21,9 @@
 mod align;
 mod certainty;
 mod device;
+mod device_recordings;
 mod fitted_program;
+mod fitted_sizes;
 mod growth;
 mod input;
 mod law;
@@ -39,12 +41,18 @@ mod warnings;
 
 pub use self::certainty::FitCertainty;
 pub use self::device::FitDevice;
+pub(super) use self::device_recordings::DeviceRecordings;
+pub(super) use self::fitted_program::FittedProgram;
+pub(super) use self::fitted_sizes::FittedSizes;
 pub use self::growth::GrowingLine;
 pub use self::input::FitInput;
 pub use self::law::LawKind;
 pub use self::leave_one_out::LeaveOneOutCheck;
 pub use self::options::FitOptions;
+pub(super) use self::prediction::predict;
 pub use self::prediction::{PredictedFailure, SizeReport};
 pub use self::report::{FitReport, RecordingReport, fit};
 pub use self::size::Size;
+pub(super) use self::size_search::{LargestSize, SizeSearch};
+pub(super) use self::slice::SizeSlice;
 pub use self::slice::{FitCurve, Largest, LargestAt};

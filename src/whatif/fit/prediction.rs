@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::fitted_program::FittedProgram;
+use super::input::SizedRequest;
 use super::size::Size;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::verdict::Verdict;
@@ -66,7 +67,7 @@ pub(super) fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: Size, ov
 }
 
 /// Predicts what the program needs at `size` under `overrides`.
-pub(super) fn predict(
+pub(in crate::whatif) fn predict(
     fitted: &FittedProgram<'_, '_, '_>,
     size: Size,
     is_recorded: bool,
@@ -130,7 +131,8 @@ fn first_failure(
         || first_beyond.is_some_and(|(first, _)| first <= event);
     let stacks = fitted.base.device.stacks();
     let request = fitted.base.requests.iter().find(|request| request.entry_index == event);
-    let location = request.map_or_else(Default::default, |request| stacks.code_location(stacks.line_id(request.stack)));
+    let line = |request: &SizedRequest| fitted.base.code_location(stacks.line_id(request.stack), Some(request));
+    let location = request.map_or_else(Default::default, line);
     let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
     Some(PredictedFailure { event, requested_bytes, verdict, location })
 }

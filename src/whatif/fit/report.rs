@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::device::{DeviceRecordings, FitDevice};
+use super::device::FitDevice;
+use super::device_recordings::DeviceRecordings;
 use super::input::{FitInput, SizedRecording};
 use super::leave_one_out::MIN_PAIRED_RATIO;
 use super::options::FitOptions;

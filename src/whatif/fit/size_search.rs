@@ -7,22 +7,22 @@ use crate::base::units::ratio;
 /// Larger sizes are not searched.
 const MAX_SIZE: u64 = 1 << 40;
 
-pub(super) struct SizeSearch<'f> {
+pub(in crate::whatif) struct SizeSearch<'f> {
     /// Peak of the live bytes at a size.
-    pub(super) peak_live_bytes: &'f dyn Fn(u64) -> u64,
+    pub(in crate::whatif) peak_live_bytes: &'f dyn Fn(u64) -> u64,
     /// Whether every request is served at a size.
-    pub(super) is_served: &'f (dyn Fn(u64) -> bool + Sync),
+    pub(in crate::whatif) is_served: &'f (dyn Fn(u64) -> bool + Sync),
     /// Device memory in bytes.
-    pub(super) capacity: u64,
+    pub(in crate::whatif) capacity: u64,
     /// Only multiples of this are searched.
-    pub(super) multiple: u64,
+    pub(in crate::whatif) multiple: u64,
     /// How many sizes on either side of the result are replayed too. Fragmentation is not monotone: a size may fit
     /// although a smaller one fails.
-    pub(super) neighbors: u64,
+    pub(in crate::whatif) neighbors: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LargestSize {
+pub(in crate::whatif) enum LargestSize {
     /// Not even the smallest size fits.
     Nothing,
     /// All sizes up to [`MAX_SIZE`] fit.
@@ -33,11 +33,11 @@ pub(super) enum LargestSize {
 
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FoundSizes {
+pub(in crate::whatif) struct FoundSizes {
     /// The largest size that fits.
-    pub(super) largest: LargestSize,
+    pub(in crate::whatif) largest: LargestSize,
     /// The largest size below which no replayed size fails.
-    pub(super) safe: LargestSize,
+    pub(in crate::whatif) safe: LargestSize,
 }
 
 impl FoundSizes {
@@ -49,7 +49,7 @@ impl FoundSizes {
 impl SizeSearch<'_> {
     /// Searches from `start_size`. The peak of the live bytes is cheap to compute and rules out most sizes; only the
     /// rest are replayed.
-    pub(super) fn search(&self, start_size: u64) -> FoundSizes {
+    pub(in crate::whatif) fn search(&self, start_size: u64) -> FoundSizes {
         let first_guess = (start_size / self.multiple).max(1);
         let multiple = self.multiple;
         let size = |count: u64| count.saturating_mul(multiple);

@@ -65,12 +65,12 @@ const MAX_NEIGHBORS: u64 = 32;
 const MAX_NEIGHBOR_REQUESTS: u64 = 1_000_000;
 
 /// The sizes with one second number.
-pub(super) struct SizeSlice<'f, 'r, 's, 'a> {
+pub(in crate::whatif) struct SizeSlice<'f, 'r, 's, 'a> {
     /// The program fitted for a size.
-    pub(super) fitted: &'f (dyn Fn(Size) -> &'r FittedProgram<'r, 's, 'a> + Sync),
-    pub(super) second: Option<u64>,
+    pub(in crate::whatif) fitted: &'f (dyn Fn(Size) -> &'r FittedProgram<'r, 's, 'a> + Sync),
+    pub(in crate::whatif) second: Option<u64>,
     /// Only multiples of this are searched.
-    pub(super) multiple: u64,
+    pub(in crate::whatif) multiple: u64,
 }
 
 impl SizeSlice<'_, '_, '_, '_> {
@@ -79,7 +79,7 @@ impl SizeSlice<'_, '_, '_, '_> {
     }
 
     /// The largest size that fits under `overrides`, searched from `start_size`; `None` without a capacity.
-    pub(super) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<FoundSizes> {
+    pub(in crate::whatif) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<FoundSizes> {
         let search = SizeSearch {
             peak_live_bytes: &|first| peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides),
             is_served: &|first| is_served((self.fitted)(self.size(first)), self.size(first), overrides),

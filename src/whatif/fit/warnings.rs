@@ -1,6 +1,7 @@
 //! Warnings about the recordings of a fit and about its answer.
 
-use super::device::{DeviceRecordings, FitDevice};
+use super::device::FitDevice;
+use super::device_recordings::DeviceRecordings;
 use super::input::SizedRecording;
 use super::leave_one_out::{WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use crate::base::units::{count, counted, percent};

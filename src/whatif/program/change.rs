@@ -49,14 +49,14 @@ words! {
 
 /// A recorded program with one change.
 #[derive(Clone)]
-pub(super) struct ChangedProgram {
+pub(in crate::whatif) struct ChangedProgram {
     pub(super) change: ProgramChange,
-    pub(super) certainty: ChangeCertainty,
+    pub(in crate::whatif) certainty: ChangeCertainty,
     /// The change in words.
     pub(super) description: String,
     /// The source line to change, or that allocates most of the changed memory.
-    pub(super) line: Option<LineId>,
+    pub(in crate::whatif) line: Option<LineId>,
     /// The changed blocks' bytes at the peak.
     pub(super) bytes_at_peak: u64,
-    pub(super) script: Script,
+    pub(in crate::whatif) script: Script,
 }

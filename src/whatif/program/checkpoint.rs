@@ -25,7 +25,7 @@ pub(super) fn checkpoint_modules(recording: &RecordedProgram<'_, '_>) -> Vec<Cha
 }
 
 /// Checkpoints the repeated module that holds most at the peak.
-pub(super) fn checkpoint_largest_module(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
+pub(in crate::whatif) fn checkpoint_largest_module(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
     checkpoint_largest(recording, 1)
 }
 

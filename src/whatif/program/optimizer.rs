@@ -39,14 +39,20 @@ pub(super) fn shrink_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedPr
     };
     let description = "the optimizer's state in 8 bits";
     let sizes = ChangedSizes { state: &state_in_8_bits, temporary: &|_| 0 };
-    let mut rows = optimizer.change_state(ProgramChange::State8Bit, description, sizes);
-    if !is_sharded(recording) {
-        let description = format!("the optimizer's state sharded across {RANKS} ranks");
-        let shard_bytes = |block: &ScriptBlock| block.bytes.div_ceil(RANKS);
-        let sizes = ChangedSizes { state: &shard_bytes, temporary: &shard_bytes };
-        rows.extend(optimizer.change_state(ProgramChange::StateSharded, &description, sizes));
+    let in_8_bits = optimizer.change_state(ProgramChange::State8Bit, description, sizes);
+    in_8_bits.into_iter().chain(shard_state(recording, RANKS)).collect()
+}
+
+/// Shards the optimizer's state across `ranks`, unless it is sharded already.
+pub(in crate::whatif) fn shard_state(recording: &RecordedProgram<'_, '_>, ranks: u64) -> Option<ChangedProgram> {
+    if is_sharded(recording) {
+        return None;
     }
-    rows
+    let description = format!("the optimizer's state sharded across {ranks} ranks");
+    let shard_bytes = |block: &ScriptBlock| block.bytes.div_ceil(ranks);
+    let sizes = ChangedSizes { state: &shard_bytes, temporary: &shard_bytes };
+    let optimizer = OptimizerBlocks::from_recording(recording);
+    optimizer.change_state(ProgramChange::StateSharded, &description, sizes).into_iter().next()
 }
 
 /// Keeps the optimizer's state on the host.

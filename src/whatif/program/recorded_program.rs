@@ -94,6 +94,27 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         }
     }
 
+    /// The same program with other sizes: the bytes of each request in `requests`, and of each initial block in
+    /// `initial`. Each block keeps its category.
+    pub(crate) fn resized(&self, requests: &[u64], initial: &[u64]) -> Self {
+        let categories = OnceLock::from(self.categories().to_vec());
+        let mut script = self.script.clone();
+        for (block, bytes) in script.blocks.iter_mut().zip(initial.iter().chain(requests)) {
+            block.bytes = *bytes;
+        }
+        let peak = PeakBlocks::from_script(&script, &self.device.inferred().hypothesis.settings);
+        Self {
+            device: self.device,
+            program: self.program.clone(),
+            script,
+            entry_indexes: self.entry_indexes.clone(),
+            recorded_ops: self.recorded_ops,
+            peak,
+            categories,
+            dtypes: OnceLock::new(),
+        }
+    }
+
     /// The stack that allocated `block`, with its autograd node and `torch.compile` region.
     pub(crate) fn allocation_stack(&self, block: u32) -> StackId {
         let block = &self.script.blocks[block as usize];

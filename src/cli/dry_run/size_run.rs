@@ -1,0 +1,87 @@
+//! One dry run at one size.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+
+use super::analyzed_run::AnalyzedRun;
+use super::options::{DryRunOptions, Intervention};
+use crate::analysis::failure::OomReport;
+use crate::analysis::{DryRunReport, DryRunVerdict, RangeReport, SnapshotReport};
+use crate::cli::run::record_to_log;
+
+/// A dry run that ended well or with a failed request.
+pub(in crate::cli) struct SizeRun {
+    pub(in crate::cli) snapshot: PathBuf,
+    /// The analysis of that snapshot. If there are several ranks, it is the one that failed or reserved most.
+    pub(in crate::cli) report: SnapshotReport,
+    /// A request failed in a process of the run, and it did not get past it.
+    has_failed: bool,
+    /// A value of the GPU, or memory that only a GPU knows, may decide otherwise.
+    may_differ: bool,
+}
+
+impl SizeRun {
+    /// Runs `command` in `directory` with its output in `log`. `label` names the run in an error, as in `BATCH = 4`.
+    pub(in crate::cli) fn record(
+        options: &DryRunOptions,
+        command: &[OsString],
+        directory: &Path,
+        log: &Path,
+        intervention: Intervention,
+        label: &str,
+    ) -> anyhow::Result<Self> {
+        let directory = options.prepare(Some(directory), intervention)?;
+        let (end, _, snapshots) = record_to_log(command, directory, log)?;
+        let run = AnalyzedRun::read(&snapshots, None)?;
+        let has_failed = run.has_failed();
+        let may_differ = run.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::MayFit);
+        let mut worst: Option<Self> = None;
+        for (path, report) in snapshots.iter().zip(run.job.snapshots) {
+            let ran = Self { snapshot: path.clone(), report, has_failed, may_differ };
+            let key = |ran: &Self| (has_failed && ran.last_failure().is_some(), ran.reserved());
+            if worst.as_ref().is_none_or(|worst| key(&ran) > key(worst)) {
+                worst = Some(ran);
+            }
+        }
+        let has_succeeded = end.code() == 0;
+        worst.filter(|ran| has_succeeded || ran.failed()).ok_or_else(|| {
+            let why = if has_succeeded {
+                "no process used CUDA".to_owned()
+            } else {
+                format!("the command exited with code {}, without an out-of-memory error", end.code())
+            };
+            anyhow!("{label}: {why}; see its output in {}", log.display())
+        })
+    }
+
+    pub(in crate::cli) fn failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// True unless a value of the GPU, or memory that only a GPU knows, may decide otherwise.
+    pub(in crate::cli) fn is_certain(&self) -> bool {
+        !self.may_differ
+    }
+
+    /// Peak reserved bytes of the device that reserved most; 0 if no device was used.
+    pub(in crate::cli) fn reserved(&self) -> u64 {
+        self.report.devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max)
+    }
+
+    pub(super) fn last_failure(&self) -> Option<&OomReport> {
+        self.report.devices.iter().find_map(|device| device.ooms.last())
+    }
+
+    /// True unless some memory of a GPU is unknown to a dry run.
+    pub(super) fn has_known_memory(&self) -> bool {
+        self.report.dry_run.as_ref().is_none_or(DryRunReport::is_known)
+    }
+
+    /// True if it fits with any addresses, and with the largest workspaces of libraries.
+    pub(super) fn fits_in_worst_case(&self) -> bool {
+        let ranges = self.report.dry_run.iter().flat_map(|dry| &dry.ranges);
+        !self.failed() && ranges.into_iter().all(RangeReport::fits)
+    }
+}

@@ -1,0 +1,115 @@
+//! The arguments of `oomscope plan`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+
+use crate::allocator::device::{GPUS, GpuModel};
+use crate::cli::args::{Format, format_parser};
+use crate::cli::dry_run::parse_gpu;
+use crate::cli::fit::parse_recording;
+use crate::whatif::fit::Size;
+use crate::whatif::plan::{PlanOptions, PlanRun, PlanTarget};
+
+/// Plan which GPU a job needs, how large it may be on each, and which change makes it larger
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope plan --gpus t4,l4,a10,a100,h100 -- python train.py --batch {BATCH}
+  oomscope plan --for-size 64 -- python train.py --batch {BATCH}      the smallest GPU for a batch of 64
+  oomscope plan --price h100=2.5,a100=1.6 -- python train.py --batch {BATCH}
+  oomscope plan 4=b4 8=b8 --gpus l4,h100                              from recordings, without running anything
+  oomscope plan --format html -o plan.html -- python train.py --batch {BATCH}
+
+The command needs no GPU: it runs as in `oomscope dry-run`, at most 15 times, with each size in place of the word in \
+braces. The first runs are small and on the GPU with most memory; other sizes follow from them by replay. Then the \
+largest size of each GPU, as it is and with expandable_segments:True, is run on that GPU (* in the table). Activation \
+checkpointing and a sharded optimizer state are predicted from the recorded calls. Runs are kept: the same command \
+continues where it was interrupted.
+
+It knows nothing of speed: a price is for an hour, divided by the largest size.
+
+Exit codes: 0 success, even if no size fits; 2 wrong usage, a job that fails otherwise, or no dry run was possible.")]
+pub(in crate::cli) struct Plan {
+    /// Recordings with their sizes, instead of a command: 8=snapshot.pickle
+    #[arg(value_name = "SIZE=SNAPSHOT", value_parser = parse_recording)]
+    pub(super) recordings: Vec<(Size, PathBuf)>,
+
+    /// GPUs to plan for [default: all known]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = parse_gpu)]
+    gpus: Vec<&'static GpuModel>,
+
+    /// Name the smallest GPU for this size
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    for_size: Option<u64>,
+
+    /// Price of an hour on a GPU, in any currency: h100=2.5,a100=1.6
+    #[arg(long, value_name = "NAME=P,..", value_delimiter = ',', value_parser = parse_price)]
+    price: Vec<(&'static GpuModel, f64)>,
+
+    /// Sizes of the first runs: two or more that every GPU may run
+    #[arg(long, value_name = "N,M,..", value_delimiter = ',', default_value = "4,8",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) sizes: Vec<u64>,
+
+    /// Only multiples of N
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    multiple_of: u64,
+
+    /// Directory of the runs; those that it has are not made again
+    #[arg(long, value_name = "DIR", default_value = "oomscope-plan")]
+    pub(super) runs: PathBuf,
+
+    /// Output format
+    #[arg(long, value_parser = format_parser(&[Format::Html]), default_value = "human")]
+    pub(super) format: Format,
+
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Command and its arguments, with a word in braces for the size
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}
+
+/// Parses `h100=2.5`.
+fn parse_price(text: &str) -> Result<(&'static GpuModel, f64), String> {
+    let error = || format!("give a GPU and a price, such as h100=2.5, not {text}");
+    let (name, price) = text.split_once('=').ok_or_else(error)?;
+    let price = price.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0).ok_or_else(error)?;
+    Ok((parse_gpu(name)?, price))
+}
+
+impl Plan {
+    /// The GPUs to plan for, with their prices.
+    pub(super) fn targets(&self) -> anyhow::Result<Vec<PlanTarget>> {
+        let mut gpus = self.gpus.clone();
+        if gpus.is_empty() {
+            gpus = GPUS.iter().collect();
+        }
+        gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
+        gpus.dedup();
+        if let Some((gpu, _)) = self.price.iter().find(|(gpu, _)| !gpus.contains(gpu)) {
+            bail!("--price {}: is not one of the GPUs of --gpus", gpu.name);
+        }
+        let price = |gpu| self.price.iter().find(|(priced, _)| *priced == gpu).map(|(_, price)| *price);
+        Ok(gpus.into_iter().map(|gpu| PlanTarget { gpu, price: price(gpu) }).collect())
+    }
+
+    /// The options of a plan without changes of the program and without curves.
+    pub(super) fn options<'o>(&self, name: &'o str, targets: &'o [PlanTarget], runs: &'o [PlanRun]) -> PlanOptions<'o> {
+        PlanOptions {
+            name,
+            targets,
+            runs,
+            wanted_size: self.for_size,
+            multiple: self.multiple_of,
+            changes: false,
+            curve: 0,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `oomscope plan`: which GPU, how large, with which change.
+//!
+//! From recordings, or by dry runs: a few sizes on the GPU with most memory, then the largest size of each GPU on that
+//! GPU ([`runs`] makes and keeps them), until [`PlanReport::next_run`] has nothing to confirm or [`runs::MAX_RUNS`] are
+//! made.
+
+mod args;
+mod runs;
+
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+
+pub(super) use self::args::Plan;
+use self::runs::Runs;
+use super::args::Format;
+use super::dry_run::find_placeholder;
+use super::exit::Exit;
+use super::inputs;
+use super::output::Output;
+use crate::output::{page, report};
+use crate::snapshot::Snapshot;
+use crate::study::{Scope, Study};
+use crate::whatif::fit::{FitInput, Size};
+use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, PlanTarget, plan};
+
+/// Most recordings at larger sizes than those of `--sizes`.
+const MAX_FURTHER_RECORDINGS: usize = 2;
+/// Number of sizes in the chart.
+const CURVE_SIZES: u64 = 32;
+
+/// The recordings to plan from.
+#[derive(Default)]
+struct Recordings {
+    read: Vec<(Size, String, Snapshot)>,
+}
+
+impl Recordings {
+    fn add(&mut self, size: Size, path: &std::path::Path) -> anyhow::Result<()> {
+        self.read.push((size, path.display().to_string(), inputs::read_one(path)?));
+        Ok(())
+    }
+
+    fn plan(&self, options: &PlanOptions<'_>) -> anyhow::Result<PlanReport> {
+        let studies: Vec<Study<'_>> =
+            self.read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
+        for ((_, path, _), study) in self.read.iter().zip(&studies) {
+            inputs::first_device_with_trace(study, path)?;
+        }
+        let inputs = self.read.iter().zip(&studies);
+        let inputs: Vec<FitInput<'_, '_>> =
+            inputs.map(|((size, path, _), study)| FitInput { size: *size, path, study }).collect();
+        plan(&inputs, options).map_err(|error| anyhow!(error))
+    }
+}
+
+pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
+    if args.recordings.is_empty() == args.command.is_empty() {
+        bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
+    }
+    let targets = args.targets()?;
+    let output = Output::open(args.output.as_deref())?;
+    let mut recordings = Recordings::default();
+    for (size, path) in &args.recordings {
+        let path = inputs::single_snapshot(path)?;
+        args.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
+        recordings.add(*size, &path)?;
+    }
+    let (name, runs) = if args.command.is_empty() {
+        ("size".to_owned(), Vec::new())
+    } else {
+        let name = find_placeholder(&args.command)?;
+        let runs = make_runs(args, &name, &targets, &mut recordings)?;
+        (name, runs)
+    };
+    let curve = if args.format == Format::Html { CURVE_SIZES } else { 0 };
+    let report = recordings.plan(&PlanOptions { changes: true, curve, ..args.options(&name, &targets, &runs) })?;
+    match args.format {
+        Format::Html => output.write_with(|out| page::write_plan(&report, env!("CARGO_PKG_VERSION"), out))?,
+        format => output.write_answer(format, &report, report::plan)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Makes the dry runs of a plan, and adds those to `recordings` from which sizes are predicted.
+fn make_runs(
+    args: &Plan,
+    name: &str,
+    targets: &[PlanTarget],
+    recordings: &mut Recordings,
+) -> anyhow::Result<Vec<PlanRun>> {
+    let Some(reference) = targets.iter().map(|target| target.gpu).max_by_key(|gpu| gpu.usable_bytes()) else {
+        bail!("give at least one GPU");
+    };
+    let mut runs = Runs::open(&args.runs, &args.command, name)?;
+    for size in &args.sizes {
+        let run = runs.make(reference.name, *size, false)?;
+        if let Some(run) = run.filter(|run| run.fits) {
+            recordings.add(run.size.into(), &PathBuf::from(&run.snapshot))?;
+        }
+    }
+    if recordings.read.len() < 2 {
+        bail!("{name}: less than two of the sizes fit even on {}: give smaller ones with --sizes", reference.name);
+    }
+    let mut further = 0;
+    loop {
+        let made = runs.made().to_vec();
+        let report = recordings.plan(&args.options(name, targets, &made))?;
+        let next = report.next_recording().filter(|_| further < MAX_FURTHER_RECORDINGS);
+        if let Some(size) = next {
+            further += 1;
+            match runs.make(reference.name, size, false)? {
+                Some(run) if run.fits => recordings.add(size.into(), &PathBuf::from(&run.snapshot))?,
+                _ => further = MAX_FURTHER_RECORDINGS,
+            }
+            continue;
+        }
+        let Some(next) = report.next_run() else { break };
+        if runs.make(next.gpu, next.size, next.expandable_segments)?.is_none() {
+            break;
+        }
+    }
+    Ok(runs.made().to_vec())
+}

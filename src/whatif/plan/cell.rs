@@ -1,0 +1,70 @@
+//! The largest size that fits one GPU with one change.
+
+use serde::Serialize;
+
+use crate::allocator::verdict::Verdict;
+use crate::base::warning::words;
+use crate::stacks::frames::CodeLocation;
+use crate::whatif::fit::{FitCertainty, SizeReport};
+use crate::whatif::program::ChangeCertainty;
+
+words! {
+    /// A change that a plan tries.
+    pub enum PlanChange {
+        /// Nothing
+        AsIs = "as-is",
+        /// The allocator setting `expandable_segments:True`
+        ExpandableSegments = "expandable-segments",
+        /// Activation checkpointing of the repeated module that holds most
+        Checkpoint = "checkpoint",
+        /// The optimizer's state is sharded across ranks
+        StateSharded = "state-sharded",
+    }
+}
+
+/// The largest size that fits one GPU with one change.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlanCell {
+    /// The change.
+    pub change: PlanChange,
+    /// Number of ranks that share the optimizer's state; null for other changes.
+    pub ranks: Option<u64>,
+    /// The largest size below which all fit; 0 if none fits, null if every size does.
+    pub size: Option<u64>,
+    /// How certain that size is: `confirmed` if a dry run at it ended on this GPU.
+    pub certainty: FitCertainty,
+    /// How certain it is that the changed program makes exactly the replayed calls.
+    pub sure: ChangeCertainty,
+    /// The source line to change; null if there is none.
+    pub location: Option<CodeLocation>,
+    /// Device memory - reserved bytes at the peak of that size; null without a size, and for changes of the program.
+    pub unreserved_bytes: Option<u64>,
+    /// The first request that fails at the next size; null for changes of the program.
+    pub fails: Option<PlanFailure>,
+}
+
+/// The first request that is predicted to fail beyond the largest size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlanFailure {
+    /// The size at which it fails.
+    pub size: u64,
+    /// Requested bytes, rounded by the allocator.
+    pub requested_bytes: u64,
+    /// `capacity` if live memory and the request exceed the device, else `fragmentation`.
+    pub verdict: Verdict,
+    /// The source line that makes the request.
+    #[serde(flatten)]
+    pub location: CodeLocation,
+}
+
+impl PlanFailure {
+    pub(super) fn from_prediction(report: SizeReport) -> Option<Self> {
+        let failed = report.failed?;
+        Some(Self {
+            size: report.size.first,
+            requested_bytes: failed.requested_bytes,
+            verdict: failed.verdict,
+            location: failed.location,
+        })
+    }
+}

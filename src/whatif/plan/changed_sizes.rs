@@ -1,0 +1,100 @@
+//! The largest size of a program with a change, by replay of the changed calls at each size.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::cell::{PlanCell, PlanChange};
+use crate::replay::model::peak_if_served;
+use crate::replay::ops::Program;
+use crate::whatif::fit::{FitDevice, FittedProgram, LargestSize, Size, SizeSearch};
+use crate::whatif::program::{ChangedProgram, RecordedProgram, checkpoint_largest_module, shard_state};
+use crate::whatif::{Overrides, hypothesis_with};
+
+/// A changed program at any size.
+pub(super) struct ChangedSizes<'f, 's, 'a> {
+    fitted: &'f FittedProgram<'f, 's, 'a>,
+    recording: RecordedProgram<'s, 'a>,
+    change: PlanChange,
+    ranks: Option<u64>,
+    multiple: u64,
+    /// The change at the recorded size.
+    recorded: ChangedProgram,
+    /// Peak of the live bytes by size: each GPU searches among them.
+    live_bytes: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
+    /// `None` if the recording does not suggest the change.
+    pub(super) fn new(
+        fitted: &'f FittedProgram<'f, 's, 'a>,
+        change: PlanChange,
+        ranks: Option<u64>,
+        multiple: u64,
+    ) -> Option<Self> {
+        let recording = RecordedProgram::from_device(fitted.base.device);
+        // Predicted requests have no law.
+        if recording.is_continued() || !recording.has_steps() {
+            return None;
+        }
+        let recorded = apply(&recording, change, ranks)?;
+        Some(Self { fitted, recording, change, ranks, multiple, recorded, live_bytes: Mutex::default() })
+    }
+
+    /// The changed program at `size`; `None` if the change has nothing to change there.
+    fn program_at(&self, size: u64) -> Option<Program<'a>> {
+        let (requests, initial) = self.fitted.bytes_at(size.into());
+        let resized = self.recording.resized(&requests, &initial);
+        let changed = apply(&resized, self.change, self.ranks)?;
+        Some(changed.script.to_program(&self.recording.program))
+    }
+
+    /// The largest size that fits under `overrides`, which have a capacity; `None` if the change is lost at other
+    /// sizes.
+    pub(super) fn cell(&self, device: &FitDevice, overrides: &Overrides, start_size: u64) -> Option<PlanCell> {
+        let hypothesis = hypothesis_with(self.recording.device, overrides);
+        let live_bytes = |size: u64| {
+            let known = self.live_bytes.lock().ok().and_then(|known| known.get(&size).copied());
+            known.unwrap_or_else(|| {
+                let bytes = self.program_at(size).map_or(u64::MAX, |program| program.peak_bytes(&hypothesis.settings));
+                if let Ok(mut known) = self.live_bytes.lock() {
+                    known.insert(size, bytes);
+                }
+                bytes
+            })
+        };
+        let search = SizeSearch {
+            peak_live_bytes: &live_bytes,
+            is_served: &|size| {
+                self.program_at(size).is_some_and(|program| peak_if_served(&program, &hypothesis).is_some())
+            },
+            capacity: overrides.capacity?,
+            multiple: self.multiple,
+            // The changed calls themselves are not certain.
+            neighbors: 0,
+        };
+        let size = match search.search(start_size).safe {
+            LargestSize::Size(size) => Some(size),
+            LargestSize::Everything => None,
+            LargestSize::Nothing => Some(0),
+        };
+        let location = self.recording.code_location(self.recorded.line);
+        Some(PlanCell {
+            change: self.change,
+            ranks: self.ranks,
+            size,
+            certainty: device.certainty_at(size.map(Size::from)),
+            sure: self.recorded.certainty,
+            location: location.frame.is_some().then_some(location),
+            unreserved_bytes: None,
+            fails: None,
+        })
+    }
+}
+
+fn apply(recording: &RecordedProgram<'_, '_>, change: PlanChange, ranks: Option<u64>) -> Option<ChangedProgram> {
+    match (change, ranks) {
+        (PlanChange::StateSharded, Some(ranks)) => shard_state(recording, ranks),
+        (PlanChange::Checkpoint, _) => checkpoint_largest_module(recording).into_iter().next(),
+        _ => None,
+    }
+}

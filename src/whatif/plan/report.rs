@@ -1,0 +1,188 @@
+//! The JSON of `oomscope plan`, and what it is made from.
+
+use std::cmp::Reverse;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::cell::{PlanCell, PlanChange};
+use super::changed_sizes::ChangedSizes;
+use super::plan_run::PlanRun;
+use super::settings_sizes::SettingsSizes;
+use crate::allocator::conf::EXPANDABLE_SEGMENTS;
+use crate::allocator::device::GpuModel;
+use crate::base::warning::Warning;
+use crate::whatif::fit::{
+    DeviceRecordings, FitDevice, FitInput, FitOptions, FitReport, FittedSizes, RecordingReport, Size, fit,
+};
+use crate::whatif::{Overrides, apply_option};
+
+/// Number of ranks to shard the optimizer's state across.
+const RANKS: [u64; 3] = [2, 4, 8];
+
+/// A GPU to plan for.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanTarget {
+    /// The GPU.
+    pub gpu: &'static GpuModel,
+    /// Price of an hour on it, in any currency.
+    pub price: Option<f64>,
+}
+
+/// The GPUs, the runs and the size of a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanOptions<'o> {
+    /// Name of the size, such as `BATCH`.
+    pub name: &'o str,
+    /// The GPUs.
+    pub targets: &'o [PlanTarget],
+    /// The runs that were made on them.
+    pub runs: &'o [PlanRun],
+    /// The size for which to name the smallest GPU.
+    pub wanted_size: Option<u64>,
+    /// Only multiples of this.
+    pub multiple: u64,
+    /// Whether to replay changes of the program, which takes most of the time.
+    pub changes: bool,
+    /// The minimum number of sizes in a curve; 0 for no curves.
+    pub curve: u64,
+}
+
+/// The JSON of `oomscope plan`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(remote = "Self")]
+pub struct PlanReport {
+    /// Name of the size, such as `BATCH`.
+    pub name: String,
+    /// The recordings, in order of size.
+    pub recordings: Vec<RecordingReport>,
+    /// The PyTorch releases whose rules the replay followed.
+    pub torch_version: String,
+    /// Only multiples of this size are considered.
+    pub multiple: u64,
+    /// The size for which the summary names the smallest GPU; null if none was given.
+    #[serde(rename = "for_size")]
+    pub wanted_size: Option<u64>,
+    /// The GPUs, that with the least memory first.
+    pub gpus: Vec<PlanGpu>,
+    /// The runs that were made on these GPUs.
+    pub runs: Vec<PlanRun>,
+    /// The fit of the recordings, for the curves.
+    #[serde(skip)]
+    pub fit: FitReport,
+    /// Problems of the recordings, and reasons why predictions are estimates.
+    pub warnings: Vec<Warning>,
+}
+
+/// One GPU of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlanGpu {
+    /// Its name on the command line.
+    pub gpu: &'static str,
+    /// Its name in the driver.
+    pub product: &'static str,
+    /// Its memory in bytes, without the CUDA context.
+    pub usable_bytes: u64,
+    /// Price of an hour, as given; null without one.
+    pub price: Option<f64>,
+    /// `price` divided by the largest size as it is: the cost of an hour for each sample in memory. It knows nothing of
+    /// speed.
+    pub price_per_size: Option<f64>,
+    /// The largest size for each change that applies; first the program as it is.
+    pub cells: Vec<PlanCell>,
+}
+
+impl PlanGpu {
+    /// The cell of `change`, which is not [`PlanChange::StateSharded`].
+    pub fn cell(&self, change: PlanChange) -> Option<&PlanCell> {
+        self.cells.iter().find(|cell| cell.change == change)
+    }
+}
+
+/// Plans on which GPUs the recorded program runs, and how large it may be.
+///
+/// # Errors
+/// One sentence: those of [`fit`], or sizes of two numbers.
+pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Result<PlanReport, String> {
+    let mut targets = options.targets.to_vec();
+    targets.sort_by_key(|target| (target.gpu.usable_bytes(), target.gpu.name));
+    let Some(largest) = targets.last() else { return Err("give at least one GPU".to_owned()) };
+    if let Some(input) = recordings.iter().find(|input| input.size.second.is_some()) {
+        return Err(format!("{}: a plan takes sizes of one number", input.size));
+    }
+    let fit_options = FitOptions {
+        device: None,
+        at: &[],
+        at_second: &[],
+        capacity: Some(largest.gpu.usable_bytes()),
+        settings: None,
+        multiple: options.multiple,
+        top: 1,
+        curve: options.curve,
+    };
+    let report = fit(recordings, &fit_options)?;
+    // The device with the highest peak decides.
+    let peak_of = |device: &FitDevice| device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
+    let Some(device) = report.devices.iter().max_by_key(|device| (peak_of(device), Reverse(device.device))) else {
+        return Err("the recordings have no device in common".to_owned());
+    };
+    if device.largest_safe.is_none() {
+        return Err(report.summary().answer);
+    }
+    let device_recordings = DeviceRecordings::from_inputs(recordings, device.device);
+    let fitted = FittedSizes::new(&device_recordings);
+    let base = fitted.at(device.recorded_size());
+    let expandable =
+        apply_option(base.base.device.snapshot(), &base.base.device.inferred().hypothesis, EXPANDABLE_SEGMENTS)?;
+    let has_expandable = base.base.device.inferred().hypothesis.last_settings().expandable_segments;
+    let settings_sizes = SettingsSizes { fitted: &fitted, device, runs: options.runs, multiple: options.multiple };
+    let changed =
+        if options.changes { changed_programs(&fitted, device.recorded_size(), options.multiple) } else { Vec::new() };
+    let gpus = targets.par_iter().map(|target| {
+        let capacity = Some(target.gpu.usable_bytes());
+        let as_recorded = Overrides { capacity, ..Overrides::default() };
+        let as_is = settings_sizes.cell(target.gpu, PlanChange::AsIs, &as_recorded);
+        let mut cells = vec![as_is];
+        if !has_expandable {
+            let overrides = Overrides { settings: Some(expandable.clone()), ..as_recorded.clone() };
+            cells.push(settings_sizes.cell(target.gpu, PlanChange::ExpandableSegments, &overrides));
+        }
+        let start = cells[0].size.unwrap_or(device.largest_recorded).max(1);
+        cells
+            .extend(changed.par_iter().filter_map(|sizes| sizes.cell(device, &as_recorded, start)).collect::<Vec<_>>());
+        let largest = cells[0].size.filter(|size| *size > 0);
+        PlanGpu {
+            gpu: target.gpu.name,
+            product: target.gpu.product,
+            usable_bytes: target.gpu.usable_bytes(),
+            price: target.price,
+            price_per_size: target.price.zip(largest).map(|(price, size)| price / size as f64),
+            cells,
+        }
+    });
+    let gpus = gpus.collect();
+    Ok(PlanReport {
+        name: options.name.to_owned(),
+        recordings: report.recordings.clone(),
+        torch_version: report.torch_version.clone(),
+        multiple: options.multiple,
+        wanted_size: options.wanted_size,
+        gpus,
+        runs: options.runs.to_vec(),
+        warnings: report.warnings.clone(),
+        fit: report,
+    })
+}
+
+/// The changes of the program that its recording suggests.
+fn changed_programs<'f, 's, 'a>(
+    fitted: &'f FittedSizes<'f, 's, 'a>,
+    largest_recorded: Size,
+    multiple: u64,
+) -> Vec<ChangedSizes<'f, 's, 'a>> {
+    let changes = RANKS.map(|ranks| (PlanChange::StateSharded, Some(ranks)));
+    let changes = std::iter::once((PlanChange::Checkpoint, None)).chain(changes);
+    changes
+        .filter_map(|(change, ranks)| ChangedSizes::new(fitted.at(largest_recorded), change, ranks, multiple))
+        .collect()
+}

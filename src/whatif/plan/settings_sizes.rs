@@ -1,0 +1,87 @@
+//! The largest size under allocator settings: predicted by `fit`, bounded and corrected by runs.
+
+use super::cell::{PlanCell, PlanChange, PlanFailure};
+use super::plan_run::PlanRun;
+use crate::allocator::device::GpuModel;
+use crate::base::units::signed_difference;
+use crate::whatif::Overrides;
+use crate::whatif::fit::{FitCertainty, FitDevice, FittedSizes, LargestSize, Size, SizeReport, SizeSlice, predict};
+use crate::whatif::program::ChangeCertainty;
+
+/// After a failed run the next smaller size to try is this part of it lower, and twice that after each further one.
+const STEP_DOWN: u64 = 64;
+
+pub(super) struct SettingsSizes<'f, 'r, 's, 'a> {
+    pub(super) fitted: &'f FittedSizes<'r, 's, 'a>,
+    pub(super) device: &'f FitDevice,
+    pub(super) runs: &'f [PlanRun],
+    pub(super) multiple: u64,
+}
+
+impl SettingsSizes<'_, '_, '_, '_> {
+    /// The largest size that fits `gpu` under `overrides`, which have its capacity.
+    pub(super) fn cell(&self, gpu: &GpuModel, change: PlanChange, overrides: &Overrides) -> PlanCell {
+        let is_own = |run: &&PlanRun| {
+            run.gpu == gpu.name && run.expandable_segments == (change == PlanChange::ExpandableSegments)
+        };
+        let runs = || self.runs.iter().filter(is_own);
+        let fitting = runs().filter(|run| run.fits).max_by_key(|run| run.size);
+        let failing = runs().filter(|run| !run.fits).map(|run| run.size);
+        let (failures, fails) = (failing.clone().count(), failing.min());
+        let usable = gpu.usable_bytes();
+        // How much less the kernels of this GPU request than those of the recordings.
+        let unused = fitting.map_or(0, |run| {
+            let predicted = self.predict(run.size, overrides).peak_reserved_bytes;
+            signed_difference(run.reserved_bytes, predicted)
+        });
+        let corrected = Overrides { capacity: Some(usable.saturating_add_signed(unused)), ..overrides.clone() };
+        let fitted = |size: Size| self.fitted.at(size);
+        let slice = SizeSlice { fitted: &fitted, second: None, multiple: self.multiple };
+        let found = slice.search(&corrected, self.device.largest_recorded).map(|found| found.safe);
+        let predicted = match found {
+            Some(LargestSize::Size(size)) => Some(size),
+            Some(LargestSize::Everything) => None,
+            Some(LargestSize::Nothing) | None => Some(0),
+        };
+        let largest_run = fitting.map_or(0, |run| run.size);
+        let size = match (predicted, fails) {
+            (Some(size), Some(fails)) if size >= fails => Some(self.step_down(fails, failures).max(largest_run)),
+            (None, Some(fails)) => Some(self.step_down(fails, failures).max(largest_run)),
+            (predicted, _) => predicted.map(|size| size.max(largest_run)),
+        };
+        let confirming = fitting.filter(|run| Some(run.size) == size);
+        let unreserved_bytes = match (confirming, size) {
+            (Some(run), _) => Some(usable.saturating_sub(run.reserved_bytes)),
+            (None, Some(size @ 1..)) => {
+                let reserved = self.predict(size, &corrected).peak_reserved_bytes;
+                Some(usable.saturating_add_signed(unused).saturating_sub(reserved))
+            }
+            _ => None,
+        };
+        let next = size.map(|size| self.predict(size.saturating_add(self.multiple), &corrected));
+        PlanCell {
+            change,
+            ranks: None,
+            size,
+            certainty: match confirming {
+                Some(run) if run.is_certain => FitCertainty::Confirmed,
+                Some(_) => FitCertainty::Should,
+                None => self.device.certainty_at(size.map(Size::from)),
+            },
+            sure: ChangeCertainty::Exact,
+            location: None,
+            unreserved_bytes,
+            fails: next.and_then(PlanFailure::from_prediction),
+        }
+    }
+
+    fn predict(&self, size: u64, overrides: &Overrides) -> SizeReport {
+        predict(self.fitted.at(size.into()), size.into(), false, overrides)
+    }
+
+    /// A size below `fails`, which failed as the last of `failures` runs.
+    fn step_down(&self, fails: u64, failures: usize) -> u64 {
+        let step = fails.div_ceil(STEP_DOWN).saturating_mul(1 << (failures - 1).min(6));
+        fails.saturating_sub(step.max(self.multiple)) / self.multiple * self.multiple
+    }
+}

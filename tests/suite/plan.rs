@@ -1,0 +1,140 @@
+//! `oomscope plan`: from recordings, and from the dry runs of a directory.
+
+use serde_json::{Value, json};
+
+use crate::support::program::{refusal, result_of, run};
+
+fn dense(size: u64) -> String {
+    format!("{size}=fixtures/sizes/2.15.0-dense-{size}.pickle.gz")
+}
+
+fn json_of(arguments: &[&str]) -> Value {
+    serde_json::from_str(&result_of(arguments)).unwrap()
+}
+
+fn plan(more: &[&str]) -> Value {
+    let files = [dense(4), dense(8), dense(13)];
+    let files = files.iter().map(String::as_str);
+    let arguments: Vec<&str> =
+        ["plan", "--format", "json"].into_iter().chain(files).chain(more.iter().copied()).collect();
+    json_of(&arguments)
+}
+
+fn cell<'v>(gpu: &'v Value, change: &str, ranks: &Value) -> &'v Value {
+    let cells = gpu["cells"].as_array().unwrap();
+    cells.iter().find(|cell| cell["change"] == change && cell["ranks"] == *ranks).unwrap()
+}
+
+#[test]
+fn the_sizes_are_those_of_fit() {
+    let report = plan(&["--gpus", "h100,t4", "--price", "t4=0.5"]);
+    let [t4, h100] = report["gpus"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    assert_eq!((&t4["gpu"], &h100["gpu"]), (&json!("t4"), &json!("h100")));
+    for gpu in [t4, h100] {
+        for (change, set) in [("as-is", None), ("expandable-segments", Some("expandable_segments:True"))] {
+            let files = [dense(4), dense(8), dense(13)];
+            let capacity = gpu["usable_bytes"].to_string();
+            let set = set.iter().flat_map(|settings| ["--set", settings]);
+            let arguments = ["fit", "--format", "json", "--capacity", &capacity];
+            let arguments = arguments.into_iter().chain(files.iter().map(String::as_str)).chain(set);
+            let fit = json_of(&arguments.collect::<Vec<_>>());
+            let cell = cell(gpu, change, &Value::Null);
+            assert_eq!(cell["size"], fit["devices"][0]["largest_safe"]["size"], "{gpu}");
+            let headroom = &fit["devices"][0]["largest_safe"]["unreserved_bytes"];
+            assert_eq!(&cell["unreserved_bytes"], headroom, "{gpu}");
+            assert_eq!(cell["fails"]["size"], cell["size"].as_u64().unwrap() + 1);
+        }
+    }
+    let size = |gpu, change, ranks| cell(gpu, change, &ranks)["size"].as_u64().unwrap();
+    let as_is = size(t4, "as-is", Value::Null);
+    assert!(size(t4, "checkpoint", Value::Null) > as_is * 3 / 2);
+    assert!(size(t4, "state-sharded", json!(8)) >= as_is);
+    let price = t4["price_per_size"].as_f64().unwrap();
+    assert!((price - 0.5 / as_is as f64).abs() < 1e-9, "{price}");
+    assert!(h100["price"].is_null());
+}
+
+#[test]
+fn the_smallest_gpu_for_a_size_is_named() {
+    let answer = |size: &str| {
+        let summary = plan(&["--gpus", "t4,l4,h100", "--for-size", size])["summary"].take();
+        let text = |key: &str| summary[key].as_str().unwrap_or_default().to_owned();
+        (text("answer"), text("action"))
+    };
+    assert_eq!(answer("8").0, "the smallest GPU for size 8 is t4: it should fit as it is, in 14.46 GiB");
+    let (answer_2000, action) = answer("2000");
+    assert!(answer_2000.starts_with("the smallest GPU for size 2,000 is l4"), "{answer_2000}");
+    assert!(action.starts_with("size 2,000 should fit on t4 with activation checkpointing of "), "{action}");
+    assert_eq!(answer("1000000").0, "size 1,000,000 fits none of these GPUs as it is");
+}
+
+/// `plan.json` as a plan that was interrupted leaves it, with no run left: `runs` are (GPU, size, whether it fits).
+fn plan_of_runs(runs: &[(&str, u64, bool)]) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let learned = [4, 8].map(|size| ("h100", size, true));
+    let filler = (0..13 - runs.len() as u64).map(|index| ("a100", 100_000 + index, false));
+    let all = learned.into_iter().chain(runs.iter().copied()).chain(filler);
+    let root = env!("CARGO_MANIFEST_DIR");
+    let runs = all.map(|(gpu, size, fits)| {
+        let snapshot = if size == 4 { 4 } else { 8 };
+        json!({
+            "gpu": gpu, "expandable_segments": false, "size": size, "fits": fits, "is_certain": true,
+            "reserved_bytes": if fits { 14u64 << 30 } else { 0 },
+            "snapshot": format!("{root}/fixtures/sizes/2.15.0-dense-{snapshot}.pickle.gz"),
+        })
+    });
+    let state = json!({ "command": ["train", "{N}"], "settings": "", "runs": runs.collect::<Vec<_>>() });
+    std::fs::write(directory.path().join("plan.json"), state.to_string()).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let arguments = ["plan", "--format", "json", "--gpus", "t4,h100", "--runs", path];
+    let ran = run(&arguments.iter().copied().chain(["--", "train", "{N}"]).collect::<Vec<_>>());
+    assert_eq!(ran.err, format!("oomscope: 15 of at most 15 runs are in {path}\n"));
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+#[test]
+fn runs_confirm_and_correct_what_was_predicted() {
+    let t4 = |runs: &[(&str, u64, bool)]| {
+        let report = plan_of_runs(runs);
+        assert_eq!(report["name"], "N");
+        let cell = cell(&report["gpus"][0], "as-is", &Value::Null);
+        (cell["size"].as_u64().unwrap(), cell["certainty"].as_str().unwrap().to_owned())
+    };
+    let (predicted, certainty) = t4(&[]);
+    assert_eq!(certainty, "estimate");
+    // It fits there, and has reserved as much as T4 has but half a gigabyte.
+    let (size, certainty) = t4(&[("t4", predicted, true)]);
+    assert!(size > predicted && certainty == "estimate", "{size}");
+    let (size, _) = t4(&[("t4", predicted, false)]);
+    assert!(size < predicted && size > predicted * 9 / 10, "{size}");
+    let twice = t4(&[("t4", predicted, false), ("t4", size, true)]);
+    assert_eq!(twice, (size, "confirmed".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    assert!(refusal(&["plan"]).contains("give recordings, such as 4=b4.pickle"));
+    assert!(refusal(&["plan", "--runs", path, "--", "train", "4"]).contains("no word in braces"));
+    assert!(refusal(&["plan", "--runs", path, "--", "train", "{A}", "{B}"]).contains("{A}, {B}"));
+    assert!(refusal(&["plan", &dense(4), "--gpus", "t4", "--price", "h100=2"]).contains("--price h100"));
+    let price = run(&["plan", &dense(4), "--price", "h100=-1"]);
+    assert!(price.code == 2 && price.err.contains("give a GPU and a price"), "{}", price.err);
+    assert!(refusal(&["plan", &dense(4)]).contains("give two of different sizes"));
+    std::fs::write(directory.path().join("plan.json"), r#"{"command":["other"],"settings":"","runs":[]}"#).unwrap();
+    let other = refusal(&["plan", "--runs", path, "--", "train", "{N}"]);
+    assert!(other.contains("has the runs of another command: other"), "{other}");
+}
+
+#[test]
+fn the_page_has_the_gpus_as_limits_of_its_curve() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("plan.html");
+    let files = [dense(4), dense(8)];
+    result_of(&["plan", &files[0], &files[1], "--gpus", "t4,l4", "--format", "html", "-o", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    let limits = page.matches("<path class=\"limit\"").count();
+    assert!(limits == 2 && page.contains("14.46 GiB, t4") && page.contains("21.80 GiB, l4"), "{limits}");
+    assert!(!page.contains("<script"));
+}
