@@ -150,3 +150,27 @@ fn memory_without_a_stack_has_a_box() {
     assert!(note.contains(&format!("in {none} block")), "{none}: {note}");
     assert_eq!(browser.errors(), Vec::<Value>::new());
 }
+
+#[test]
+fn a_long_list_of_devices_is_narrowed() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..9).map(|rank| format!("rank{rank}.pickle.gz")).collect();
+    for name in &names {
+        std::fs::copy(fixture("2.15.0-holes-at-oom"), directory.path().join(name)).unwrap();
+    }
+    let files: Vec<String> = names.iter().map(|name| directory.path().join(name).display().to_string()).collect();
+    browser.open(&page(directory.path(), &files.iter().map(String::as_str).collect::<Vec<_>>()), "");
+    browser.value(
+        "(() => { const field = document.getElementById('pages-filter'); field.value = 'RANK7'; \
+         field.dispatchEvent(new Event('input')); })()",
+    );
+    let shown = browser.value(
+        "[...document.querySelectorAll('.page')].filter((row) => row.offsetHeight).map((row) => row.textContent)",
+    );
+    assert_eq!(shown.as_array().unwrap().len(), 1, "{shown}");
+    assert!(shown[0].as_str().unwrap().starts_with("rank7"), "{shown}");
+    let top = browser.value("document.getElementById('timeline').getBoundingClientRect().top");
+    assert!(top.as_f64() < Some(400.0), "{top}");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}

@@ -11,6 +11,11 @@ const FREE_REQUESTED = 1;
 const ALLOC = 2;
 
 class Columns {
+  /** @type {() => Uint32Array} */
+  #freeNodes;
+  /** @type {Uint32Array | undefined} */
+  #freeNode;
+
   /** @param {{header: any, column: (name: string) => Uint8Array}} packed */
   constructor({ header, column }) {
     /** @param {string} name @param {number} count */
@@ -32,8 +37,7 @@ class Columns {
     /** Size of the block of each allocation. */
     this.bytes = numbers("slack", allocations);
 
-    /** Node of the stack that freed each allocation; 0 if not recorded. */
-    this.freeNode = integers("fnode", allocations);
+    this.#freeNodes = () => integers("fnode", allocations);
 
     this.requested = numbers("krequested", kinds);
     this.node = integers("knode", kinds);
@@ -84,6 +88,11 @@ class Columns {
     this.changes = new Uint32Array(0);
     this.changeStart = new Uint32Array(entries + 3);
     this.#sortChanges();
+  }
+
+  /** Node of the stack that freed each allocation; 0 if not recorded. Decoded when it is first needed. */
+  get freeNode() {
+    return (this.#freeNode ??= this.#freeNodes());
   }
 
   /** Turns differences into moments, and requested sizes into sizes of blocks. */

@@ -109,8 +109,11 @@ async function comparedView() {
   const [from, to] = [a.totals.peak, b.totals.peak];
   const { rows } = compareMoments(a, from, b, to, "line");
   const [before, after] = [a.totals.allocated[from], b.totals.allocated[to]];
-  const most = rows[0] ? `; most at ${rows[0].label}: ${signedBytes(rows[0].came - rows[0].went)}` : "";
-  const text = `peak allocated ${bytesText(before)} in ${a.page.title}, ${bytesText(after)} in ${b.page.title}: ${signedBytes(after - before)}${most}`;
+  const most =
+    rows[0] && rows[0].came !== rows[0].went
+      ? `; most at ${rows[0].label}: ${signedBytes(rows[0].came - rows[0].went)}`
+      : "";
+  const text = `peak allocated ${bytesText(before)} in ${a.page.title}, ${bytesText(after)} in ${b.page.title}: ${after === before ? "no difference" : signedBytes(after - before)}${most}`;
   const result = /** @type {any} */ (document.querySelector(".result"));
   result.replaceChildren(make("strong", {}, text));
   result.title = text;

@@ -59,7 +59,7 @@ function buildPage() {
     make("input", {
       type: "search",
       id: "query",
-      placeholder: "search stacks and variables  /",
+      placeholder: "search  /",
       "aria-label": "search stacks and variables",
       spellcheck: "false",
     }),
@@ -148,7 +148,7 @@ function buildPage() {
   };
   app.append(
     make("p", { id: "problem", class: "bad", hidden: true }),
-    ...(pages.length > 1 ? [section("pages", `${countText(pages.length)} devices, the worst first`, pagesList())] : []),
+    ...(pages.length > 1 ? [section("pages", pagesTitle(), ...pagesList())] : []),
     make("div", { id: "work" }, views, makeDock(panes)),
     keysDialog(),
     make("div", { id: "announcer", class: "offstage", role: "status" }),

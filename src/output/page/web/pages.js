@@ -3,8 +3,32 @@
 /** @type {any[]} */
 let pages = [];
 
+/** Devices from which on the list has a field that narrows it. */
+const MANY_PAGES = 9;
+
+function pagesTitle() {
+  const order = parseJsonElement("compared") ? "in the order given" : "the worst first";
+  return `${countText(pages.length)} devices, ${order}`;
+}
+
+/** A field that keeps the devices with a text in their title. @param {Element} list */
+function pagesFilter(list) {
+  const label = "devices whose name contains";
+  const field = make("input", { type: "search", id: "pages-filter", placeholder: label, "aria-label": label });
+  field.addEventListener("input", () => {
+    const wanted = field.value.trim().toLowerCase();
+    for (const button of list.children)
+      button.toggleAttribute(
+        "hidden",
+        !pages[Number(button.getAttribute("data-page"))].title.toLowerCase().includes(wanted),
+      );
+  });
+  return field;
+}
+
+/** The list, below a field if it is long. @returns {Element[]} */
 function pagesList() {
-  const list = make("div", { class: "pages", role: "listbox", "aria-label": "devices, the worst first" });
+  const list = make("div", { class: "pages", role: "listbox", "aria-label": "devices" });
   const maxBytes = pages.reduce(
     (top, page) => Math.max(top, page.course?.scale_bytes || page.peak_reserved_bytes || 0),
     1,
@@ -32,7 +56,7 @@ function pagesList() {
       ),
     );
   });
-  return list;
+  return pages.length < MANY_PAGES ? [list] : [pagesFilter(list), list];
 }
 
 /**

@@ -28,6 +28,11 @@ function variableText(kind) {
   return `kept by ${name}${about ? `: ${about}` : ""}`;
 }
 
+/** @param {number} entries */
+function lifeInEntries(entries) {
+  return entries === 1 ? "1 entry" : `${countText(entries)} entries`;
+}
+
 /** Lifetime of an allocation. @param {number} row */
 function lifeText(row) {
   const { allocatedAt, freedAt, completedAt, entries } = device.data;
@@ -35,7 +40,7 @@ function lifeText(row) {
     ? `allocated at entry ${countText(device.entryOf(allocatedAt[row]) ?? 0)}`
     : "from before the first entry";
   if (freedAt[row] > entries) return `${begins}, live to the end`;
-  const ends = `${begins}, freed at entry ${countText(device.entryOf(freedAt[row]) ?? 0)}, ${countText(freedAt[row] - allocatedAt[row])} entries later`;
+  const ends = `${begins}, freed at entry ${countText(device.entryOf(freedAt[row]) ?? 0)}, ${lifeInEntries(freedAt[row] - allocatedAt[row])} later`;
   if (completedAt[row] > entries) return `${ends}; its memory still waits for another stream`;
   return completedAt[row] > freedAt[row] + 1
     ? `${ends}; its memory waited for another stream until entry ${countText(device.entryOf(completedAt[row]) ?? 0)}`
