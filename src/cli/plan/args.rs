@@ -18,9 +18,9 @@ use crate::whatif::plan::{PlanOptions, PlanRun, PlanTarget};
 #[command(after_help = "\
 Examples:
   oomscope plan --gpus t4,l4,a10,a100,h100 -- python train.py --batch {BATCH}
-  oomscope plan --for-size 64 -- python train.py --batch {BATCH}      the smallest GPU for a batch of 64
+  oomscope plan --for-size 64 -- python train.py --batch {BATCH}   the smallest GPU
   oomscope plan --price h100=2.5,a100=1.6 -- python train.py --batch {BATCH}
-  oomscope plan 4=b4 8=b8 --gpus l4,h100                              from recordings, without running anything
+  oomscope plan 4=b4 8=b8 --gpus l4,h100                           from recordings
   oomscope plan --format html -o plan.html -- python train.py --batch {BATCH}
 
 The command needs no GPU: it runs as in `oomscope dry-run`, at most 15 times, with each size in place of the word in \

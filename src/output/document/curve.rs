@@ -13,7 +13,7 @@ pub struct Curve {
     pub x_label: String,
     /// From the back to the front.
     pub lines: Vec<CurveLine>,
-    /// Horizontal limits in bytes, with their labels.
+    /// Horizontal limits in bytes, with their labels; one without a label has no text.
     pub limits: Vec<(u64, String)>,
     /// Labelled positions on the x axis.
     pub marks: Vec<CurveMark>,
@@ -116,7 +116,11 @@ pub fn curve(curve: &Curve) -> String {
 fn aria_label(curve: &Curve) -> String {
     let names = curve.lines.iter().map(|line| line.name.clone());
     let marks = curve.marks.iter().map(|mark| mark.label.clone());
-    let limit = curve.limits.iter().map(|(bytes, what)| format!("{}, {what}", size(*bytes)));
+    let limit = curve
+        .limits
+        .iter()
+        .filter(|(_, what)| !what.is_empty())
+        .map(|(bytes, what)| format!("{}, {what}", size(*bytes)));
     let all: Vec<String> = names.chain(limit).chain(marks).collect();
     format!("By {}: {}", curve.x_label, all.join("; "))
 }
@@ -192,7 +196,9 @@ impl CurveSvg {
     fn draw_limit(&mut self, bytes: u64, label: &str) {
         let y = self.y(bytes);
         self.path("limit", &format!("M{LEFT} {y:.1}H{}", WIDTH - RIGHT));
-        self.text([LEFT + 6.0, y - 5.0], "start", "limit", &format!("{}, {label}", size(bytes)));
+        if !label.is_empty() {
+            self.text([LEFT + 6.0, y - 5.0], "start", "limit", &format!("{}, {label}", size(bytes)));
+        }
     }
 
     fn draw_line(&mut self, line: &CurveLine) {

@@ -8,6 +8,9 @@ use crate::output::report;
 use crate::whatif::fit::FitReport;
 use crate::whatif::plan::PlanReport;
 
+/// How many labels fit in the height of a curve.
+const LABELS_IN_HEIGHT: u64 = 16;
+
 /// Writes the page of `report` to `out`; `version` is that of this program.
 ///
 /// # Errors
@@ -22,11 +25,23 @@ pub fn write_fit(report: &FitReport, version: &str, out: &mut dyn Write) -> io::
 /// # Errors
 /// Those of `out`.
 pub fn write_plan(report: &PlanReport, version: &str, out: &mut dyn Write) -> io::Result<()> {
-    let limits = report.gpus.iter().map(|gpu| (gpu.usable_bytes, gpu.gpu.to_owned()));
-    let limits: Vec<(u64, String)> = limits.collect();
+    let limits = gpu_limits(report);
     let curves = report::fit_curves(&report.fit);
     let curves = curves.into_iter().map(|(title, curve)| (title, Curve { limits: limits.clone(), ..curve }));
     write_with_curves(&report.summary().answer, report::plan(report), &curves.collect::<Vec<_>>(), version, out)
+}
+
+/// A limit for each GPU. The labels of limits that are close to each other would overlap, so the highest has them all.
+fn gpu_limits(report: &PlanReport) -> Vec<(u64, String)> {
+    let highest = report.gpus.iter().map(|gpu| gpu.usable_bytes).fold(0, u64::max);
+    let mut limits: Vec<(u64, String)> = Vec::new();
+    for gpu in &report.gpus {
+        let close = limits.last_mut().filter(|(bytes, _)| gpu.usable_bytes - *bytes < highest / LABELS_IN_HEIGHT);
+        let before = close.map(|(_, label)| std::mem::take(label));
+        let label = before.map_or_else(|| gpu.gpu.to_owned(), |names| format!("{names}, {}", gpu.gpu));
+        limits.push((gpu.usable_bytes, label));
+    }
+    limits
 }
 
 fn write_with_curves(
