@@ -14,6 +14,8 @@
 - `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
 - `filled`: for some of the containers `container` (index in `containers`) and `frames` (a list with the line of the
   program that fills it, the only one whose text does so).
+- `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
+  class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
 
 The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
@@ -60,6 +62,8 @@ SMALL = 16
 NEAR_TURNS, MAX_NEAR_TURNS = 4, 4000
 # Limits of what is remembered: visited objects, storages, names of one storage.
 MAX_OBJECTS, MAX_ROWS, MAX_CANDIDATES = 1000000, 100000, 4
+# Modules that are listed.
+MAX_MODULES = 10000
 # Limits of a name: characters, and steps from its root.
 MAX_NAME, MAX_DEPTH = 300, 200
 MAX_LOCALS = 50
@@ -181,6 +185,8 @@ class Walk:
         self.kinds = {}
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
+        # Of each module, its path and its class.
+        self.modules = []
         # By id of a path: its name, and where that starts. By id of a module: the name of the outermost one around it.
         self.prefixes, self.roots = {}, {}
 
@@ -190,7 +196,7 @@ class Walk:
         for items in self.large:
             items.objects = items.label = None
         queues = self.near, self.queue, self.late, self.deferred, self.frontier
-        for container in (self.kept, self.large, self.kinds, *queues):
+        for container in (self.kept, self.large, self.kinds, self.modules, *queues):
             container.clear()
 
     def has_all(self):
@@ -391,6 +397,7 @@ class Walk:
             module, path = waiting.pop()
             path.module = id(module)
             self.module_paths[id(module)] = path
+            self.modules.append((path, type(module)))
             own = self.objects.shapes.instance_dict(module)
             for key, kind in (("_parameters", PARAMETER), ("_buffers", BUFFER)):
                 for name, value in self.in_time(self.items_of(own.get(key))):
@@ -815,6 +822,28 @@ def encode(walk):
         "containers": containers,
         "filled": describe_fills(filled, walk),
         "tensors": rows,
+        **describe_modules(walk, texts),
+    }
+
+
+def describe_modules(walk, texts):
+    """The modules whose class has a `forward`, and where that is. `texts` gets their names."""
+    forwards, of_class, rows = Table(), {}, []
+    for path, cls in walk.in_time(walk.modules[:MAX_MODULES]):
+        if id(cls) not in of_class:
+            code = objects.forward_of(cls)
+            is_own = code is not None and code.co_name == "forward"
+            place = (code.co_filename, code.co_firstlineno, objects.last_line(code)) if is_own else None
+            of_class[id(cls)] = place and forwards.index(place)
+        if of_class[id(cls)] is not None:
+            rows.append((texts.index(walk.name(path)), texts.index(objects.type_name(cls)), of_class[id(cls)]))
+    return {
+        "texts": texts.values(),
+        "modules": rows,
+        "forwards": [
+            {"frames": [{"filename": file, "line": first, "name": "forward"}], "last_line": last}
+            for file, first, last in forwards.values()
+        ],
     }
 
 

@@ -15,6 +15,7 @@ Labels hold names, never values: a key of a dict appears only if it looks like a
 """
 
 import collections
+import dis
 import gc
 import itertools
 import os
@@ -81,6 +82,22 @@ def key_label(key):
     if kind is int and 0 <= key < MAX_INT_KEY:
         return "[%d]" % key
     return ANY
+
+
+def forward_of(cls):
+    """The code of the method `forward` of a module class, if Python has it."""
+    for parent in mro_of(cls):
+        function = dict_of_type(parent).get("forward")
+        if function is not None:
+            is_function = type(function) is types.FunctionType
+            return types.FunctionType.__dict__["__code__"].__get__(function) if is_function else None
+    return None
+
+
+def last_line(code):
+    """The last line of a function."""
+    lines = code.co_lines() if hasattr(code, "co_lines") else dis.findlinestarts(code)
+    return max((line[-1] for line in lines if line[-1] is not None), default=code.co_firstlineno)
 
 
 def first(items):

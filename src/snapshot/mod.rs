@@ -43,7 +43,9 @@ pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
 pub use stacks::{ExtendedStack, Frame, Stacks};
-pub use tensor_names::{Author, LocalTensor, NameRoot, NamedContainer, NamedTensor, RootKind, TensorKind, TensorNames};
+pub use tensor_names::{
+    Author, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind, TensorNames,
+};
 pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};
 

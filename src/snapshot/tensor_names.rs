@@ -17,6 +17,8 @@ pub struct TensorNames {
     pub shapes: Vec<Vec<u64>>,
     /// The recorder had time to look everywhere.
     pub is_complete: bool,
+    /// The modules of torch.nn whose class has a `forward` in Python.
+    pub modules: Vec<NamedModule>,
     /// The innermost function of the user when the snapshot was taken, as a stack of one frame.
     pub locals_frame: Option<StackId>,
     /// The tensors among its local variables.
@@ -175,4 +177,17 @@ pub struct LocalTensor {
     pub dtype: SymbolId,
     /// Its shape.
     pub shape: Vec<u64>,
+}
+
+/// A module of torch.nn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedModule {
+    /// Its name, such as `model.blocks[3]`.
+    pub name: SymbolId,
+    /// The name of its class.
+    pub class_name: SymbolId,
+    /// The first line of the class's `forward`, as a stack of one frame.
+    pub forward: StackId,
+    /// The last line of that method.
+    pub last_line: u64,
 }

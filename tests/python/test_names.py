@@ -377,3 +377,33 @@ def test_a_broken_torch_has_no_names(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "torch", type(sys)("torch"))
     assert _names.describe(60) is None
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return (
+            x
+            * 2
+        )  # fmt: skip
+
+
+class Inherited(Doubled):
+    pass
+
+
+class WithoutForward(torch.nn.Module):
+    pass
+
+
+def test_modules_have_the_lines_of_their_forward():
+    model = torch.nn.ModuleList([Doubled(), Inherited(), WithoutForward()])
+    described = _names.describe(60)
+    texts, forwards = described["texts"], described["forwards"]
+    rows = {texts[name]: (texts[of_class], forwards[forward]) for name, of_class, forward in described["modules"]}
+    first = Doubled.forward.__code__.co_firstlineno
+    for name, of_class in [("model[0]", "Doubled"), ("model[1]", "Inherited")]:
+        found, forward = rows[name]
+        frame = forward["frames"][0]
+        assert (found, frame["line"], frame["name"]) == (of_class, first, "forward")
+        assert first + 3 <= forward["last_line"] <= first + 5
+    assert "model" not in rows and "model[2]" not in rows and model is not None

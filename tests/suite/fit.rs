@@ -1,8 +1,10 @@
 //! `oomscope fit`: what it says of other sizes is what PyTorch's allocator did there.
 
 use std::fmt::Display;
+use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::support::program::{refusal, result_of};
 
@@ -294,4 +296,55 @@ fn two_numbers_take_four_recordings_of_two_by_two() {
     assert!(said(&GRID, &["--at", "16"]).contains("--at 16: give as many numbers"));
     let one = refusal(&["fit", &file("dense", 4), &file("dense", 8), "--at", "x512"]);
     assert!(one.contains("--at x512: the recorded sizes have no second number"), "{one}");
+}
+
+/// A program that keeps a tensor of `[8, n + 100, n + 100]`, and its shape or not.
+fn with_a_prompt(directory: &Path, size: u64, has_names: bool) -> String {
+    let (mib, base): (u64, u64) = (1 << 20, 1 << 40);
+    let tokens = size + 100;
+    let tensors = [64 * mib, 8 * tokens * tokens * 4];
+    let (mut trace, mut segments, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, requested) in (0u64..).zip(tensors) {
+        let address = base + (index << 36);
+        let (rounded, segment) = (requested.next_multiple_of(512), requested.next_multiple_of(2 * mib));
+        let frames = json!([{ "filename": "train.py", "line": index + 1, "name": "main" }]);
+        for (action, size) in [("segment_alloc", segment), ("alloc", requested)] {
+            trace.push(json!({ "action": action, "addr": address, "size": size, "stream": 0, "frames": frames }));
+        }
+        let block = |size: u64, state: &str| json!({ "size": size, "requested_size": requested, "state": state, "frames": frames });
+        let mut blocks = vec![block(rounded, "active_allocated")];
+        blocks.extend((segment > rounded).then(|| block(segment - rounded, "inactive")));
+        segments.push(json!({ "device": 0, "address": address, "total_size": segment, "allocated_size": rounded,
+            "active_size": rounded, "requested_size": requested, "stream": 0, "segment_type": "large",
+            "segment_pool_id": [0, 0], "is_expandable": false, "frames": frames, "blocks": blocks }));
+        rows.push(json!([address, requested, 0, 1, 0, 0, 0, 2, index, 1]));
+    }
+    let names = json!({ "version": 1, "complete": true, "omitted": 0, "kinds": ["variable"],
+        "texts": [null, "maps", "float32"], "shapes": [[16 * mib], [8, tokens, tokens]],
+        "roots": [{ "kind": "module", "author": "user", "module": "__main__" }], "containers": [], "filled": [],
+        "tensors": rows, "locals": null });
+    let names = if has_names { names } else { Value::Null };
+    let snapshot = json!({ "segments": segments, "device_traces": [trace],
+        "oomscope": { "recorder": 1, "names": names } });
+    let path = directory.join(format!("{size}-{has_names}.json"));
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    format!("{size}={}", path.display())
+}
+
+#[test]
+fn shapes_show_the_growth_that_bytes_do_not() {
+    let directory = TempDir::new().unwrap();
+    let peak_and_codes = |has_names: bool| {
+        let files = [1000, 2000].map(|size| with_a_prompt(directory.path(), size, has_names));
+        let args = ["fit", "--format", "json", &files[0], &files[1], "--at", "8000", "--capacity", "80GiB"];
+        let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
+        let guessed = codes(&report).contains(&"guessed-growth");
+        let rows = report["devices"][0]["sizes"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["size"] == 8000).unwrap();
+        (row["peak_allocated_bytes"].as_u64().unwrap(), guessed)
+    };
+    let expected = (64 << 20) + (8 * 8100 * 8100 * 4_u64).next_multiple_of(512);
+    assert_eq!(peak_and_codes(true), (expected, false));
+    let (without, guessed) = peak_and_codes(false);
+    assert!(guessed && without.abs_diff(expected) > 1 << 20, "{without} {expected}");
 }

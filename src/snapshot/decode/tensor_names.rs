@@ -2,7 +2,7 @@
 //! left out.
 
 use super::super::tensor_names::{
-    Author, LocalTensor, NameRoot, NamedContainer, NamedTensor, RootKind, TensorKind, TensorNames,
+    Author, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind, TensorNames,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -56,12 +56,21 @@ impl Decoder {
             let filled_at = filled.get(&(index as u64)).copied();
             Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items, filled_at })
         };
+        let forward = |it: Value| Some((self.one_frame(it)?, self.integer(self.find(it, "last_line")?)?));
+        let forwards: Vec<Option<(StackId, u64)>> = items("forwards").into_iter().take(MAX_ROWS).map(forward).collect();
+        let module = |row: Value| {
+            let row: Vec<u64> = self.items(row).into_iter().take(3).filter_map(|it| self.integer(it)).collect();
+            let [name, class_name, forward] = *row.as_slice() else { return None };
+            let (forward, last_line) = (*forwards.get(usize::try_from(forward).ok()?)?)?;
+            Some(NamedModule { name: text(name)?, class_name: text(class_name)?, forward, last_line })
+        };
         let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
         let locals = self.find(value, "locals");
         let local_rows = locals.and_then(|locals| self.find(locals, "tensors")).map(|it| self.items(it));
         let names = TensorNames {
             tensors: tensors.into_iter().take(MAX_ROWS).filter_map(tensor).collect(),
             containers: items("containers").into_iter().take(MAX_ROWS).enumerate().filter_map(container).collect(),
+            modules: items("modules").into_iter().take(MAX_ROWS).filter_map(module).collect(),
             is_complete: self.find(value, "complete").is_some_and(|it| it.kind() == Kind::Bool(true)),
             locals_frame: locals.and_then(|locals| self.one_frame(locals)),
             locals: local_rows.into_iter().flatten().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),

@@ -9,6 +9,7 @@ mod live;
 
 use serde::Serialize;
 
+pub(crate) use self::fold::fold_indexes;
 pub(crate) use self::live::LiveVariables;
 use super::memory::TopRows;
 use crate::base::units::ratio;

@@ -8,6 +8,7 @@ use super::input::{SizedRecording, SizedRequest};
 use super::law::{Law, LawKind};
 use super::pairing::{RecordingPairs, pair_with_all};
 use super::polynomial::Point;
+use super::shape_law::ShapeLaw;
 use super::size::Size;
 use super::steps::largest_in_any_step;
 use crate::base::units::ratio;
@@ -57,6 +58,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             let paired = pairs.requests[index]?;
             other.requests.get(paired as usize).map(|request| request.bytes)
         };
+        let by_shape = laws_by_shape(base, &others);
         let largest_in_step = largest_in_any_step(base);
         let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
         let varies_by_step = |index: usize| {
@@ -79,13 +81,20 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let stacks = &base.device.snapshot().stacks;
         let requests = base.requests.iter().enumerate();
         let laws = requests.map(|(index, request)| {
-            let own_law = law(request.bytes, index, &request_bytes);
+            // Proportional growth needs no shape.
+            let own_law = match law(request.bytes, index, &request_bytes) {
+                Some(Law::Polynomial(sum)) => {
+                    let shape = bytes_at_all(base, &others, index).and_then(|bytes| by_shape.get(&bytes));
+                    Some(shape.map_or(Law::Polynomial(sum), |shape| Law::Shape(*shape)))
+                }
+                own_law => own_law,
+            };
             // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. With only two
             // recordings no check shows that it is not a line.
             let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
             let own_law = own_law.filter(|law| may_bend || !law.is_guess());
             // A request in exact proportion between the recordings needs no maximum: the steps have the same data.
-            if matches!(own_law, None | Some(Law::Power { .. })) || !varies_by_step(index) {
+            if matches!(own_law, None | Some(Law::Power { .. } | Law::Shape(_))) || !varies_by_step(index) {
                 return (own_law, false);
             }
             (law(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes), true)
@@ -152,6 +161,41 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let initial = initial.map(|(law, block)| bytes_at(law, block.requested));
         (requests.collect(), initial.collect())
     }
+}
+
+/// The bytes of a request in all recordings, if it is paired in each.
+fn bytes_at_all(
+    base: &SizedRecording<'_, '_>,
+    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
+    index: usize,
+) -> Option<Vec<u64>> {
+    let elsewhere =
+        others.iter().map(|(other, pairs)| Some(other.requests.get(pairs.requests[index]? as usize)?.bytes));
+    std::iter::once(Some(base.requests[index].bytes)).chain(elsewhere).collect()
+}
+
+/// The laws of tensors whose shape is known in all recordings, by their bytes in each. Another request with the same
+/// bytes in all of them has a tensor of that shape too, or one that grows in the same way.
+fn laws_by_shape(
+    base: &SizedRecording<'_, '_>,
+    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
+) -> FxHashMap<Vec<u64>, ShapeLaw> {
+    let mut laws: FxHashMap<Vec<u64>, ShapeLaw> = FxHashMap::default();
+    let law_of = |index: usize, own_shape: &[u64]| {
+        let bytes = bytes_at_all(base, others, index)?;
+        let sizes = std::iter::once(base.size).chain(others.iter().map(|(other, _)| other.size));
+        let points: Vec<Point> = sizes.zip(&bytes).map(|(size, bytes)| (size.numbers(), *bytes)).collect();
+        let elsewhere =
+            others.iter().map(|(other, pairs)| other.shapes.get(&(pairs.requests[index]? as usize)).copied());
+        let shapes: Vec<&[u64]> = std::iter::once(Some(own_shape)).chain(elsewhere).collect::<Option<_>>()?;
+        Some((bytes, ShapeLaw::fit(&points, &shapes)?))
+    };
+    let mut known: Vec<(usize, &[u64])> = base.shapes.iter().map(|(index, shape)| (*index, *shape)).collect();
+    known.sort_unstable_by_key(|(index, _)| *index);
+    for (bytes, law) in known.into_iter().filter_map(|(index, shape)| law_of(index, shape)) {
+        laws.entry(bytes).or_insert(law);
+    }
+    laws
 }
 
 /// The most common law among requests of the same bytes, the simplest of equally common ones.

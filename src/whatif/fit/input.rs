@@ -1,8 +1,11 @@
 //! The recordings that a fit starts from.
 
+use rustc_hash::FxHashMap;
+
 use super::size::Size;
 use crate::base::ids::StackId;
 use crate::replay::ops::Program;
+use crate::snapshot::NamedTensor;
 use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
 use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
@@ -25,6 +28,8 @@ pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(in crate::whatif) device: DeviceStudy<'s, 'a>,
     /// In the order of the program's requests.
     pub(super) requests: Vec<SizedRequest>,
+    /// By index of a request that is live at the end: the shape of its tensor, if the recorder saw it.
+    pub(super) shapes: FxHashMap<usize, &'a [u64]>,
 }
 
 /// One request of the program.
@@ -49,7 +54,8 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
                 request.requests_before_free = Some(requests_before);
             }
         }
-        Some(Self { size: input.size, device, requests })
+        let shapes = read_shapes(device, &requests);
+        Some(Self { size: input.size, device, requests, shapes })
     }
 
     pub(super) fn program(&self) -> &'s Program<'a> {
@@ -71,4 +77,13 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
         let last = self.requests.last().map(|request| request.entry_index);
         last.is_some() && self.device.device().failed_requests().last() == last
     }
+}
+
+fn read_shapes<'a>(device: DeviceStudy<'_, 'a>, requests: &[SizedRequest]) -> FxHashMap<usize, &'a [u64]> {
+    let Some(names) = &device.snapshot().tensor_names else { return FxHashMap::default() };
+    let shape_of = |tensor: &NamedTensor| Some((tensor.address, names.shapes.get(tensor.shape?)?.as_slice()));
+    let by_address: FxHashMap<u64, &[u64]> = names.tensors.iter().filter_map(shape_of).collect();
+    let live = requests.iter().enumerate().filter(|(_, request)| request.requests_before_free.is_none());
+    let address = |request: &SizedRequest| device.device().entry(request.entry_index).addr;
+    live.filter_map(|(index, request)| Some((index, *by_address.get(&address(request))?))).collect()
 }

@@ -1,6 +1,7 @@
 //! How the bytes of one request grow with the size.
 
 use super::polynomial::{Exponents, Point, Points, Polynomial};
+use super::shape_law::ShapeLaw;
 use super::size::Numbers;
 use crate::base::warning::words;
 
@@ -39,6 +40,8 @@ pub(super) enum Law {
         point: Point,
     },
     Polynomial(Polynomial),
+    /// The product of the dimensions of a tensor whose shapes are known.
+    Shape(ShapeLaw),
 }
 
 impl Law {
@@ -72,6 +75,7 @@ impl Law {
                 saturate(u128::from(*bytes).saturating_mul(power(size)) / power(*point_size).max(1))
             }
             Self::Polynomial(sum) => sum.bytes_at(size),
+            Self::Shape(shape) => shape.bytes_at(size),
         }
         .max(1)
     }
@@ -93,6 +97,15 @@ impl Law {
                 0b100 => LawKind::Quadratic,
                 0b011 => LawKind::Line,
                 _ => LawKind::Parabola,
+            },
+            Self::Shape(shape) => match shape.degree(dimension) {
+                (0, _) => LawKind::Constant,
+                (1, true) => LawKind::Line,
+                (_, true) => LawKind::Parabola,
+                (1, false) => LawKind::Linear,
+                (2, false) => LawKind::Quadratic,
+                (3, false) => LawKind::Cubic,
+                (_, false) => LawKind::Quartic,
             },
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! recordings -- pairing ----------> which request of one recording is which of another
-//!            -- law, polynomial --> the bytes of each request as a function of the size
+//!            -- law, polynomial --> the bytes of each request as a function of the size; shape_law: by shapes
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
 //!            -- prediction -------> their replay: peaks and failures
 //!            -- size_search ------> the largest size at which no request fails; slice: for each second number
@@ -33,6 +33,7 @@ mod pairing;
 mod polynomial;
 mod prediction;
 mod report;
+mod shape_law;
 mod size;
 mod size_search;
 mod slice;

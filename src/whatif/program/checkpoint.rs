@@ -52,7 +52,7 @@ fn checkpoint_largest(recording: &RecordedProgram<'_, '_>, most: usize) -> Vec<C
 }
 
 fn checkpoint_module(recording: &RecordedProgram<'_, '_>, passes: &[Pass], module: &RepeatedModule) -> ChangedProgram {
-    let mut plan = CheckpointPlan::new(&recording.script, passes);
+    let mut plan = CheckpointPlan::new(&recording.script, passes, recording.saved_at_end());
     for (pass, calls) in &module.passes {
         let pass = &passes[*pass];
         for (index, call) in calls.iter().enumerate() {
@@ -68,8 +68,13 @@ fn checkpoint_module(recording: &RecordedProgram<'_, '_>, passes: &[Pass], modul
     let calls = module.passes.iter().map(|(_, calls)| calls.len()).fold(0, usize::max);
     ChangedProgram {
         change: ProgramChange::Checkpoint,
-        certainty: if plan.is_guess { ChangeCertainty::Guess } else { ChangeCertainty::About },
-        description: format!("activation checkpointing of each of {}", counted(calls as u64, "call")),
+        certainty: if plan.is_guess() { ChangeCertainty::Guess } else { ChangeCertainty::About },
+        description: match &module.items {
+            Some(items) => {
+                format!("activation checkpointing of `{}`: {}", items.name, counted(calls as u64, "call"))
+            }
+            None => format!("activation checkpointing of each of {}", counted(calls as u64, "call")),
+        },
         line: module.line.map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() }),
         bytes_at_peak: recording.bytes_at_peak(|block| plan.freed_early.contains(&block)),
         script: plan.into_script(),

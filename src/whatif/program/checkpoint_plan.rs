@@ -34,12 +34,15 @@ pub(super) struct CheckpointPlan<'p> {
     /// Blocks that calls are known to keep for the backward pass, as a stack and the occurrence of that stack in a
     /// call.
     kept_positions: FxHashSet<(StackId, u32)>,
-    /// No backward pass is recorded, so every block that outlives its call counts as kept for it.
-    pub(super) is_guess: bool,
+    /// No backward pass is recorded.
+    is_before_backward: bool,
+    /// The blocks that the recorder saw in an autograd graph at the end. If it did not look and no backward pass is
+    /// recorded, every block that outlives its call counts as kept for it.
+    saved: Option<FxHashSet<u32>>,
 }
 
 impl<'p> CheckpointPlan<'p> {
-    pub(super) fn new(base: &'p Script, passes: &[Pass]) -> Self {
+    pub(super) fn new(base: &'p Script, passes: &[Pass], saved: Option<FxHashSet<u32>>) -> Self {
         Self {
             base,
             script: base.clone(),
@@ -49,7 +52,21 @@ impl<'p> CheckpointPlan<'p> {
             recomputed: FxHashMap::default(),
             freed_late: FxHashSet::default(),
             kept_positions: FxHashSet::default(),
-            is_guess: passes.iter().all(|pass| pass.is_truncated),
+            is_before_backward: passes.iter().all(|pass| pass.is_truncated),
+            saved,
+        }
+    }
+
+    /// Whether the blocks that calls keep for the backward pass are unknown.
+    pub(super) fn is_guess(&self) -> bool {
+        self.is_before_backward && self.saved.is_none()
+    }
+
+    /// Whether a block of a call without a backward pass is kept for it.
+    fn is_for_backward(&self, block: u32, position: (StackId, u32)) -> bool {
+        match &self.saved {
+            Some(saved) if self.is_before_backward => saved.contains(&block),
+            _ => self.is_before_backward || self.kept_positions.contains(&position),
         }
     }
 
@@ -168,7 +185,7 @@ impl<'p> CheckpointPlan<'p> {
         stack_positions(self.base, call).filter_map(|(block, position)| {
             let script_block = &self.base.blocks[block as usize];
             let never_freed = script_block.freed_at.is_none() && !script_block.is_failed;
-            (never_freed && (self.is_guess || self.kept_positions.contains(&position))).then_some(block)
+            (never_freed && self.is_for_backward(block, position)).then_some(block)
         })
     }
 
@@ -183,18 +200,17 @@ impl<'p> CheckpointPlan<'p> {
         let mut kept: Vec<u32> = Vec::new();
         for (block, position) in stack_positions(base, call) {
             let outlives = block_at(block).freed_at.is_none_or(|freed_at| freed_at > end);
-            let is_for_backward = self.is_guess || self.kept_positions.contains(&position);
-            if outlives && is_for_backward && !block_at(block).is_failed {
+            if outlives && self.is_for_backward(block, position) && !block_at(block).is_failed {
                 kept.push(block);
             }
         }
-        if self.is_guess {
+        if self.is_before_backward {
             // The last block that is not a small statistic of others, such as a norm's, is the output.
             let largest = kept.iter().map(|block| block_at(*block).bytes).max().unwrap_or(0);
             if let Some(at) = kept.iter().rposition(|block| block_at(*block).bytes >= largest / RETURNED_MIN_PARTS) {
                 kept.remove(at);
             }
-            if kept.len() < MIN_KEPT_BLOCKS {
+            if self.is_guess() && kept.len() < MIN_KEPT_BLOCKS {
                 return;
             }
         }

@@ -20,6 +20,7 @@ mod find_changes;
 mod foreach;
 mod gradients;
 mod leftovers;
+mod module_tree;
 mod modules;
 mod optimizer;
 mod passes;

@@ -1,12 +1,14 @@
 //! Modules that are called several times in a forward pass, such as the layers of a network.
 //!
 //! The frames outside a `forward` identify its call site. Requests of one call site belong to the next call when their
-//! stacks start over.
+//! stacks start over. If the recorder saw the modules, the items of one container share a call site, whatever their
+//! classes, and their number shows how many calls there are.
 
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::module_tree::{ItemClass, ModuleItems, ModuleTree};
 use super::passes::{Pass, forward_pass_of};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::{FrameId, StackId, SymbolId};
@@ -18,6 +20,8 @@ use crate::stacks::frames::Origin;
 pub(super) struct RepeatedModule {
     /// The innermost frame outside PyTorch that encloses the call.
     pub(super) line: Option<FrameId>,
+    /// The modules, if the recorder saw them as the items of one container.
+    pub(super) items: Option<ModuleItems>,
     /// The calls in each pass that has more than one, in order.
     pub(super) passes: Vec<(usize, Vec<ModuleCall>)>,
 }
@@ -33,21 +37,42 @@ pub(super) struct ModuleCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct CallSite {
     outer_frames: u32,
-    function: (SymbolId, SymbolId),
+    callee: Callee,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Callee {
+    /// File and name.
+    Function(SymbolId, SymbolId),
+    /// The items of a container of [`ModuleTree`].
+    Items(u32),
+}
+
+/// A block, and the class whose call requests it, if that is known.
+type CalledBlock = (u32, Option<u32>);
+
+/// The stack of a request, and the class whose call it belongs to, if that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct CallRequest {
+    stack: StackId,
+    class: Option<u32>,
 }
 
 /// The frames of stacks as a tree, outermost first, and the call sites in it.
 #[derive(Default)]
 struct CallSites {
+    tree: ModuleTree,
     node_ids: FxHashMap<(u32, FrameId), u32>,
     site_ids: FxHashMap<CallSite, u32>,
     lines: Vec<Option<FrameId>>,
-    /// The call sites of each stack that was read, outermost first.
-    by_stack: FxHashMap<StackId, Vec<u32>>,
+    /// The container of each call site.
+    containers: Vec<Option<u32>>,
+    /// The call sites of each stack that was read, outermost first, each with the class that is called there.
+    by_stack: FxHashMap<StackId, Vec<(u32, Option<u32>)>>,
 }
 
 impl CallSites {
-    fn sites_of(&mut self, recording: &RecordedProgram<'_, '_>, stack: StackId) -> &[u32] {
+    fn sites_of(&mut self, recording: &RecordedProgram<'_, '_>, stack: StackId) -> &[(u32, Option<u32>)] {
         if !self.by_stack.contains_key(&stack) {
             let sites = self.find_sites(recording, stack);
             self.by_stack.insert(stack, sites);
@@ -55,7 +80,7 @@ impl CallSites {
         &self.by_stack[&stack]
     }
 
-    fn find_sites(&mut self, recording: &RecordedProgram<'_, '_>, stack: StackId) -> Vec<u32> {
+    fn find_sites(&mut self, recording: &RecordedProgram<'_, '_>, stack: StackId) -> Vec<(u32, Option<u32>)> {
         let (snapshot, reader) = (recording.device.snapshot(), recording.device.stacks());
         let (mut outside, mut line, mut found) = (0, None, Vec::new());
         for id in snapshot.stacks.frames(stack).iter().rev() {
@@ -65,13 +90,17 @@ impl CallSites {
             }
             let frame = snapshot.stacks.frame(id);
             if snapshot.text(frame.name) == "forward" {
-                let site = CallSite { outer_frames: outside, function: (frame.file, frame.name) };
+                let item: Option<ItemClass> = self.tree.class_at(frame.file, u64::from(frame.line));
+                let function = Callee::Function(frame.file, frame.name);
+                let callee = item.map_or(function, |item| Callee::Items(item.container));
+                let site = CallSite { outer_frames: outside, callee };
                 let next = crate::base::ids::to_u32(self.lines.len());
                 let number = *self.site_ids.entry(site).or_insert(next);
                 if number == next {
                     self.lines.push(line);
+                    self.containers.push(item.map(|item| item.container));
                 }
-                found.push(number);
+                found.push((number, item.map(|item| item.class)));
             }
             if matches!(origin, Origin::User | Origin::Package) {
                 line = Some(id);
@@ -85,9 +114,10 @@ impl CallSites {
 
 /// The modules that are called several times in one of the `passes`.
 pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec<RepeatedModule> {
-    let mut sites = CallSites::default();
-    // The blocks requested by each call site in each pass.
-    let mut blocks_by_site: FxHashMap<(u32, usize), Vec<u32>> = FxHashMap::default();
+    let tree = ModuleTree::from_snapshot(recording.device.snapshot());
+    let mut sites = CallSites { tree, ..CallSites::default() };
+    // The blocks requested by each call site in each pass, and by which class.
+    let mut blocks_by_site: FxHashMap<(u32, usize), Vec<CalledBlock>> = FxHashMap::default();
     for op in &recording.script.ops {
         let ScriptOpKind::Alloc(block) = op.kind else { continue }; // not a request
         let Some(pass) = forward_pass_of(passes, op.source) else { continue }; // outside of every forward pass
@@ -97,44 +127,60 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
         if !is_truncated && script_block.freed_at.is_none_or(|freed| freed >= backward.end) {
             continue;
         }
-        for site in sites.sites_of(recording, script_block.stack) {
-            blocks_by_site.entry((*site, pass)).or_default().push(block);
+        for (site, class) in sites.sites_of(recording, script_block.stack) {
+            blocks_by_site.entry((*site, pass)).or_default().push((block, *class));
         }
     }
-    let mut blocks_by_site: Vec<((u32, usize), Vec<u32>)> = blocks_by_site.into_iter().collect();
+    let mut blocks_by_site: Vec<((u32, usize), Vec<CalledBlock>)> = blocks_by_site.into_iter().collect();
     blocks_by_site.sort_unstable_by_key(|(index, _)| *index);
     let mut modules: Vec<(u32, RepeatedModule)> = Vec::new();
     for ((site, pass), blocks) in blocks_by_site {
-        let stack_of = |block: &u32| recording.script.blocks[*block as usize].stack;
-        let stacks: Vec<StackId> = blocks.iter().map(stack_of).collect();
-        let calls = split_into_calls(&stacks);
+        let request = |(block, class): &CalledBlock| CallRequest {
+            stack: recording.script.blocks[*block as usize].stack,
+            class: *class,
+        };
+        let requests: Vec<CallRequest> = blocks.iter().map(request).collect();
+        let items = sites.containers[site as usize].map(|container| sites.tree.items(container));
+        let calls = split_into_calls(&requests, items.map(|items| items.count));
         if calls.len() < 2 {
             continue;
         }
         if modules.last().is_none_or(|(last, _)| *last != site) {
             let line = sites.lines[site as usize];
-            modules.push((site, RepeatedModule { line, passes: Vec::new() }));
+            modules.push((site, RepeatedModule { line, items: items.cloned(), passes: Vec::new() }));
         }
         if let Some((_, module)) = modules.last_mut() {
-            let calls = calls.into_iter().map(|rows| ModuleCall { blocks: blocks[rows].to_vec() });
+            let calls = calls
+                .into_iter()
+                .map(|rows| ModuleCall { blocks: blocks[rows].iter().map(|(block, _)| *block).collect() });
             module.passes.push((pass, calls.collect()));
         }
     }
     modules.into_iter().map(|(_, module)| module).collect()
 }
 
-/// Splits the requests of one call site into calls by their `stacks`: a call starts where the first stack comes again.
-/// If the parts between repeat with a longer period, a whole period is one call.
-fn split_into_calls(stacks: &[StackId]) -> Vec<Range<usize>> {
-    let Some(first) = stacks.first() else { return Vec::new() }; // no requests, no calls
-    let starts_call = |index: &usize| stacks[*index] == *first && (*index == 0 || stacks[*index - 1] != *first);
-    let mut starts: Vec<usize> = (0..stacks.len()).filter(starts_call).collect();
+/// Splits the `requests` of one call site into calls: a call starts where the class changes, and where the first stack
+/// comes again. If there are a multiple of `module_count` parts, or if they repeat with a longer period, that many are
+/// one call.
+fn split_into_calls(requests: &[CallRequest], module_count: Option<usize>) -> Vec<Range<usize>> {
+    let Some(mut first) = requests.first().copied() else { return Vec::new() }; // no requests, no calls
+    let mut starts: Vec<usize> = vec![0];
+    for (index, pair) in requests.windows(2).enumerate() {
+        if pair[1].class != pair[0].class || (pair[1] == first && pair[0] != first) {
+            first = pair[1];
+            starts.push(index + 1);
+        }
+    }
     let part_count = starts.len();
-    starts.push(stacks.len());
-    let part = |index: usize| &stacks[starts[index]..starts[index + 1]];
+    starts.push(requests.len());
+    let part = |index: usize| &requests[starts[index]..starts[index + 1]];
     let is_period = |period: usize| (period..part_count).all(|index| part(index) == part(index - period));
-    // Without a longer period each part is a call.
-    let period = (1..=part_count / 2).find(|index| part_count.is_multiple_of(*index) && is_period(*index)).unwrap_or(1);
+    let period = match module_count {
+        Some(count) if part_count <= count => 1, // fewer if the recording ends before the others are called
+        Some(count) if part_count.is_multiple_of(count) => part_count / count,
+        // Without a longer period each part is a call.
+        _ => (1..=part_count / 2).find(|index| part_count.is_multiple_of(*index) && is_period(*index)).unwrap_or(1),
+    };
     let call_ends = starts.iter().copied().step_by(period).skip(1);
     starts.iter().copied().step_by(period).zip(call_ends).map(|(start, end)| start..end).collect()
 }
@@ -144,7 +190,20 @@ mod tests {
     use super::*;
 
     fn ranges(stacks: &[u32]) -> Vec<Range<usize>> {
-        split_into_calls(&stacks.iter().map(|stack| StackId(*stack)).collect::<Vec<_>>())
+        let request = |stack: &u32| CallRequest { stack: StackId(*stack), class: None };
+        split_into_calls(&stacks.iter().map(request).collect::<Vec<_>>(), None)
+    }
+
+    #[test]
+    fn classes_and_the_number_of_modules_show_the_calls() {
+        let of = |class: u32, stack: u32| CallRequest { stack: StackId(stack), class: Some(class) };
+        let [a, b] = [[of(0, 1), of(0, 2)], [of(1, 3), of(1, 4)]];
+        let alternating = [a, b, a, b].concat();
+        assert_eq!(split_into_calls(&alternating, Some(4)), [0..2, 2..4, 4..6, 6..8]);
+        assert_eq!(split_into_calls(&alternating, Some(6)), [0..2, 2..4, 4..6, 6..8], "the rest was not called");
+        assert_eq!(split_into_calls(&[a, b, b, a].concat(), Some(4)), [0..2, 2..4, 4..6, 6..8]);
+        let twice = [of(0, 1), of(0, 2), of(0, 1), of(0, 3)];
+        assert_eq!(split_into_calls(&[twice, twice].concat(), Some(2)), [0..4, 4..8], "the same line again");
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::replay::ops::{OperationKind, Program, Script, ScriptBlock, ScriptOpKind};
-use crate::snapshot::BlockState;
+use crate::snapshot::{BlockState, TensorKind};
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::{KnownPurpose, Phase};
 use crate::study::DeviceStudy;
@@ -201,6 +201,20 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let dtypes = self.dtypes.get_or_init(|| Dtypes::new(self.device));
         let found = dtypes.by_stack.get(&self.allocation_stack(block))?;
         Some(self.device.snapshot().text((*found)?))
+    }
+
+    /// The blocks that the recorder saw in an autograd graph, live at the end; `None` if it did not look everywhere.
+    pub(crate) fn saved_at_end(&self) -> Option<FxHashSet<u32>> {
+        let names = self.device.snapshot().tensor_names.as_ref().filter(|names| names.is_complete)?;
+        let saved = names.tensors.iter().filter(|tensor| tensor.kind == TensorKind::Saved);
+        let saved: FxHashSet<u64> = saved.map(|tensor| tensor.address).collect();
+        let is_saved = |(_, block): &(u32, &ScriptBlock)| {
+            let allocated_at = block.allocated_at.filter(|op| (*op as usize) < self.recorded_ops && !block.is_failed);
+            let address = allocated_at.map(|op| self.device.device().entry(self.entry_index_of(op)).addr);
+            block.freed_at.is_none() && address.is_some_and(|address| saved.contains(&address))
+        };
+        let blocks = (0..to_u32(self.script.blocks.len())).zip(&self.script.blocks);
+        Some(blocks.filter(is_saved).map(|(index, _)| index).collect())
     }
 
     /// Whether `stack` initializes optimizer state.
