@@ -108,15 +108,19 @@ class Page(str):
     """The HTML of a page, which a notebook shows in a frame that cannot reach the notebook."""
 
     def _repr_html_(self) -> str:
-        frame = '<iframe sandbox="allow-scripts" style="width: 100%%; height: 85vh; border: 0" srcdoc="%s"></iframe>'
-        return frame % html.escape(self)
+        style = "width: 100%; height: 85vh; border: 0"
+        frame = '<iframe sandbox="allow-scripts allow-downloads" style="%s" srcdoc="%s"></iframe>'
+        return frame % (style, html.escape(self))
 
 
 def view(*paths: Path, **options: Any) -> Page:
-    """The interactive page of snapshots or directories of snapshots, in a notebook.
+    """The interactive page of snapshots or directories of snapshots, in a notebook; without any, the viewer for files
+    that are dropped on it.
 
-    Options are those of `oomscope report`: `at="peak"`, `around_oom=20_000`, `whatif=True`.
+    Options are those of `oomscope report`: `at="peak"`, `around_oom=20_000`, `whatif=True`, `replay=True`.
     """
+    if not paths:
+        return Page(output_of(["viewer", *to_flags(options)]))
     return Page(output_of(["report", *to_flags(options), "--", *map(os.fspath, paths)]))
 
 

@@ -18,7 +18,7 @@ use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
-use crate::output::page::{self, PageOptions, PageOrder, ReplayFiles, SnapshotData};
+use crate::output::page::{self, PageOptions, PageOrder, SnapshotData};
 use crate::study::{PositionSelector, Study};
 use crate::whatif::{WhatIfOptions, compare_settings};
 
@@ -143,12 +143,13 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
             let compared = compare_settings(&study, path, what_if, &|_, _| ());
             data.whatif = Some(compared.map_err(anyhow::Error::msg)?);
         }
-        let stored = if args.replay { compressed(path)? } else { Vec::new() };
-        anyhow::Ok((report, (data, stored)))
+        if args.replay {
+            data.stored = compressed(path)?;
+        }
+        anyhow::Ok((report, data))
     });
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    let (mut snapshots, data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-    let (mut data, stored): (Vec<_>, Vec<_>) = data.into_iter().unzip();
+    let (mut snapshots, mut data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     if args.strip_paths {
         strip_directories(snapshots.iter_mut().map(|report: &mut SnapshotReport| &mut report.path));
         strip_directories(unreadable.iter_mut().map(|file| &mut file.path));
@@ -162,8 +163,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
     let order = if args.diff { PageOrder::Compared } else { PageOrder::WorstFirst };
-    let replay = module.map(|module| ReplayFiles { module, snapshots: &stored });
-    let options = PageOptions { order, replay };
+    let options = PageOptions { order, module };
     output.write_with(|out| page::write_with(&report, &data, options, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
         open_in_browser(path)?;

@@ -35,8 +35,17 @@ def test_a_notebook_shows_the_interactive_page_in_a_frame():
     page = oomscope.view(SNAPSHOT, top=2)
     assert page.startswith("<!doctype html>")
     frame = page._repr_html_()
-    assert frame.startswith('<iframe sandbox="allow-scripts" ') and frame.endswith('"></iframe>')
+    assert frame.startswith('<iframe sandbox="allow-scripts allow-downloads" ') and frame.endswith('"></iframe>')
     assert "<script" not in frame and frame.count('"') == 6  # all of the page is inside the attribute
+
+
+def test_without_a_file_a_notebook_shows_the_viewer():
+    try:
+        page = oomscope.view()
+    except oomscope.OomscopeError as error:  # a build without the analyzer for browsers
+        assert "no analyzer for browsers" in str(error)
+        return
+    assert page.startswith("<!doctype html>") and 'id="drop"' in page and len(page) < 1_500_000
 
 
 def test_an_unreadable_file_raises_the_message_of_the_program(tmp_path):

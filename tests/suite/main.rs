@@ -66,6 +66,7 @@ mod linear_allocator;
 mod lines;
 mod packaging;
 mod page;
+mod page_limits;
 mod phases;
 mod pickle_writer;
 mod plain_text;

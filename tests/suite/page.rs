@@ -260,8 +260,13 @@ fn what_finds_no_room_is_told() {
         let data = PageData::from_device(device, &report.devices[0], budget).unwrap();
         let mut html = Vec::new();
         let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
-        oomscope::output::page::write(&report, &[SnapshotData { devices: vec![data], whatif: None }], "0", &mut html)
-            .unwrap();
+        oomscope::output::page::write(
+            &report,
+            &[SnapshotData { devices: vec![data], whatif: None, stored: Vec::new() }],
+            "0",
+            &mut html,
+        )
+        .unwrap();
         Page::read(String::from_utf8(html).unwrap())
     };
     let whole = read(usize::MAX);
@@ -344,7 +349,7 @@ proptest! {
             let report = analyze_study(&study, "a", 0, options);
             let devices = study.devices().zip(&report.devices);
             let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget).unwrap());
-            let data = SnapshotData { devices: devices.collect(), whatif: None };
+            let data = SnapshotData { devices: devices.collect(), whatif: None, stored: Vec::new() };
             let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
             let mut html = Vec::new();
             oomscope::output::page::write(&report, &[data], "0", &mut html).unwrap();

@@ -6,7 +6,7 @@ use crate::support::program;
 use oomscope::whatif::{ReplayReport, verify_study};
 
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{Scope, Study};
+use oomscope::study::{SERIES_ALLOCATED, Scope, Study};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -259,6 +259,12 @@ fn other_allocators_are_told() {
     npu["device_traces"][0][1]["size"] = json!(512);
     npu["segments"][0]["blocks"][0]["requested_size"] = json!(512);
     assert!(warned(&verify(&npu), "foreign-backend"));
+    // The state after the last entry is that of the file.
+    let snapshot = Snapshot::read(npu.to_string().as_bytes(), &|_| ()).unwrap();
+    let study = Study::new(&snapshot, Scope::default());
+    let device = study.devices().next().unwrap();
+    assert_eq!(device.memory().allocated_bytes, 1024);
+    assert_eq!(device.history().unwrap().samples.last()[SERIES_ALLOCATED], 1024);
     // Or is named by the stacks.
     for (package, is_foreign) in [("torch_npu", true), ("torch", false), ("my_torch_npu", false)] {
         let file = format!(r"C:\env\site-packages\{package}\npu\memory.py");

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
-use oomscope::output::page::{PageOptions, PageOrder, ReplayFiles, SnapshotData, write_with};
+use oomscope::output::page::{PageOptions, PageOrder, SnapshotData, write_with};
 use oomscope::snapshot::{Snapshot, Source};
 use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
@@ -244,12 +244,12 @@ fn replaying_page(directory: &Path, module: &Path, file: &str) -> PathBuf {
     let study = Study::new(&snapshot, Scope::default());
     let options = Options { top: 10, layers: true, ..Options::default() };
     let report = analyze_study(&study, file, source.stored_bytes(), options);
-    let data = SnapshotData::from_study(&study, &report, 1).unwrap();
+    let mut data = SnapshotData::from_study(&study, &report, 1).unwrap();
+    data.stored = std::fs::read(file).unwrap();
     let module = std::fs::read(module).unwrap();
-    let files = ReplayFiles { module: &module, snapshots: &[std::fs::read(file).unwrap()] };
     let page = directory.join("page.html");
     let mut out = std::fs::File::create(&page).unwrap();
-    let options = PageOptions { order: PageOrder::WorstFirst, replay: Some(files) };
+    let options = PageOptions { order: PageOrder::WorstFirst, module: Some(&module) };
     write_with(&AnalyzeReport::new(vec![report], Vec::new(), 10), &[data], options, "0", &mut out).unwrap();
     page
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
 use super::allocations::{EntryCount, PageAllocation, PageLifetimes, SegmentRange};
-use super::budget::Omitted;
+use super::budget::{MAX_FRAMES, Omitted};
 use super::columns::Column;
 use super::events;
 use super::header::Header;
@@ -23,9 +23,6 @@ use crate::snapshot::Stacks;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
-
-/// Number of columns with one value per allocation, which come first.
-const ALLOCATIONS: usize = 7;
 
 /// Properties that allocations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,16 +47,21 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: u
     lives.retain_shown(shown);
     let space = AddressMap::new(&lives.allocations, &lives.segments);
     let packing = Packing { device, report, shown, space };
-    let (mut blob, of_allocations) = packing.pack(&lives, None)?;
-    if blob.len() > budget {
-        // Only allocations are omitted.
-        let room = budget.saturating_sub(blob.len().saturating_sub(of_allocations));
+    let mut omitted = Omitted::default();
+    let stacks = &device.snapshot().stacks;
+    let within = lives.count_within_frames(MAX_FRAMES, shown.entries, |stack| stacks.frames(stack).len());
+    lives.omit_smallest(within, shown.entries, &mut omitted);
+    let (mut blob, mut scaling) = packing.pack(&lives, &omitted)?;
+    while blob.len() > budget && !lives.allocations.is_empty() {
+        // Only allocations are omitted, and the stacks that only these have. Stacks that others share stay, so that
+        // once may not be enough.
+        let room = budget.saturating_sub(blob.len().saturating_sub(scaling));
         let all = lives.allocations.len() as u128;
         // The allocations kept live longer and compress worse: leave a margin.
-        let keep = all * room as u128 * 4 / 5 / (of_allocations as u128).max(1);
+        let keep = all * room as u128 * 4 / 5 / (scaling as u128).max(1);
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        let left_out = lives.omit_smallest(keep, shown.entries);
-        blob = packing.pack(&lives, left_out)?.0;
+        lives.omit_smallest(keep, shown.entries, &mut omitted);
+        (blob, scaling) = packing.pack(&lives, &omitted)?;
     }
     Ok(blob)
 }
@@ -73,21 +75,22 @@ struct Packing<'p, 's, 'a> {
 }
 
 impl Packing<'_, '_, '_> {
-    /// The data, and the bytes of it that belong to allocations.
-    fn pack(&self, lives: &PageLifetimes, left_out: Option<Omitted>) -> io::Result<(Vec<u8>, usize)> {
+    /// The data, and the bytes of it that belong to allocations and their stacks.
+    fn pack(&self, lives: &PageLifetimes, omitted: &Omitted) -> io::Result<(Vec<u8>, usize)> {
         let Self { device, report, shown, space } = self;
         let (device, shown) = (*device, *shown);
         let mut stacks = StackTable::new(device.stacks());
         let mut names = NameTable::default();
         let places: Vec<(usize, usize)> =
             lives.places.iter().map(|place| (names.stream(place.stream), names.pool(device, place.pool))).collect();
-        let (mut columns, kinds) = self.allocations(lives, &mut stacks, &places);
-        columns.extend(self.segments(lives, &mut stacks, &places));
-        columns.extend(times(device).map(|times| ("time", times)));
+        let (mut scaling, kinds) = self.allocations(lives, &mut stacks, &places);
+        let mut fixed = self.segments(lives, &mut stacks, &places);
         let failures = events::failures(device, report, shown, &mut stacks, &mut names);
-        columns.extend(stacks.columns());
-        let (undrawn, series) = left_out.map(|left| (left.summary, left.series)).unzip();
-        columns.extend(series.map(|series| ("undrawn", series)));
+        scaling.extend(stacks.columns());
+        let (undrawn, series) = omitted.summarize().unzip();
+        fixed.extend(times(device).map(|times| ("time", times)));
+        fixed.extend(series.map(|series| ("undrawn", series)));
+        let columns = || fixed.iter().chain(&scaling);
         let phases = device.phases();
         let is_pending = |one: &&PageAllocation| one.freed_at == Some(0);
         let header = Header {
@@ -104,7 +107,7 @@ impl Packing<'_, '_, '_> {
             lines: stacks.lines(),
             unit: space.unit,
             granules: [true, false].map(|is_small| granule_size(is_small, device.settings())),
-            columns: columns.iter().map(|(name, bytes)| (*name, bytes.len())).collect(),
+            columns: columns().map(|(name, bytes)| (*name, bytes.len())).collect(),
             regions: space.regions(),
             streams: names.streams,
             pools: names.pools,
@@ -124,12 +127,13 @@ impl Packing<'_, '_, '_> {
         let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
         out.write_all(&to_u32(header.len()).to_le_bytes())?;
         out.write_all(&header)?;
-        let (own, others) = columns.split_at(ALLOCATIONS.min(columns.len()));
-        let before = written(&mut out)?;
-        own.iter().try_for_each(|(_, column)| out.write_all(column))?;
-        let of_allocations = written(&mut out)? - before;
-        others.iter().try_for_each(|(_, column)| out.write_all(column))?;
-        Ok((out.finish()?, of_allocations))
+        fixed.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        out.flush()?;
+        let fixed_bytes = out.get_ref().len();
+        scaling.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        let blob = out.finish()?;
+        let scaling_bytes = blob.len() - fixed_bytes;
+        Ok((blob, scaling_bytes))
     }
 
     /// The stack of the last entry before a position on the page.
@@ -221,12 +225,6 @@ impl Packing<'_, '_, '_> {
             ("sflags", of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE)),
         ]
     }
-}
-
-/// Number of bytes written so far.
-fn written(out: &mut DeflateEncoder<Vec<u8>>) -> io::Result<usize> {
-    out.flush()?;
-    Ok(out.get_ref().len())
 }
 
 /// The time of each entry in microseconds since the first, if recorded.

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{PageData, ReplayFiles, SnapshotData, Sparkline, base64, web};
+use super::shown_devices::{PageOrder, ShownDevices};
+use super::{PageData, SnapshotData, Sparkline, base64, replay, web};
 use crate::analysis::{AnalyzeReport, Unreadable};
 use crate::explain::ExplainReport;
 use crate::output::document::{Block, Document, html, html_literal};
@@ -30,22 +31,13 @@ struct PageEntry<'a> {
     course: Option<&'a Sparkline>,
 }
 
-/// The order of the devices in a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageOrder {
-    /// The device with the worst failure or the highest peak first.
-    WorstFirst,
-    /// As given: the page opens with a comparison of the first snapshot with the second.
-    Compared,
-}
-
 /// Order and additions of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageOptions<'a> {
     /// The order of its devices.
     pub order: PageOrder,
-    /// The files for a page that replays.
-    pub replay: Option<ReplayFiles<'a>>,
+    /// For a page that replays, the analyzer for browsers, compressed by gzip; the page then carries the stored files too.
+    pub module: Option<&'a [u8]>,
 }
 
 /// Writes the page of `report` to `out`. `data` belongs to its snapshots, in their order; `version` is that of this
@@ -54,7 +46,7 @@ pub struct PageOptions<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: &mut dyn Write) -> io::Result<()> {
-    let options = PageOptions { order: PageOrder::WorstFirst, replay: None };
+    let options = PageOptions { order: PageOrder::WorstFirst, module: None };
     write_with(report, data, options, version, out)
 }
 
@@ -69,17 +61,23 @@ pub fn write_with(
     version: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let PageOptions { order, replay } = options;
+    let PageOptions { order, module } = options;
     let script = web::script();
-    let scripts = match replay {
+    let scripts = match module {
         Some(_) => Scripts::Replaying(&script),
         None => Scripts::Only(&script),
     };
+    let shown = ShownDevices::new(report, data, order);
+    let report = shown.report.as_ref().unwrap_or(report);
     write_head(&report.summary().answer, scripts, version, out)?;
     let mut document = report::analyze(report);
     let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
-    let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();
-    write!(out, "<main id=\"first\">\n{}<div id=\"app\"></div>\n{}", html(&document), html(&below))?;
+    let tried: Vec<&WhatIfReport> = shown.snapshots.iter().filter_map(|one| one.whatif.as_ref()).collect();
+    writeln!(out, "<main id=\"first\">")?;
+    if let Some(note) = shown.note() {
+        writeln!(out, "<p class=\"warning\">{}</p>", html_literal(&note))?;
+    }
+    write!(out, "{}<div id=\"app\"></div>\n{}", html(&document), html(&below))?;
     for report in &tried {
         write!(out, "<section class=\"whatif\">\n{}</section>\n", html(&report::whatif(report)))?;
     }
@@ -89,16 +87,16 @@ pub fn write_with(
     if order == PageOrder::Compared {
         data_block(out, "compared", "true")?;
     }
-    let order = pages(report, data, order);
-    let rows = order.iter().map(|(snapshot, _, page)| row(report, *snapshot, page));
+    let rows = shown.devices.iter().map(|(snapshot, page)| row(report, *snapshot, page));
     data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<PageEntry<'_>>>())?)?;
-    for (index, (_, _, page)) in order.iter().enumerate() {
+    for (index, (_, page)) in shown.devices.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" class=\"data\" data-page=\"{index}\">")?;
         base64::write(&page.blob, out)?;
         out.write_all(b"</script>\n")?;
     }
-    if let Some(files) = replay {
-        files.write(out)?;
+    if let Some(module) = module {
+        let stored = shown.snapshots.iter().map(|one| one.stored.as_slice());
+        replay::write_parts(module, stored, out)?;
     }
     write!(out, "<script>{script}</script>\n</body>\n</html>\n")
 }
@@ -196,28 +194,6 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
         out.write_all(part.as_bytes())?;
     }
     out.write_all(b"</script>\n")
-}
-
-/// All devices: index of the snapshot, rank, data.
-fn pages<'a>(report: &AnalyzeReport, data: &'a [SnapshotData], order: PageOrder) -> Vec<(usize, usize, &'a PageData)> {
-    // Without the table of ranks the order is that of the snapshots.
-    let ranks = report
-        .ranks
-        .as_ref()
-        .filter(|_| order == PageOrder::WorstFirst)
-        .map(|ranks| ranks.rows.as_slice())
-        .unwrap_or_default();
-    let rank: std::collections::HashMap<(&str, u64), usize> =
-        ranks.iter().enumerate().map(|(at, row)| ((&*row.path, row.device), at)).collect();
-    let mut all: Vec<(usize, usize, &PageData)> = Vec::new();
-    for (snapshot, (analysis, of)) in report.snapshots.iter().zip(data).enumerate() {
-        for page in &of.devices {
-            let worse = rank.get(&(&*analysis.path, page.device)).copied().unwrap_or(usize::MAX);
-            all.push((snapshot, worse, page));
-        }
-    }
-    all.sort_by_key(|(_, worse, _)| *worse);
-    all
 }
 
 fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> PageEntry<'a> {

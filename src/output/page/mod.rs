@@ -23,6 +23,7 @@ mod header;
 mod html;
 mod names;
 mod replay;
+mod shown_devices;
 mod shown_entries;
 mod stacks;
 mod variables;
@@ -35,8 +36,8 @@ use serde::Serialize;
 
 pub use self::budget::budget;
 pub use self::fit::{write_fit, write_plan};
-pub use self::html::{PageOptions, PageOrder, device_json, write, write_explanation, write_with};
-pub use self::replay::ReplayFiles;
+pub use self::html::{PageOptions, device_json, write, write_explanation, write_with};
+pub use self::shown_devices::PageOrder;
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, Study};
@@ -52,6 +53,8 @@ pub struct SnapshotData {
     pub devices: Vec<PageData>,
     /// The trace replayed under other settings, if requested.
     pub whatif: Option<WhatIfReport>,
+    /// The compressed file, for a page that replays; else empty.
+    pub stored: Vec<u8>,
 }
 
 /// The data of one device.
@@ -85,7 +88,7 @@ impl SnapshotData {
         let budget = budget(files * report.devices.len());
         let devices = study.devices().zip(&report.devices);
         let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget));
-        Ok(Self { devices: devices.collect::<io::Result<_>>()?, whatif: None })
+        Ok(Self { devices: devices.collect::<io::Result<_>>()?, whatif: None, stored: Vec::new() })
     }
 }
 

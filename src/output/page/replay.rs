@@ -9,27 +9,21 @@ use super::base85;
 pub(super) const WORKER: &str =
     concat!(include_str!("web/viewer/module.js"), include_str!("web/viewer/replay_worker.js"));
 
-/// The files that a page carries so that it can replay.
-#[derive(Debug, Clone, Copy)]
-pub struct ReplayFiles<'a> {
-    /// The analyzer for browsers, compressed by gzip.
-    pub module: &'a [u8],
-    /// The files of the snapshots, in the order of the report.
-    pub snapshots: &'a [Vec<u8>],
-}
-
-impl ReplayFiles<'_> {
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (index, file) in self.snapshots.iter().enumerate() {
-            write!(out, "<script type=\"text/plain\" class=\"snapshot\" data-snapshot=\"{index}\">")?;
-            base85::write(file, out)?;
-            out.write_all(b"</script>\n")?;
-        }
-        out.write_all(b"<script type=\"text/plain\" id=\"replay-module\">")?;
-        base85::write(self.module, out)?;
+/// Writes `module`, the analyzer for browsers, and the `stored` files of the snapshots, in the order of the report.
+pub(super) fn write_parts<'a>(
+    module: &[u8],
+    stored: impl Iterator<Item = &'a [u8]>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for (index, file) in stored.enumerate() {
+        write!(out, "<script type=\"text/plain\" class=\"snapshot\" data-snapshot=\"{index}\">")?;
+        base85::write(file, out)?;
         out.write_all(b"</script>\n")?;
-        write_worker(out)
     }
+    out.write_all(b"<script type=\"text/plain\" id=\"replay-module\">")?;
+    base85::write(module, out)?;
+    out.write_all(b"</script>\n")?;
+    write_worker(out)
 }
 
 /// Writes the element with the worker's script.

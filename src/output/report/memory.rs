@@ -158,6 +158,21 @@ fn free_segments(device: &DeviceReport) -> Table {
     Table::new(&header, &[0, 1], rows).optional_columns(&[BLOCKS])
 }
 
+/// Maximum number of pools and of streams listed.
+const MAX_SPACES: usize = 100;
+
+/// The largest of `all`, in their order, and a note on the others.
+fn largest<T>(all: &[T], bytes: impl Fn(&T) -> u64) -> (Vec<&T>, Option<String>) {
+    let Some(others @ 1..) = all.len().checked_sub(MAX_SPACES) else { return (all.iter().collect(), None) };
+    let mut largest: Vec<usize> = (0..all.len()).collect();
+    largest.sort_by_key(|index| std::cmp::Reverse(bytes(&all[*index])));
+    largest.truncate(MAX_SPACES);
+    largest.sort_unstable();
+    let others = counted(others as u64, "other");
+    let note = format!("and {others}, which reserve no more than these (--format json lists them)");
+    (largest.into_iter().map(|index| &all[index]).collect(), Some(note))
+}
+
 /// Tables of pools and of streams, if there are several.
 pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) {
     if memory.pools.len() > 1 {
@@ -168,7 +183,8 @@ pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) 
         };
         let is_pending = memory.pools.iter().any(|p| p.pending_bytes > 0);
         document.heading("Pools");
-        document.table(spaces("pool", "used by", memory.pools.iter().map(row), is_pending));
+        let (pools, note) = largest(&memory.pools, |pool| pool.reserved_bytes);
+        document.table(spaces("pool", "used by", pools.into_iter().map(row), is_pending).note(note));
     }
     if memory.streams.len() > 1 {
         let row = |s: &StreamReport| {
@@ -177,8 +193,9 @@ pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) 
         };
         let is_pending = memory.streams.iter().any(|s| s.pending_bytes > 0);
         document.heading("Streams (each can only use its own free blocks)");
-        let rows = memory.streams.iter().map(row);
-        document.table(spaces("stream", "largest free block", rows, is_pending));
+        let (streams, note) = largest(&memory.streams, |stream| stream.reserved_bytes);
+        let rows = streams.into_iter().map(row);
+        document.table(spaces("stream", "largest free block", rows, is_pending).note(note));
     }
 }
 

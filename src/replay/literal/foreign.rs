@@ -51,15 +51,23 @@ fn find_foreign_package(snapshot: &Snapshot) -> Option<&'static str> {
     })
 }
 
-/// `torch_npu` adds 32 bytes to a request before it rounds. Only blocks where that makes a difference count.
+/// Bytes that `torch_npu` adds to a request before it rounds.
+const NPU_PADDING: u64 = 32;
+
+/// The bytes that the allocator of `snapshot` adds to each request before it rounds.
+pub(super) fn request_padding(snapshot: &Snapshot) -> u64 {
+    if looks_like_npu(snapshot) { NPU_PADDING } else { 0 }
+}
+
+/// Only blocks where the padding of `torch_npu` makes a difference count.
 fn looks_like_npu(snapshot: &Snapshot) -> bool {
     let rounded = |bytes: u64| bytes.checked_next_multiple_of(512);
     let mut conclusive = snapshot.blocks.iter().filter(|block| {
         block.state == BlockState::ActiveAllocated
             && block.size < MIB
-            && rounded(block.requested_size) != rounded(block.requested_size.saturating_add(32))
+            && rounded(block.requested_size) != rounded(block.requested_size.saturating_add(NPU_PADDING))
     });
-    let is_larger = |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(32));
+    let is_larger = |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(NPU_PADDING));
     conclusive.next().is_some_and(is_larger) && conclusive.all(is_larger)
 }
 

@@ -153,9 +153,9 @@ async function openReplayPanel() {
   closeReplayPanel();
   const index = view.page;
   replay.page = index;
-  byId("replay-section").scrollIntoView({ block: "start" });
   byId("replay-open").hidden = true;
   setReplayStatus("Reading the recording ...");
+  byId("replay-section").scrollIntoView({ block: "end" });
   try {
     const port = await openReplay(pages[index]);
     if (replay.page !== index) return port.close();
@@ -168,6 +168,7 @@ async function openReplayPanel() {
     replay.run = replay.offer.recorded;
     fillReplayControls(replay.offer);
     byId("replay-panel").hidden = false;
+    byId("replay-section").scrollIntoView({ block: "start" });
     setReplayStatus(replay.offer.exact ? "" : "The model diverges from this recording: every replay is an estimate.");
     drawReplayOutcome(replay.offer.outcome);
   } catch (error) {
