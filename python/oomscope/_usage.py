@@ -333,6 +333,8 @@ class Flow:
                 self.assign(source, target, depth)
             if isinstance(parent, ast.NamedExpr):
                 self.follow(source, parent, depth)
+        elif isinstance(parent, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops):
+            return  # as in `loss is None`
         elif isinstance(parent, ast.Return):
             self.follow_return(source, parent, depth)
         elif isinstance(parent, ast.expr):

@@ -4,8 +4,8 @@
 usage: verdicts.py OOMSCOPE PYTHON [--quick] [--markdown FILE] [NAME..]
 
 Each job runs with `--exit-code verdict`. Its verdict, the exit code and a part of the first line must be those below.
-PYTHON needs torch; jobs whose packages it lacks are skipped. `--markdown` writes the table of frameworks by version
-that docs/dry-run.md links to. `--quick` runs one job of each verdict.
+PYTHON needs torch; jobs whose packages it lacks are skipped. `--markdown` writes VERDICT_RESULTS.md, the table of
+frameworks by version that docs/dry-run.md links to. `--quick` runs one job of each verdict.
 """
 
 import argparse
@@ -658,13 +658,22 @@ def main():
 
 
 def write_table(path, python, rows):
-    """The frameworks, by version, that the jobs used."""
-    torch = version(python, "torch")
-    lines = ["| framework | version | job | verdict |", "|---|---|---|---|"]
-    for name, kind, _, word, is_right in sorted(rows, key=lambda row: (row[1], row[0])):
-        if kind:
-            number = version(python, kind) or torch  # a part of torch
-            lines.append(f"| {kind} | {number} | {name} | {word.replace('-', ' ')}{'' if is_right else ' (wrong)'} |")
+    """VERDICT_RESULTS.md."""
+    torch, matching = version(python, "torch"), sum(row[-1] for row in rows)
+    lines = [
+        "# Verdicts of dry runs",
+        "",
+        f"`verdicts.py --markdown` writes this file. {time.strftime('%Y-%m-%d')}, PyTorch {torch}, H100.",
+        f"{len(rows)} of {len(JOBS)} jobs ran, each with the verdict that is right and a part of its reason;",
+        f"{matching} gave both.",
+        "",
+        "| framework | version | job | right | given |",
+        "|---|---|---|---|---|",
+    ]
+    for name, kind, right, word, is_right in rows:
+        number = version(python, kind) if kind else ""
+        given = "same" if is_right else f"{word.replace('-', ' ')} (wrong)"
+        lines.append(f"| {kind or 'PyTorch'} | {number or torch} | {name} | {right.replace('-', ' ')} | {given} |")
     Path(path).write_text("\n".join(lines) + "\n")
 
 

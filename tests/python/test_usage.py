@@ -88,6 +88,7 @@ schedule = PlateauLR()
 schedule.step(loss.item())""",
     ),
     ("unknown", "class C:\n    step = print\ndef step():\n    pass\nC.step(loss.item())"),
+    ("report", "v = loss.item()\nif v is not None:\n    work()"),
     ("branch", "while loss.item() > 0.5:\n    work()"),
     ("branch", "if loss.item() < 1:\n    work()"),
     ("branch", "for _ in range(9):\n    if loss.item() < 0.5:\n        break\n    work()"),

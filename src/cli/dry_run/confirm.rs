@@ -40,6 +40,10 @@ impl ConfirmArgs {
     fn command(&self) -> anyhow::Result<&[OsString]> {
         match self.confirm.as_slice() {
             [dashes, command @ ..] if dashes == "--" && !command.is_empty() => Ok(command),
+            [word, ..] if word.to_string_lossy().starts_with('-') && word != "--" => bail!(
+                "--confirm is the last option: what follows is the command, and this one starts with {}",
+                word.display()
+            ),
             [word, ..] if word != "--" => Ok(&self.confirm),
             _ => bail!("--confirm needs the command of the recorded job, such as -- python train.py"),
         }
@@ -86,13 +90,13 @@ pub(in crate::cli) fn confirm(
         [] => remedies_without_size(&recorded),
         _ => settings.iter().cloned().map(OutsideRemedy::Settings).collect(),
     };
-    if remedies.is_empty() {
-        bail!("{name}: there is no remedy to confirm that needs no change to the program");
-    }
     let directory = create_numbered("oomscope-dry-run")?;
     print_stderr(&format!("dry runs on {}, in {}", job.options.assumed_gpu().name(), directory.display()));
     let mut trials = Trials::new(&job, &directory, &recorded);
     match trials.run(&OutsideRemedy::AsRecorded)? {
+        TrialOutcome::Fails | TrialOutcome::FailsLater if remedies.is_empty() => {
+            print_stderr("no remedy is known that needs no change to the program");
+        }
         TrialOutcome::Fails | TrialOutcome::FailsLater => trials.run_all(&remedies)?,
         TrialOutcome::Ends | TrialOutcome::MayEnd => print_stderr(
             "as recorded the job runs to its end in a dry run, so dry runs cannot confirm a remedy: its failure may depend \

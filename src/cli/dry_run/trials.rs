@@ -1,6 +1,7 @@
 //! After a failure, runs the command again with remedies that need no change to the program, and prints how each run
 //! ends: `--try`.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -81,13 +82,23 @@ pub(super) fn run(
     Ok(trials.finish())
 }
 
+/// The options that `settings` sets.
+fn option_names(settings: &str) -> Vec<&str> {
+    settings.split(',').filter_map(|option| option.split_once(':')).map(|(name, _)| name).collect()
+}
+
 /// The remedies for the failure of `run` other than smaller sizes, the best first.
 pub(super) fn remedies_without_size(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     let mut devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
     let Some(device) = devices.find(|device| device.oom_count > 0) else { return Vec::new() };
     let Some(oom) = device.ooms.last() else { return Vec::new() };
-    let serving = oom.remedies.iter().filter(|remedy| remedy.avoids_oom && !remedy.fails_again());
-    let settings = serving.map(|remedy| {
+    let mut serving: Vec<_> = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).collect();
+    // A forecast of a later failure may be wrong, and the run shows it.
+    serving.sort_by_key(|remedy| remedy.fails_again());
+    // Two sizes of one option give much the same.
+    let mut options = HashSet::new();
+    serving.retain(|remedy| options.insert((remedy.without, option_names(&remedy.settings))));
+    let settings = serving.into_iter().map(|remedy| {
         let removed = remedy.without.map(|option| format!("{option}:default"));
         let set = (!remedy.settings.is_empty()).then(|| remedy.settings.clone());
         OutsideRemedy::Settings(removed.into_iter().chain(set).collect::<Vec<_>>().join(","))
