@@ -269,6 +269,7 @@ def test_it_uses_only_the_standard_library():
         "atexit",
         "collections",
         "contextlib",
+        "dis",
         "functools",
         "gc",
         "gzip",
