@@ -65,7 +65,7 @@ def main():
     parser.add_argument("models", nargs="*")
     parser.add_argument("--gpus", default="t4,a100")
     parser.add_argument("--markdown")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.oomscope = os.path.abspath(args.oomscope)
     rows = []
     for model in args.models or MODELS:
