@@ -7,7 +7,7 @@
 mod args;
 mod runs;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{anyhow, bail};
 
@@ -26,6 +26,8 @@ use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, PlanTarget, plan};
 
 /// Most recordings at larger sizes than those of `--sizes`.
 const MAX_FURTHER_RECORDINGS: usize = 2;
+/// How often to go on to twice the largest size if nothing can be predicted from the recordings.
+const MAX_DOUBLINGS: usize = 3;
 /// Number of sizes in the chart.
 const CURVE_SIZES: u64 = 32;
 
@@ -36,8 +38,21 @@ struct Recordings {
 }
 
 impl Recordings {
-    fn add(&mut self, size: Size, path: &std::path::Path) -> anyhow::Result<()> {
+    fn add(&mut self, size: Size, path: &Path) -> anyhow::Result<()> {
         self.read.push((size, path.display().to_string(), inputs::read_one(path)?));
+        Ok(())
+    }
+
+    /// The largest size; 0 without recordings.
+    fn largest(&self) -> u64 {
+        self.read.iter().map(|(size, ..)| size.first).fold(0, u64::max)
+    }
+
+    /// Adds a recording in place of the one with the smallest size.
+    fn replace_smallest(&mut self, size: u64, path: &Path) -> anyhow::Result<()> {
+        self.add(size.into(), path)?;
+        self.read.sort_by_key(|(size, ..)| *size);
+        self.read.remove(0);
         Ok(())
     }
 
@@ -96,21 +111,34 @@ fn make_runs(
     for size in &args.sizes {
         let run = runs.make(reference.name, *size, false)?;
         if let Some(run) = run.filter(|run| run.fits) {
-            recordings.add(run.size.into(), &PathBuf::from(&run.snapshot))?;
+            recordings.add(run.size.into(), Path::new(&run.snapshot))?;
         }
     }
     if recordings.read.len() < 2 {
         bail!("{name}: less than two of the sizes fit even on {}: give smaller ones with --sizes", reference.name);
     }
-    let mut further = 0;
+    let (mut further, mut doublings) = (0, 0);
     loop {
         let made = runs.made().to_vec();
-        let report = recordings.plan(&args.options(name, targets, &made))?;
+        let report = match recordings.plan(&args.options(name, targets, &made)) {
+            Ok(report) => report,
+            // Small sizes may take other paths than larger ones.
+            Err(error) if doublings < MAX_DOUBLINGS => {
+                doublings += 1;
+                let size = recordings.largest().saturating_mul(2);
+                match runs.make(reference.name, size, false)? {
+                    Some(run) if run.fits => recordings.replace_smallest(size, Path::new(&run.snapshot))?,
+                    _ => return Err(error),
+                }
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let next = report.next_recording().filter(|_| further < MAX_FURTHER_RECORDINGS);
         if let Some(size) = next {
             further += 1;
             match runs.make(reference.name, size, false)? {
-                Some(run) if run.fits => recordings.add(size.into(), &PathBuf::from(&run.snapshot))?,
+                Some(run) if run.fits => recordings.add(size.into(), Path::new(&run.snapshot))?,
                 _ => further = MAX_FURTHER_RECORDINGS,
             }
             continue;

@@ -37,7 +37,7 @@ pub fn plan(report: &PlanReport) -> Document {
         let with = if run.expandable_segments { " with expandable_segments:True" } else { "" };
         let result = match (run.fits, run.is_certain) {
             (true, true) => format!("fits, {} reserved", size(run.reserved_bytes)),
-            (true, false) => format!("may fit, {} reserved; a value of the GPU decides", size(run.reserved_bytes)),
+            (true, false) => format!("may fit, {} reserved; what only a GPU knows decides", size(run.reserved_bytes)),
             (false, _) => "does not fit".to_owned(),
         };
         format!("{} {} on {}{with}: {result}", report.name, count(run.size), run.gpu)

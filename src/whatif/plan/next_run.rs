@@ -49,10 +49,15 @@ impl PlanReport {
     fn run_of(&self, gpu: &PlanGpu, change: PlanChange, max_runs: usize) -> Option<NextRun> {
         let expandable_segments = change == PlanChange::ExpandableSegments;
         let is_own = |run: &&PlanRun| run.gpu == gpu.gpu && run.expandable_segments == expandable_segments;
-        let mut runs = self.runs.iter().filter(is_own);
+        let recorded = || self.recordings.iter().map(|recording| recording.size.first);
+        let is_recording = |run: &&PlanRun| {
+            recorded().any(|size| size == run.size) || recorded().min().is_some_and(|size| run.size < size)
+        };
+        let runs = self.runs.iter().filter(is_own);
         let cell = gpu.cell(change)?;
         let size = cell.size.filter(|size| *size > 0 && cell.certainty != FitCertainty::Confirmed)?;
         let is_made = runs.clone().any(|run| run.size == size);
-        (!is_made && runs.by_ref().count() < max_runs).then_some(NextRun { gpu: gpu.gpu, expandable_segments, size })
+        let made = runs.filter(|run| !is_recording(run)).count();
+        (!is_made && made < max_runs).then_some(NextRun { gpu: gpu.gpu, expandable_segments, size })
     }
 }
