@@ -83,11 +83,6 @@ impl<'r> Runs<'r> {
         let with = if expandable_segments { "-expandable" } else { "" };
         let directory = self.directory.join(format!("{gpu}-{}-{value}{with}", self.name));
         let log = directory.with_extension("txt");
-        // A run that was interrupted is made again.
-        fs::remove_dir_all(&directory).or_else(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error).with_context(|| format!("{}: cannot be removed", directory.display())),
-        })?;
         fs::create_dir_all(self.directory)
             .with_context(|| format!("{}: cannot be created", self.directory.display()))?;
         let command = fill_placeholder(self.command, self.name, value);

@@ -22,7 +22,11 @@ pub fn plan(report: &PlanReport) -> Document {
         _ => "* was run on this GPU (dry run) and came to its end; other sizes are predicted by replay".to_owned(),
     };
     document.field("sizes", confirmed);
-    document.field("~", "about: the changed program's calls are inferred, or a warning makes the size an estimate");
+    document.field(
+        "~",
+        "about: the changed program's calls are inferred, a warning makes the size an estimate, it is at twice the \
+         largest recorded size or beyond, or its dry run ended in may fit",
+    );
     let has = |change| report.gpus.iter().any(|gpu| gpu.cell(change).is_some());
     if has(PlanChange::Checkpoint) {
         document.field("checkpoint", "with activation checkpointing of the repeated module that holds most");

@@ -67,7 +67,8 @@ impl PlanReport {
 }
 
 impl PlanCell {
-    /// The size: `24`, or `about 24` if the changed calls are inferred or a warning makes it an estimate.
+    /// The size: `24`, or `about 24` if the changed calls are inferred, a warning makes it an estimate, or other kernels
+    /// may run there than at the recorded sizes.
     pub fn label(&self) -> String {
         self.label_with("about ")
     }
@@ -79,7 +80,7 @@ impl PlanCell {
     }
 
     fn label_with(&self, about: &str) -> String {
-        let is_sure = self.sure == ChangeCertainty::Exact && self.certainty != FitCertainty::Estimate;
+        let is_sure = self.sure == ChangeCertainty::Exact && self.certainty <= FitCertainty::Checked;
         match self.size {
             None => "any".to_owned(),
             Some(0) => "none".to_owned(),
