@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::dry_run::{DryRunCertainty, DryRunReport};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProgramEnd, decide_job};
-use super::ranks::{Ranks, compare_ranks, latest_dumps};
+use super::latest::latest_dumps;
+use super::ranks::{Ranks, compare_ranks};
 use super::snapshot::SnapshotReport;
 
 /// The JSON of `oomscope analyze`.

@@ -15,6 +15,7 @@ mod dry_verdict;
 mod expandable_gain;
 pub mod failure;
 mod idle_cache;
+mod latest;
 mod lines;
 mod local_tensors;
 mod names;

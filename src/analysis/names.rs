@@ -19,6 +19,19 @@ pub(crate) fn host_in_path(path: &str) -> Option<String> {
     directories.rsplit('/').find(is_host).map(str::to_owned)
 }
 
+/// `path` without the number of the training step in it, and that number: `iteration_200/rank0.pickle` has 200.
+pub(super) fn without_step(path: &str) -> Option<(String, u64)> {
+    const WORDS: [&str; 5] = ["iteration", "iter", "epoch", "global_step", "step"];
+    let lower = path.to_ascii_lowercase();
+    let at_word = |word: &&str| Some(lower.rfind(word)? + word.len());
+    let behind = WORDS.iter().filter_map(at_word).max()?;
+    let number = behind + lower.get(behind..)?.find(|c: char| !matches!(c, '_' | '-' | '='))?;
+    let digits = lower.get(number..)?;
+    let digits = digits.get(..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len()))?;
+    let without = format!("{}#{}", path.get(..number)?, path.get(number + digits.len()..)?);
+    Some((without, digits.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +45,16 @@ mod tests {
         assert_eq!(rank_in_path("a.pickle"), None);
         assert_eq!(host_in_path("job/node-1/rank3.pickle").as_deref(), Some("node-1"));
         assert_eq!(host_in_path("node.pickle"), None);
+    }
+
+    #[test]
+    fn steps_are_read_from_paths() {
+        let series = |path| without_step(path).map(|(name, step)| format!("{name} {step}"));
+        assert_eq!(series("out/iteration_200/rank0.pickle").as_deref(), Some("out/iteration_#/rank0.pickle 200"));
+        assert_eq!(series("rank3_global_step-7.pickle").as_deref(), Some("rank3_global_step-#.pickle 7"));
+        assert_eq!(series("rank3_Step12.pickle.gz").as_deref(), Some("rank3_Step#.pickle.gz 12"));
+        for other in ["rank3.pickle", "stepper/rank3.pickle", "step", "iteration_/rank1.pickle"] {
+            assert_eq!(series(other), None);
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::device::DeviceReport;
+use super::latest::latest_dumps;
 use super::names::rank_in_path;
 use super::snapshot::SnapshotReport;
 use crate::allocator::verdict::Verdict;
@@ -117,23 +118,6 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let summary = format!("{}; {peaks}{parallel}", describe_failures(&failures, &rows, with_history, names));
     let median_peak_allocated_bytes = median;
     Some(Ranks { rows, failures, earlier_dumps, median_peak_allocated_bytes, outlier, summary })
-}
-
-/// The last snapshot of each process. Traces with the same fingerprint are of one process.
-pub(super) fn latest_dumps(snapshots: &[SnapshotReport]) -> Vec<&SnapshotReport> {
-    let mut processes: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut latest: Vec<&SnapshotReport> = Vec::new();
-    for snapshot in snapshots {
-        let Some(known) = snapshot.process.and_then(|process| processes.get(&process)) else {
-            snapshot.process.and_then(|process| processes.insert(process, latest.len()));
-            latest.push(snapshot);
-            continue;
-        };
-        if let Some(kept) = latest.get_mut(*known).filter(|kept| kept.events < snapshot.events) {
-            *kept = snapshot;
-        }
-    }
-    latest
 }
 
 /// The median; the lower of the two middle values if their number is even, 0 if it is 0.

@@ -1,16 +1,18 @@
 //! `oomscope analyze`
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_position, parse_release};
-use super::combine::combine_snapshots;
+use super::args::{Format, NameArgs, OutputArgs, WindowArgs, parse_capacity, parse_position, parse_release};
+use super::combine::{combine_snapshots, missing_position};
 use super::config::Config;
 use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::Exit;
-use super::inputs;
+use super::inputs::{self, Input};
+use super::lines::write_lines;
 use super::output::Output;
 use crate::analysis::{Options, analyze};
 use crate::base::units::parse_size;
@@ -27,10 +29,11 @@ Examples:
   oomscope analyze ranks/                          64 ranks, the worst first
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
   oomscope analyze --format json --brief s.pickle  in 2 KB, for an agent or a chat
-  oomscope analyze --format jsonl ranks/           one line per snapshot, for DuckDB or jq
+  oomscope analyze --format jsonl ranks/           one line per snapshot as soon as it is done
+  oomscope analyze 'runs/*/rank*.pickle'           a quoted pattern, for more files than a shell takes
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
   oomscope analyze --at peak snapshot.pickle       segments and holders at the peak
-  zstd -dc big.pickle.zst | oomscope analyze -     from standard input
+  s5cmd cat s3://b/rank3.pickle | oomscope analyze - --name rank3.pickle   from standard input
   oomscope analyze s.pickle --confirm -- python train.py   then run its remedies, without a GPU
 
 Terms:
@@ -44,10 +47,13 @@ Terms:
 
 Exit codes: 0 success, even if a request failed; 2 wrong usage or an unreadable file.")]
 pub(super) struct Analyze {
-    /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
-    /// standard input
+    /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, quoted patterns such as
+    /// 'runs/**/*.pickle', or - for standard input
     #[arg(required = true, value_name = "SNAPSHOT")]
     snapshots: Vec<PathBuf>,
+
+    #[command(flatten)]
+    name: NameArgs,
 
     /// Analyze only this device
     #[arg(long, value_name = "N")]
@@ -112,7 +118,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         bail!("--brief needs --format json; --format jsonl is always brief");
     }
     let (config, config_path) = Config::load(args.config.as_deref())?;
-    let mut inputs = inputs::expand_paths(&args.snapshots)?;
+    let mut inputs = inputs::expand_named(&args.snapshots, args.name.name.as_deref())?;
     if let Some(path) = &args.output.output {
         inputs::refuse_output_over_inputs(&mut inputs, path)?;
         config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
@@ -130,6 +136,9 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         minor: args.torch_version,
         strip_paths: false,
     };
+    if args.output.format == Format::Jsonl {
+        return stream(args, &inputs, options, output);
+    }
     let (snapshots, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
@@ -145,10 +154,6 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         Format::Json if args.brief => {
             output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?;
         }
-        Format::Jsonl => {
-            let lines = Brief::each(&report).map(|brief| formats::json_line(&brief));
-            output.write(&lines.collect::<Result<String, _>>()?)?;
-        }
         format @ (Format::Json | Format::Markdown) if args.confirm.is_given() => {
             let confirmed = Confirmed { report: &report, confirmed: confirm()? };
             output.write_answer(format, &confirmed, |confirmed| confirmed.lay_out(report::analyze))?;
@@ -158,6 +163,35 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     }
     if args.confirm.is_given() {
         confirm()?;
+    }
+    Ok(exit)
+}
+
+/// Writes a line for each snapshot as soon as it is analyzed.
+fn stream(args: &Analyze, inputs: &[Input], options: Options<'_>, output: Output) -> anyhow::Result<Exit> {
+    if args.confirm.is_given() && inputs.len() != 1 {
+        bail!("--confirm needs one snapshot, not a directory of them");
+    }
+    let (has_device, has_position) = (AtomicBool::new(false), AtomicBool::new(false));
+    let exit = write_lines(output, inputs, |snapshot, path, bytes| {
+        let report = analyze(snapshot, path, bytes, options);
+        has_device.fetch_or(!report.devices.is_empty(), Ordering::Relaxed);
+        has_position.fetch_or(report.devices.iter().any(|device| device.moment.is_some()), Ordering::Relaxed);
+        Ok(Brief::from_snapshot(&report, options.top))
+    })?;
+    if exit != Exit::Success {
+        return Ok(exit);
+    }
+    if let Some(position) = options.at.filter(|_| !has_position.into_inner()) {
+        bail!(missing_position(position));
+    }
+    if let Some(device) = options.device.filter(|_| !has_device.into_inner()) {
+        bail!("no snapshot has memory or a trace of device {device}");
+    }
+    if args.confirm.is_given() {
+        for input in inputs {
+            confirm(&args.confirm, &input.path, &[], args.capacity)?;
+        }
     }
     Ok(exit)
 }

@@ -83,6 +83,16 @@ impl WindowArgs {
     }
 }
 
+/// The name of standard input.
+#[derive(Debug, Args)]
+pub(super) struct NameArgs {
+    /// Name of standard input in the result, such as rank3.pickle
+    ///
+    /// Rank and host are read from it, as from a path.
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<String>,
+}
+
 /// Format and destination of the result.
 #[derive(Debug, Args)]
 pub(super) struct OutputArgs {

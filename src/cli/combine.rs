@@ -30,11 +30,7 @@ pub(super) fn combine_snapshots(
     if let Some(position) = options.at {
         let mut devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
         if devices.all(|device| device.moment.is_none()) {
-            bail!(match position {
-                PositionSelector::Peak => "--at peak: no history was recorded".to_owned(),
-                PositionSelector::Failure => "--at failure: no request failed".to_owned(),
-                PositionSelector::Entry(entry) => format!("--at {entry}: no trace has that many entries"),
-            });
+            bail!(missing_position(position));
         }
     }
     if let Some(device) = options.device {
@@ -51,4 +47,13 @@ pub(super) fn combine_snapshots(
         }
     }
     Ok(Some((report, exit)))
+}
+
+/// The message that no snapshot has `position`.
+pub(super) fn missing_position(position: PositionSelector) -> String {
+    match position {
+        PositionSelector::Peak => "--at peak: no history was recorded".to_owned(),
+        PositionSelector::Failure => "--at failure: no request failed".to_owned(),
+        PositionSelector::Entry(entry) => format!("--at {entry}: no trace has that many entries"),
+    }
 }

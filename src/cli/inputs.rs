@@ -1,7 +1,8 @@
 //! Expands paths and reads snapshots in parallel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,9 @@ use rayon::prelude::*;
 use same_file::is_same_file;
 
 use super::exit::print_stderr;
+use super::in_order::process_in_order;
 use super::progress::Progress;
+use super::rank_names::RankNames;
 use crate::analysis::Unreadable;
 use crate::base::input::Source;
 use crate::base::units::counted;
@@ -20,8 +23,16 @@ use crate::study::{DeviceStudy, Study};
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     pub(super) path: PathBuf,
+    /// The name in results: the path, or that given for standard input.
+    name: String,
     /// Found in a directory, not named by the user, so it may not be a snapshot.
     is_discovered: bool,
+}
+
+impl Input {
+    fn named(path: &Path) -> Self {
+        Self { path: path.to_owned(), name: path.display().to_string(), is_discovered: false }
+    }
 }
 
 pub(super) enum ReadOutcome<T> {
@@ -49,24 +60,62 @@ pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The files named by `paths`; those in directories are sorted by name.
+/// The files named by `paths`; those in directories, and those that match a pattern, are sorted by name.
 pub(super) fn expand_paths(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+    expand_named(paths, None)
+}
+
+/// [`expand_paths`] with a name for standard input.
+pub(super) fn expand_named(paths: &[PathBuf], stdin_name: Option<&str>) -> anyhow::Result<Vec<Input>> {
     let mut inputs = Vec::new();
-    if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
-        bail!("-: standard input can be read only once");
+    match paths.iter().filter(|path| is_stdin(path)).count() {
+        0 if stdin_name.is_some() => bail!("--name names standard input: give - as the snapshot"),
+        0 | 1 => {}
+        _ => bail!("-: standard input can be read only once"),
     }
     for path in paths {
-        if !path.is_dir() {
-            inputs.push(Input { path: path.clone(), is_discovered: false });
-            continue;
-        }
-        let before = inputs.len();
-        find_snapshots(path, &mut inputs).with_context(|| format!("{}: cannot be listed", path.display()))?;
-        if inputs.len() == before {
-            bail!("{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)", path.display());
+        match stdin_name {
+            Some(name) if is_stdin(path) => inputs.push(Input { name: name.to_owned(), ..Input::named(path) }),
+            _ if is_pattern(path) => {
+                for path in matching_paths(path)? {
+                    expand_path(&path, &mut inputs)?;
+                }
+            }
+            _ => expand_path(path, &mut inputs)?,
         }
     }
     Ok(inputs)
+}
+
+fn expand_path(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<()> {
+    if !path.is_dir() {
+        inputs.push(Input::named(path));
+        return Ok(());
+    }
+    let before = inputs.len();
+    find_snapshots(path, inputs).with_context(|| format!("{}: cannot be listed", path.display()))?;
+    if inputs.len() == before {
+        bail!("{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)", path.display());
+    }
+    Ok(())
+}
+
+/// Whether `path` is a pattern that no shell has expanded: it was quoted, or the shell expands none.
+fn is_pattern(path: &Path) -> bool {
+    !is_stdin(path) && path.symlink_metadata().is_err() && path.to_string_lossy().contains(['*', '?', '['])
+}
+
+/// The files and directories that match `pattern`, sorted by name.
+fn matching_paths(pattern: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let name = pattern.display();
+    let Some(text) = pattern.to_str() else { bail!("{name}: no such file") };
+    let matches = glob::glob(text).map_err(|error| anyhow!("{name}: is no pattern: {}", error.msg))?;
+    let paths: Vec<PathBuf> =
+        matches.collect::<Result<_, _>>().map_err(|error| anyhow!("{}: cannot be listed", error.path().display()))?;
+    if paths.is_empty() {
+        bail!("{name}: no file matches this pattern");
+    }
+    Ok(paths)
 }
 
 /// Refuses an output file that is also an input. A JSON file found in a directory is removed from `inputs` instead: it
@@ -98,7 +147,7 @@ pub(super) fn are_same_file(path: &Path, other: &Path) -> bool {
 }
 
 pub(super) fn refuse_output_over_input(input: &Path, output: &Path) -> anyhow::Result<()> {
-    let mut inputs = vec![Input { path: input.to_owned(), is_discovered: false }];
+    let mut inputs = vec![Input::named(input)];
     refuse_output_over_inputs(&mut inputs, output)
 }
 
@@ -135,7 +184,7 @@ fn find_snapshots(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<
         if path.is_dir() && !path.is_symlink() {
             find_snapshots(&path, inputs)?;
         } else if is_named_like_a_snapshot(&path) && path.is_file() {
-            inputs.push(Input { path, is_discovered: true });
+            inputs.push(Input { is_discovered: true, ..Input::named(&path) });
         }
     }
     Ok(())
@@ -162,70 +211,64 @@ fn is_named_like_a_snapshot(path: &Path) -> bool {
 }
 
 /// Reads all inputs in parallel and calls `process` with each snapshot, its path and stored size. Results and
-/// unreadable files are in the order of the inputs.
+/// unreadable files are in the order of the inputs; JSON files that are named like a rank come last.
 pub(super) fn read_all<T: Send>(
     inputs: &[Input],
     process: impl Fn(&Snapshot, &str, u64) -> T + Sync,
 ) -> (Vec<T>, Vec<Unreadable>) {
-    let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
-    let progress = Progress::new(total, inputs.len());
-    let read: Vec<ReadOutcome<T>> = inputs.par_iter().map(|input| read(input, &progress, &process)).collect();
-    drop(progress);
-    let is_read = |(_, outcome): &(&Input, &ReadOutcome<T>)| matches!(outcome, ReadOutcome::Read(_));
-    let rank_names = RankNames::from_snapshots(inputs.iter().zip(&read).filter(is_read).map(|(input, _)| input));
-    let (mut results, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
-    for (outcome, input) in read.into_iter().zip(inputs) {
+    let (mut results, mut unreadable) = (Vec::new(), Vec::new());
+    read_each(inputs, process, |outcome| {
         match outcome {
-            ReadOutcome::Read(result) => results.push(result),
-            ReadOutcome::Unreadable(error) => unreadable.push(error),
-            ReadOutcome::Skipped if rank_names.has_sibling(input) => unreadable.push(Unreadable {
-                path: input.path.display().to_string(),
-                message: "is not a snapshot, although it is named like the other ranks".to_owned(),
-            }),
-            ReadOutcome::Skipped => skipped += 1,
+            Ok(result) => results.push(result),
+            Err(error) => unreadable.push(error),
         }
-    }
-    if skipped > 0 {
-        print_stderr(&format!("skipped {}: not a snapshot", counted(skipped, ".json file")));
-    }
+        ControlFlow::Continue(())
+    });
     (results, unreadable)
 }
 
-/// The file names of a job's snapshots, to recognize its other ranks.
-struct RankNames {
-    /// Directory, and file name up to the first dot.
-    names: BTreeSet<(PathBuf, String)>,
-    /// The file names with `#` for every number.
-    patterns: BTreeSet<String>,
-}
-
-impl RankNames {
-    fn from_snapshots<'a>(snapshots: impl Iterator<Item = &'a Input>) -> Self {
-        let names: BTreeSet<_> = snapshots.map(rank_name).collect();
-        let patterns = names.iter().map(|(_, name)| without_numbers(name)).collect();
-        Self { names, patterns }
+/// [`read_all`], but passes each result, or error, to `receive` as soon as it and all before it are known. JSON files
+/// that only the names of all snapshots show to be ranks come last.
+pub(super) fn read_each<T: Send>(
+    inputs: &[Input],
+    process: impl Fn(&Snapshot, &str, u64) -> T + Sync,
+    mut receive: impl FnMut(Result<T, Unreadable>) -> ControlFlow<()>,
+) {
+    let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
+    let progress = Progress::new(total, inputs.len());
+    let (mut skipped, mut snapshots, mut is_stopped) = (Vec::new(), Vec::new(), false);
+    let read_input = |input: &Input| read(input, &progress, &process);
+    process_in_order(inputs, read_input, |input, outcome| {
+        let flow = match outcome {
+            ReadOutcome::Read(result) => {
+                snapshots.push(&*input.path);
+                receive(Ok(result))
+            }
+            ReadOutcome::Unreadable(error) => receive(Err(error)),
+            ReadOutcome::Skipped => {
+                skipped.push(input);
+                ControlFlow::Continue(())
+            }
+        };
+        is_stopped = flow.is_break();
+        flow
+    });
+    drop(progress);
+    if is_stopped {
+        return;
     }
-
-    /// True if `input` is named like another rank, and not like a file that belongs to one of the snapshots.
-    fn has_sibling(&self, input: &Input) -> bool {
-        let name = rank_name(input);
-        self.patterns.contains(&without_numbers(&name.1)) && !self.names.contains(&name)
+    let rank_names = RankNames::from_snapshots(snapshots.into_iter());
+    let (ranks, others): (Vec<&Input>, Vec<&Input>) =
+        skipped.into_iter().partition(|input| rank_names.has_sibling(&input.path));
+    for rank in ranks {
+        let message = "is not a snapshot, although it is named like the other ranks".to_owned();
+        if receive(Err(Unreadable { path: rank.name.clone(), message })).is_break() {
+            return;
+        }
     }
-}
-
-fn rank_name(input: &Input) -> (PathBuf, String) {
-    // A path such as `..` has no name, so no other file is named like it.
-    let name = input.path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.split_once('.').map_or(&*name, |(stem, _)| stem).to_owned();
-    (input.path.parent().unwrap_or(Path::new("")).to_owned(), name)
-}
-
-fn without_numbers(name: &str) -> String {
-    let mut pattern: String = name.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
-    while pattern.contains("##") {
-        pattern = pattern.replace("##", "#");
+    if !others.is_empty() {
+        print_stderr(&format!("skipped {}: not a snapshot", counted(others.len() as u64, ".json file")));
     }
-    pattern
 }
 
 /// Reads all pairs in parallel and calls `process` with both snapshots, their paths and stored sizes. Results are in
@@ -305,7 +348,7 @@ fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&Snapshot, &str,
 }
 
 fn load(input: &Input, progress: &Progress) -> ReadOutcome<Loaded> {
-    let path = input.path.display().to_string();
+    let path = input.name.clone();
     let failed = |message: String| ReadOutcome::Unreadable(Unreadable { path: path.clone(), message });
     let source = match Source::open(&input.path) {
         Ok(source) => source,

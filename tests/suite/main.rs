@@ -49,6 +49,7 @@ mod explain_messages;
 mod failures;
 mod fit;
 mod fit_page;
+mod fleet;
 mod forecasts;
 mod fuzz_targets;
 mod gate_pool_history;

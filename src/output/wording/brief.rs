@@ -74,9 +74,9 @@ pub struct BriefLine {
 }
 
 impl Brief {
-    /// One report per snapshot, each with up to [`AnalyzeReport::top`] lines.
-    pub fn each(report: &AnalyzeReport) -> impl Iterator<Item = Self> + '_ {
-        report.snapshots.iter().map(|snapshot| Self::from_snapshot(snapshot, worst_device(snapshot), report.top))
+    /// A report on the worst device of `snapshot`, with up to `top` lines.
+    pub fn from_snapshot(snapshot: &SnapshotReport, top: usize) -> Self {
+        Self::from_device(snapshot, worst_device(snapshot), top)
     }
 
     /// A report on the worst device, in fewer than `max_bytes` bytes of JSON. Texts are truncated as needed.
@@ -86,7 +86,7 @@ impl Brief {
         let Some(shown) = shown else { return Self::default() }; // a report has a snapshot
         let several = Some(report.snapshots.len()).filter(|snapshots| *snapshots > 1);
         let device = shown.devices.iter().find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
-        let brief = Self::from_snapshot(shown, device, MAX_LISTED);
+        let brief = Self::from_device(shown, device, MAX_LISTED);
         let brief = Self { summary: report.summary(), snapshots: several, ..brief };
         // Halve the texts until the report fits.
         let lengths = std::iter::successors(Some(1024), |length| Some(length / 2));
@@ -126,7 +126,7 @@ impl Brief {
         brief
     }
 
-    fn from_snapshot(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> Self {
+    fn from_device(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> Self {
         let mut warnings: Vec<Code> = snapshot.warnings.iter().map(|warning| warning.code).collect();
         warnings.dedup();
         let recorder = snapshot.recorder.as_ref();
