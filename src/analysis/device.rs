@@ -205,7 +205,7 @@ fn needs_program_change(oom: &OomReport) -> bool {
 fn missing_position_warning(device: DeviceStudy<'_, '_>, selector: PositionSelector) -> String {
     let why = match selector {
         _ if device.device().is_empty() => "no history was recorded".to_owned(),
-        PositionSelector::Peak => "its trace has no peak".to_owned(),
+        PositionSelector::Peak | PositionSelector::End => "its trace has no entry".to_owned(),
         PositionSelector::Failure => "no request failed".to_owned(),
         PositionSelector::Entry(_) => {
             format!("its trace has {}", counted(device.device().len() as u64, "entry"))

@@ -66,8 +66,8 @@ pub(super) struct Analyze {
     /// Show memory at this point of the trace [default: at the snapshot]
     ///
     /// ENTRY shows memory after the trace entry with this index (from 0, per device), `peak` when most was allocated,
-    /// `failure` when the last failed request was made.
-    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_position,
+    /// `failure` when the last failed request was made, `end` after the last entry.
+    #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position,
         allow_negative_numbers = true)]
     at: Option<PositionSelector>,
 

@@ -55,21 +55,32 @@ impl AtomicFile {
         Ok(Self::Temporary { temporary, target: path.to_owned(), path: registered })
     }
 
-    /// Writes the contents and replaces the target.
-    pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        let write = |file: &mut File| {
-            let mut out = io::BufWriter::new(file);
-            writer(&mut out).and_then(|()| out.flush())
-        };
+    /// A handle to write the contents through; [`Self::finish`] then replaces the target.
+    pub(super) fn handle(&self) -> io::Result<File> {
         match self {
-            Self::InPlace(mut file) => write(&mut file),
-            Self::Temporary { mut temporary, target, path } => {
-                write(temporary.as_file_mut())?;
+            Self::InPlace(file) => file.try_clone(),
+            Self::Temporary { temporary, .. } => temporary.as_file().try_clone(),
+        }
+    }
+
+    /// Replaces the target by what was written.
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self {
+            Self::InPlace(_) => Ok(()),
+            Self::Temporary { temporary, target, path } => {
                 let written = temporary.persist(target).map(|_| ()).map_err(|error| error.error);
                 drop(path);
                 written
             }
         }
+    }
+
+    /// Writes the contents and replaces the target.
+    pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        let mut out = io::BufWriter::new(self.handle()?);
+        writer(&mut out).and_then(|()| out.flush())?;
+        drop(out);
+        self.finish()
     }
 }
 

@@ -53,6 +53,7 @@ pub(super) fn combine_snapshots(
 pub(super) fn missing_position(position: PositionSelector) -> String {
     match position {
         PositionSelector::Peak => "--at peak: no history was recorded".to_owned(),
+        PositionSelector::End => "--at end: no history was recorded".to_owned(),
         PositionSelector::Failure => "--at failure: no request failed".to_owned(),
         PositionSelector::Entry(entry) => format!("--at {entry}: no trace has that many entries"),
     }

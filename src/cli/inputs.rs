@@ -257,18 +257,61 @@ pub(super) fn read_each<T: Send>(
     if is_stopped {
         return;
     }
-    let rank_names = RankNames::from_snapshots(snapshots.into_iter());
-    let (ranks, others): (Vec<&Input>, Vec<&Input>) =
-        skipped.into_iter().partition(|input| rank_names.has_sibling(&input.path));
-    for rank in ranks {
-        let message = "is not a snapshot, although it is named like the other ranks".to_owned();
-        if receive(Err(Unreadable { path: rank.name.clone(), message })).is_break() {
+    for error in unreadable_ranks(skipped, snapshots) {
+        if receive(Err(error)).is_break() {
             return;
         }
     }
+}
+
+/// Reads the inputs one after the other and calls `process` with each snapshot and its path, while the next one is read.
+/// Returns the unreadable files, in the order of the inputs; JSON files that are named like a rank come last.
+///
+/// # Errors
+/// The first error of `process`, which ends the work.
+pub(super) fn read_in_turn(
+    inputs: &[Input],
+    mut process: impl FnMut(&Snapshot, &str) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<Vec<Unreadable>> {
+    let total = inputs.iter().filter_map(|input| input.path.metadata().ok()).map(|m| m.len()).sum();
+    let progress = Progress::new(total, inputs.len());
+    let (mut unreadable, mut skipped, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
+    let mut next = inputs.first().map(|input| load(input, &progress));
+    for (index, input) in inputs.iter().enumerate() {
+        let read_next = || inputs.get(index + 1).map(|input| load(input, &progress));
+        let (processed, read) = match next.take() {
+            Some(ReadOutcome::Read(loaded)) => {
+                snapshots.push(&*input.path);
+                rayon::join(|| process(&loaded.snapshot, &loaded.path), read_next)
+            }
+            Some(ReadOutcome::Unreadable(error)) => {
+                unreadable.push(error);
+                (Ok(()), read_next())
+            }
+            Some(ReadOutcome::Skipped) => {
+                skipped.push(input);
+                (Ok(()), read_next())
+            }
+            None => break, // only after the last input
+        };
+        processed?;
+        next = read;
+    }
+    drop(progress);
+    unreadable.extend(unreadable_ranks(skipped, snapshots));
+    Ok(unreadable)
+}
+
+/// The errors of the `skipped` files that are named like the ranks among `snapshots`. Reports the number of the others.
+fn unreadable_ranks(skipped: Vec<&Input>, snapshots: Vec<&Path>) -> Vec<Unreadable> {
+    let rank_names = RankNames::from_snapshots(snapshots.into_iter());
+    let (ranks, others): (Vec<&Input>, Vec<&Input>) =
+        skipped.into_iter().partition(|input| rank_names.has_sibling(&input.path));
     if !others.is_empty() {
         print_stderr(&format!("skipped {}: not a snapshot", counted(others.len() as u64, ".json file")));
     }
+    let message = "is not a snapshot, although it is named like the other ranks";
+    ranks.iter().map(|rank| Unreadable { path: rank.name.clone(), message: message.to_owned() }).collect()
 }
 
 /// Reads all pairs in parallel and calls `process` with both snapshots, their paths and stored sizes. Results are in

@@ -16,6 +16,7 @@ mod dry_run;
 mod dump;
 mod exit;
 mod explain;
+mod export;
 mod fit;
 mod generate;
 mod in_order;
@@ -87,6 +88,7 @@ enum Command {
     Replay(replay::Replay),
     Report(report::Report),
     Timeline(timeline::Timeline),
+    Export(export::Export),
     Viewer(viewer::Viewer),
     Whatif(whatif::Whatif),
     Fit(fit::Fit),
@@ -130,6 +132,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Timeline(args) => timeline::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Viewer(args) => viewer::run(&args),
         Command::Whatif(args) => whatif::run(&args),
         Command::Fit(args) => fit::run(&args),

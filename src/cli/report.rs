@@ -63,8 +63,8 @@ pub(super) struct Report {
     /// Open the page at this point of the trace
     ///
     /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
-    /// when the last failed request was made.
-    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_position)]
+    /// when the last failed request was made, `end` after the last entry.
+    #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position)]
     at: Option<PositionSelector>,
 
     /// Total device memory: 80GiB, or a GPU such as h100

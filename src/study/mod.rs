@@ -27,6 +27,7 @@ pub mod figures;
 mod from_empty;
 mod history;
 pub mod iterations;
+pub(crate) mod lifetimes;
 mod lost_history;
 pub mod memory;
 mod position;

@@ -39,6 +39,8 @@ pub enum PositionSelector {
     Failure,
     /// Just after the entry with this index.
     Entry(u64),
+    /// The end of the window.
+    End,
 }
 
 impl<'s, 'a> DeviceStudy<'s, 'a> {
@@ -50,6 +52,10 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
                 Some(TracePosition::after(history.peak.allocated_event.or(history.first_entry.checked_sub(1))))
             }
             PositionSelector::Failure => Some(TracePosition::after(Some(self.failed_requests().next_back()? as u64))),
+            PositionSelector::End => {
+                let end = history.first_entry + history.entries;
+                Some(TracePosition::after(end.checked_sub(1)))
+            }
             PositionSelector::Entry(event) => (event < history.trace_entries).then_some(TracePosition::Entry { event }),
         }
     }

@@ -46,6 +46,7 @@ mod emit;
 mod explain;
 mod explain_command;
 mod explain_messages;
+mod export;
 mod failures;
 mod fit;
 mod fit_page;

@@ -13,11 +13,12 @@ pub fn diff_folded(report: &DiffReport) -> String {
         for stack in &device.all_stacks {
             let mut line = format!("device_{}", device.device);
             if stack.frames.is_empty() {
-                line.push_str(";no_stack_recorded");
+                line.push(';');
+                line.push_str(NO_STACK);
             }
             for frame in stack.frames.iter().rev() {
                 line.push(';');
-                line.push_str(&label(frame));
+                line.push_str(&folded_label(frame));
             }
             let (before, after) = folded.entry(line).or_default();
             *before = before.saturating_add(stack.held.before_bytes);
@@ -31,8 +32,11 @@ pub fn diff_folded(report: &DiffReport) -> String {
     out
 }
 
+/// The frame of memory without a stack.
+pub(crate) const NO_STACK: &str = "no_stack_recorded";
+
 /// `model.py:88:forward`. Replaces `;`, which ends a frame, and whitespace, which ends a stack.
-fn label(frame: &FrameReport) -> String {
+pub(crate) fn folded_label(frame: &FrameReport) -> String {
     let file = frame.file.rsplit(['/', '\\']).next().unwrap_or(&frame.file);
     let label = match (file, frame.line) {
         ("" | "??", _) => frame.name.clone(),
@@ -59,8 +63,9 @@ mod tests {
 
     #[test]
     fn labels_have_no_separators() {
-        let frame =
-            |file: &str, line, name: &str| label(&FrameReport { file: file.to_owned(), line, name: name.to_owned() });
+        let frame = |file: &str, line, name: &str| {
+            folded_label(&FrameReport { file: file.to_owned(), line, name: name.to_owned() })
+        };
         assert_eq!(frame("/app/model.py", 88, "forward"), "model.py:88:forward");
         assert_eq!(frame("??", 0, "at::bmm(at::Tensor const&)"), "at::bmm(at::Tensor_const&)");
         assert_eq!(frame("/app/my file;1.py", 3, "<module>"), "my_file:1.py:3:<module>");

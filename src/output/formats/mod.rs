@@ -12,6 +12,7 @@ mod sarif;
 
 pub use csv::timeline_csv;
 pub use folded::diff_folded;
+pub(crate) use folded::{NO_STACK, folded_label};
 pub use github::github;
 pub use json::{json, json_line};
 pub use junit::junit;

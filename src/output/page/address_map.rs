@@ -1,6 +1,6 @@
 //! Maps device addresses to a line without the gaps between segments, which the page draws as one tape.
 
-use super::allocations::{PageAllocation, SegmentRange};
+use crate::study::lifetimes::{AllocationLifetime, SegmentRange};
 
 /// PyTorch rounds all addresses and sizes to this many bytes (`kMinBlockSize`).
 const UNIT: u64 = 512;
@@ -18,7 +18,7 @@ pub(super) struct AddressMap {
 }
 
 impl AddressMap {
-    pub(super) fn new(allocations: &[PageAllocation], segments: &[SegmentRange]) -> Self {
+    pub(super) fn new(allocations: &[AllocationLifetime], segments: &[SegmentRange]) -> Self {
         let bits = allocations.iter().fold(UNIT, |bits, one| bits | one.address | one.bytes);
         let bits = segments.iter().fold(bits, |bits, one| bits | one.address | one.bytes);
         let unit = 1 << bits.trailing_zeros();

@@ -3,10 +3,10 @@
 
 use rustc_hash::FxHashSet;
 
-use super::allocations::{PageAllocation, PageLifetimes};
 use super::columns::Column;
 use super::header::Undrawn;
 use crate::base::ids::StackId;
+use crate::study::lifetimes::{AllocationLifetime, MemoryLifetimes};
 
 /// Maximum bytes of base64 for one device.
 const MAX_DEVICE_BASE64: usize = 12 << 20;
@@ -57,19 +57,19 @@ impl Omitted {
 }
 
 /// The product of bytes and lifetime, in a trace of `entries`.
-fn weight(one: &PageAllocation, entries: u32) -> u128 {
+fn weight(one: &AllocationLifetime, entries: u32) -> u128 {
     let end = one.reusable_at.unwrap_or(entries.saturating_add(1));
     u128::from(one.bytes) * u128::from(end.saturating_sub(one.start).max(1))
 }
 
-impl PageLifetimes {
+impl MemoryLifetimes {
     /// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the
     /// number of frames of a stack.
     pub(super) fn count_within_frames(&self, max: usize, entries: u32, depth: impl Fn(StackId) -> usize) -> usize {
-        let total = |allocations: &mut dyn Iterator<Item = &PageAllocation>| {
+        let total = |allocations: &mut dyn Iterator<Item = &AllocationLifetime>| {
             let mut known: FxHashSet<StackId> = FxHashSet::default();
             let mut frames = 0;
-            let is_within = |one: &&PageAllocation| {
+            let is_within = |one: &&AllocationLifetime| {
                 if known.insert(one.made_by) {
                     frames += depth(one.made_by);
                 }
@@ -80,7 +80,7 @@ impl PageLifetimes {
         if total(&mut self.allocations.iter()) == self.allocations.len() {
             return self.allocations.len();
         }
-        let mut largest: Vec<&PageAllocation> = self.allocations.iter().collect();
+        let mut largest: Vec<&AllocationLifetime> = self.allocations.iter().collect();
         largest.sort_by_key(|one| std::cmp::Reverse(weight(one, entries)));
         total(&mut largest.into_iter())
     }
@@ -126,7 +126,7 @@ mod tests {
         let text = serde_json::json!({"segments": [], "device_traces": [entries.collect::<Vec<_>>()]}).to_string();
         let snapshot = Snapshot::read(text.as_bytes(), &|_| ()).unwrap();
         let study = Study::new(&snapshot, Scope::default());
-        let mut lives = PageLifetimes::from_device(study.devices().next().unwrap());
+        let mut lives = MemoryLifetimes::from_device(study.devices().next().unwrap());
         let kept = |max: usize| lives.count_within_frames(max, 8, |stack| snapshot.stacks.frames(stack).len());
         assert_eq!([kept(12), kept(11), kept(8), kept(7), kept(3)], [4, 2, 2, 1, 0]);
         let mut omitted = Omitted::default();

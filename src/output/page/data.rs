@@ -7,7 +7,6 @@ use flate2::write::DeflateEncoder;
 use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
-use super::allocations::{EntryCount, PageAllocation, PageLifetimes, SegmentRange};
 use super::budget::{MAX_FRAMES, Omitted};
 use super::columns::Column;
 use super::events;
@@ -23,6 +22,7 @@ use crate::snapshot::Stacks;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
+use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
 
 /// Properties that allocations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ struct Kind {
 pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: usize) -> io::Result<Vec<u8>> {
     let window = device.window();
     let shown = ShownEntries { first: to_u32(window.start), entries: to_u32(window.len()) };
-    let mut lives = PageLifetimes::from_device(device);
+    let mut lives = MemoryLifetimes::from_device(device);
     lives.retain_shown(shown);
     let space = AddressMap::new(&lives.allocations, &lives.segments);
     let packing = Packing { device, report, shown, space };
@@ -76,7 +76,7 @@ struct Packing<'p, 's, 'a> {
 
 impl Packing<'_, '_, '_> {
     /// The data, and the bytes of it that belong to allocations and their stacks.
-    fn pack(&self, lives: &PageLifetimes, omitted: &Omitted) -> io::Result<(Vec<u8>, usize)> {
+    fn pack(&self, lives: &MemoryLifetimes, omitted: &Omitted) -> io::Result<(Vec<u8>, usize)> {
         let Self { device, report, shown, space } = self;
         let (device, shown) = (*device, *shown);
         let mut stacks = StackTable::new(device.stacks());
@@ -92,7 +92,7 @@ impl Packing<'_, '_, '_> {
         fixed.extend(series.map(|series| ("undrawn", series)));
         let columns = || fixed.iter().chain(&scaling);
         let phases = device.phases();
-        let is_pending = |one: &&PageAllocation| one.freed_at == Some(0);
+        let is_pending = |one: &&AllocationLifetime| one.freed_at == Some(0);
         let header = Header {
             version: 1,
             device: device.id(),
@@ -144,7 +144,7 @@ impl Packing<'_, '_, '_> {
 
     fn allocations(
         &self,
-        lives: &PageLifetimes,
+        lives: &MemoryLifetimes,
         stacks: &mut StackTable<'_, '_>,
         places: &[(usize, usize)],
     ) -> (Vec<(&'static str, Vec<u8>)>, usize) {
@@ -196,7 +196,7 @@ impl Packing<'_, '_, '_> {
 
     fn segments(
         &self,
-        lives: &PageLifetimes,
+        lives: &MemoryLifetimes,
         stacks: &mut StackTable<'_, '_>,
         places: &[(usize, usize)],
     ) -> Vec<(&'static str, Vec<u8>)> {
@@ -238,7 +238,7 @@ fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
     Some(times.bytes)
 }
 
-fn kind(one: &PageAllocation, node: u32, line: u32) -> Kind {
+fn kind(one: &AllocationLifetime, node: u32, line: u32) -> Kind {
     Kind {
         requested_bytes: one.requested_bytes,
         node,

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use super::allocations::EntryCount;
 use super::header::{PageFailure, PageMark, PageRange};
 use super::names::{NameTable, index_of};
 use super::shown_entries::ShownEntries;
@@ -13,6 +12,7 @@ use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
+use crate::study::lifetimes::EntryCount;
 use crate::study::timeline;
 
 /// Maximum number of marks; those with the most bytes are kept.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::allocations::EntryCount;
+use crate::study::lifetimes::EntryCount;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Header {

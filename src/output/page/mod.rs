@@ -11,7 +11,6 @@
 //! also carries the analyzer and the snapshots, to replay them. Knows no command line and no paths.
 
 mod address_map;
-mod allocations;
 mod base64;
 mod base85;
 mod budget;

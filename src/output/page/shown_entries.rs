@@ -1,6 +1,6 @@
 //! Restricts lifetimes to the entries that a page shows.
 
-use super::allocations::{EntryCount, PageLifetimes};
+use crate::study::lifetimes::{EntryCount, MemoryLifetimes};
 
 /// The range of entries that a page shows.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ impl ShownEntries {
     }
 }
 
-impl PageLifetimes {
+impl MemoryLifetimes {
     /// Removes lifetimes outside the entries shown and shifts the others.
     pub(super) fn retain_shown(&mut self, shown: ShownEntries) {
         let is_seen = |start: EntryCount, end: Option<EntryCount>| {

@@ -2,69 +2,71 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::ids::{PoolId, StackId, to_u32};
+use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{Change, Layout, ReplayStep, Tracking};
-use crate::snapshot::{Action, Block, BlockState, Segment, Stacks};
+use crate::snapshot::{Action, Block, BlockState, Segment, Stacks, TraceEntry};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{self, Category, Confidence};
 
 /// A position in the trace: the number of entries applied. 0 is before the first entry.
-pub(super) type EntryCount = u32;
+pub(crate) type EntryCount = u32;
 
 /// An allocation and its lifetime.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PageAllocation {
+pub(crate) struct AllocationLifetime {
     /// 0 if it is older than the trace.
-    pub(super) start: EntryCount,
+    pub(crate) start: EntryCount,
     /// When the program freed it; `None` if it did not.
-    pub(super) freed_at: Option<EntryCount>,
+    pub(crate) freed_at: Option<EntryCount>,
     /// When its memory could be reused: later than `freed_at` if other streams used it.
-    pub(super) reusable_at: Option<EntryCount>,
-    pub(super) address: u64,
-    pub(super) bytes: u64,
-    pub(super) requested_bytes: u64,
-    pub(super) made_by: StackId,
-    /// Index into [`PageLifetimes::places`].
-    pub(super) place: u32,
-    pub(super) category: Category,
-    pub(super) confidence: Confidence,
+    pub(crate) reusable_at: Option<EntryCount>,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) requested_bytes: u64,
+    pub(crate) made_by: StackId,
+    /// Index into [`MemoryLifetimes::places`].
+    pub(crate) place: u32,
+    pub(crate) category: Category,
+    pub(crate) confidence: Confidence,
     /// The phase that allocated it; `None` if it is older than the trace.
-    pub(super) phase: Option<Phase>,
+    pub(crate) phase: Option<Phase>,
     /// The variable that keeps it at the snapshot, an index in `DeviceStudy::variables`.
-    pub(super) variable: Option<u32>,
+    pub(crate) variable: Option<u32>,
+    /// The last text that the program attached to it (`torch.cuda.memory._annotate_tensor`).
+    pub(crate) annotation: Option<SymbolId>,
 }
 
 /// A range of reserved device memory: a segment, or a mapped part of an expandable segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SegmentRange {
-    pub(super) start: EntryCount,
-    pub(super) end: Option<EntryCount>,
-    pub(super) address: u64,
-    pub(super) bytes: u64,
-    pub(super) made_by: StackId,
-    /// Index into [`PageLifetimes::places`].
-    pub(super) place: u32,
-    pub(super) is_expandable: bool,
+pub(crate) struct SegmentRange {
+    pub(crate) start: EntryCount,
+    pub(crate) end: Option<EntryCount>,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) made_by: StackId,
+    /// Index into [`MemoryLifetimes::places`].
+    pub(crate) place: u32,
+    pub(crate) is_expandable: bool,
 }
 
 /// A pool's blocks of one stream and size class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct PoolStream {
-    pub(super) pool: PoolId,
-    pub(super) stream: u64,
-    pub(super) is_small: bool,
+pub(crate) struct PoolStream {
+    pub(crate) pool: PoolId,
+    pub(crate) stream: u64,
+    pub(crate) is_small: bool,
 }
 
 /// All lifetimes on one device.
 #[derive(Debug, Default)]
-pub(super) struct PageLifetimes {
+pub(crate) struct MemoryLifetimes {
     /// By ascending `start`.
-    pub(super) allocations: Vec<PageAllocation>,
+    pub(crate) allocations: Vec<AllocationLifetime>,
     /// By ascending `start`. Adjacent ranges of one expandable segment are not joined.
-    pub(super) segments: Vec<SegmentRange>,
-    pub(super) places: Vec<PoolStream>,
+    pub(crate) segments: Vec<SegmentRange>,
+    pub(crate) places: Vec<PoolStream>,
     rows: SeededMap<PoolStream, u32>,
     /// Indexes of live allocations, by address.
     live: SeededMap<u64, u32>,
@@ -72,20 +74,30 @@ pub(super) struct PageLifetimes {
     held: BTreeMap<u64, u32>,
 }
 
-impl PageLifetimes {
+impl MemoryLifetimes {
     /// Replays `device`'s trace; without a trace, takes the blocks and segments of the snapshot.
-    pub(super) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
+    pub(crate) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
+        Self::observe_device(device, |_| ())
+    }
+
+    /// Like [`Self::from_device`]; `observe` sees each step of the same replay.
+    pub(crate) fn observe_device(device: DeviceStudy<'_, '_>, mut observe: impl FnMut(&ReplayStep<'_>)) -> Self {
         let mut lives = Self::default();
         let id = device.id();
-        let traced = device.replay(Tracking::Changes, |step| match &step.entry {
-            None => {
-                let layout = Layout::from_tiling(step.tiling, id);
-                lives.begin(layout.segments.iter(), &layout.blocks);
+        let traced = device.replay(Tracking::Changes, |step| {
+            match &step.entry {
+                None => {
+                    lives = Self::default(); // a replay may start over
+                    let layout = Layout::from_tiling(step.tiling, id);
+                    lives.begin(layout.segments.iter(), &layout.blocks);
+                }
+                Some((index, entry)) => {
+                    let alloc = (entry.action == Action::Alloc).then_some(entry.addr);
+                    lives.apply(to_u32(*index).saturating_add(1), alloc, step);
+                    lives.annotate(entry);
+                }
             }
-            Some((index, entry)) => {
-                let alloc = (entry.action == Action::Alloc).then_some(entry.addr);
-                lives.apply(to_u32(*index).saturating_add(1), alloc, step);
-            }
+            observe(step);
         });
         if traced.is_some() {
             lives.classify(device);
@@ -122,6 +134,15 @@ impl PageLifetimes {
         }
     }
 
+    /// Attaches the text of an `annotate` entry to the allocation at its address.
+    fn annotate(&mut self, entry: &TraceEntry) {
+        let text = entry.user_metadata.filter(|_| entry.action == Action::Other && entry.addr > 0);
+        let row = text.and_then(|_| self.live.get(&entry.addr));
+        if let Some(allocation) = row.and_then(|row| self.allocations.get_mut(*row as usize)) {
+            allocation.annotation = text;
+        }
+    }
+
     fn place(&mut self, place: PoolStream) -> u32 {
         *self.rows.entry(place).or_insert_with(|| {
             self.places.push(place);
@@ -139,7 +160,7 @@ impl PageLifetimes {
             for block in segment.blocks_in(blocks) {
                 if block.state != BlockState::Inactive {
                     let is_pending = block.state == BlockState::ActivePendingFree;
-                    self.add_allocation(PageAllocation {
+                    self.add_allocation(AllocationLifetime {
                         start: 0,
                         freed_at: is_pending.then_some(0),
                         reusable_at: None,
@@ -152,6 +173,7 @@ impl PageLifetimes {
                         confidence: Confidence::Low,
                         phase: None,
                         variable: None,
+                        annotation: None,
                     });
                 }
             }
@@ -215,7 +237,7 @@ impl PageLifetimes {
         // A block that first appears as pending was never allocated by this trace.
         let place = (!is_pending).then(|| self.place_of(step, tile.stream_pool)).flatten();
         if let Some(place) = place {
-            self.add_allocation(PageAllocation {
+            self.add_allocation(AllocationLifetime {
                 start: now,
                 freed_at: None,
                 reusable_at: None,
@@ -228,11 +250,12 @@ impl PageLifetimes {
                 confidence: Confidence::Low,
                 phase: None,
                 variable: None,
+                annotation: None,
             });
         }
     }
 
-    fn add_allocation(&mut self, allocation: PageAllocation) {
+    fn add_allocation(&mut self, allocation: AllocationLifetime) {
         self.live.insert(allocation.address, to_u32(self.allocations.len()));
         self.allocations.push(allocation);
     }
@@ -269,7 +292,7 @@ impl PageLifetimes {
     }
 }
 
-impl PageAllocation {
+impl AllocationLifetime {
     fn end(&mut self, now: EntryCount) {
         self.freed_at = self.freed_at.or(Some(now));
         self.reusable_at = Some(now);
@@ -277,7 +300,7 @@ impl PageAllocation {
 }
 
 impl SegmentRange {
-    pub(super) fn end_address(&self) -> u64 {
+    pub(crate) fn end_address(&self) -> u64 {
         self.address.saturating_add(self.bytes)
     }
 }

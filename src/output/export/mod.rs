@@ -1,0 +1,22 @@
+//! Recordings in the formats of other tools: tables (CSV), pprof profiles and folded stacks.
+//!
+//! In: the study of each snapshot, as a [`Recording`]: one replay, with the lifetime of every allocation and the totals
+//! after every entry. Out: bytes, written while the rows are computed. Every writer takes one recording at a time, so
+//! memory does not grow with the number of snapshots. All figures are those of the replay. Knows no command line and no
+//! paths.
+
+mod csv;
+mod folded;
+mod holders;
+mod pprof;
+mod protobuf;
+mod recording;
+mod table;
+mod tables;
+
+pub use self::csv::CsvTable;
+pub use self::folded::FoldedWriter;
+pub use self::pprof::PprofWriter;
+pub use self::recording::{NoPosition, Recording};
+pub use self::table::{Cell, Column, Kind, Table, TableSink};
+pub use self::tables::{TABLES, TableSet};

@@ -1,0 +1,78 @@
+//! Messages of Protocol Buffers: numbered fields, written by hand.
+
+/// A message under construction.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Message {
+    bytes: Vec<u8>,
+}
+
+/// Wire types.
+const VARINT: u64 = 0;
+const LENGTH_DELIMITED: u64 = 2;
+
+impl Message {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn tag(&mut self, field: u32, wire_type: u64) {
+        push_varint(&mut self.bytes, u64::from(field) << 3 | wire_type);
+    }
+
+    pub(super) fn unsigned(&mut self, field: u32, value: u64) -> &mut Self {
+        self.tag(field, VARINT);
+        push_varint(&mut self.bytes, value);
+        self
+    }
+
+    pub(super) fn string(&mut self, field: u32, text: &str) -> &mut Self {
+        self.delimited(field, text.as_bytes())
+    }
+
+    pub(super) fn message(&mut self, field: u32, message: &Self) -> &mut Self {
+        self.delimited(field, &message.bytes)
+    }
+
+    pub(super) fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) -> &mut Self {
+        let mut bytes = Vec::new();
+        values.into_iter().for_each(|value| push_varint(&mut bytes, value));
+        self.delimited(field, &bytes)
+    }
+
+    fn delimited(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
+        self.tag(field, LENGTH_DELIMITED);
+        push_varint(&mut self.bytes, bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+}
+
+/// LEB128, as in Protocol Buffers and in Thrift's compact protocol.
+pub(super) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7f {
+        bytes.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value.to_le_bytes()[0]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Message;
+
+    #[test]
+    fn fields_are_encoded_as_the_specification_shows() {
+        let mut message = Message::new();
+        message.unsigned(1, 150).string(2, "testing").unsigned(3, u64::MAX);
+        let mut expected = vec![0x08, 0x96, 0x01, 0x12, 0x07];
+        expected.extend(b"testing");
+        expected.push(0x18);
+        expected.extend([0xff; 9]);
+        expected.push(0x01);
+        assert_eq!(message.as_bytes(), expected);
+    }
+}

@@ -1,0 +1,156 @@
+//! One snapshot, replayed once, for any writer.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::analysis::rank_in_path;
+use crate::replay::literal::Totals;
+use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
+use crate::study::{DeviceStudy, PositionSelector, Study, TracePosition};
+
+/// The lifetime of every allocation of a snapshot, and its memory after every trace entry.
+#[derive(Debug)]
+pub struct Recording<'s, 'a> {
+    pub(super) path: &'s str,
+    /// The rank in the job: as recorded, or else as the path names it.
+    pub(super) rank: Option<u64>,
+    pub(super) study: &'s Study<'a>,
+    pub(super) devices: Vec<DeviceRecording<'s, 'a>>,
+}
+
+/// One device of a [`Recording`].
+#[derive(Debug)]
+pub(super) struct DeviceRecording<'s, 'a> {
+    pub(super) device: DeviceStudy<'s, 'a>,
+    /// The entries to export.
+    pub(super) window: Range<usize>,
+    pub(super) lives: MemoryLifetimes,
+    /// Before the first entry of the trace.
+    pub(super) initial: MemoryTotals,
+    /// After each entry of the trace.
+    pub(super) totals: Vec<MemoryTotals>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MemoryTotals {
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+}
+
+impl From<Totals> for MemoryTotals {
+    fn from(totals: Totals) -> Self {
+        Self { allocated: totals.allocated, reserved: totals.reserved }
+    }
+}
+
+/// No device of a snapshot has the position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoPosition(pub PositionSelector);
+
+impl fmt::Display for NoPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            PositionSelector::Peak | PositionSelector::End => f.write_str("no memory was recorded"),
+            PositionSelector::Failure => f.write_str("no request failed; give --at peak, --at end or an entry"),
+            PositionSelector::Entry(entry) => write!(f, "no trace has an entry {entry}; entries count from 0"),
+        }
+    }
+}
+
+impl<'s, 'a> Recording<'s, 'a> {
+    /// Replays the devices of `study`, whose snapshot was read from `path`.
+    pub fn new(study: &'s Study<'a>, path: &'s str) -> Self {
+        let recorder = study.snapshot().recorder_info.as_ref();
+        let rank = recorder.and_then(|info| info.rank.as_deref()?.parse().ok());
+        let rank = rank.or_else(|| rank_in_path(path).map(u64::from));
+        Self { path, rank, study, devices: study.devices().map(DeviceRecording::new).collect() }
+    }
+
+    /// The path that the snapshot was read from.
+    pub fn path(&self) -> &str {
+        self.path
+    }
+
+    /// For each device, the position of `selector`; devices that do not have it are left out.
+    ///
+    /// # Errors
+    /// If no device has it.
+    pub(super) fn positions(&self, selector: PositionSelector) -> Result<Vec<Option<EntryCount>>, NoPosition> {
+        let positions: Vec<_> = self.devices.iter().map(|device| device.position(selector)).collect();
+        if positions.iter().all(Option::is_none) { Err(NoPosition(selector)) } else { Ok(positions) }
+    }
+}
+
+impl<'s, 'a> DeviceRecording<'s, 'a> {
+    fn new(device: DeviceStudy<'s, 'a>) -> Self {
+        let mut totals = Vec::with_capacity(device.device().len());
+        let mut initial = MemoryTotals::default();
+        let lives = MemoryLifetimes::observe_device(device, |step| match step.entry {
+            None => {
+                totals.clear(); // a replay may start over
+                initial = step.tiling.totals().into();
+            }
+            Some(_) => totals.push(step.tiling.totals().into()),
+        });
+        if device.device().is_empty() {
+            let memory = device.memory();
+            initial = MemoryTotals { allocated: memory.allocated_bytes, reserved: memory.reserved_bytes };
+        }
+        Self { device, window: device.window(), lives, initial, totals }
+    }
+
+    /// The number of entries applied at the position of `selector`.
+    pub(super) fn position(&self, selector: PositionSelector) -> Option<EntryCount> {
+        if self.device.device().is_empty() {
+            return matches!(selector, PositionSelector::Peak | PositionSelector::End).then_some(0);
+        }
+        match self.device.position(selector)? {
+            TracePosition::Start => Some(0),
+            TracePosition::Entry { event } => EntryCount::try_from(event + 1).ok(),
+            TracePosition::Snapshot => EntryCount::try_from(self.totals.len()).ok(),
+        }
+    }
+
+    /// Allocated and reserved bytes after `applied` entries.
+    pub(super) fn totals_at(&self, applied: usize) -> MemoryTotals {
+        applied.checked_sub(1).and_then(|entry| self.totals.get(entry)).copied().unwrap_or(self.initial)
+    }
+
+    /// The allocations that were live at some time within the window.
+    pub(super) fn allocations(&self) -> impl Iterator<Item = &AllocationLifetime> {
+        let Range { start, end } = self.window;
+        let is_in = move |one: &&AllocationLifetime| {
+            one.start as usize <= end && one.freed_at.is_none_or(|freed| freed as usize > start)
+        };
+        self.lives.allocations.iter().filter(is_in)
+    }
+
+    /// The segments that existed at some time within the window.
+    pub(super) fn segments(&self) -> impl Iterator<Item = &SegmentRange> {
+        let Range { start, end } = self.window;
+        let is_in =
+            move |one: &&SegmentRange| one.start as usize <= end && one.end.is_none_or(|gone| gone as usize > start);
+        self.lives.segments.iter().filter(is_in)
+    }
+
+    /// The two numbers of a pool's id, as text.
+    pub(super) fn pool_label(&self, place: u32) -> String {
+        let pool = self.lives.places.get(place as usize).map(|place| place.pool).unwrap_or_default();
+        let [first, second] = self.device.snapshot().pools.get(pool);
+        format!("{first}:{second}")
+    }
+
+    pub(super) fn stream(&self, place: u32) -> u64 {
+        self.lives.places.get(place as usize).map(|place| place.stream).unwrap_or_default()
+    }
+}
+
+/// The entry that a number of applied entries ends with; `None` before the first.
+pub(super) fn last_entry(applied: EntryCount) -> Option<usize> {
+    applied.checked_sub(1).map(|entry| entry as usize)
+}
+
+/// Whether `allocation` is live after `applied` entries.
+pub(super) fn is_live(allocation: &AllocationLifetime, applied: EntryCount) -> bool {
+    allocation.start <= applied && allocation.freed_at.is_none_or(|freed| freed > applied)
+}

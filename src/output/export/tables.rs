@@ -1,0 +1,352 @@
+//! The tables of a recording, row by row.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use super::recording::{DeviceRecording, Recording, last_entry};
+use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
+use crate::base::ids::{StackId, SymbolId, to_u32};
+use crate::base::units::escape_name;
+use crate::snapshot::{Action, Snapshot};
+use crate::stacks::phases::Phase;
+use crate::study::lifetimes::AllocationLifetime;
+use crate::study::variables::LiveVariables;
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind }
+}
+
+const fn integer(name: &'static str) -> Column {
+    column(name, Kind::Integer)
+}
+
+const fn optional(name: &'static str) -> Column {
+    column(name, Kind::OptionalInteger)
+}
+
+const fn text(name: &'static str) -> Column {
+    column(name, Kind::Text)
+}
+
+const fn optional_text(name: &'static str) -> Column {
+    column(name, Kind::OptionalText)
+}
+
+/// The tables. docs/export.md describes the columns.
+pub const TABLES: [Table; 5] = [
+    Table {
+        name: "allocations",
+        columns: &[
+            text("path"),
+            optional("rank"),
+            integer("device"),
+            integer("id"),
+            integer("address"),
+            integer("bytes"),
+            integer("requested_bytes"),
+            optional("start_event"),
+            optional("end_event"),
+            optional("start_us"),
+            optional("end_us"),
+            integer("stream"),
+            text("pool_id"),
+            integer("stack_id"),
+            text("category"),
+            text("confidence"),
+            optional_text("phase"),
+            optional("step"),
+            optional_text("name"),
+            optional_text("user_metadata"),
+        ],
+    },
+    Table {
+        name: "events",
+        columns: &[
+            text("path"),
+            optional("rank"),
+            integer("device"),
+            integer("event"),
+            optional("time_us"),
+            text("action"),
+            optional("address"),
+            integer("bytes"),
+            optional("device_free_bytes"),
+            integer("stream"),
+            optional_text("pool_id"),
+            integer("stack_id"),
+            optional_text("user_metadata"),
+            integer("allocated_bytes"),
+            integer("reserved_bytes"),
+        ],
+    },
+    Table {
+        name: "stacks",
+        columns: &[text("path"), integer("stack_id"), text("line"), column("frames", Kind::Frames)],
+    },
+    Table {
+        name: "segments",
+        columns: &[
+            text("path"),
+            optional("rank"),
+            integer("device"),
+            integer("id"),
+            integer("address"),
+            integer("bytes"),
+            optional("start_event"),
+            optional("end_event"),
+            optional("start_us"),
+            optional("end_us"),
+            integer("stream"),
+            text("pool_id"),
+            column("is_small", Kind::Flag),
+            column("is_expandable", Kind::Flag),
+            integer("stack_id"),
+        ],
+    },
+    Table {
+        name: "run",
+        columns: &[
+            text("path"),
+            optional("rank"),
+            integer("device"),
+            optional_text("host"),
+            optional("pid"),
+            text("torch_version"),
+            integer("first_event"),
+            integer("events"),
+            optional("start_us"),
+            optional("end_us"),
+            optional("capacity_bytes"),
+            optional("peak_event"),
+            integer("peak_allocated_bytes"),
+            integer("peak_reserved_bytes"),
+            integer("failures"),
+            optional("failure_event"),
+            integer("allocated_bytes"),
+            integer("reserved_bytes"),
+        ],
+    },
+];
+
+/// Writes [`TABLES`].
+pub struct TableSet<S> {
+    allocations: S,
+    events: S,
+    stacks: S,
+    segments: S,
+    run: S,
+}
+
+impl<S: TableSink> TableSet<S> {
+    /// Writes each of [`TABLES`] to the sink at its place.
+    pub fn new([allocations, events, stacks, segments, run]: [S; 5]) -> Self {
+        Self { allocations, events, stacks, segments, run }
+    }
+
+    /// Adds the rows of a snapshot.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
+        let mut used: BTreeSet<StackId> = BTreeSet::new();
+        for device in &recording.devices {
+            let rows = DeviceRows { recording, device };
+            rows.allocations(&mut self.allocations, &mut used)?;
+            rows.events(&mut self.events, &mut used)?;
+            rows.segments(&mut self.segments, &mut used)?;
+            rows.run(&mut self.run)?;
+        }
+        let stacks = recording.study.stacks();
+        for stack in used {
+            let line = stacks.code_location(stacks.line_id(stack)).label();
+            let frames = stacks.frames_with_callers(stack).into_iter().map(|frame| stacks.frame_report(frame));
+            let frames: Vec<_> = frames.collect();
+            let cells =
+                [Cell::Text(recording.path), Cell::from_u64(stack.0.into()), Cell::Text(&line), Cell::Frames(&frames)];
+            self.stacks.row(&cells)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the files.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn finish(&mut self) -> io::Result<()> {
+        let Self { allocations, events, stacks, segments, run } = self;
+        [allocations, events, stacks, segments, run].into_iter().try_for_each(TableSink::finish)
+    }
+}
+
+/// The rows of one device.
+struct DeviceRows<'r, 's, 'a> {
+    recording: &'r Recording<'s, 'a>,
+    device: &'r DeviceRecording<'s, 'a>,
+}
+
+impl DeviceRows<'_, '_, '_> {
+    /// The cells that most tables begin with.
+    fn key(&self) -> [Cell<'_>; 3] {
+        let Recording { path, rank, .. } = self.recording;
+        [Cell::Text(path), Cell::from_option(*rank), Cell::from_u64(self.device.device.id())]
+    }
+
+    fn snapshot(&self) -> &Snapshot {
+        self.recording.study.snapshot()
+    }
+
+    fn time_us(&self, entry: Option<usize>) -> Cell<'static> {
+        Cell::from_option(entry.and_then(|entry| self.device.device.device().time_us(entry)))
+    }
+
+    /// Text of the program: escaped, and nothing if it is empty.
+    fn metadata(&self, text: Option<SymbolId>) -> Option<String> {
+        let text = self.snapshot().text(text?);
+        (!text.is_empty()).then(|| escape_name(text))
+    }
+
+    fn allocations(&self, sink: &mut impl TableSink, used: &mut BTreeSet<StackId>) -> io::Result<()> {
+        let device = self.device.device;
+        let trace = device.device();
+        let pools = self.pools();
+        let variables = device.variables();
+        let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::len)];
+        for (id, one) in (0_u64..).zip(self.device.allocations()) {
+            used.insert(one.made_by);
+            let [start, end] = [last_entry(one.start), one.freed_at.and_then(last_entry)];
+            let attached = one.annotation.or_else(|| trace.entry(start?).user_metadata);
+            let attached = self.metadata(attached);
+            let name = one.variable.map(|index| index as usize).filter(|index| *index < names.len());
+            let name = name.zip(variables).map(|(index, variables)| {
+                &*names[index].get_or_insert_with(|| variables.row(index, device.stacks()).holder())
+            });
+            let [path, rank, device_id] = self.key();
+            let AllocationLifetime { address, bytes, requested_bytes, made_by, place, .. } = *one;
+            sink.row(&[
+                path,
+                rank,
+                device_id,
+                Cell::from_u64(id),
+                Cell::from_u64(address),
+                Cell::from_u64(bytes),
+                Cell::from_u64(requested_bytes),
+                Cell::from_option(start.map(|entry| entry as u64)),
+                Cell::from_option(end.map(|entry| entry as u64)),
+                self.time_us(start),
+                self.time_us(end),
+                Cell::from_u64(self.device.stream(place)),
+                Cell::Text(&pools[place as usize]),
+                Cell::from_u64(made_by.0.into()),
+                Cell::Text(one.category.word()),
+                Cell::Text(one.confidence.word()),
+                text_cell(one.phase.map(Phase::word)),
+                Cell::from_option(start.and_then(|entry| device.phases().step_at(entry)).map(u64::from)),
+                text_cell(name.map(String::as_str)),
+                text_cell(attached.as_deref()),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn pools(&self) -> Vec<String> {
+        (0..self.device.lives.places.len()).map(|place| self.device.pool_label(to_u32(place))).collect()
+    }
+
+    fn events(&self, sink: &mut impl TableSink, used: &mut BTreeSet<StackId>) -> io::Result<()> {
+        for index in self.device.window.clone() {
+            let entry = self.device.device.device().entry(index);
+            used.insert(entry.extended_stack);
+            let is_failure = entry.action == Action::Oom;
+            let (address, free) = if is_failure { (None, Some(entry.addr)) } else { (Some(entry.addr), None) };
+            let pool = entry.pool.map(|pool| {
+                let [first, second] = self.snapshot().pools.get(pool);
+                format!("{first}:{second}")
+            });
+            let attached = self.metadata(entry.user_metadata);
+            let totals = self.device.totals_at(index + 1);
+            let [path, rank, device_id] = self.key();
+            sink.row(&[
+                path,
+                rank,
+                device_id,
+                Cell::from_u64(index as u64),
+                self.time_us(Some(index)),
+                Cell::Text(entry.action.name()),
+                Cell::from_option(address),
+                Cell::from_u64(entry.size),
+                Cell::from_option(free),
+                Cell::from_u64(entry.stream),
+                text_cell(pool.as_deref()),
+                Cell::from_u64(entry.extended_stack.0.into()),
+                text_cell(attached.as_deref()),
+                Cell::from_u64(totals.allocated),
+                Cell::from_u64(totals.reserved),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn segments(&self, sink: &mut impl TableSink, used: &mut BTreeSet<StackId>) -> io::Result<()> {
+        let pools = self.pools();
+        for (id, one) in (0_u64..).zip(self.device.segments()) {
+            used.insert(one.made_by);
+            let [start, end] = [last_entry(one.start), one.end.and_then(last_entry)];
+            let is_small = self.device.lives.places.get(one.place as usize).is_some_and(|place| place.is_small);
+            let [path, rank, device_id] = self.key();
+            sink.row(&[
+                path,
+                rank,
+                device_id,
+                Cell::from_u64(id),
+                Cell::from_u64(one.address),
+                Cell::from_u64(one.bytes),
+                Cell::from_option(start.map(|entry| entry as u64)),
+                Cell::from_option(end.map(|entry| entry as u64)),
+                self.time_us(start),
+                self.time_us(end),
+                Cell::from_u64(self.device.stream(one.place)),
+                Cell::Text(&pools[one.place as usize]),
+                Cell::Flag(is_small),
+                Cell::Flag(one.is_expandable),
+                Cell::from_u64(one.made_by.0.into()),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, sink: &mut impl TableSink) -> io::Result<()> {
+        let (device, window) = (self.device.device, &self.device.window);
+        let recorder = self.snapshot().recorder_info.as_ref();
+        let host = recorder.and_then(|info| info.host.as_deref()).map(escape_name);
+        let version = self.snapshot().torch_version();
+        let peak = device.peak();
+        // -1 compares with `start_event` and `end_event` like a position before the first entry.
+        let peak_event = match peak.allocated_event {
+            _ if device.device().is_empty() => Cell::Null,
+            Some(event) => Cell::from_u64(event),
+            None => i64::try_from(window.start).map_or(Cell::Null, |start| Cell::Integer(start - 1)),
+        };
+        let last = self.device.totals_at(window.end);
+        let [path, rank, device_id] = self.key();
+        sink.row(&[
+            path,
+            rank,
+            device_id,
+            text_cell(host.as_deref()),
+            Cell::from_option(recorder.and_then(|info| info.pid)),
+            Cell::Text(&version),
+            Cell::from_u64(window.start as u64),
+            Cell::from_u64(window.len() as u64),
+            self.time_us(Some(window.start)),
+            self.time_us(window.end.checked_sub(1)),
+            Cell::from_option(device.capacity()),
+            peak_event,
+            Cell::from_u64(peak.allocated_bytes),
+            Cell::from_u64(peak.reserved_bytes),
+            Cell::from_u64(device.failed_requests().count() as u64),
+            Cell::from_option(device.failed_requests().next_back().map(|entry| entry as u64)),
+            Cell::from_u64(last.allocated),
+            Cell::from_u64(last.reserved),
+        ])
+    }
+}

@@ -1,0 +1,310 @@
+//! `oomscope export`: tables, profiles and folded stacks have the figures of the replay.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+use oomscope::output::export::{Cell, FoldedWriter, Kind, PprofWriter, Recording, TABLES, Table, TableSet, TableSink};
+use oomscope::snapshot::{BlockState, Snapshot};
+use oomscope::study::{PositionSelector, Scope, Study, TracePosition, Window};
+use proptest::prelude::*;
+
+use crate::support::program::{self, refusal, result_of};
+use crate::support::reference::{Reference, program as random_program, snapshot_bytes};
+use crate::support::{fixtures, garbage};
+
+const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+
+/// A table in memory.
+#[derive(Default)]
+struct Rows {
+    names: Vec<&'static str>,
+    rows: Vec<Vec<Option<i64>>>,
+}
+
+impl Rows {
+    fn new(table: Table) -> Self {
+        Self { names: table.columns.iter().map(|column| column.name).collect(), rows: Vec::new() }
+    }
+
+    fn column(&self, name: &str) -> usize {
+        self.names.iter().position(|other| *other == name).unwrap_or_else(|| panic!("no column {name}"))
+    }
+
+    /// The cells of column `name` in the rows of `device`.
+    fn of_device(&self, device: u64, name: &str) -> Vec<Option<i64>> {
+        let (of, column) = (self.column("device"), self.column(name));
+        let own = self.rows.iter().filter(|row| row[of] == Some(device as i64));
+        own.map(|row| row[column]).collect()
+    }
+}
+
+impl TableSink for Rows {
+    fn row(&mut self, cells: &[Cell<'_>]) -> std::io::Result<()> {
+        assert_eq!(cells.len(), self.names.len());
+        let number = |cell: &Cell<'_>| match cell {
+            Cell::Integer(number) => Some(*number),
+            Cell::Null | Cell::Text(_) | Cell::Flag(_) | Cell::Frames(_) => None,
+        };
+        self.rows.push(cells.iter().map(number).collect());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Allocations, events and run of `study`.
+fn tables(study: &Study<'_>) -> [Rows; 3] {
+    let mut sinks = TABLES.map(Rows::new);
+    let recording = Recording::new(study, "a");
+    let [allocations, events, stacks, segments, run] = &mut sinks;
+    let mut tables = TableSet::new([allocations, events, stacks, segments, run].map(|rows| Shared { rows }));
+    tables.add(&recording).unwrap();
+    tables.finish().unwrap();
+    let [allocations, events, _, _, run] = sinks;
+    [allocations, events, run]
+}
+
+struct Shared<'r> {
+    rows: &'r mut Rows,
+}
+
+impl TableSink for Shared<'_> {
+    fn row(&mut self, cells: &[Cell<'_>]) -> std::io::Result<()> {
+        self.rows.row(cells)
+    }
+
+    fn finish(&mut self) -> std::io::Result<()> {
+        self.rows.finish()
+    }
+}
+
+/// The sum of `bytes` over the rows that are live after `entry`, as a query would compute it.
+fn live_bytes(table: &Rows, device: u64, entry: i64) -> i64 {
+    let columns = ["start_event", "end_event", "bytes"].map(|name| table.of_device(device, name));
+    let [start, end, bytes] = columns;
+    let rows = start.iter().zip(&end).zip(&bytes);
+    let is_live =
+        |start: &Option<i64>, end: &Option<i64>| start.unwrap_or(-1) <= entry && end.is_none_or(|end| end > entry);
+    rows.filter(|((start, end), _)| is_live(start, end)).map(|(_, bytes)| bytes.unwrap()).sum()
+}
+
+/// The tables add up to what `study` says of `entries`.
+fn assert_sums(study: &Study<'_>, entries: &[usize]) {
+    let [allocations, events, run] = tables(study);
+    for (row, device) in study.devices().enumerate() {
+        let id = device.id();
+        let after = events.of_device(id, "allocated_bytes");
+        for entry in entries.iter().map(|entry| entry % device.device().len().max(1)) {
+            if device.device().is_empty() {
+                assert_eq!(live_bytes(&allocations, id, -1), device.memory().allocated_bytes as i64);
+                continue;
+            }
+            let figures = device.memory_at(TracePosition::Entry { event: entry as u64 }).figures;
+            assert_eq!(live_bytes(&allocations, id, entry as i64), figures.allocated_bytes as i64, "{id} {entry}");
+            assert_eq!(after[entry], Some(figures.allocated_bytes as i64));
+            assert_eq!(events.of_device(id, "reserved_bytes")[entry], Some(figures.reserved_bytes as i64));
+        }
+        let of_run = |name: &str| run.rows[row][run.column(name)];
+        if let Some(peak) = of_run("peak_event") {
+            let history = device.history().unwrap();
+            assert_eq!(live_bytes(&allocations, id, peak), history.peak.allocated_bytes as i64);
+        }
+    }
+}
+
+#[test]
+fn tables_of_every_recording_add_up_to_the_figures_of_the_replay() {
+    for (index, name) in fixtures::names().iter().enumerate() {
+        let snapshot = fixtures::snapshot(name);
+        let study = Study::new(&snapshot, Scope::default());
+        let spread = (0..5).map(|n| (n * 104_729 + index * 7919) % 60_000);
+        assert_sums(&study, &spread.collect::<Vec<_>>());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn tables_of_random_programs_add_up(steps in random_program(150), entries in any::<[u16; 4]>()) {
+        let reference = Reference::run(&steps);
+        let bytes = snapshot_bytes(&[(&reference, 0)]);
+        let snapshot = Snapshot::read(&bytes, &|_| {}).unwrap();
+        let study = Study::new(&snapshot, Scope::default());
+        let entries = entries.map(usize::from);
+        assert_sums(&study, &entries);
+        let [_, events, _] = tables(&study);
+        let after: Vec<Option<i64>> = reference.after.iter().map(|totals| Some(totals.allocated as i64)).collect();
+        prop_assert_eq!(events.of_device(0, "allocated_bytes"), after);
+    }
+
+    /// Whatever a file says, it is exported.
+    #[test]
+    fn no_entries_whatever_keep_a_recording_from_being_exported(file in garbage::snapshot(), last in 0..60_u64) {
+        let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
+        for window in [Window::All, Window::Last(last)] {
+            let study = Study::new(&snapshot, Scope { window, ..Scope::default() });
+            tables(&study);
+            let recording = Recording::new(&study, "a");
+            let mut folded = FoldedWriter::new(PositionSelector::End, false);
+            let mut pprof = PprofWriter::new(PositionSelector::Peak);
+            // A file without memory has no position.
+            let _ = (folded.add(&recording), pprof.add(&recording));
+            folded.finish(&mut Vec::new()).unwrap();
+            pprof.finish(&mut Vec::new()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_window_has_the_memory_that_lives_in_it() {
+    let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
+    let study = Study::new(&snapshot, Scope { window: Window::Between(Some(1000), Some(2000)), ..Scope::default() });
+    let [allocations, events, run] = tables(&study);
+    assert_eq!(events.of_device(0, "event").len(), 1000);
+    for entry in [1000, 1500, 1999] {
+        let figures = study.devices().next().unwrap().memory_at(TracePosition::Entry { event: entry }).figures;
+        assert_eq!(live_bytes(&allocations, 0, entry as i64), figures.allocated_bytes as i64);
+    }
+    let peak = run.of_device(0, "peak_event")[0].unwrap();
+    assert!((999..2000).contains(&peak), "{peak}");
+    assert!(allocations.of_device(0, "end_event").iter().all(|end| end.is_none_or(|end| end >= 1000)));
+}
+
+#[test]
+fn folded_stacks_add_up_at_each_position() {
+    let total = |at: &str| -> u64 {
+        let folded = result_of(&["export", FAILED, "--to", "folded", "--at", at]);
+        folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+    };
+    let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
+    let study = Study::new(&snapshot, Scope::default());
+    let device = study.devices().next().unwrap();
+    assert_eq!(total("peak"), device.peak().allocated_bytes);
+    assert_eq!(total("end"), device.memory().allocated_bytes);
+    let failed = device.failed_requests().next_back().unwrap() as u64;
+    let figures = |event| device.memory_at(TracePosition::Entry { event }).figures.allocated_bytes;
+    assert_eq!(total("failure"), figures(failed));
+    assert_eq!(total("1234"), figures(1234));
+    let folded = result_of(&["export", FAILED, "--to", "folded"]);
+    assert!(folded.lines().all(|line| line.starts_with("device_0;")), "{folded}");
+    assert!(folded.contains(";workloads.py:50:train_step;"), "{folded}");
+}
+
+/// The fields of a message of Protocol Buffers: numbers, or bytes.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (first, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if first & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let number = varint(&mut bytes);
+        let content = if tag & 7 == 2 {
+            let (content, rest) = bytes.split_at(number as usize);
+            bytes = rest;
+            content
+        } else {
+            &[]
+        };
+        found.push((tag >> 3, number, content));
+    }
+    found
+}
+
+#[test]
+fn a_profile_has_the_memory_at_the_peak_the_failure_and_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = program::text(&directory.path().join("p.pb.gz"));
+    result_of(&["export", FAILED, "--to", "pprof", "-o", &path]);
+    let mut profile = Vec::new();
+    GzDecoder::new(std::fs::File::open(&path).unwrap()).read_to_end(&mut profile).unwrap();
+    let strings: Vec<&str> =
+        fields(&profile).iter().filter(|f| f.0 == 6).map(|f| std::str::from_utf8(f.2).unwrap()).collect();
+    assert_eq!(strings[0], "");
+    let types: Vec<&str> = fields(&profile)
+        .iter()
+        .filter(|field| field.0 == 1)
+        .map(|field| strings[fields(field.2)[0].1 as usize])
+        .collect();
+    assert_eq!(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "failure_space", "end_space"]);
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (.., sample) in fields(&profile).iter().filter(|field| field.0 == 2) {
+        let values = fields(sample).iter().find(|field| field.0 == 2).unwrap().2;
+        let mut rest: Vec<u64> = Vec::new();
+        let mut value = (0, 0);
+        for byte in values {
+            value = (value.0 | u64::from(byte & 0x7f) << value.1, value.1 + 7);
+            if byte & 0x80 == 0 {
+                rest.push(value.0);
+                value = (0, 0);
+            }
+        }
+        for (name, value) in types.iter().zip(rest) {
+            *sums.entry(name).or_default() += value;
+        }
+    }
+    let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
+    let study = Study::new(&snapshot, Scope::default());
+    let device = study.devices().next().unwrap();
+    assert_eq!(sums["inuse_space"], device.peak().allocated_bytes);
+    assert_eq!(sums["end_space"], device.memory().allocated_bytes);
+    let live = device.device().blocks().filter(|block| block.state == BlockState::ActiveAllocated).count();
+    assert!(sums["inuse_objects"] > 0 && live > 0);
+    let default = fields(&profile).iter().find(|field| field.0 == 14).unwrap().1;
+    assert_eq!(strings[default as usize], "inuse_space");
+}
+
+#[test]
+fn csv_tables_have_the_columns_of_the_documentation() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = program::text(&directory.path().join("tables"));
+    assert_eq!(result_of(&["export", FAILED, "fixtures/2.15.0-two_devices.pickle.gz", "--to", "csv", "-o", &path]), "");
+    let documented = std::fs::read_to_string("docs/export.md").unwrap();
+    for table in TABLES {
+        let text =
+            std::fs::read_to_string(directory.path().join("tables").join(format!("{}.csv", table.name))).unwrap();
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+        assert_eq!(text.lines().next().unwrap(), names.join(","));
+        assert!(text.lines().nth(1).is_some(), "{} has no row", table.name);
+        for name in names {
+            assert!(documented.contains(&format!("`{name}`")), "docs/export.md lacks {}.{name}", table.name);
+        }
+        assert!(documented.contains(&format!("`{}`", table.name)));
+    }
+    assert!(TABLES.iter().any(|table| table.columns.iter().any(|column| column.kind == Kind::Frames)));
+    let same = program::text(&directory.path().join("same"));
+    result_of(&["export", FAILED, "fixtures/2.15.0-two_devices.pickle.gz", "--to", "csv", "-o", &same]);
+    for table in TABLES {
+        let read = |of: &str| std::fs::read(directory.path().join(of).join(format!("{}.csv", table.name))).unwrap();
+        assert!(read("same") == read("tables"), "{} differs from run to run", table.name);
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_in_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = program::text(&directory.path().join("out"));
+    let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
+    assert!(refusal(&["export", FAILED, "--to", "csv"]).contains("name a directory for the tables"));
+    assert!(refusal(&["export", untraced, "--to", "folded", "--at", "failure"]).contains("no request failed; give"));
+    assert!(refusal(&["export", FAILED, "--to", "folded", "--at", "99999999"]).contains("no trace has an entry"));
+    let missing = refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--device", "7"]);
+    assert!(missing.contains("no memory and no trace of device 7"), "{missing}");
+    assert!(!directory.path().join("out").exists(), "nothing is left behind");
+    assert!(refusal(&["export", FAILED, "--to", "folded", "-o", FAILED]).contains("is an input file"));
+    assert!(refusal(&["export", FAILED, "--to", "folded", "--from", "9", "--until", "3"]).contains("leaves no entry"));
+    assert_eq!(program::run(&["export", FAILED, "--to", "2000"]).code, 2);
+}
