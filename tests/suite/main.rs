@@ -73,6 +73,7 @@ mod phases;
 mod pickle_writer;
 mod plain_text;
 mod plan;
+mod plan_together;
 mod program;
 mod proportion;
 mod python_package;

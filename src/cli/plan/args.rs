@@ -22,12 +22,16 @@ Examples:
   oomscope plan --price h100=2.5,a100=1.6 -- python train.py --batch {BATCH}
   oomscope plan 4=b4 8=b8 --gpus l4,h100                           from recordings
   oomscope plan --format html -o plan.html -- python train.py --batch {BATCH}
+  oomscope plan --together train.pickle rollout.pickle --gpu h100  two processes on one GPU
 
 The command needs no GPU: it runs as in `oomscope dry-run`, at most 15 times, with each size in place of the word in \
 braces. The first runs are small and on the GPU with most memory; other sizes follow from them by replay. Then the \
 largest size of each GPU, as it is and with expandable_segments:True, is run on that GPU (* in the table). Activation \
 checkpointing and a sharded optimizer state are predicted from the recorded calls. Runs are kept: the same command \
 continues where it was interrupted.
+
+--together replays the recordings on one device in the order of their clocks, if they were recorded at the same time, \
+and adds up their peaks.
 
 It knows nothing of speed: a price is for an hour, divided by the largest size.
 
@@ -37,8 +41,13 @@ pub(in crate::cli) struct Plan {
     #[arg(value_name = "SIZE=SNAPSHOT", value_parser = parse_recording)]
     pub(super) recordings: Vec<(Size, PathBuf)>,
 
+    /// Recordings of processes that share one GPU: do they fit together?
+    #[arg(long, value_name = "SNAPSHOT", num_args = 1..,
+        conflicts_with_all = ["recordings", "command", "for_size", "price"])]
+    pub(super) together: Vec<PathBuf>,
+
     /// GPUs to plan for [default: all known]
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = parse_gpu)]
+    #[arg(long, alias = "gpu", value_name = "NAME,..", value_delimiter = ',', value_parser = parse_gpu)]
     gpus: Vec<&'static GpuModel>,
 
     /// Name the smallest GPU for this size

@@ -2,10 +2,11 @@
 //!
 //! From recordings, or by dry runs: a few sizes on the GPU with most memory, then the largest size of each GPU on that
 //! GPU ([`runs`] makes and keeps them), until [`PlanReport::next_run`] has nothing to confirm or [`runs::MAX_RUNS`] are
-//! made.
+//! made. With `--together`, several processes on one GPU ([`together`]).
 
 mod args;
 mod runs;
+mod together;
 
 use std::path::Path;
 
@@ -70,6 +71,9 @@ impl Recordings {
 }
 
 pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
+    if !args.together.is_empty() {
+        return together::run(args);
+    }
     if args.recordings.is_empty() == args.command.is_empty() {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }

@@ -12,6 +12,7 @@ use crate::study::timeline::TimelineReport;
 use crate::whatif::fit::FitReport;
 use crate::whatif::plan::PlanReport;
 use crate::whatif::program::ProgramReport;
+use crate::whatif::together::TogetherReport;
 use crate::whatif::{ReplayReport, WhatIfReport};
 
 /// Serializes each report with its schema and summary before its own keys, those in braces aside.
@@ -51,6 +52,7 @@ reports! {
     ReplayReport = "oomscope/replay/1",
     SizeSearchReport = "oomscope/dry-run-fit/1",
     TimelineReport = "oomscope/timeline/1",
+    TogetherReport = "oomscope/plan-together/1",
     TrialsReport = "oomscope/dry-run-try/1",
     WhatIfReport = "oomscope/whatif/1",
 }

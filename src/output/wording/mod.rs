@@ -20,6 +20,7 @@ mod program;
 mod replay;
 mod summary;
 mod timeline;
+mod together;
 mod trials;
 mod tried_run;
 mod variables;

@@ -176,24 +176,24 @@ enum SlotContent {
     Pending(PendingFreeId),
 }
 
-fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
+pub(super) fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     SimulatedDevice::new(program.device.id(), capacity)
 }
 
-struct Simulator<'a, D> {
+pub(super) struct Simulator<'a, D> {
     program: &'a Program<'a>,
     /// Settings that are not in effect yet.
     settings_changes: &'a [SettingsChange],
-    allocator: CachingAllocator,
-    device: D,
+    pub(super) allocator: CachingAllocator,
+    pub(super) device: D,
     slots: Vec<SlotContent>,
     /// The frees that this operation completes.
     completed_frees: Vec<PendingFreeId>,
     freeable: Vec<PoolId>,
     /// See [`Hypothesis::captures`].
     assumes_captures: bool,
-    ooms: Vec<(usize, u64)>,
+    pub(super) ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
     at_failures: BTreeMap<usize, ModelFigures>,
     /// The device grows whenever a request would fail.
@@ -206,7 +206,7 @@ struct Simulator<'a, D> {
 type HeadroomProbe<'a, D> = (&'a BTreeSet<usize>, fn(&Simulator<'a, D>, &Request<'_>) -> u64);
 
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
-    fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
+    pub(super) fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
         let behaviour = Behaviour::for_release(hypothesis.minor);
         let mut allocator = CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
         for pool in &hypothesis.no_split {
@@ -261,7 +261,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     }
 
     #[inline]
-    fn perform(&mut self, operation: &Operation) {
+    pub(super) fn perform(&mut self, operation: &Operation) {
         while let [next, remaining @ ..] = self.settings_changes
             && next.first_entry <= operation.entry_index as usize
         {

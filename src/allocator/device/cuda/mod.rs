@@ -151,7 +151,7 @@ impl CudaDevice {
     /// A simulated device with this GPU's total and usable memory.
     pub fn to_simulated(&self, device: u64) -> SimulatedDevice {
         let mut simulated = SimulatedDevice::new(device, self.info.total);
-        simulated.add_used_elsewhere(self.info.total.saturating_sub(self.info.usable));
+        simulated.set_used_elsewhere(self.info.total.saturating_sub(self.info.usable));
         simulated
     }
 

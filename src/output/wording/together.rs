@@ -1,0 +1,113 @@
+//! The summary of processes on one GPU.
+
+use super::Summary;
+use crate::base::units::{counted, size};
+use crate::base::warning::Code;
+use crate::stacks::frames::CodeLocation;
+use crate::whatif::together::{Clocks, TimedFailure, TogetherGpu, TogetherReport};
+
+impl TogetherReport {
+    /// The smallest GPU that takes the processes, and under which condition.
+    pub fn summary(&self) -> Summary {
+        let processes = format!("the {}", counted(self.processes.len() as u64, "process"));
+        let find = |serves: fn(&TogetherGpu) -> bool| self.gpus.iter().find(|gpu| serves(gpu));
+        let at_any_time = find(|gpu| gpu.fits_at_any_time);
+        let as_timed = find(TogetherGpu::fits_as_timed);
+        let limited = find(|gpu| gpu.fractions.is_some());
+        let peaks = size(self.sum_of_peaks_bytes);
+        let smaller = |gpu: &&TogetherGpu| at_any_time.is_none_or(|found| gpu.usable_bytes < found.usable_bytes);
+        let limited = limited.filter(smaller);
+        let action = limited.and_then(|gpu| self.describe_fractions(gpu));
+        let answer = if let Some(gpu) = at_any_time {
+            format!(
+                "{processes} fit together on {}, whatever their timing: their peaks add up to {peaks} of {}",
+                gpu.gpu,
+                size(gpu.usable_bytes)
+            )
+        } else if let Some(gpu) = limited {
+            format!(
+                "{processes} fit together on {} if each is limited to a part of it; without limits their peaks add up \
+                 to {peaks} of {}",
+                gpu.gpu,
+                size(gpu.usable_bytes)
+            )
+        } else if let Some((gpu, run)) = as_timed.and_then(|gpu| Some((gpu, gpu.as_timed.as_ref()?))) {
+            format!(
+                "{processes} fit together on {} as they were timed, in at most {} of {}; at another timing they may \
+                 not: their peaks add up to {peaks}",
+                gpu.gpu,
+                size(run.peak_bytes),
+                size(gpu.usable_bytes)
+            )
+        } else {
+            self.describe_failure(&processes)
+        };
+        let fails = self.warnings.iter().any(|warning| warning.code == Code::EndsInFailure);
+        let answer = if fails { format!("as far as they were recorded, {answer}") } else { answer };
+        Summary { action, ..Summary::from_answer(answer) }
+    }
+
+    /// On the GPU with most memory.
+    fn describe_failure(&self, processes: &str) -> String {
+        let Some(gpu) = self.gpus.last() else { return format!("{processes} have no GPU") };
+        let usable = size(gpu.usable_bytes);
+        let start = format!("{processes} do not fit together on {}", gpu.gpu);
+        match gpu.as_timed.as_ref().and_then(|run| run.failed.as_ref()) {
+            Some(failed) => format!("{start}: {}", self.describe_request(failed)),
+            None => match self.sum_of_smallest_bytes {
+                Some(needed) if needed > gpu.usable_bytes => {
+                    format!("{start}: they need at least {} of {usable}", size(needed))
+                }
+                _ => format!("{start}: their peaks add up to {} of {usable}", size(self.sum_of_peaks_bytes)),
+            },
+        }
+    }
+
+    /// `rollout.pickle fails at a request of 20 MiB (app.py:3 in f) while the others have 12 GiB reserved`
+    pub fn describe_request(&self, failed: &TimedFailure) -> String {
+        let path = self.processes.get(failed.process).map_or("", |process| process.path.as_str());
+        let reserved = failed.reserved_by_process.iter().enumerate();
+        let others = reserved.filter(|(process, _)| *process != failed.process).map(|(_, bytes)| *bytes);
+        let others = size(others.fold(0, u64::saturating_add));
+        if failed.requested_bytes == 0 {
+            return "the memory from before the recordings alone exceeds the device".to_owned();
+        }
+        let line = failed.location.frame.is_some().then(|| format!(" ({})", CodeLocation::label(&failed.location)));
+        format!(
+            "{path} fails at a request of {}{} while other processes have {others} reserved",
+            size(failed.requested_bytes),
+            line.unwrap_or_default()
+        )
+    }
+
+    /// `limit each process, so that they fit l4 whatever their timing: a.pickle to 0.4, b.pickle to 0.55`
+    fn describe_fractions(&self, gpu: &TogetherGpu) -> Option<String> {
+        let fractions = self.processes.iter().zip(gpu.fractions.as_ref()?);
+        let fractions: Vec<String> =
+            fractions.map(|(process, fraction)| format!("{} to {fraction}", process.path)).collect();
+        Some(format!(
+            "limit each process with torch.cuda.set_per_process_memory_fraction, so that they fit {} whatever their \
+             timing: {}",
+            gpu.gpu,
+            fractions.join(", ")
+        ))
+    }
+}
+
+impl TogetherGpu {
+    /// Whether every request is served as the processes were timed.
+    pub fn fits_as_timed(&self) -> bool {
+        self.as_timed.as_ref().is_some_and(|run| run.failed.is_none())
+    }
+}
+
+impl Clocks {
+    /// How the recordings are timed, in a sentence.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Overlap => "the replay as timed has the requests of all processes in the order of their clocks",
+            Self::Apart => "the recordings do not overlap in time: only their peaks can be added up",
+            Self::Missing => "a recording has no times (PyTorch before 2.2): only their peaks can be added up",
+        }
+    }
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""The answers of `oomscope plan --together` against PyTorch's allocator: two or three processes that share a T4.
+
+usage: VENV=venv ./together.py path/to/oomscope [SEEDS [DIRECTORY]]
+
+Each process allocates and frees at random, in turns that the coordinator gives; at each turn the stub gets what the
+others have reserved. The processes are recorded in these turns on a large device. Then the same turns are run on a
+T4, which must fail at the request that oomscope names, or at none. Processes limited to the fractions that it names
+are run in other turns and must not fail. The recordings stay in DIRECTORY. Plain Python; the workers need torch.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MIB = 1 << 20
+T4_MIB, CONTEXT_MIB, LARGE_MIB = 14_913, 110, 180_000
+TURNS = 40
+
+
+def work(seed):
+    """A process: reads the MiB of the others and performs a turn, until there is no line any more."""
+    import recording
+    import torch
+
+    generator = random.Random(seed)
+    budget = generator.choice([3, 5, 8, 11]) << 30
+    fraction, snapshot = float(sys.argv[3]), sys.argv[4]
+    if fraction < 1:
+        torch.cuda.set_per_process_memory_fraction(fraction)
+    if snapshot != "-":
+        torch.cuda.memory._record_memory_history()
+    live = []
+    for line in sys.stdin:
+        os.environ["STUBCUDA_OTHER_MIB"] = line.strip()
+        for _ in range(generator.randint(1, 30)):
+            limit = budget * generator.random()
+            size = int(2 ** generator.uniform(12, 30.5))
+            while live and sum(tensor.numel() for tensor in live) + size > limit:
+                live.pop(generator.randrange(len(live)))
+            try:
+                live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+            except torch.OutOfMemoryError:
+                print(f"failed {-(-size // 512) * 512}", flush=True)
+                return
+        if generator.random() < 0.05:
+            torch.cuda.empty_cache()
+        print(f"reserved {torch.cuda.memory_reserved() // MIB}", flush=True)
+    if snapshot != "-":
+        recording.write(snapshot, {"seed": seed})
+
+
+def run(seeds, turns, total_mib, settings, fractions=None, snapshots=None):
+    """Runs the processes in `turns`. Returns the highest sum of MiB reserved after a turn, and (process, bytes) of the
+    first failed request."""
+    environment = {**os.environ, "STUBCUDA_TOTAL_MIB": str(total_mib), "PYTORCH_CUDA_ALLOC_CONF": settings}
+    workers = []
+    for index, seed in enumerate(seeds):
+        fraction = fractions[index] if fractions else 1
+        snapshot = snapshots[index] if snapshots else "-"
+        command = [str(HERE / "run.sh"), __file__, "--worker", str(seed), str(fraction), str(snapshot)]
+        pipe = subprocess.PIPE
+        workers.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True))
+    reserved = [0] * len(seeds)
+    peak, failed = 0, None
+    for process in turns:
+        others = sum(reserved) - reserved[process] + CONTEXT_MIB * len(seeds)
+        workers[process].stdin.write(f"{others}\n")
+        workers[process].stdin.flush()
+        answer, number = workers[process].stdout.readline().split()
+        if answer == "failed":
+            failed = (process, int(number))
+            break
+        reserved[process] = int(number)
+        peak = max(peak, sum(reserved))
+    for worker in workers:
+        worker.stdin.close()
+        worker.wait()
+    return peak, failed
+
+
+def main():
+    oomscope, seeds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    right, wrong = {"fits": 0, "fails": 0, "limited": 0}, []
+    for case in range(seeds):
+        generator = random.Random(case)
+        count = generator.choice([2, 2, 3])
+        processes = [1000 * case + index for index in range(count)]
+        settings = generator.choice(["", "expandable_segments:True", "max_split_size_mb:64"])
+        turns = [generator.randrange(count) for _ in range(TURNS)]
+        turns[:count] = range(count)
+        turns[-count:] = range(count)
+        with tempfile.TemporaryDirectory() as directory:
+            directory = sys.argv[3] if len(sys.argv) > 3 else directory
+            snapshots = [f"{directory}/{case}-{index}.pickle.gz" for index in range(count)]
+            run(processes, turns, LARGE_MIB, settings, snapshots=snapshots)
+            command = [oomscope, "plan", "--format", "json", "--gpus", "t4", "--together", *snapshots]
+            report = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+        gpu = report["gpus"][0]
+        failed = gpu["as_timed"]["failed"]
+        predicted = failed and (failed["process"], failed["requested_bytes"])
+        _, truth = run(processes, turns, T4_MIB, settings)
+        kind = "fails" if truth else "fits"
+        label = f"case {case}, {count} processes, {settings or 'default settings'}"
+        if predicted == truth and not (gpu["fits_at_any_time"] and truth):
+            right[kind] += 1
+        else:
+            wrong.append(f"{label}: predicted {predicted}, really {truth}")
+        if gpu["fractions"]:
+            generator.shuffle(turns)
+            _, failed = run(processes, turns, T4_MIB, settings, fractions=gpu["fractions"])
+            if failed:
+                wrong.append(f"{label}: limited to {gpu['fractions']}, {failed} failed")
+            else:
+                right["limited"] += 1
+    print(f"as timed: {right['fits']} fit and {right['fails']} fail as predicted; limited: {right['limited']} fit")
+    print("\n".join(wrong) or "nothing is wrong")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--worker":
+        work(int(sys.argv[2]))
+    else:
+        main()
