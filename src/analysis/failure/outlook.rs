@@ -65,7 +65,7 @@ impl Growth {
 pub struct UnusualInput {
     /// How inputs change from iteration to iteration.
     pub change: InputChange,
-    /// The training step of the failed iteration, from 1; absent if iterations are not training steps, or if the
+    /// The training step of the failed iteration, counted from 0; absent if iterations are not training steps, or if the
     /// recording lacks the first ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
@@ -95,7 +95,7 @@ impl UnusualInput {
         let step = step.filter(|step| first.is_some_and(|first| (step - first) as usize == found.iterations));
         Some(Self {
             change: found.change,
-            step: step.filter(|_| device.lost_history().is_none()).map(|step| u64::from(step) + 1),
+            step: step.filter(|_| device.lost_history().is_none()).map(u64::from),
             location: stacks.code_location(stacks.line_id(stack)),
             input_bytes: found.input_bytes,
             usual_input_bytes: found.usual_input_bytes,

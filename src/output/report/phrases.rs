@@ -302,17 +302,11 @@ fn describe_remedy(remedy: &Remedy, before: Option<&Remedy>, own: &RecordedRepla
     let calls = remedy.device_allocs.saturating_add(remedy.device_frees);
     let recorded = own.device_allocs.saturating_add(own.device_frees);
     let slow = if calls > FEW_DEVICE_CALLS && calls / SLOW_FACTOR >= recorded { ", which are slow" } else { "" };
-    let what_follows = match (&remedy.forecast, remedy.serves_later) {
-        (Some(forecast), _) if before.is_some_and(|before| before.forecast.as_ref() == Some(forecast)) => {
-            "the same".to_owned()
-        }
-        (Some(forecast), _) => forecast.to_string(),
-        (None, Some(true)) => "this request and all recorded after it succeed".to_owned(),
-        (None, Some(false)) => "this request succeeds, but a later one fails that did not fail before".to_owned(),
-        (None, None) => "this request succeeds; what follows is not known".to_owned(),
-    };
+    let outcome = remedy.outcome(own.reach_bytes);
+    let is_same = remedy.forecast.is_some() && before.is_some_and(|before| before.outcome(own.reach_bytes) == outcome);
+    let outcome = if is_same { "the same".to_owned() } else { outcome };
     format!(
-        "with {}: {what_follows}; peak reserved {}, {}{slow} ({} recorded)",
+        "with {}: {outcome}; peak reserved {}, {}{slow} ({} recorded)",
         remedy_label(remedy),
         size(remedy.peak_reserved_bytes),
         counted(calls, "device call"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::analysis::failure::Remedy;
 use crate::base::units::{counted, size};
-use crate::whatif::{FailsIn, ForecastVerdict, WhyUnknown};
+use crate::whatif::{FailsIn, ForecastVerdict, NOTICEABLE_PARTS, WhyUnknown};
 
 /// The fate of the request and of the program.
 impl fmt::Display for ForecastVerdict {
@@ -61,6 +61,33 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
         WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
         WhyUnknown::IrregularSizes => "sizes vary from step to step",
     }
+}
+
+impl Remedy {
+    /// The fate of the request and of the program under these settings, with `reach_bytes` of device memory within reach.
+    pub(crate) fn outcome(&self, reach_bytes: u64) -> String {
+        let fate = match (&self.forecast, self.serves_later) {
+            _ if !self.avoids_oom => return "this request fails".to_owned(),
+            (Some(forecast), _) => forecast.to_string(),
+            (None, Some(true)) => "this request and all recorded after it succeed".to_owned(),
+            (None, Some(false)) => "this request succeeds, but a later one fails that did not fail before".to_owned(),
+            (None, None) => "this request succeeds; what follows is not known".to_owned(),
+        };
+        // A forecast of success or failure says more than the headroom at this request.
+        let is_open =
+            matches!((&self.forecast, self.serves_later), (None, None) | (Some(ForecastVerdict::Unknown { .. }), _));
+        match self.spare_bytes {
+            Some(bytes) if is_open && is_negligible(bytes, reach_bytes) => {
+                format!("{fate}; it leaves almost no headroom")
+            }
+            _ => fate,
+        }
+    }
+}
+
+/// Whether `bytes` are too few of `capacity` to count on.
+pub(super) fn is_negligible(bytes: u64, capacity: u64) -> bool {
+    bytes < capacity / NOTICEABLE_PARTS
 }
 
 /// The setting to change: `expandable_segments:True`, `no max_split_size_mb`.

@@ -1,7 +1,7 @@
 //! The summary of a comparison of settings.
 
 use super::Summary;
-use super::forecast::describe_later;
+use super::forecast::{describe_later, is_negligible};
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted, size};
@@ -100,10 +100,15 @@ fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRo
         _ if best.forecast.as_ref().is_some_and(ForecastVerdict::goes_on) => {
             ("set it", Some(shell_assignment(&best.settings, recorded_settings)))
         }
-        Some(bytes) if device.verdict.ends_at_failure && is_negligible(bytes, device) => (
-            "this leaves almost no headroom after the failed request: see whether the next step would fit",
-            command_line("analyze", path),
-        ),
+        Some(bytes)
+            if device.verdict.ends_at_failure
+                && device.capacity_bytes.is_some_and(|capacity| is_negligible(bytes, capacity)) =>
+        {
+            (
+                "this leaves almost no headroom after the failed request: see whether the next step would fit",
+                command_line("analyze", path),
+            )
+        }
         _ if best.forecast.is_some() => ("try it, and see which code holds the memory", command_line("analyze", path)),
         _ => ("set it", Some(shell_assignment(&best.settings, recorded_settings))),
     };
@@ -122,10 +127,6 @@ fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRo
         action: Some(action.to_owned()),
         copy,
     }
-}
-
-fn is_negligible(bytes: u64, device: &WhatIfDevice) -> bool {
-    device.capacity_bytes.is_some_and(|capacity| bytes < capacity / NOTICEABLE_PARTS)
 }
 
 fn summarize_none_served(device: &WhatIfDevice) -> Summary {
