@@ -10,7 +10,7 @@ mod zstd;
 
 use std::cell::Cell;
 use std::fs::{File, Metadata};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Deref;
 use std::path::Path;
 use std::rc::Rc;
@@ -35,6 +35,9 @@ const MAX_UNSIZED_BYTES: u64 = 4 * GIB;
 const START_BYTES: u64 = 16;
 /// The same for a log, which is read line by line.
 const MAX_LOG_BYTES: u64 = GIB;
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 1 << 20;
 
 /// Limit for a configuration or measured costs.
 const MAX_TEXT_BYTES: u64 = 64 * MIB;
@@ -67,6 +70,8 @@ pub enum InputError {
         kind: &'static str,
         source: io::Error,
     },
+    #[error("needs more memory than there is")]
+    OutOfMemory,
     /// The file was written or truncated during the read.
     #[error("changed while it was read; try again when it is complete")]
     Changed,
@@ -143,6 +148,31 @@ impl Source {
         Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed()
     }
 
+    /// Decompresses `file`, of `stored_bytes`, while it is read: only a part of it is held beside its content.
+    pub fn from_reader(mut file: impl Read + Seek, stored_bytes: u64) -> Result<Self, InputError> {
+        let limit = expansion_limit(stored_bytes);
+        let inflated_bytes = gzip_size(&mut file)?;
+        let mut file = BufReader::with_capacity(READ_BYTES, file);
+        let start = file.fill_buf()?;
+        let bytes = if start.starts_with(&GZIP) {
+            inflate("gzip", flate2::bufread::MultiGzDecoder::new(file), limit, inflated_bytes)?
+        } else if is_zstd(start) {
+            inflate("zstd", ZstdFrames::new(file), limit, 0)?
+        } else if let Some(error) = unsupported_compression(start) {
+            return Err(error);
+        } else {
+            let mut bytes = Vec::new();
+            let length = usize::try_from(stored_bytes).map_err(|_| InputError::OutOfMemory)?;
+            bytes.try_reserve_exact(length).map_err(|_| InputError::OutOfMemory)?;
+            file.read_to_end(&mut bytes)?;
+            bytes
+        };
+        let bytes = Bytes::Owned(bytes);
+        let mut source = Self { stored_bytes, bytes, stamped_file: None, was_truncated: false };
+        source.decode()?;
+        Ok(source)
+    }
+
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Self, InputError> {
         if path.as_os_str() == "-" {
@@ -192,12 +222,17 @@ impl Source {
         let limit = expansion_limit(self.stored_bytes);
         if self.starts_with(&GZIP) {
             let decoder = flate2::read::MultiGzDecoder::new(&**self);
-            self.replace_bytes(inflate("gzip", decoder, limit)?);
+            self.replace_bytes(inflate("gzip", decoder, limit, 0)?);
         } else if is_zstd(self) {
-            self.replace_bytes(inflate("zstd", ZstdFrames::new(&**self), limit)?);
+            self.replace_bytes(inflate("zstd", ZstdFrames::new(&**self), limit, 0)?);
         } else if let Some(error) = unsupported_compression(self) {
             return Err(error);
         }
+        self.decode()
+    }
+
+    /// Converts text to UTF-8, and takes the pickle out of an HTML page.
+    fn decode(&mut self) -> Result<(), InputError> {
         if let Some(encoding) = Encoding::detect(self) {
             let mut text = Vec::new();
             Utf8Reader::new(&**self, encoding).read_to_end(&mut text)?;
@@ -325,9 +360,26 @@ impl<R: Read> Read for ExpansionLimited<R> {
     }
 }
 
-fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
+/// The size of the content as a gzip file of one member ends with it; anything for other files.
+fn gzip_size(file: &mut (impl Read + Seek)) -> io::Result<u64> {
+    let mut size = [0; 4];
+    if file.seek(SeekFrom::End(0))? >= size.len() as u64 {
+        file.seek(SeekFrom::End(-4))?;
+        file.read_exact(&mut size)?;
+    }
+    file.rewind()?;
+    Ok(u64::from(u32::from_le_bytes(size)))
+}
+
+/// `expected` bytes of content have their place from the start, if there is as much, so that none of it moves.
+fn inflate(kind: &'static str, decoder: impl Read, limit: u64, expected: u64) -> Result<Vec<u8>, InputError> {
     let mut out = Vec::new();
-    decoder.take(limit + 1).read_to_end(&mut out).map_err(|source| InputError::Compressed { kind, source })?;
+    // Otherwise decompression ends where memory does.
+    let _ = out.try_reserve_exact(usize::try_from(expected.min(limit)).unwrap_or(0));
+    decoder.take(limit + 1).read_to_end(&mut out).map_err(|source| match source.kind() {
+        io::ErrorKind::OutOfMemory => InputError::OutOfMemory,
+        _ => InputError::Compressed { kind, source },
+    })?;
     if out.len() as u64 > limit { Err(InputError::DecompressionBomb { limit }) } else { Ok(out) }
 }
 
@@ -378,6 +430,34 @@ mod tests {
         let source = open(&packed).unwrap();
         assert_eq!(&*source, b"hello hello hello");
         assert_eq!(source.stored_bytes(), packed.len() as u64);
+    }
+
+    #[test]
+    fn a_reader_has_the_content_and_the_errors_of_a_file() {
+        let bomb = gzip(&vec![0u8; 65 << 20]);
+        let packed = gzip(b"hello hello hello");
+        let two_members = [packed.clone(), gzip(&vec![b'x'; 3 << 20])].concat();
+        let page = br#"<html>"base64": "Zm9v"}]</html>"#;
+        for bytes in [
+            &b""[..],
+            b"abc",
+            b"\xff\xfea\0b\0",
+            &packed,
+            &packed[..12],
+            &two_members,
+            &two_members[..40],
+            b"\x28\xb5\x2f\xfd\x00\x58\x41\x00\x00oomscope",
+            b"\x28\xb5\x2f\xfd\x00\x58\x41\x00\x00oom",
+            b"BZh91",
+            page,
+            &bomb,
+        ] {
+            let [from_reader, from_file] =
+                [Source::from_reader(io::Cursor::new(bytes), bytes.len() as u64), open(bytes)].map(|source| {
+                    source.map(|one| (one.to_vec(), one.stored_bytes())).map_err(|error| error.to_string())
+                });
+            assert!(from_reader == from_file, "{:?}", &bytes[..bytes.len().min(60)]);
+        }
     }
 
     #[test]

@@ -1,16 +1,17 @@
-//! The functions that the page's workers call. For a page, in this order: for each file `reserve_name`,
-//! `reserve_content`, then, once both are filled in, `add_file`; last `write_page`, whose result is at `result_pointer`.
-//! For replays of one device of a file: `reserve_name` and `reserve_content` of the file, `open_replay`; then, for each
-//! request, `reserve_name` and `answer`.
+//! The functions that the page's workers call. For a page, in this order: for each file `reserve_name`, then, once it is
+//! filled in, `add_file`, which reads the file with the page's `read_file`; last `write_page`, whose result is at
+//! `result_pointer`. For replays of one device of a file: `reserve_name`, `open_replay`; then, for each request,
+//! `reserve_name` and `answer`.
 //!
-//! Buffers are passed as positions in the module's memory. A name or a size is all that a page chooses; no function
-//! here trusts more than that.
+//! Buffers are passed as positions in the module's memory. A name, a size and a content are all that a page chooses; no
+//! function here trusts more than that.
 
 #![allow(unsafe_code, reason = "the names of exported functions; no block here is unsafe")]
 
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{DroppedFiles, Replayer};
+use super::{DroppedFile, DroppedFiles, Replayer};
 use crate::base::input::Source;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
@@ -19,19 +20,51 @@ use crate::study::{Scope, Study};
 unsafe extern "C" {
     /// Reports `read` of `total` bytes of the current file.
     safe fn show_progress(read: f64, total: f64);
+    /// Copies up to `length` bytes of the current file, from `offset` on, to `to`; returns their number.
+    safe fn read_file(offset: f64, to: *mut u8, length: usize) -> usize;
+}
+
+/// The current file of the page.
+struct PageFile {
+    bytes: u64,
+    offset: u64,
+}
+
+impl PageFile {
+    fn new(bytes: f64) -> Self {
+        Self { bytes: bytes as u64, offset: 0 }
+    }
+}
+
+impl Seek for PageFile {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        let offset = match position {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(by) => self.bytes.checked_add_signed(by),
+            SeekFrom::Current(by) => self.offset.checked_add_signed(by),
+        };
+        self.offset = offset.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.offset)
+    }
+}
+
+impl Read for PageFile {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = read_file(self.offset as f64, out.as_mut_ptr(), out.len()).min(out.len());
+        self.offset += read as u64;
+        Ok(read)
+    }
 }
 
 #[derive(Default)]
 struct State {
     name: Vec<u8>,
-    content: Vec<u8>,
     files: Option<DroppedFiles>,
     replayer: Option<Replayer<'static, 'static>>,
     result: Vec<u8>,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { name: Vec::new(), content: Vec::new(), files: None, replayer: None, result: Vec::new() });
+static STATE: Mutex<State> = Mutex::new(State { name: Vec::new(), files: None, replayer: None, result: Vec::new() });
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,27 +78,16 @@ pub extern "C" fn reserve_name(length: usize) -> *mut u8 {
     state.name.as_mut_ptr()
 }
 
-/// Space for a file's content, or null if there is not as much memory.
+/// Reads the current file, of `bytes`, one of `files`; returns 1, or 0 if there is not enough memory.
 #[unsafe(no_mangle)]
-pub extern "C" fn reserve_content(length: usize) -> *mut u8 {
-    let mut content = Vec::new();
-    if content.try_reserve_exact(length).is_err() {
-        return std::ptr::null_mut();
-    }
-    content.resize(length, 0);
+pub extern "C" fn add_file(bytes: f64, files: usize) -> u32 {
     let mut state = state();
-    state.content = content;
-    state.content.as_mut_ptr()
-}
-
-/// Reads the file in the reserved space, one of `files`.
-#[unsafe(no_mangle)]
-pub extern "C" fn add_file(files: usize) {
-    let mut state = state();
-    let (name, content) = (std::mem::take(&mut state.name), std::mem::take(&mut state.content));
+    let name = std::mem::take(&mut state.name);
     let progress = |read: u64, total: u64| show_progress(read as f64, total as f64);
-    let added = state.files.get_or_insert_default().add(&String::from_utf8_lossy(&name), content, files, &progress);
-    debug_assert!(added.is_ok(), "data is written to memory");
+    let name = String::from_utf8_lossy(&name);
+    let reader = PageFile::new(bytes);
+    let file = DroppedFile { name: &name, stored_bytes: reader.bytes, reader };
+    u32::from(state.files.get_or_insert_default().add(file, files, &progress).is_ok())
 }
 
 /// Writes the page of all files; returns 1, or 0 if the result is why there is none.
@@ -78,12 +100,12 @@ pub extern "C" fn write_page() -> u32 {
     u32::from(is_page)
 }
 
-/// Opens the file in the reserved space for replays of `device`; returns 1, or 0 if the result is why it cannot be.
+/// Opens the current file, of `bytes`, for replays of `device`; returns 1, or 0 if the result is why it cannot be.
 #[unsafe(no_mangle)]
-pub extern "C" fn open_replay(device: u32) -> u32 {
+pub extern "C" fn open_replay(bytes: f64, device: u32) -> u32 {
     let mut state = state();
-    let (name, content) = (std::mem::take(&mut state.name), std::mem::take(&mut state.content));
-    match replayer(&String::from_utf8_lossy(&name), content, u64::from(device)) {
+    let name = std::mem::take(&mut state.name);
+    match replayer(&String::from_utf8_lossy(&name), PageFile::new(bytes), u64::from(device)) {
         Ok(replayer) => {
             state.replayer = Some(replayer);
             1
@@ -96,8 +118,9 @@ pub extern "C" fn open_replay(device: u32) -> u32 {
 }
 
 /// The snapshot lives as long as the module, whose memory the page frees as a whole.
-fn replayer(name: &str, content: Vec<u8>, device: u64) -> Result<Replayer<'static, 'static>, String> {
-    let source = Source::from_bytes(content).map_err(|error| error.to_string())?;
+fn replayer(name: &str, file: PageFile, device: u64) -> Result<Replayer<'static, 'static>, String> {
+    let bytes = file.bytes;
+    let source = Source::from_reader(file, bytes).map_err(|error| error.to_string())?;
     let total = source.len() as f64;
     let snapshot = Snapshot::read(&source, &|read| show_progress(read as f64, total));
     let snapshot: &'static Snapshot = Box::leak(Box::new(snapshot.map_err(|error| error.to_string())?));

@@ -9,11 +9,11 @@
 pub mod exports;
 mod replay;
 
-use std::io;
+use std::io::{self, Read, Seek};
 
 pub use self::replay::Replayer;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze_study};
-use crate::base::input::Source;
+use crate::base::input::{InputError, Source};
 use crate::explain::message::read;
 use crate::explain::{ExplainReport, explain};
 use crate::output::page::{self, SnapshotData};
@@ -24,6 +24,17 @@ use crate::study::Study;
 /// Number of rows of each table, as `oomscope report` has by default.
 const TABLE_ROWS: usize = 10;
 
+/// A file that was dropped on the page.
+#[derive(Debug)]
+pub struct DroppedFile<'f, R> {
+    /// Without its directory.
+    pub name: &'f str,
+    /// Bytes before decompression.
+    pub stored_bytes: u64,
+    /// Its content.
+    pub reader: R,
+}
+
 /// The files of one page.
 #[derive(Debug, Default)]
 pub struct DroppedFiles {
@@ -33,15 +44,21 @@ pub struct DroppedFiles {
 }
 
 impl DroppedFiles {
-    /// Reads the file `name` with the content `stored`, one of `files`. `progress` is called with the decompressed
-    /// bytes read so far and their total.
+    /// Reads `file`, one of `files`. `progress` is called with the decompressed bytes analyzed so far and their total.
     ///
     /// # Errors
-    /// Never: the page's data is written to memory. A file that cannot be read is listed on the page.
-    pub fn add(&mut self, name: &str, stored: Vec<u8>, files: usize, progress: &dyn Fn(u64, u64)) -> io::Result<()> {
+    /// If its content needs more memory than there is. A file that cannot be read is listed on the page.
+    pub fn add<R: Read + Seek>(
+        &mut self,
+        file: DroppedFile<'_, R>,
+        files: usize,
+        progress: &dyn Fn(u64, u64),
+    ) -> io::Result<()> {
+        let DroppedFile { name, stored_bytes, reader } = file;
         let options = Options { top: TABLE_ROWS, layers: true, ..Options::default() };
-        let source = match Source::from_bytes(stored) {
+        let source = match Source::from_reader(reader, stored_bytes) {
             Ok(source) => source,
+            Err(InputError::OutOfMemory) => return Err(io::ErrorKind::OutOfMemory.into()),
             Err(error) => {
                 self.refuse(name, error.to_string());
                 return Ok(());

@@ -105,6 +105,24 @@ fn a_bad_file_ends_in_the_sentence_of_report() {
     compare(&files.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
+#[test]
+fn a_compressed_file_is_not_held_beside_its_content() {
+    let Some(module) = module() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    // Bytes that gzip does not make smaller, so that a second copy would show.
+    let mut random = Random::new(31);
+    let content: Vec<u8> = (0..6 << 20).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    encoder.write_all(&content).unwrap();
+    let file = directory.path().join("noise.gz");
+    std::fs::write(&file, encoder.finish().unwrap()).unwrap();
+    if !run_in_node(module, &[&text(&file)], directory.path()) {
+        return;
+    }
+    let memory: usize = std::fs::read_to_string(directory.path().join("0.memory")).unwrap().parse().unwrap();
+    assert!(memory < content.len() * 7 / 4, "{memory} bytes of memory for {} of content", content.len());
+}
+
 /// A browser, and a site with the page, a snapshot and a log.
 struct Viewer {
     browser: Browser,
@@ -199,8 +217,8 @@ fn a_browser_shows_the_files_that_are_chosen() {
 
     // The viewer replays for the page in its frame.
     let in_frame = |id: &str| format!("frame.contentDocument.getElementById('{id}')");
-    viewer.wait_for(&format!("!!{}", in_frame("replay-open")));
-    viewer.browser.value(&format!("{}.click()", in_frame("replay-open")));
+    viewer.wait_for(&format!("{}?.hidden === false", in_frame("tab-replay")));
+    viewer.browser.value(&format!("{}.click()", in_frame("tab-replay")));
     viewer.wait_for(&format!("!{}.hidden", in_frame("replay-panel")));
     let capacity = in_frame("replay-capacity");
     viewer.browser.value(&format!("{capacity}.value = '24GiB', {capacity}.dispatchEvent(new Event('input')), 0"));
@@ -242,6 +260,79 @@ fn a_browser_shows_the_files_that_are_chosen() {
     let refused = refusal(&["report", &text(&bad)]);
     assert_eq!(message, refused.trim_end().replace(&format!("oomscope: {}", text(&bad)), "bad.pickle"));
     assert_eq!(viewer.browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn files_are_dropped_and_reading_is_cancelled() {
+    let Some(mut viewer) = Viewer::start() else { return };
+    viewer.open("");
+    let [failed, other] = ["2.15.0-oom_varlen-at-oom", "2.15.0-mempool"].map(|name| text(&fixtures::path(name)));
+    viewer.browser.drop_file((400.0, 200.0), &failed);
+    viewer.wait_for("!reading.hidden");
+    viewer.browser.value("cancel.click()");
+    assert_eq!(viewer.browser.value("[reading.hidden, result.hidden, message.hidden]"), json!([true, true, true]));
+    viewer.browser.drop_file((400.0, 200.0), &failed);
+    let shown = viewer.answer("2.15.0-oom_varlen");
+    assert!(shown.contains("out of memory on device 0"), "{shown}");
+
+    // Onto the page that is shown.
+    viewer.wait_for("frame.contentDocument.getElementById('tab-replay')?.hidden === false");
+    viewer.browser.drop_file((400.0, 500.0), &other);
+    let shown = viewer.answer("2.15.0-mempool");
+    assert!(shown.contains("no request failed"), "{shown}");
+    assert_eq!(viewer.browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_saved_page_has_the_moment() {
+    let Some(mut viewer) = Viewer::start() else { return };
+    viewer.open("#url=run.pickle.gz");
+    viewer.answer("run.pickle.gz");
+    viewer.wait_for("frame.contentDocument.getElementById('tab-replay')?.hidden === false");
+    viewer.browser.value("frame.contentWindow.oomscope.show({ moment: 43, pane: 'entries', query: 'a<b' })");
+    viewer.wait_for("frame.contentWindow.location.hash.includes('t=43')");
+    let to = json!({ "behavior": "allow", "downloadPath": text(viewer.directory.path()) });
+    viewer.browser.call("Page.setDownloadBehavior", to);
+    viewer.browser.value("save.click()");
+    let saved = viewer.directory.path().join("run.html");
+    let start = std::time::Instant::now();
+    while !saved.exists() {
+        assert!(start.elapsed().as_secs() < 60, "nothing is saved");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    viewer.browser.open(&saved, "");
+    let view = viewer.browser.value("oomscope.view()");
+    assert_eq!([&view["moment"], &view["pane"], &view["query"]], [&json!(43), &json!("entries"), &json!("a<b")]);
+    assert_eq!(viewer.browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn it_works_in_the_frame_of_a_notebook() {
+    let Some(mut viewer) = Viewer::start() else { return };
+    let page = std::fs::read_to_string(viewer.directory.path().join("viewer.html")).unwrap();
+    let escaped = page.replace('&', "&amp;").replace('"', "&quot;");
+    // The frame of `oomscope.view()` in python/oomscope/_program.py.
+    let program = include_str!("../../python/oomscope/_program.py");
+    let frame = program.split("frame = '").nth(1).unwrap().split("'\n").next().unwrap();
+    let frame = frame.replacen("%s", "width: 100%; height: 85vh; border: 0", 1).replacen("%s", &escaped, 1);
+    let notebook = viewer.directory.path().join("notebook.html");
+    std::fs::write(&notebook, format!("<!doctype html>{frame}")).unwrap();
+    viewer.browser.show(&notebook);
+    let enter = |viewer: &mut Viewer, url: &str| {
+        let start = std::time::Instant::now();
+        while !viewer.browser.enter_frame(url) {
+            assert!(start.elapsed().as_secs() < 60, "no frame is at {url}");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    enter(&mut viewer, "about:srcdoc");
+    viewer.wait_for("document.readyState === 'complete'");
+    viewer.browser.leave_frame();
+    viewer.browser.drop_file((500.0, 260.0), &text(&fixtures::path("2.15.0-oom_varlen-at-oom")));
+    enter(&mut viewer, "blob:");
+    viewer.wait_for("!!window.oomscope && !document.getElementById('tab-replay').hidden");
+    viewer.browser.value("document.getElementById('tab-replay').click()");
+    viewer.wait_for("document.getElementById('replay-outcome').innerText.startsWith('a request for 399.1 MiB fails')");
 }
 
 #[test]

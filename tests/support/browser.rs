@@ -20,6 +20,8 @@ pub struct Browser {
     to: ChildStdin,
     from: Receiver<Value>,
     session: Option<String>,
+    /// The session of the page, while `session` is that of a frame.
+    page_session: Option<String>,
     sent: u64,
     /// What it told on its own.
     told: VecDeque<Value>,
@@ -74,7 +76,8 @@ impl Browser {
             }
         });
         let session = None;
-        let mut browser = Self { process, to, from, session, sent: 0, told: VecDeque::new(), _profile: profile };
+        let mut browser =
+            Self { process, to, from, session, page_session: None, sent: 0, told: VecDeque::new(), _profile: profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -101,6 +104,31 @@ impl Browser {
                 return answer["result"].take();
             }
             self.told.push_back(answer);
+        }
+    }
+
+    /// Goes on in a frame that has a process of its own, whose address starts with `url`. False if there is none.
+    pub fn enter_frame(&mut self, url: &str) -> bool {
+        self.leave_frame();
+        let targets = self.call("Target.getTargets", json!({}))["targetInfos"].take();
+        let is_it = |one: &&Value| one["type"] == "iframe" && one["url"].as_str().unwrap().starts_with(url);
+        let Some(target) = targets.as_array().unwrap().iter().find(is_it) else { return false };
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        self.page_session.clone_from(&self.session);
+        self.session = Some(self.call("Target.attachToTarget", attach)["sessionId"].as_str().unwrap().to_owned());
+        true
+    }
+
+    /// Goes back to the page.
+    pub fn leave_frame(&mut self) {
+        self.session = self.page_session.take().or(self.session.take());
+    }
+
+    /// Drops a file at a place in the window.
+    pub fn drop_file(&mut self, (x, y): (f64, f64), file: &str) {
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let data = json!({ "items": [], "files": [file], "dragOperationsMask": 1 });
+            self.call("Input.dispatchDragEvent", json!({ "type": kind, "x": x, "y": y, "data": data }));
         }
     }
 

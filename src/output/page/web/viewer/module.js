@@ -1,7 +1,5 @@
-// What the workers share: passing a file to the analyzer's module.
+// Shared by the workers: the analyzer's module, which reads files in chunks.
 
-/** The number of bytes copied into the module at once. */
-const CHUNK = 4 << 20;
 /** The largest file that a module with 32-bit addresses can hold. */
 const MAX_FILE = 2 ** 31 - 1;
 
@@ -17,23 +15,43 @@ function passText(exports, text) {
   new Uint8Array(exports.memory.buffer, at, bytes.length).set(bytes);
 }
 
-/** Copies a file into the module, chunk by chunk. @param {any} exports @param {string} name @param {Blob} file @param {(read: number) => void} report */
-async function passContent(exports, name, file, report) {
+/** The file that the module reads. @type {Blob} */
+let openFile = new Blob();
+
+/** Has `call` read a file. @template T @param {string} name @param {Blob} file @param {() => T} call @returns {T} */
+function readBy(name, file, call) {
   if (file.size > MAX_FILE) throw new Error(tooLarge(name, "is larger than a browser can hold"));
-  const at = exports.reserve_content(file.size);
-  if (file.size && !at) throw new Error(tooLarge(name, "needs more memory than the browser gives"));
-  for (let offset = 0; offset < file.size; offset += CHUNK) {
-    const chunk = new Uint8Array(await file.slice(offset, offset + CHUNK).arrayBuffer());
-    new Uint8Array(exports.memory.buffer, at + offset, chunk.length).set(chunk);
-    report(offset + chunk.length);
+  openFile = file;
+  try {
+    return call();
+  } catch (error) {
+    // A module ends in this way only if memory runs out.
+    if (!(error instanceof WebAssembly.RuntimeError)) throw error;
+    throw new Error(tooLarge(name, "needs more memory than the browser gives"), { cause: error });
   }
 }
 
-/** @param {BufferSource | WebAssembly.Module} module @param {(read: number, total: number) => void} report @returns {Promise<any>} */
-async function instantiate(module, report) {
-  const imports = { page: { show_progress: report } };
+/**
+ * @param {BufferSource | WebAssembly.Module} module
+ * @param {(read: number, total: number) => void} showProgress of the analysis
+ * @param {(read: number) => void} showRead the bytes of the file that are read
+ * @returns {Promise<any>}
+ */
+async function instantiate(module, showProgress, showRead) {
+  const reader = new /** @type {any} */ (self).FileReaderSync();
+  /** @type {any} */
+  let exports = null;
+  /** @param {number} offset @param {number} to @param {number} length */
+  const readFile = (offset, to, length) => {
+    const bytes = new Uint8Array(reader.readAsArrayBuffer(openFile.slice(offset, offset + length)));
+    new Uint8Array(exports.memory.buffer, to, bytes.length).set(bytes);
+    showRead(offset + bytes.length);
+    return bytes.length;
+  };
+  const imports = { page: { show_progress: showProgress, read_file: readFile } };
   const made = /** @type {any} */ (await WebAssembly.instantiate(/** @type {any} */ (module), imports));
-  return (made.instance ?? made).exports;
+  exports = (made.instance ?? made).exports;
+  return exports;
 }
 
 /** The result of the module's last call. @param {any} exports */

@@ -2,10 +2,13 @@
 
 /** @param {any} data @param {(part: number) => void} report @returns {Promise<(request: string) => string>} */
 async function openDevice({ module, file, name, device }, report) {
-  const exports = await instantiate(module, (read, total) => report(total ? read / total : 1));
+  const exports = await instantiate(
+    module,
+    (read, total) => report(total ? read / total : 1),
+    () => {},
+  );
   passText(exports, name);
-  await passContent(exports, name, file, () => {});
-  const open = exports.open_replay(device);
+  const open = readBy(name, file, () => exports.open_replay(file.size, device));
   const decoder = new TextDecoder();
   if (!open) throw new Error(decoder.decode(resultOf(exports)));
   return (request) => {

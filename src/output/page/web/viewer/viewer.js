@@ -19,6 +19,9 @@
   /** @type {Worker | undefined} */
   let worker;
   let pageUrl = "";
+  /** The page that is shown, and its view as a text of the address. @type {Blob} */
+  let shownPage = new Blob();
+  let shownView = "";
   /** The files of the page that is shown. @type {File[]} */
   let shownFiles = [];
   /** The worker that replays one of them. @type {Worker | undefined} */
@@ -48,14 +51,31 @@
     pageUrl = URL.createObjectURL(page);
     const first = files[0].name;
     shownFiles = files;
+    [shownPage, shownView] = [page, ""];
     byId("shown").textContent = files.length > 1 ? `${first} and ${files.length - 1} more` : first;
     document.title = `${first} - oomscope`;
-    byId("save").href = pageUrl;
     byId("save").download = `${first.replace(/\.(pickle|pkl|json|log|txt)?(\.gz|\.zst)?$/, "")}.html`;
     byId("frame").src = pageUrl;
     byId("viewer").hidden = true;
     byId("result").hidden = false;
     byId("frame").focus();
+  }
+
+  /** Saves the page with its view, which no address has. */
+  function savePage() {
+    const view = `<script type="application/json" id="shown-view">${JSON.stringify(shownView).replace(/</g, "\\u003c")}<\/script>`;
+    const url = URL.createObjectURL(new Blob([shownPage, view], { type: "text/html" }));
+    byId("save").href = url;
+    setTimeout(() => URL.revokeObjectURL(url), 60000);
+  }
+
+  function closePage() {
+    byId("files").value = "";
+    byId("frame").src = "about:blank";
+    replayer?.terminate();
+    byId("result").hidden = true;
+    byId("viewer").hidden = false;
+    document.title = "oomscope viewer";
   }
 
   /** @param {string} id of the element with its script */
@@ -82,6 +102,7 @@
     const files = [...chosen].sort((one, other) => (one.name < other.name ? -1 : 1));
     if (!files.length) return;
     stop();
+    closePage();
     showMessage("");
     byId("progress").removeAttribute("value");
     byId("status").textContent = "Starting the analyzer";
@@ -128,14 +149,8 @@
 
   byId("files").addEventListener("change", () => open(byId("files").files));
   byId("cancel").addEventListener("click", stop);
-  byId("again").addEventListener("click", () => {
-    byId("files").value = "";
-    byId("frame").src = "about:blank";
-    replayer?.terminate();
-    byId("result").hidden = true;
-    byId("viewer").hidden = false;
-    document.title = "oomscope viewer";
-  });
+  byId("again").addEventListener("click", closePage);
+  byId("save").addEventListener("click", savePage);
   addEventListener("dragover", (event) => {
     event.preventDefault();
     byId("drop").classList.add("over");
@@ -146,10 +161,12 @@
     byId("drop").classList.remove("over");
     open(event.dataTransfer?.files ?? []);
   });
-  // The page in the frame asks for replays; the answer goes to it alone.
+  // The page in the frame asks for replays, the answer goes to it alone; and it passes the files that are dropped on it.
   addEventListener("message", ({ data, source, ports }) => {
     if (source !== byId("frame").contentWindow) return;
     if (data === "oomscope is ready") byId("frame").contentWindow.postMessage("oomscope replays", "*");
+    else if (typeof data.view === "string") shownView = data.view;
+    else if (data.files) open(data.files);
     else if (ports[0]) connectReplay(data, ports[0]);
   });
   const address = parameters.get("url");

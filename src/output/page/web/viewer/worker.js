@@ -5,16 +5,15 @@ async function analyze(module, files) {
   let reading = 0;
   /** @param {string} step @param {number} read @param {number} total */
   const report = (step, read, total) => postMessage({ step, file: reading, done: total ? read / total : 1 });
-  const exports = await instantiate(module, (read, total) => report("analyze", read, total));
+  const exports = await instantiate(
+    module,
+    (read, total) => report("analyze", read, total),
+    (read) => report("read", read, files[reading].size),
+  );
   for (const file of files) {
     passText(exports, file.name);
-    await passContent(exports, file.name, file, (read) => report("read", read, file.size));
-    try {
-      exports.add_file(files.length);
-    } catch (error) {
-      // Only memory that runs out ends a file in this way.
-      throw new Error(tooLarge(file.name, "needs more memory than the browser gives"), { cause: error });
-    }
+    if (!readBy(file.name, file, () => exports.add_file(file.size, files.length)))
+      throw new Error(tooLarge(file.name, "needs more memory than the browser gives"));
     reading += 1;
   }
   const isPage = exports.write_page() === 1;
