@@ -272,9 +272,17 @@ fn a_browser_replays_as_the_slider_moves() {
     let (Some(module), Some(mut browser)) = (module(), Browser::start()) else { return };
     let directory = tempfile::tempdir().unwrap();
     let file = text(&fixtures::path("2.15.0-oom_varlen-at-oom"));
+    browser.resize(1280, 800);
     browser.open(&replaying_page(directory.path(), module, &file), "");
-    browser.value(&format!("{}.click()", by_id("replay-open")));
+    // The pane is one of the dock's tabs; to turn to it opens the recording.
+    let tab = browser.middle("tab-replay");
+    browser.mouse("mousePressed", tab, 0.0);
+    browser.mouse("mouseReleased", tab, 0.0);
     wait_for(&mut browser, &format!("!{}.hidden", by_id("replay-panel")));
+    for part in ["replay-slider", "replay-outcome"] {
+        let bottom = browser.value(&format!("{}.getBoundingClientRect().bottom", by_id(part)));
+        assert!(bottom.as_f64().unwrap() < 700.0, "{part} is out of sight, at {bottom}");
+    }
     let outcome = |browser: &mut Browser| browser.value(&format!("{}.innerText", by_id("replay-outcome")));
     assert!(outcome(&mut browser).as_str().unwrap().starts_with("a request for 399.1 MiB fails at entry 53,078"));
 
@@ -314,6 +322,7 @@ fn a_browser_replays_as_the_slider_moves() {
     // The replayed run in the page, and back.
     browser.value(&format!("{}.click()", by_id("replay-show")));
     wait_for(&mut browser, "oomscope.view().page === 1");
+    assert_eq!(browser.value("oomscope.view().pane"), "replay");
     let title = browser.value(&format!("{}.innerText", by_id("page-title")));
     assert!(title.as_str().unwrap().ends_with(", replayed: expandable_segments:True"), "{title}");
     let state = browser.value("oomscope.state(1e9)");
@@ -330,7 +339,9 @@ fn a_page_without_the_analyzer_has_no_panel() {
     let out = directory.path().join("page.html");
     result_of(&["report", "-o", &text(&out), &text(&fixtures::path("2.15.0-mempool"))]);
     browser.open(&out, "");
-    assert_eq!(browser.value(&format!("{} === null", by_id("replay-section"))), true);
+    assert_eq!(browser.value(&format!("{}.hidden", by_id("tab-replay"))), true);
+    browser.value("oomscope.show({ pane: 'replay' })");
+    assert_eq!(browser.value("oomscope.view().pane"), "result");
 }
 
 #[test]

@@ -36,6 +36,10 @@ fn the_timeline_comes_first_and_the_figures_stay_in_sight() {
             assert!(bottom - top < 48.0, "{names:?} {width}: the result has more than two lines");
             let wide = browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
             assert_eq!(wide, json!(0), "{names:?} {width}: the page is wider than the window");
+            if names.len() > 1 {
+                let [_, right, _, left] = place(&mut browser, ".page-name span");
+                assert!(right - left > 100.0, "{width}: the name of a device has {} pixels", right - left);
+            }
             // Far below, the figures follow the moment in sight of the reader.
             browser.value("scrollTo(0, 600)");
             let before = browser.value("document.getElementById('tiles').textContent");

@@ -92,6 +92,7 @@ impl Packing<'_, '_, '_> {
         fixed.extend(series.map(|series| ("undrawn", series)));
         let columns = || fixed.iter().chain(&scaling);
         let phases = device.phases();
+        let (first_step, steps) = events::steps(phases, shown);
         let is_pending = |one: &&AllocationLifetime| one.freed_at == Some(0);
         let header = Header {
             version: 1,
@@ -118,7 +119,8 @@ impl Packing<'_, '_, '_> {
             failures,
             marks: events::marks(device, shown),
             ranges: events::ranges(device, shown),
-            steps: events::steps(phases, shown),
+            steps,
+            first_step,
             phase_runs: events::phase_runs(phases, shown),
             start_us: device.device().time_us(shown.first as usize),
             undrawn,

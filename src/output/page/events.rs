@@ -7,6 +7,7 @@ use super::names::{NameTable, index_of};
 use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
+use crate::analysis::failure::OomReport;
 use crate::base::ids::to_u32;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
@@ -41,9 +42,16 @@ pub(super) fn failures(
             pool: oom.pool_id.map(|id| names.pool_by_id(id)),
             node: stacks.intern(device.device().entry(entry).extended_stack).0,
             index,
+            outcomes: outcomes(oom),
         })
     });
     listed.collect()
+}
+
+/// The outcome of each remedy, in a sentence.
+fn outcomes(oom: &OomReport) -> Vec<String> {
+    let reach = oom.as_recorded.map_or(0, |recorded| recorded.reach_bytes);
+    oom.remedies.iter().map(|remedy| remedy.outcome(reach)).collect()
 }
 
 /// Releases of device memory, and snapshots.
@@ -102,8 +110,9 @@ pub(super) fn phase_runs(phases: &Phases, shown: ShownEntries) -> Vec<(EntryCoun
     runs
 }
 
-/// The ends of training steps.
-pub(super) fn steps(phases: &Phases, shown: ShownEntries) -> Vec<EntryCount> {
-    let ends = phases.step_ends().iter().filter(|end| **end > shown.first);
-    ends.filter_map(|end| shown.to_page(*end)).collect()
+/// The ends of training steps from the first one shown, whose number comes first.
+pub(super) fn steps(phases: &Phases, shown: ShownEntries) -> (usize, Vec<EntryCount>) {
+    let ends = phases.step_ends();
+    let first = ends.partition_point(|end| *end <= shown.first);
+    (first, ends.iter().skip(first).filter_map(|end| shown.to_page(*end)).collect())
 }

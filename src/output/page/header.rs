@@ -35,6 +35,8 @@ pub(super) struct Header {
     pub(super) marks: Vec<PageMark>,
     pub(super) ranges: Vec<PageRange>,
     pub(super) steps: Vec<EntryCount>,
+    /// Number of the step of which `steps` has the first end.
+    pub(super) first_step: usize,
     pub(super) phase_runs: Vec<(EntryCount, usize)>,
     pub(super) start_us: Option<u64>,
     pub(super) undrawn: Option<Undrawn>,
@@ -60,6 +62,8 @@ pub(super) struct PageFailure {
     pub(super) node: u32,
     /// Index into the failures of the analysis.
     pub(super) index: usize,
+    /// The outcome of each remedy of the analysis, in a sentence.
+    pub(super) outcomes: Vec<String>,
 }
 
 /// An event that is drawn as a mark.

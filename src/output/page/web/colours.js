@@ -11,6 +11,28 @@ let dimPixels = new Uint32Array(0);
 /** @type {Record<string, number>} */
 let pixels = {};
 
+/** In place of a pixel: memory without a colour of its own, which is striped or framed. No colour of a pixel is as small. */
+const STRANDED = 1;
+const RELEASABLE = 2;
+const PENDING = 3;
+
+/** Memory that waits for another stream, in upright stripes. @param {number} x */
+function waitingPixel(x) {
+  return x % 4 < 2 ? pixels.stripe : pixels.free;
+}
+
+/**
+ * A pixel of memory without a colour of its own.
+ * @param {number} kind @param {number} x @param {number} y
+ * @param {boolean} isEdge above or below the half of the row that free memory takes @param {boolean} isRim at the edge of that half
+ */
+function texture(kind, x, y, isEdge, isRim) {
+  if (kind === PENDING) return waitingPixel(x);
+  if (isEdge) return pixels.free;
+  if (kind === RELEASABLE) return isRim ? pixels.stripe : pixels.free;
+  return (x + y) % 4 < 2 ? pixels.stripe : pixels.free;
+}
+
 /** Updates the colours after a change of theme, mode or highlight. */
 function recolour() {
   pixels = Object.fromEntries(Object.entries(theme).map(([name, colour]) => [name, pixelOf(colour)]));

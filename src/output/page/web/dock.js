@@ -8,7 +8,13 @@ const PANES = [
   ["selected", "Selected"],
   ["search", "Search"],
   ["compare", "Compare"],
+  ["replay", "Replay"],
 ];
+
+/** Whether a pane can be shown: that of replays only where there is an analyzer. @param {string | undefined} id */
+function hasPane(id) {
+  return PANES.some(([pane]) => pane === id) && (id !== "replay" || canReplay());
+}
 
 /** @param {Record<string, Node[]>} contents the elements of each pane */
 function makeDock(contents) {
@@ -34,7 +40,11 @@ function makeDock(contents) {
   );
   for (const [id, title] of PANES) {
     tabs.append(
-      make("button", { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id }, title),
+      make(
+        "button",
+        { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id, hidden: !hasPane(id) },
+        title,
+      ),
     );
     const attributes = { role: "tabpanel", class: "pane", id: `pane-${id}`, "aria-labelledby": `tab-${id}` };
     dock.append(make("div", { ...attributes, tabindex: "0" }, ...contents[id]));
@@ -57,8 +67,9 @@ function wireDock() {
     if (!by) return;
     event.preventDefault();
     event.stopPropagation();
-    const at = PANES.findIndex(([id]) => id === view.pane);
-    const [id] = PANES[(at + by + PANES.length) % PANES.length];
+    const panes = PANES.filter(([id]) => hasPane(id));
+    const at = panes.findIndex(([id]) => id === view.pane);
+    const [id] = panes[(at + by + panes.length) % panes.length];
     showPane(id);
     byId(`tab-${id}`).focus();
   });
@@ -73,10 +84,10 @@ function turnTo(id) {
 
 /** Shows a pane and opens the dock. @param {string} id */
 function showPane(id) {
-  if (!PANES.some(([pane]) => pane === id)) return;
+  if (!hasPane(id)) return;
   view.pane = id;
   byId("dock").classList.add("open");
-  redraw("dock", "entries", "compare", "found", "hash");
+  redraw("dock", "entries", "compare", "found", "replay", "hash");
 }
 
 function drawDock() {

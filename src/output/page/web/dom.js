@@ -30,6 +30,14 @@ function swatch(colour) {
   return square;
 }
 
+/** Scrolls to an element that is not wholly in the window, clear of a dock at its lower edge. @param {string} id */
+function bringIntoView(id) {
+  if (isNarrow()) byId("dock").classList.remove("open");
+  const { top, bottom } = byId(id).getBoundingClientRect();
+  const end = isNarrow() ? byId("dock").getBoundingClientRect().top : innerHeight;
+  if (top < 0 || bottom > end) byId(id).scrollIntoView({ block: "start" });
+}
+
 /** Bytes as text, with the exact number for CSV. @param {number} bytes @param {string} [text] */
 function bytesCell(bytes, text = bytesText(bytes)) {
   return make("span", { "data-value": String(bytes) }, text);

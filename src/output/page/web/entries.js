@@ -4,6 +4,19 @@
 const ENTRIES_BEFORE = 12;
 const ENTRIES_AFTER = 24;
 
+/** The meaning of each action. @type {Record<string, string>} */
+const ACTIONS = {
+  alloc: "a block is allocated to the program",
+  free_requested: "the program frees a block",
+  free_completed: "the block is free for other requests, once every stream that used it is done",
+  segment_alloc: "PyTorch gets a segment from the device (cudaMalloc)",
+  segment_free: "PyTorch returns a segment to the device (cudaFree)",
+  segment_map: "PyTorch maps device memory into an expandable segment",
+  segment_unmap: "PyTorch returns mapped memory of an expandable segment to the device",
+  oom: "a request fails: out of memory",
+  snapshot: "the snapshot is taken",
+};
+
 /**
  * @typedef {object} Entry
  * @property {string} action as in the trace
@@ -65,7 +78,9 @@ function entryLine({ action, row, node }) {
   if (action === "alloc" && row >= 0) return shortLine(stacks.lineLabel(stacks.lineOfKind[data.kind[row]]));
   const frames = stacks.shownFrames(node);
   const frame = frames.find((one) => stacks.isUsers(one)) ?? frames[0];
-  return frame === undefined ? "" : stacks.shortText(frame);
+  if (frame !== undefined) return stacks.shortText(frame);
+  if (row < 0) return "";
+  return `allocated at ${shortLine(stacks.lineLabel(stacks.lineOfKind[data.kind[row]]))}`;
 }
 
 function drawEntries() {
@@ -101,6 +116,7 @@ function entryRow(m) {
       class: `entry ${entry.action === "oom" ? "bad" : ""}`,
       "aria-current": isNow ? "true" : null,
       tabindex: "-1",
+      title: ACTIONS[entry.action],
       onclick: () => setMoment(m),
     },
     make("span", { class: "n" }, countText(device.entryOf(m) ?? 0)),
@@ -127,6 +143,7 @@ function entryDetails(m) {
         "",
       ),
     ),
+    ...(ACTIONS[entry.action] ? [make("p", { class: "muted" }, ACTIONS[entry.action])] : []),
     ...inside.map((/** @type {string} */ text) => make("p", { class: "muted" }, text)),
   ];
   if (entry.row >= 0) {
@@ -138,7 +155,13 @@ function entryDetails(m) {
   if (entry.segment >= 0)
     nodes.push(make("p", {}, make("button", { onclick: () => selectSegment(entry.segment) }, "select this segment")));
   const isFree = entry.action.startsWith("free");
-  nodes.push(...stackBlock(isFree ? "freed by" : "stack", entry.node));
+  if (isFree && !entry.node) {
+    const text =
+      'No stack of its own is recorded. PyTorch records one if Python code frees the block, with context="all".';
+    nodes.push(make("p", { class: "muted" }, text));
+  } else {
+    nodes.push(...stackBlock(isFree ? "freed by" : "stack", entry.node));
+  }
   if (isFree) nodes.push(...stackBlock("allocated by", data.node[data.kind[entry.row]]));
   return nodes;
 }

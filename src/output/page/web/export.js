@@ -19,7 +19,7 @@ function fileName(kind) {
 /** Lines of text above the pictures. */
 function viewTitle() {
   const { allocated, reserved } = device.totals;
-  const query = [view.query, view.filter].filter(Boolean).join("; ");
+  const query = [queryLabel(view.query) ?? view.query, view.filter].filter(Boolean).join("; ");
   return [
     `${device.page.title}, ${device.momentText(view.moment)}: ${bytesText(allocated[view.moment])} allocated of ${bytesText(reserved[view.moment])} reserved`,
     ...(query ? [`${view.only ? "only" : "highlighted"}: ${query}`] : []),
@@ -29,7 +29,8 @@ function viewTitle() {
 /** The legend's names and colours. */
 function legendEntries() {
   return [...byId("legend").children].map((key) => {
-    const colour = key.querySelector(".swatch")?.style.background || theme.back;
+    const swatch = key.querySelector(".swatch");
+    const colour = swatch ? getComputedStyle(swatch).backgroundColor : theme.back;
     return { text: key.textContent ?? "", colour };
   });
 }

@@ -75,12 +75,12 @@ function failureDetails(report, failure) {
     `. ${report.verdict_reason[0]?.toUpperCase() ?? ""}${report.verdict_reason.slice(1)}. `,
     goButton,
   );
-  return [reason, blockerList(report), remedyTable(report)];
+  return [blockerList(report), remedyTable(report, failure.outcomes), reason];
 }
 
 /** @param {any} report */
 function blockerList(report) {
-  const box = make("div", {}, make("h3", {}, "In the way: click to highlight"));
+  const box = make("div", {}, make("h3", {}, "In the way: click to show in the map"));
   const blockers = report.blockers || [];
   if (!blockers.length)
     box.append(
@@ -88,11 +88,10 @@ function blockerList(report) {
     );
   blockers.slice(0, 6).forEach((/** @type {any} */ blocker, /** @type {number} */ at) => {
     const query = `blocker:${failureIndex}.${at}`;
-    const line = blocker.culprit
-      ? `${shortPath(blocker.culprit.file)}:${blocker.culprit.line} ${blocker.culprit.name}`
-      : "no stack recorded";
+    const line = blockerLine(blocker);
     const isOn = view.query === query;
-    const text = `${countOf(blocker.blocks, "block")} of ${bytesText(blocker.bytes_held)} keep ${bytesText(blocker.bytes_unlocked)} apart: ${line}`;
+    const keep = blocker.blocks === 1 ? "keeps" : "keep";
+    const text = `${countOf(blocker.blocks, "block")} of ${bytesText(blocker.bytes_held)} ${keep} ${bytesText(blocker.bytes_unlocked)} apart: ${line}`;
     box.append(
       make(
         "button",
@@ -104,15 +103,21 @@ function blockerList(report) {
   return box;
 }
 
+/** @param {any} blocker */
+function blockerLine({ culprit }) {
+  return culprit ? `${shortPath(culprit.file)}:${culprit.line} ${culprit.name}` : "no stack recorded";
+}
+
 /** Highlights the blocks, at the moment of the failure. @param {string} query */
 function highlightBlocker(query) {
   const failure = device.data.header.failures.find((/** @type {any} */ one) => one.index === failureIndex);
   if (query && failure) setMoment(failure.moment);
   setQuery(query);
+  if (query) bringIntoView("map-section");
 }
 
-/** @param {any} report */
-function remedyTable(report) {
+/** @param {any} report @param {string[]} outcomes of each setting, in a sentence */
+function remedyTable(report, outcomes) {
   const box = make("div", {}, make("h3", {}, "The same requests under other settings, replayed"));
   const remedies = report.remedies || [];
   if (!remedies.length) {
@@ -126,8 +131,8 @@ function remedyTable(report) {
     return box;
   }
   const served = remedies.filter((/** @type {any} */ one) => one.avoids_oom).length;
-  const rows = remedies.map((/** @type {any} */ one) => [
-    remedyText(one),
+  const rows = remedies.map((/** @type {any} */ one, /** @type {number} */ at) => [
+    remedyText(one, outcomes[at]),
     bytesCell(one.peak_reserved_bytes),
     one.spare_bytes === undefined ? "" : bytesCell(one.spare_bytes),
   ]);
@@ -142,20 +147,14 @@ function remedyTable(report) {
   return box;
 }
 
-/** Whether a setting serves the request, and the next step. @param {any} remedy */
-function remedyText(remedy) {
-  const { avoids_oom: serves, settings, without, next_step: next } = remedy;
-  const after = !next?.fails
-    ? next && "and one more step"
-    : next.served_requests
-      ? `fails again after ${countOf(next.served_requests, "request")}`
-      : "the next request fails";
+/** A setting and its outcome. @param {any} remedy @param {string} outcome in a sentence */
+function remedyText({ avoids_oom: serves, settings, without }, outcome) {
   return make(
     "span",
     {},
-    make("span", { class: serves ? "good whole" : "bad whole" }, serves ? "✓ served " : "✗ fails "),
+    make("span", { class: serves ? "good" : "bad" }, serves ? "✓ " : "✗ "),
     make("code", {}, breakable([settings, without ? `without ${without}` : ""].filter(Boolean).join(", "))),
-    ...(serves && after ? [make("span", { class: "muted" }, ` ${after}`)] : []),
+    make("span", { class: "muted" }, `: ${outcome}`),
   );
 }
 

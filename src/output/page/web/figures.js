@@ -50,6 +50,35 @@ function shownTotal() {
   return (over?.bytes ?? device.totals.allocated)[view.moment];
 }
 
+/** Number of lines or variables in the legend. */
+const LEGEND_GROUPS = 8;
+
+/**
+ * The groups of the legend: those with memory at the moment, the largest first, then others that the timeline draws.
+ * @returns {{key: number, bytes: number}[]}
+ */
+function legendGroups() {
+  const isCategory = groups === device.groups.category;
+  const most = isCategory ? groups.names.length : Math.min(LEGEND_GROUPS, MAX_LINES);
+  const live = sumsBy(device, moment, groups.groupOfKind, onlyRows())
+    .filter(({ key }) => isCategory || key < MAX_LINES)
+    .slice(0, most);
+  const listed = new Set(live.map(({ key }) => key));
+  if (live.length === most) return live;
+  const over = view.only ? foundOverTime() : null;
+  const isDrawn = over
+    ? usedGroups(
+        groups.names,
+        [...over.kinds].map((kind) => groups.groupOfKind[kind]),
+      )
+    : groups.isUsed;
+  const others = groups.names.map((_, key) => ({ key, bytes: 0 }));
+  return [
+    ...live,
+    ...others.filter(({ key }) => isDrawn[key] && !listed.has(key) && (isCategory || key < MAX_LINES)),
+  ].slice(0, most);
+}
+
 /** The legend: a button per group, with its bytes at the moment, that highlights the group. */
 function drawLegend() {
   if (view.mode === "segment") {
@@ -59,11 +88,8 @@ function drawLegend() {
     byId("legend").replaceChildren(...keys.slice(0, 12));
     return;
   }
-  const isCategory = groups === device.groups.category;
   const whole = shownTotal();
-  const sums = sumsBy(device, moment, groups.groupOfKind, onlyRows())
-    .filter(({ key }) => isCategory || key < MAX_LINES)
-    .slice(0, isCategory ? undefined : 8);
+  const sums = legendGroups();
   const items = sums.map(({ key, bytes }) => {
     const name = groups.names[key];
     const query = groups.prefix + name;
@@ -83,7 +109,7 @@ function drawLegend() {
       make(
         "span",
         { class: "key" },
-        swatch(theme.pending),
+        make("i", { class: "swatch pending" }),
         `waiting for another stream ${bytesText(device.totals.pending[view.moment])}`,
       ),
     );
@@ -116,5 +142,6 @@ function drawHighlightNote() {
   }
   let total = 0;
   for (const isHighlighted of highlighted) total += isHighlighted;
-  note.textContent = `highlighted: ${bytesText(bytes)} in ${countOf(blocks, "block")}, ${countText(total)} in all`;
+  const what = queryLabel(view.query) ?? "highlighted";
+  note.textContent = `${what}: ${bytesText(bytes)} in ${countOf(blocks, "block")}, ${countText(total)} in all`;
 }

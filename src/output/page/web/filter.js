@@ -1,5 +1,5 @@
-// The filter: properties that an allocation must have, besides what the search finds. As text, so that a link contains it:
-// `category=activations;min=1048576`.
+// The filter: properties that the allocations of a search must have. It is one text, such as
+// `category=activations;min=1048576`, so that a link can contain it.
 
 /** The properties that a filter can name, in the order of the form. */
 const FILTER_CHOICES = ["category", "stream", "pool", "confidence"];
@@ -67,12 +67,31 @@ function filterForm() {
   const numbers = FILTER_NUMBERS.map((name, at) =>
     make("label", {}, labels[at], make("input", { "data-filter": name, size: "7", spellcheck: "false" })),
   );
-  return make("div", { class: "form", id: "filter" }, ...choices, ...numbers);
+  const devices = pages.map(({ title }, page) => make("option", { value: page }, title));
+  const choose = () => showPage(Number(device.value), { filter: view.filter, query: view.query, pane: "search" });
+  const device = make("select", { id: "filter-device", onchange: choose }, ...devices);
+  const form = make("div", { class: "form", id: "filter" }, ...choices, ...numbers);
+  if (pages.length > 1) form.prepend(make("label", {}, "device", device));
+  return make("div", {}, form, make("p", { id: "filter-note", class: "muted" }));
+}
+
+/** The properties that all memory shares, of which there is nothing to choose. */
+function sharedText() {
+  const { streams, pools } = device.data.header;
+  const same = [
+    ...(pages.length === 1 ? [`device ${device.data.header.device}`] : []),
+    ...(streams.length === 1 ? [`stream ${streams[0]}`] : []),
+    ...(pools.length === 1 ? [poolName(device.data, 0)] : []),
+  ];
+  return same.length ? `All memory here is of ${same.join(", ")}.` : "";
 }
 
 /** Fills the form with the device's names and the filter's values. */
 function drawFilter() {
   const filter = parseFilter(view.filter);
+  byId("filter-note").textContent = sharedText();
+  const choice = byId("filter-device");
+  if (choice) choice.value = String(view.page);
   for (const field of /** @type {any} */ (document.querySelectorAll("[data-filter]"))) {
     const name = field.getAttribute("data-filter");
     const value = filter.get(name) ?? "";

@@ -2,7 +2,7 @@
 
 const FOUND_ROWS = 60;
 
-/** @typedef {{of: Uint8Array, bytes: Float64Array, peaks: Pyramid, count: number}} Found */
+/** @typedef {{of: Uint8Array, bytes: Float64Array, peaks: Pyramid, count: number, kinds: Set<number>}} Found */
 /** @type {Found | null} */
 let found = null;
 
@@ -24,8 +24,13 @@ function foundOverTime() {
     sums[m] = live;
   }
   let count = 0;
-  for (const isHighlighted of highlighted) count += isHighlighted;
-  found = { of: highlighted, bytes: sums, peaks: new Pyramid(sums), count };
+  /** @type {Set<number>} */
+  const kinds = new Set();
+  highlighted.forEach((isHighlighted, row) => {
+    count += isHighlighted;
+    if (isHighlighted) kinds.add(device.data.kind[row]);
+  });
+  found = { of: highlighted, bytes: sums, peaks: new Pyramid(sums), count, kinds };
   return found;
 }
 

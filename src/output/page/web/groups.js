@@ -6,17 +6,18 @@
  * @property {Uint32Array} groupOfKind group of each kind
  * @property {string[]} colours
  * @property {string} prefix of the query that highlights a group
+ * @property {boolean[]} isUsed whether any allocation is in the group
  */
 
 const CATEGORY_COLOURS = {
-  parameters: "#3b6fb6",
-  "optimizer-state": "#8d5fb0",
-  gradients: "#e08a2e",
-  activations: "#3f9c6b",
-  communication: "#c9548f",
-  inputs: "#8a6d3b",
-  temporaries: "#c9b03a",
-  other: "#8892a0",
+  parameters: "#54bcfe",
+  "optimizer-state": "#a165da",
+  gradients: "#faba2c",
+  activations: "#46897f",
+  communication: "#961c93",
+  inputs: "#605b1e",
+  temporaries: "#cd8507",
+  other: "#a8ae99",
 };
 const LINE_COLOURS = [
   "#4e79a7",
@@ -43,6 +44,12 @@ const LINE_COLOURS = [
 /** Number of lines or variables with a band of their own in the timeline. The others share the last band. */
 const MAX_LINES = 63;
 
+/** Whether each group has an allocation. @param {string[]} names @param {Iterable<number>} ofAllocations the groups of some */
+function usedGroups(names, ofAllocations) {
+  const used = new Set(ofAllocations);
+  return names.map((_, group) => used.has(group));
+}
+
 /** @param {Device} device @returns {Groups} */
 function groupsByCategory({ data }) {
   /** @type {string[]} */
@@ -54,6 +61,7 @@ function groupsByCategory({ data }) {
       (name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length],
     ),
     prefix: "category:",
+    isUsed: usedGroups(names, data.category),
   };
 }
 
@@ -71,11 +79,13 @@ function groupsByLine({ data, stacks, sweep, totals }) {
   order.forEach((line, rank) => (group[line] = Math.min(rank, MAX_LINES)));
   const names = order.slice(0, MAX_LINES).map((line) => stacks.lineLabel(line));
   if (order.length > MAX_LINES) names.push(`${countText(order.length - MAX_LINES)} other lines`);
+  const groupOfKind = stacks.lineOfKind.map((line) => group[line]);
   return {
     names,
-    groupOfKind: stacks.lineOfKind.map((line) => group[line]),
+    groupOfKind,
     colours: names.map((_, at) => (at === MAX_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
     prefix: "line:",
+    isUsed: usedGroups(names, groupOfKind),
   };
 }
 
@@ -95,10 +105,12 @@ function groupsByVariable({ data }) {
   if (others) names.push(`${countText(others)} other variables`);
   names.push(variables[0].name);
   const last = names.length - 1;
+  const groupOfKind = data.variable.map((variable) => (variable ? Math.min(variable - 1, MAX_LINES) : last));
   return {
     names,
-    groupOfKind: data.variable.map((variable) => (variable ? Math.min(variable - 1, MAX_LINES) : last)),
+    groupOfKind,
     colours: names.map((_, at) => (at >= shown ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
     prefix: "variable:",
+    isUsed: usedGroups(names, groupOfKind),
   };
 }

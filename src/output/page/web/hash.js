@@ -4,7 +4,7 @@ let hashTimer = 0;
 let writtenHash = "";
 /** The part of the last address that gets an entry in the browser's history when it changes. */
 let visited = "";
-/** Whether the view is one that the address asked for, as after Back. */
+/** Whether the view follows a change of the address, as after Back. */
 let isFollowing = false;
 
 /** Everything but the moment, the zoom and the pane. */
@@ -40,6 +40,7 @@ function drawHash() {
     } catch {
       // Some viewers forbid it; the page works without.
     }
+    if (isViewerAround) window.parent.postMessage({ view: writtenHash }, "*");
     isFollowing = false;
   }, 250);
 }

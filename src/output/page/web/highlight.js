@@ -20,6 +20,23 @@ function highlightBy(device, query) {
   return result;
 }
 
+/** A query that no user types, in words; null for a search. @param {string} query @returns {string | null} */
+function queryLabel(query) {
+  const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
+  if (blocker) {
+    const found = device.analysis?.ooms?.[Number(blocker[1])]?.blockers?.[Number(blocker[2])];
+    return `in the way${found ? `, of ${blockerLine(found)}` : ""}`;
+  }
+  const between = /^(came|went|stayed):(\d+)-(\d+)$/.exec(query);
+  if (between) {
+    const [from, to] = [Number(between[2]), Number(between[3])].map((m) => device.momentText(m));
+    return `${between[1]} between A, ${from}, and B, ${to}`;
+  }
+  if (query === "stack:none") return "without a stack";
+  const group = /^(category|line|variable):(.*)$/s.exec(query);
+  return group && (group[1] === "line" ? shortLine(group[2]) : group[2]);
+}
+
 /** Whether each allocation passes the query and the filter; null without both. @param {Device} of @param {View} view */
 function highlightOf(of, { query, filter }) {
   const [byQuery, byFilter] = [highlightBy(of, query), passing(of, filter)];

@@ -116,7 +116,7 @@ function buildPage() {
       tools,
       make("div", { id: "legend", class: "bar legend" }),
       history,
-      folded("timeline-table", "The picture in numbers"),
+      folded("timeline-table", "The timeline in numbers"),
     ),
     section(
       "map",
@@ -124,7 +124,7 @@ function buildPage() {
       make("p", { class: "muted", id: "map-note" }),
       picture("map", "segments by address, with the blocks in them; the same in numbers below"),
       mapKey(),
-      folded("map-table", "The picture in numbers"),
+      folded("map-table", "The map in numbers"),
     ),
     section(
       "flame",
@@ -135,16 +135,21 @@ function buildPage() {
         "By stack, outermost frame on top. PyTorch's own frames are folded and pale; the interpreter's are left out. Click to zoom.",
       ),
       picture("flame", "flame graph of allocated memory by stack; the same in numbers below"),
-      folded("stack-table", "The picture in numbers"),
+      folded("stack-table", "The flame graph in numbers"),
       make("div", { id: "lines", class: "scroll" }),
     ),
   );
   const panes = {
-    result: [make("div", { id: "summary" }), make("section", { id: "failure", hidden: true })],
+    result: [
+      make("div", { id: "summary" }),
+      make("section", { id: "failure", hidden: true }),
+      make("div", { id: "file-facts" }),
+    ],
     entries: [make("div", { id: "entry-list" }), make("div", { id: "entry" })],
     selected: [make("div", { id: "selection", "aria-live": "polite" })],
     search: foundPane(),
     compare: comparePane(),
+    replay: replayPane(),
   };
   app.append(
     make("p", { id: "problem", class: "bad", hidden: true }),

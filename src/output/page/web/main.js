@@ -80,7 +80,7 @@ function show(changes) {
   if (changes.filter !== undefined) view.filter = changes.filter;
   if (changes.only !== undefined) view.only = changes.only;
   if (changes.from !== undefined) setFrom(changes.from, changes.fromPage ?? view.page);
-  if (changes.pane && PANES.some(([id]) => id === changes.pane)) view.pane = changes.pane;
+  if (changes.pane && hasPane(changes.pane)) view.pane = changes.pane;
   moment = momentAt(device, view.moment);
   updateHighlight();
 }
@@ -121,7 +121,9 @@ async function start() {
   const follow = async () => {
     if (location.hash === writtenHash) return;
     isFollowing = true;
-    const changes = location.hash ? parseHash(location.hash) : ((await comparedView()) ?? {});
+    // A page that the viewer saved has its view after the script.
+    const asked = location.hash || parseJsonElement("shown-view");
+    const changes = asked ? parseHash(asked) : ((await comparedView()) ?? {});
     const page = Math.max(0, Math.min(pages.length - 1, changes.page ?? view.page));
     if (page !== view.page || !device) await showPage(page, changes);
     else show({ root: 0, query: "", filter: "", selected: -1, segment: -1, from: -1, ...changes });
@@ -130,6 +132,7 @@ async function start() {
   writtenHash = "?";
   // There is nothing to act on until a device is decoded.
   byId("app").inert = true;
+  if (document.readyState === "loading") await new Promise((done) => addEventListener("DOMContentLoaded", done));
   await follow();
   byId("app").inert = false;
   for (const wire of [

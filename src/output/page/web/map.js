@@ -119,7 +119,7 @@ function layTapes() {
       units: hole,
       row: 0,
       rows: 0,
-      plain: theme.stranded,
+      plain: theme.stripe,
     },
     ...tapes,
   ];
@@ -206,10 +206,10 @@ function paintTape(tape, perPixel, width) {
     const start = Math.round(from / perPixel);
     const end = Math.max(start + 1, Math.round(to / perPixel));
     out.fill(pixel, start, end);
-    if (edge && end - start > 3) out[start] = mix(pixel, pixels.back, 0.55);
+    if (edge && pixel !== PENDING && end - start > 3) out[start] = mix(pixel, pixels.back, 0.55);
   };
   if (tape.plain) {
-    if (tape.units) strip(0, tape.units, pixelOf(tape.plain));
+    if (tape.units) strip(0, tape.units, tape.plain === theme.stripe ? STRANDED : pixelOf(tape.plain));
     return out;
   }
   const { data } = device;
@@ -217,13 +217,13 @@ function paintTape(tape, perPixel, width) {
   for (const segment of tape.segments) {
     const shift = base - segment.addr;
     for (const hole of segment.holes) {
-      strip(hole.addr + shift, hole.addr + hole.size + shift, pixels.stranded);
-      if (hole.to > hole.from) strip(hole.from + shift, hole.to + shift, pixels.releasable);
+      strip(hole.addr + shift, hole.addr + hole.size + shift, STRANDED);
+      if (hole.to > hole.from) strip(hole.from + shift, hole.to + shift, RELEASABLE);
     }
     for (const row of segment.rows) {
       const from = data.addr[row] + shift;
       const waits = data.freedAt[row] <= moment.m;
-      const pixel = row === view.selected ? pixels.accent : waits ? pixels.pending : rowPixels[row];
+      const pixel = row === view.selected ? pixels.accent : waits ? PENDING : rowPixels[row];
       strip(from, from + data.bytes[row] / data.header.unit, pixel, true);
     }
     base += segment.size;
@@ -237,9 +237,7 @@ function paintTape(tape, perPixel, width) {
 function drawTape(context, tape, at, line) {
   const { width, ratio, perPixel } = mapLayout;
   const tall = Math.round(MAP_ROW * ratio);
-  const isFree = (/** @type {number} */ pixel) => pixel === pixels.stranded || pixel === pixels.releasable;
-  // Free memory is half as high as blocks, so that it is recognizable without colour.
-  const edge = tape.plain ? line : line.map((pixel) => (isFree(pixel) ? pixels.free : pixel));
+  const middle = tall / 2 - 0.5;
   context.fillStyle = theme.fore;
   context.font = `${12 * ratio}px system-ui, sans-serif`;
   context.fillText(tape.title, 0, (rowTop(at, tape.row) - 5) * ratio);
@@ -249,8 +247,13 @@ function drawTape(context, tape, at, line) {
     const image = context.createImageData(wide, tall);
     const out = new Uint32Array(image.data.buffer);
     for (let y = 0; y < tall; y += 1) {
-      const source = Math.abs(y - tall / 2 + 0.5) < tall / 4 ? line : edge;
-      out.set(source.subarray(row * width, row * width + wide), y * wide);
+      // Free memory is half as high as blocks, the more so to be recognized without colour.
+      const isEdge = !tape.plain && Math.abs(y - middle) >= tall / 4;
+      const isRim = Math.abs(Math.abs(y - middle) - tall / 4 + 1) <= 1;
+      for (let x = 0; x < wide; x += 1) {
+        const pixel = line[row * width + x];
+        out[y * wide + x] = pixel > PENDING ? pixel : texture(pixel, x, y, isEdge, isRim);
+      }
     }
     if (tape.units) context.putImageData(image, 0, Math.round(rowTop(at, tape.row + row) * ratio));
   }

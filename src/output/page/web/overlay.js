@@ -1,13 +1,18 @@
 // Drawn over and below the timeline: the scale, failures and other marks, the moment; steps, phases and ranges.
 
+/** Those of the memory that most of a phase is about. */
 const PHASE_COLOURS = {
-  init: "#8892a0",
-  data: "#8a6d3b",
-  forward: "#3f9c6b",
-  backward: "#3b6fb6",
-  optimizer: "#8d5fb0",
-  other: "#8892a0",
+  init: CATEGORY_COLOURS.other,
+  data: CATEGORY_COLOURS.inputs,
+  forward: CATEGORY_COLOURS.activations,
+  backward: CATEGORY_COLOURS.gradients,
+  optimizer: CATEGORY_COLOURS["optimizer-state"],
+  other: CATEGORY_COLOURS.other,
 };
+/** As programs and papers shorten them. */
+const SHORT_PHASES = { forward: "fwd", backward: "bwd", optimizer: "opt" };
+/** Letters that a name keeps at least when it is cut. */
+const MIN_CUT_LABEL = 8;
 const MARK_LABELS = {
   reclaim: "memory freed for a request",
   "empty-cache": "cache emptied",
@@ -132,9 +137,10 @@ function marksNear(x, near) {
 /** Description of a position: the step, the phase, the named ranges. @param {number} x 0 to 1 */
 function bandsText(x) {
   const m = Math.max(0, Math.min(device.data.entries, Math.floor(momentOfX(x))));
-  const { steps = [], phase_runs: runs = [], phases, ranges = [] } = device.data.header;
+  const { steps, first_step: first, phase_runs: runs = [], phases, ranges = [] } = device.data.header;
   const lines = [device.momentText(m)];
-  if (steps.length) lines.push(`step ${steps.filter((/** @type {number} */ step) => step <= m).length}`);
+  if (steps.length)
+    lines.push(`step ${countText(first + steps.filter((/** @type {number} */ end) => end <= m).length)}`);
   const run = runs.findLast((/** @type {[number, number]} */ one) => one[0] <= m);
   if (run) lines.push(`phase: ${phases[run[1]]}`);
   for (const range of ranges) if (range.start <= m && m < range.end) lines.push(range.name);
@@ -222,28 +228,38 @@ function drawPhases(context, width, y) {
     if (to < drawnTo + 0.5) continue;
     drawnTo = to;
     const word = phases[runs[at][1]];
-    box(context, word, /** @type {any} */ (PHASE_COLOURS)[word] || "#8892a0", from, to, y);
+    const short = /** @type {any} */ (SHORT_PHASES)[word] ?? word;
+    box(context, word, short, /** @type {any} */ (PHASE_COLOURS)[word] || CATEGORY_COLOURS.other, from, to, y);
   }
 }
 
 /**
+ * A band with its name, with the short one if that alone fits, or with none.
  * @param {CanvasRenderingContext2D} context
  * @param {string} text
+ * @param {string} short
  * @param {string} colour
  * @param {number} from
  * @param {number} to
  * @param {number} y
  */
-function box(context, text, colour, from, to, y) {
+function box(context, text, short, colour, from, to, y) {
   context.fillStyle = colour;
   context.fillRect(from, y, Math.max(1, to - from - 1), 13);
   context.font = "11px system-ui, sans-serif";
-  if (to - from < 24) return;
-  let shown = text;
-  while (shown && context.measureText(shown).width > to - from - 8) shown = shown.slice(0, -1);
+  const room = to - from - 6;
+  if (room < 16) return;
+  /** @param {string} one */
+  const fits = (one) => context.measureText(one).width <= room;
+  let shown = [text, short].find(fits);
+  if (!shown && text === short && text.length > MIN_CUT_LABEL) {
+    let length = text.length - 1;
+    while (length >= MIN_CUT_LABEL && !fits(`${text.slice(0, length)}…`)) length -= 1;
+    if (length >= MIN_CUT_LABEL) shown = `${text.slice(0, length)}…`;
+  }
+  if (!shown) return;
   context.fillStyle = textColourOn(colour);
-  if (shown === text || shown.length > 4)
-    context.fillText(shown === text ? text : `${shown.slice(0, -1)}…`, from + 4, y + 10);
+  context.fillText(shown, from + 3, y + 10);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} y */
@@ -256,7 +272,9 @@ function drawRanges(context, width, y) {
     const row = ends.findIndex((end) => end <= from + 0.5);
     if (row < 0) continue;
     ends[row] = to;
-    box(context, range.name, LINE_COLOURS[hashText(range.name) % LINE_COLOURS.length], from, to, y + row * 15);
+    // `Optimizer.step#AdamW.step`: the part before the # says enough.
+    const short = range.name.split("#")[0] || range.name;
+    box(context, range.name, short, LINE_COLOURS[hashText(range.name) % LINE_COLOURS.length], from, to, y + row * 15);
   }
 }
 
@@ -289,9 +307,9 @@ function drawAxis(context, width, y) {
   context.fillStyle = theme.muted;
   context.textAlign = "center";
   const isEntry = view.axis === "entry";
-  const first = device.data.header.first_event - 1;
+  const before = device.data.header.first_event - 1;
   const [from, to] = isEntry
-    ? [view.start + first, view.end + first]
+    ? [view.start + before, view.end + before]
     : [device.data.timeAt(view.start) / 1e6, device.data.timeAt(view.end) / 1e6];
   const step = roundStep(((to - from) * 130) / width, isEntry ? 1 : 1e-6);
   for (let value = Math.ceil(from / step) * step; value < to; value += step) {
@@ -304,14 +322,15 @@ function drawAxis(context, width, y) {
   context.fillText(isEntry ? "entry" : "time", 2, y + 15);
   let last = -10;
   let free = -1;
-  for (const [number, step] of (device.data.header.steps || []).entries()) {
-    const x = xOfMoment(step) * width;
+  const { steps, first_step: first } = device.data.header;
+  for (const [number, end] of steps.entries()) {
+    const x = xOfMoment(end) * width;
     if (x < 0 || x > width || x - last < 6) continue;
     context.fillStyle = theme.fore;
     context.fillRect(x, y, 1, 6);
     last = x;
     context.fillStyle = theme.muted;
-    const text = `step ${number} ends`;
+    const text = `step ${first + number} ends`;
     const at = Math.min(x + 3, width - 80);
     if (at < free) continue;
     context.fillText(text, at, y + 30);

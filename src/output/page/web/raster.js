@@ -115,12 +115,13 @@ function paintBands(out, width, height, scale) {
     colours[group * 2] = groupPixels[group];
     colours[group * 2 + 1] = dimPixels[group];
   }
-  colours[count - 1] = pixels.pending;
+  const waiting = count - 1;
   // With `only`, the bands of the rest have no place, nor has waiting memory, which is last.
   const step = view.only ? 2 : 1;
   if (view.only) count -= 1;
   /** @param {Float64Array} sums @param {number} x */
   return (sums, x) => {
+    colours[waiting] = waitingPixel(x);
     let bytes = 0;
     let y = 0;
     let at = (height - 1) * width + x;
@@ -143,7 +144,7 @@ function paintBands(out, width, height, scale) {
 function stackedRows() {
   const { sweep, data } = device;
   if (view.mode === "each")
-    return { sweep, rows: data, pixelAt: (row, m) => (data.freedAt[row] <= m ? pixels.pending : rowPixels[row]) };
+    return { sweep, rows: data, pixelAt: (row, m) => (data.freedAt[row] <= m ? PENDING : rowPixels[row]) };
   if (view.mode !== "segment") return null;
   const rows = device.segmentRows();
   const colours = rows.places.map((_, at) => pixelOf(LINE_COLOURS[at % LINE_COLOURS.length]));
@@ -176,8 +177,9 @@ function paintEach(out, width, height, scale) {
       bytes += rows.bytes[row];
       const end = Math.min(height, Math.floor(bytes * scale));
       if (end <= y) continue;
-      const pixel = pixelAt(row, m);
-      if (end - y > 3) {
+      let pixel = pixelAt(row, m);
+      if (pixel === PENDING) pixel = waitingPixel(x);
+      else if (end - y > 3) {
         out[at] = mix(pixel, pixels.back, 0.45);
         at -= width;
         y += 1;

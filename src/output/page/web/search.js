@@ -11,7 +11,7 @@ function wireSearch() {
   field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter") {
       clearTimeout(searchTimer);
-      setQuery(field.value);
+      if (field.value || !queryLabel(view.query)) setQuery(field.value);
       showPane("search");
       zoomToFound();
     } else if (event.key === "Escape") {
@@ -25,5 +25,6 @@ function wireSearch() {
 
 function drawSearch() {
   const field = byId("query");
-  if (document.activeElement !== field) field.value = view.query;
+  // A highlight that no search made is named beside the field.
+  if (document.activeElement !== field) field.value = queryLabel(view.query) ? "" : view.query;
 }

@@ -20,7 +20,9 @@ function arrangeSummary() {
   const fields = first.querySelector("dl");
   const result = fields?.querySelector("dd")?.textContent ?? "";
   const rest = [...first.children].slice(0, [...first.children].indexOf(app));
-  byId("summary").append(...rest.filter((element) => element !== title && element.className !== "warning"));
+  const moved = rest.filter((element) => element !== title && element.className !== "warning");
+  byId("summary").append(...moved.filter((element) => element === fields));
+  byId("file-facts").append(...moved.filter((element) => element !== fields));
   first.prepend(head, make("p", { class: "result", title: result }, make("strong", {}, result)));
   foldReport();
 }

@@ -35,19 +35,7 @@ let theme = {};
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
   theme = {};
-  for (const name of [
-    "back",
-    "fore",
-    "muted",
-    "line",
-    "card",
-    "accent",
-    "bad",
-    "free",
-    "stranded",
-    "releasable",
-    "pending",
-  ]) {
+  for (const name of ["back", "fore", "muted", "line", "card", "accent", "bad", "free", "stripe"]) {
     theme[name] = style.getPropertyValue(`--${name}`).trim();
   }
 }

@@ -1,6 +1,8 @@
 // The slider of the capacity: a logarithmic scale around what the program needs, with the marks of known GPUs.
 
 const CAPACITY_STEPS = 1000;
+/** Pixels that a mark takes. */
+const MARK_WIDTH = 84;
 const CAPACITY_STEP_BYTES = 2 * 2 ** 20;
 
 /**
@@ -33,6 +35,7 @@ function capacityText(step, [low, high]) {
 /** Marks below the slider: GPUs, and what the program needs. @param {any} offer @param {(name: string) => void} choose */
 function capacityMarks(offer, choose) {
   const range = capacityRange(offer);
+  const near = MARK_WIDTH / Math.max(MARK_WIDTH, byId("replay-marks").clientWidth);
   /** @type {[number, string[]][]} */
   const groups = [];
   const gpus = Object.entries(offer.gpus).sort((one, other) => one[1] - other[1]);
@@ -41,7 +44,7 @@ function capacityMarks(offer, choose) {
     const place = capacityPlace(bytes, range);
     const last = groups.at(-1);
     // Marks that would cover each other share one.
-    if (last && place - last[0] < 0.06) last[1].push(name);
+    if (last && place - last[0] < near) last[1].push(name);
     else groups.push([place, [name]]);
   }
   const marks = groups.map(([place, names]) => {
@@ -49,6 +52,8 @@ function capacityMarks(offer, choose) {
     const title = names.map((name) => `${name}: ${bytesText(offer.gpus[name])} for PyTorch`).join("\n");
     const mark = make("button", { type: "button", class: "mark", title, onclick: () => choose(names[0]) }, text);
     mark.style.left = `${100 * place}%`;
+    // Within the slider at both ends.
+    mark.style.transform = `translateX(${-100 * place}%)`;
     return mark;
   });
   const bound = make("i", { class: "bound", title: `live at once: ${bytesText(offer.lower_bound_bytes)}` });

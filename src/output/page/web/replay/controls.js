@@ -128,7 +128,7 @@ function readCurves(event) {
 
 /** Shows the replayed run in the page, or the recording again. */
 async function showReplayedRun() {
-  if (view.page === replayedPage) return showPage(replay.page);
+  if (view.page === replayedPage) return showPage(replay.page, { pane: "replay" });
   const { port } = replay;
   const conditions = replayConditions();
   setReplayStatus("Laying out the replayed run ...");

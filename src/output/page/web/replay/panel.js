@@ -3,8 +3,8 @@
 /** Milliseconds without a change after which the text of `oomscope whatif` is brought up to date. */
 const TEXT_DELAY = 600;
 
-/** The device that the panel replays. */
-const replay = {
+/** No device is replayed. */
+const NO_REPLAY = {
   /** Its row in the list of pages, or -1. */
   page: -1,
   /** @type {any} */
@@ -20,13 +20,19 @@ const replay = {
   /** The conditions of the shown text. */
   textOf: "",
 };
+/** The device that the panel replays. */
+const replay = { ...NO_REPLAY };
+/** The page whose recording could not be opened, or -1: it is not tried again by itself. */
+let refusedPage = -1;
 
-/** @param {string} id @param {string} text @param {any} control */
-function replayField(id, text, control) {
-  return make("label", { id: `${id}-label`, class: "replay-field" }, make("span", { class: "muted" }, text), control);
+/** @param {string} id @param {string} text @param {any} control @param {string} [width] */
+function replayField(id, text, control, width = "") {
+  const attributes = { id: `${id}-label`, class: `replay-field ${width}` };
+  return make("label", attributes, make("span", { class: "muted" }, text), control);
 }
 
-function replayPanel() {
+/** The pane "Replay". */
+function replayPane() {
   const capacity = make(
     "div",
     { class: "replay-capacity" },
@@ -46,22 +52,18 @@ function replayPanel() {
     capacity,
     make(
       "div",
-      { class: "bar" },
-      replayField(
-        "replay-capacity",
-        "capacity",
-        make("input", { id: "replay-capacity", size: "12", spellcheck: "false" }),
-      ),
+      { class: "replay-fields" },
+      replayField("replay-capacity", "capacity", make("input", { id: "replay-capacity", spellcheck: "false" })),
       replayField("replay-gpu", "or a GPU", make("select", { id: "replay-gpu" })),
-      replayField("replay-preset", "settings", make("select", { id: "replay-preset" })),
+      replayField("replay-preset", "settings", make("select", { id: "replay-preset" }), "wide"),
       replayField(
         "replay-options",
         "PYTORCH_CUDA_ALLOC_CONF",
-        make("input", { id: "replay-options", size: "44", spellcheck: "false", placeholder: "as recorded" }),
+        make("input", { id: "replay-options", spellcheck: "false", placeholder: "as recorded" }),
+        "wide",
       ),
       replayField("replay-release", "release of PyTorch", make("select", { id: "replay-release" })),
       replayField("replay-change", "program", make("select", { id: "replay-change" })),
-      make("button", { type: "button", id: "replay-reset" }, "as recorded"),
     ),
     make("p", { id: "replay-outcome", role: "status" }),
     make("ul", { id: "replay-warnings" }),
@@ -88,9 +90,13 @@ function replayPanel() {
         "replayed; line: reserved, area: allocated",
       ),
       make("span", { class: "key" }, make("i", { class: "swatch capacity" }), "capacity"),
-      make("span", { id: "replay-readout" }),
-      make("span", { class: "space" }),
+    ),
+    make("p", { id: "replay-readout", class: "muted" }),
+    make(
+      "p",
+      { class: "bar" },
       make("button", { type: "button", id: "replay-show" }, "show this run in the page"),
+      make("button", { type: "button", id: "replay-reset" }, "as recorded"),
     ),
     make(
       "details",
@@ -100,9 +106,7 @@ function replayPanel() {
       make("div", { id: "replay-document" }),
     ),
   );
-  return section(
-    "replay",
-    "Replay: what if the device, the settings, the release or the program were different?",
+  return [
     make(
       "p",
       { class: "bar" },
@@ -110,7 +114,7 @@ function replayPanel() {
       make("span", { id: "replay-status", class: "muted", role: "status" }),
     ),
     panel,
-  );
+  ];
 }
 
 /** The conditions as the controls have them. */
@@ -155,7 +159,6 @@ async function openReplayPanel() {
   replay.page = index;
   byId("replay-open").hidden = true;
   setReplayStatus("Reading the recording ...");
-  byId("replay-section").scrollIntoView({ block: "end" });
   try {
     const port = await openReplay(pages[index]);
     if (replay.page !== index) return port.close();
@@ -166,13 +169,13 @@ async function openReplayPanel() {
     if (answer.error) throw new Error(answer.error);
     replay.offer = answer.recorded;
     replay.run = replay.offer.recorded;
-    fillReplayControls(replay.offer);
     byId("replay-panel").hidden = false;
-    byId("replay-section").scrollIntoView({ block: "start" });
+    fillReplayControls(replay.offer);
     setReplayStatus(replay.offer.exact ? "" : "The model diverges from this recording: every replay is an estimate.");
     drawReplayOutcome(replay.offer.outcome);
   } catch (error) {
     closeReplayPanel();
+    refusedPage = index;
     setReplayStatus(`Nothing can be replayed: ${error instanceof Error ? error.message : error}`, true);
   }
 }
@@ -180,15 +183,7 @@ async function openReplayPanel() {
 function closeReplayPanel() {
   replay.port?.close();
   clearTimeout(replay.textTimer);
-  Object.assign(replay, {
-    page: -1,
-    port: null,
-    offer: null,
-    run: null,
-    isReplaying: false,
-    isStale: false,
-    textOf: "",
-  });
+  Object.assign(replay, NO_REPLAY);
   byId("replay-panel").hidden = true;
   byId("replay-open").hidden = false;
   setReplayStatus("");
@@ -267,25 +262,25 @@ function drawReplayOutcome(outcome) {
   byId("replay-slider").setAttribute("aria-valuetext", bytesText(capacity));
 }
 
-/** Called with every redraw: the panel belongs to one recorded device. */
+/** The panel belongs to one recorded device, which is opened once the pane is shown. */
 function drawReplay() {
-  if (!byId("replay-section")) return;
-  const isShown = view.page === replay.page || view.page === replayedPage;
-  if (replay.page >= 0 && !isShown) closeReplayPanel();
+  if (!canReplay()) return;
   const isReplayed = view.page === replayedPage;
+  if (replay.page >= 0 && view.page !== replay.page && !isReplayed) closeReplayPanel();
   byId("replay-show").textContent = isReplayed ? "back to the recording" : "show this run in the page";
-  byId("replay-open").disabled = !device.data.entries;
+  const hasEntries = device.data.entries > 0;
+  byId("replay-open").disabled = !hasEntries;
+  if (view.pane !== "replay" || replay.page >= 0 || isReplayed) return;
+  if (!hasEntries) setReplayStatus("No history was recorded: there is nothing to replay.");
+  else if (refusedPage !== view.page) openReplayPanel();
 }
 
-/** Adds the panel where the page can replay. */
+/** Adds the pane where the page can replay. */
 function startReplay() {
   const add = () => {
-    if (byId("replay-section")) return;
-    document.querySelector(".rest")?.before(replayPanel());
-    const open = make("button", { type: "button", onclick: () => byId("replay-open").click() }, "replay it");
-    document.querySelector(".tools")?.append(open);
+    byId("tab-replay").hidden = false;
     wireReplay();
-    drawReplay();
+    redraw("replay");
   };
   if (canReplay()) add();
   else awaitViewer(add);

@@ -20,12 +20,23 @@ function awaitViewer(then) {
   if (window.parent === window) return;
   // Opened as a file, the viewer and this page have origins without a name: only the source tells.
   addEventListener("message", ({ data, source }) => {
-    if (source !== window.parent || data !== "oomscope replays") return;
+    if (source !== window.parent || data !== "oomscope replays" || isViewerAround) return;
     isViewerAround = true;
+    passDrops();
     then();
   });
   // It may have said so before this script ran.
   window.parent.postMessage("oomscope is ready", "*");
+}
+
+/** Files that are dropped on this page are for the viewer around it. */
+function passDrops() {
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length) window.parent.postMessage({ files }, "*");
+  });
 }
 
 /** Wraps a port: answers come in the order of the requests. @param {MessagePort} port @param {() => void} close */

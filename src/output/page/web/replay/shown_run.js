@@ -19,5 +19,5 @@ async function showRun(run, base, conditions) {
   document.body.append(
     make("script", { type: "text/plain", class: "data", "data-page": String(replayedPage) }, run.data),
   );
-  await showPage(replayedPage);
+  await showPage(replayedPage, { pane: "replay" });
 }

@@ -1,0 +1,183 @@
+//! The page of `oomscope report` answers as `analyze` does: the same steps, the same sentences, and names for all that it
+//! draws and lists. Where no browser is installed, that is said and nothing is tried.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::report_page::{fixture, page};
+use crate::support::browser::Browser;
+use crate::support::program::{analyze, result_of, text};
+
+const FAILED: &str = "2.15.0-gpt_varlen-at-oom";
+
+fn open(directory: &Path, name: &str) -> Option<Browser> {
+    let mut browser = Browser::start()?;
+    browser.resize(1280, 800);
+    browser.open(&page(directory, &[&fixture(name)]), "");
+    browser.settle();
+    Some(browser)
+}
+
+/// The text of an element, on one line.
+fn text_of(browser: &mut Browser, selector: &str) -> String {
+    let shown = browser.value(&format!("document.querySelector('{selector}').innerText"));
+    shown.as_str().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_step_has_one_number_everywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = fixture(FAILED);
+    let oom = analyze(&[&file])["snapshots"][0]["devices"][0]["ooms"][0].clone();
+    let step = oom["unusual_input"]["step"].as_u64().unwrap();
+    assert_eq!(oom["held"]["step"], step);
+    let timeline = result_of(&["timeline", &file]);
+    let numbers = timeline.lines().find(|line| line.trim_start().starts_with("step ")).unwrap();
+    assert!(numbers.trim_end().ends_with(&format!("│{step}")), "{numbers}");
+
+    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    assert!(text_of(&mut browser, ".result").contains(&format!(" step {step} needs ")));
+    let part = text(&directory.path().join("part.html"));
+    result_of(&["report", "--around-oom", "1500", "-o", &part, &file]);
+    for shown in ["page.html", "part.html"] {
+        browser.open(&directory.path().join(shown), "");
+        let (_, y) = browser.middle("bands");
+        let right = browser.value("document.getElementById('bands').getBoundingClientRect().right");
+        browser.mouse("mouseMoved", (right.as_f64().unwrap() - 3.0, y), 0.0);
+        let tip = text_of(&mut browser, "#tip");
+        assert!(tip.contains(&format!(" step {step} ")), "{shown}: {tip}");
+    }
+}
+
+#[test]
+fn settings_have_the_outcome_that_analyze_gives() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut unknown = 0;
+    for name in [FAILED, "2.15.0-holes-at-oom", "2.15.0-oom_varlen-at-oom"] {
+        let Some(mut browser) = open(directory.path(), name) else { return };
+        let said = result_of(&["analyze", &fixture(name)]).split_whitespace().collect::<Vec<_>>().join(" ");
+        let remedies = said.split(" remedies with ").nth(1).unwrap();
+        let (setting, outcome) = remedies.split("; peak reserved").next().unwrap().split_once(": ").unwrap();
+        let row = text_of(&mut browser, "#failure tbody td").replace('\u{200b}', "");
+        assert_eq!(row, format!("✓ {setting}: {outcome}"), "{name}");
+        unknown += usize::from(outcome.contains("what follows is not known"));
+        let fails = browser.value("[...document.querySelectorAll('#failure td .bad')].every((one) => one.parentElement.textContent.endsWith(': this request fails'))");
+        assert_eq!(fails, true);
+    }
+    assert!(unknown > 0);
+}
+
+#[test]
+fn a_blocker_is_found_at_once_and_shown_in_the_map() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    for [width, height] in [[1280, 800], [390, 844]] {
+        browser.resize(width, height);
+        browser.value("scrollTo(0, 0), document.getElementById('dock').classList.add('open')");
+        browser.settle();
+        let blocker = "document.querySelector('#failure button.row')";
+        if width > 900 {
+            let top = browser.value(&format!("{blocker}.getBoundingClientRect().top"));
+            assert!(top.as_f64().unwrap() < 560.0, "the first block in the way is at {top}");
+        }
+        assert!(text_of(&mut browser, "#failure").contains("1 block of 9.07 MiB keeps 9.07 MiB apart"));
+        browser.value(&format!("{blocker}.click()"));
+        browser.settle();
+        let [top, bottom] =
+            ["top", "bottom"].map(|side| format!("document.getElementById('map').getBoundingClientRect().{side}"));
+        let (top, bottom) = (browser.value(&top).as_f64().unwrap(), browser.value(&bottom).as_f64().unwrap());
+        assert!(top >= 0.0 && bottom < f64::from(height), "{width}: the map is from {top} to {bottom}");
+        assert!(
+            text_of(&mut browser, "#highlight-note").starts_with("in the way, of app/workloads.py:52 train_step: ")
+        );
+        assert_eq!(browser.value("document.getElementById('query').value"), "");
+        browser.value(&format!("{blocker}.click()"));
+        browser.settle();
+        assert_eq!(text_of(&mut browser, "#highlight-note"), "");
+    }
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn the_legend_names_every_category_of_the_timeline() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    for moment in [5379, 60, 4700] {
+        browser.value(&format!("oomscope.show({{ moment: {moment} }})"));
+        browser.settle();
+        let legend = text_of(&mut browser, "#legend");
+        for category in ["activations", "optimizer state", "temporaries", "parameters", "inputs", "gradients"] {
+            assert!(legend.contains(category), "{moment}: {legend}");
+        }
+        assert!(!legend.contains("communication"), "no allocation is of it: {legend}");
+    }
+}
+
+#[test]
+fn every_entry_names_a_line_and_its_action_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    for moment in [40, 600, 2000, 4000, 5379] {
+        browser.value(&format!("oomscope.show({{ moment: {moment}, pane: 'entries' }})"));
+        browser.settle();
+        let rows = "[...document.querySelectorAll('.entry')].map((row) => \
+                    [row.querySelector('b').textContent, row.title, row.querySelector('.where').textContent])";
+        for row in browser.value(rows).as_array().unwrap() {
+            let [action, title, place] = [0, 1, 2].map(|at| row[at].as_str().unwrap());
+            assert!(!title.is_empty(), "{action} is not explained");
+            let is_of_program = action.starts_with("alloc") || action.starts_with("free");
+            assert!(!is_of_program || place.contains(".py:"), "{action} names no line: {place}");
+        }
+    }
+    // A free that PyTorch recorded no stack for says so.
+    let of_free = browser.value(
+        "(async () => { for (let moment = 5379; moment; moment -= 1) { \
+           const { action, frames } = oomscope.entry(moment); \
+           if (action !== 'free_requested' || frames.length) continue; \
+           await oomscope.show({ moment }); return document.getElementById('entry').innerText; } })()",
+    );
+    assert!(of_free.as_str().unwrap().contains("No stack of its own is recorded"), "{of_free}");
+}
+
+#[test]
+fn filters_are_of_what_the_file_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let choices = |browser: &mut Browser| {
+        browser.value(
+            "[...document.querySelectorAll('#filter label')].filter((one) => !one.hidden && one.querySelector('select')) \
+             .map((one) => [one.firstChild.textContent, one.querySelector('select').options.length])",
+        )
+    };
+    for (name, note, expected) in [
+        (
+            FAILED,
+            "All memory here is of device 0, stream 0, default pool.",
+            json!([["category", 9], ["confidence", 5]]),
+        ),
+        (
+            "2.15.0-graphs-expandable",
+            "All memory here is of device 0.",
+            json!([["category", 9], ["stream", 3], ["pool", 5], ["confidence", 5]]),
+        ),
+    ] {
+        let Some(mut browser) = open(directory.path(), name) else { return };
+        browser.value("oomscope.show({ pane: 'search' })");
+        browser.settle();
+        assert_eq!(choices(&mut browser), expected, "{name}");
+        assert_eq!(text_of(&mut browser, "#filter-note"), note);
+    }
+    // Several devices: the filter goes on with another one.
+    let Some(mut browser) = open(directory.path(), "2.15.0-two_devices") else { return };
+    browser.value("oomscope.show({ pane: 'search', filter: 'category=activations' })");
+    browser.settle();
+    browser.value(
+        "(() => { const one = document.getElementById('filter-device'); one.value = '1'; \
+         one.dispatchEvent(new Event('change')); })()",
+    );
+    browser.settle();
+    let view = browser.value("oomscope.view()");
+    assert_eq!([&view["page"], &view["filter"]], [&json!(1), &json!("category=activations")]);
+    assert_eq!(text_of(&mut browser, "#filter-note"), "All memory here is of stream 0, default pool.");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
