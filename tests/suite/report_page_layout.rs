@@ -47,6 +47,10 @@ fn the_timeline_comes_first_and_the_figures_stay_in_sight() {
             browser.value("oomscope.show({ moment: 40 })");
             browser.settle();
             assert_ne!(browser.value("document.getElementById('tiles').textContent"), before);
+            if width > 900 {
+                let [.., bottom, _] = place(&mut browser, "#dock");
+                assert!((bottom - f64::from(height)).abs() < 2.0, "{width}: the dock ends at {bottom}");
+            }
             for part in ["#when", "#tiles b", "#tab-result"] {
                 assert!(is_in_window(&mut browser, part, [width, height]), "{names:?} {width}: {part} is out of sight");
             }

@@ -60,6 +60,7 @@ function isNarrow() {
 function wireDock() {
   byId("back").addEventListener("click", () => setMoment(view.moment - 1));
   byId("forward").addEventListener("click", () => setMoment(view.moment + 1));
+  addEventListener("scroll", () => redraw("dock"), { passive: true });
   const tabs = /** @type {any} */ (document.querySelector(".tabs"));
   for (const [id] of PANES) byId(`tab-${id}`).addEventListener("click", () => turnTo(id));
   tabs.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -102,8 +103,7 @@ function drawDock() {
   const result = document.querySelector(".result");
   const isWhole = !!result && result.scrollHeight <= result.clientHeight + 1;
   byId("summary").querySelector("dl")?.classList.toggle("known", isWhole);
-  // As high as the window below the summary.
-  const dock = byId("dock");
-  const above = byId("work").getBoundingClientRect().top + scrollY;
-  dock.style.setProperty("--above", `${Math.min(Math.round(above), 320)}px`);
+  // As high as the window below the summary, or all of it once that is scrolled away.
+  const above = Math.round(byId("work").getBoundingClientRect().top);
+  byId("dock").style.setProperty("--above", `${Math.max(0, Math.min(above, 320))}px`);
 }

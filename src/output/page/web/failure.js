@@ -137,13 +137,15 @@ function remedyTable(report, outcomes) {
     one.spare_bytes === undefined ? "" : bytesCell(one.spare_bytes),
   ]);
   const heads = ["setting", "#peak reserved", "#headroom"];
-  box.append(
-    makeTable(`${served} of ${countOf(rows.length, "setting")} would have served it`, heads, rows.slice(0, 6)),
-  );
+  /** @param {string} caption @param {any[]} shown */
+  const table = (caption, shown) => {
+    const made = makeTable(caption, heads, shown);
+    made.classList.add("settings");
+    return made;
+  };
+  box.append(table(`${served} of ${countOf(rows.length, "setting")} would have served it`, rows.slice(0, 6)));
   if (rows.length > 6)
-    box.append(
-      make("details", {}, make("summary", {}, `${rows.length - 6} more`), makeTable("", heads, rows.slice(6))),
-    );
+    box.append(make("details", {}, make("summary", {}, `${rows.length - 6} more`), table("", rows.slice(6))));
   return box;
 }
 
