@@ -11,7 +11,7 @@ use super::process::process;
 use crate::base::threads;
 use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
-use crate::snapshot::{RecorderInfo, Snapshot};
+use crate::snapshot::{Device, RecorderInfo, Snapshot};
 use crate::study::memory::SizedCount;
 use crate::study::{DeviceStudy, Study, warn_about_trace};
 use crate::whatif::{ineffective_options, inferred_options, settings_warning};
@@ -35,6 +35,9 @@ pub struct SnapshotReport {
     pub process: Option<u64>,
     /// Number of trace entries of all devices.
     pub events: u64,
+    /// Time of the last trace entry, in microseconds since the epoch; `None` if no times were recorded.
+    #[serde(skip)]
+    pub time_us: Option<u64>,
     /// The releases of PyTorch that write such a file, such as `2.10-2.11` or `2.14+`.
     pub torch_version: String,
     /// The recorded allocator settings that were in effect; empty before PyTorch 2.3.
@@ -87,6 +90,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         size_bytes,
         process: process(study),
         events: snapshot.entries.len() as u64,
+        time_us: study.devices().filter_map(|device| last_us(device.device())).max(),
         torch_version: options.minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: snapshot.settings_string().map(str::to_owned),
@@ -98,6 +102,10 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         dry_run,
         devices,
     }
+}
+
+fn last_us(device: Device<'_>) -> Option<u64> {
+    device.time_us(device.len().checked_sub(1)?)
 }
 
 /// All warnings about a file and its traces.

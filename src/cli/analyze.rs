@@ -1,24 +1,28 @@
 //! `oomscope analyze`
 
+use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, NameArgs, OutputArgs, WindowArgs, parse_capacity, parse_position, parse_release};
+use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_capacity, parse_position, parse_release};
 use super::combine::{combine_snapshots, missing_position};
 use super::config::Config;
 use super::dry_run::{ConfirmArgs, Confirmed, confirm};
-use super::exit::Exit;
+use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
-use super::lines::write_lines;
+use super::lines::{error_line, write_lines};
 use super::output::Output;
-use crate::analysis::{Options, analyze};
-use crate::base::units::parse_size;
+use super::watch::{WatchArgs, watch, write_now};
+use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze};
+use crate::base::units::{escape_text, parse_size};
 use crate::output::Brief;
 use crate::output::formats;
 use crate::output::report;
+use crate::snapshot::Snapshot;
 use crate::study::PositionSelector;
 
 /// Show failed requests, memory use, fragmentation, peak, memory over time, and who holds the memory
@@ -30,6 +34,7 @@ Examples:
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
   oomscope analyze --format json --brief s.pickle  in 2 KB, for an agent or a chat
   oomscope analyze --format jsonl ranks/           one line per snapshot as soon as it is done
+  oomscope analyze --watch ooms/ --idle 10m        a line per rank as it dumps; at end the worst first
   oomscope analyze 'runs/*/rank*.pickle'           a quoted pattern, for more files than a shell takes
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
   oomscope analyze --at peak snapshot.pickle       segments and holders at the peak
@@ -47,13 +52,8 @@ Terms:
 
 Exit codes: 0 success, even if a request failed; 2 wrong usage or an unreadable file.")]
 pub(super) struct Analyze {
-    /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, quoted patterns such as
-    /// 'runs/**/*.pickle', or - for standard input
-    #[arg(required = true, value_name = "SNAPSHOT")]
-    snapshots: Vec<PathBuf>,
-
     #[command(flatten)]
-    name: NameArgs,
+    snapshots: SnapshotArgs,
 
     /// Analyze only this device
     #[arg(long, value_name = "N")]
@@ -101,6 +101,9 @@ pub(super) struct Analyze {
 
     #[command(flatten)]
     confirm: ConfirmArgs,
+
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {
@@ -118,9 +121,9 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         bail!("--brief needs --format json; --format jsonl is always brief");
     }
     let (config, config_path) = Config::load(args.config.as_deref())?;
-    let mut inputs = inputs::expand_named(&args.snapshots, args.name.name.as_deref())?;
+    // The files of a watched directory are not known yet.
+    let inputs = if args.watch.watch { Vec::new() } else { args.snapshots.inputs(args.output.output.as_deref())? };
     if let Some(path) = &args.output.output {
-        inputs::refuse_output_over_inputs(&mut inputs, path)?;
         config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
     let output = Output::open(args.output.output.as_deref())?;
@@ -136,6 +139,9 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         minor: args.torch_version,
         strip_paths: false,
     };
+    if args.watch.watch {
+        return watch_directories(args, options, output);
+    }
     if args.output.format == Format::Jsonl {
         return stream(args, &inputs, options, output);
     }
@@ -165,6 +171,63 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         confirm()?;
     }
     Ok(exit)
+}
+
+/// Writes a line for each snapshot that appears, then all of them, the worst first.
+fn watch_directories(args: &Analyze, options: Options<'_>, output: Output) -> anyhow::Result<Exit> {
+    if args.confirm.is_given() {
+        bail!("--confirm needs one snapshot, not a directory to watch");
+    }
+    let format = args.output.format;
+    let mut lines = String::new();
+    let show = |outcome: Result<&SnapshotReport, &Unreadable>| {
+        let line = match (format, outcome) {
+            (Format::Jsonl, Ok(report)) => {
+                formats::json_line(&Brief::from_snapshot(report, options.top)).unwrap_or_default()
+            }
+            (Format::Jsonl, Err(error)) => error_line(error),
+            (_, Ok(report)) => terminal_line(&report.path, &Brief::from_snapshot(report, 0).summary.answer),
+            (_, Err(error)) => terminal_line(&error.path, &error.message),
+        };
+        match format {
+            Format::Jsonl if args.output.output.is_some() => {
+                lines.push_str(&line);
+                ControlFlow::Continue(())
+            }
+            Format::Jsonl | Format::Human => write_now(io::stdout(), &line),
+            _ => write_now(io::stderr(), &line),
+        }
+    };
+    let analyze = |snapshot: &Snapshot, path: &str, bytes: u64| analyze(snapshot, path, bytes, options);
+    let landed = watch(&args.watch, args.snapshots.paths(), analyze, show)?;
+    if landed.is_empty() {
+        print_stderr("no snapshot came");
+    }
+    let (mut snapshots, mut unreadable) = (Vec::new(), Vec::new());
+    for outcome in landed.into_values() {
+        match outcome {
+            Ok(report) => snapshots.push(report),
+            Err(error) => unreadable.push(error),
+        }
+    }
+    let exit = if unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
+    if format == Format::Jsonl || snapshots.is_empty() {
+        if format == Format::Jsonl && args.output.output.is_some() {
+            output.write(&lines)?;
+        }
+        return Ok(exit);
+    }
+    let report = AnalyzeReport::new(snapshots, unreadable, options.top);
+    match format {
+        Format::Json if args.brief => output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?,
+        format => output.write_answer(format, &report, report::analyze)?,
+    }
+    Ok(exit)
+}
+
+/// One line for a terminal.
+fn terminal_line(path: &str, text: &str) -> String {
+    format!("{}\n", escape_text(&format!("{path}: {text}")))
 }
 
 /// Writes a line for each snapshot as soon as it is analyzed.

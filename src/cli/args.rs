@@ -1,11 +1,12 @@
 //! Arguments that several commands share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+use super::inputs::{Input, expand_named, refuse_output_over_inputs};
 pub(super) use crate::allocator::device::{parse_capacity, parse_replay_capacity};
 pub(super) use crate::allocator::releases::parse_release;
 use crate::study::{PositionSelector, Window};
@@ -13,9 +14,8 @@ use crate::study::{PositionSelector, Window};
 /// Arguments of commands that replay on the allocator model.
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
-    /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
-    #[arg(value_name = "SNAPSHOT")]
-    pub(super) snapshot: PathBuf,
+    #[command(flatten)]
+    pub(super) snapshots: SnapshotArgs,
 
     /// Replay only this device
     #[arg(long, value_name = "N")]
@@ -120,14 +120,33 @@ fn select_window([from, to]: [Option<u64>; 2], last: Option<u64>, around_oom: Op
     }
 }
 
-/// The name of standard input.
+/// The snapshots to read.
 #[derive(Debug, Args)]
-pub(super) struct NameArgs {
+pub(super) struct SnapshotArgs {
+    /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, quoted patterns such as
+    /// 'runs/**/*.pickle', or - for standard input
+    #[arg(required = true, value_name = "SNAPSHOT")]
+    paths: Vec<PathBuf>,
+
     /// Name of standard input in the result, such as rank3.pickle
     ///
     /// Rank and host are read from it, as from a path.
     #[arg(long, value_name = "NAME")]
-    pub(super) name: Option<String>,
+    name: Option<String>,
+}
+
+impl SnapshotArgs {
+    /// The paths as they were given.
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// The files, none of which is `output`.
+    pub(super) fn inputs(&self, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
+        let mut inputs = expand_named(&self.paths, self.name.as_deref())?;
+        output.map_or(Ok(()), |output| refuse_output_over_inputs(&mut inputs, output))?;
+        Ok(inputs)
+    }
 }
 
 /// Format and destination of the result.

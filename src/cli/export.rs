@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::{ExportWindowArgs, NameArgs, parse_position, parse_release};
+use super::args::{ExportWindowArgs, SnapshotArgs, parse_position, parse_release};
 use super::atomic_file::AtomicFile;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
@@ -29,13 +29,8 @@ describes the tables.
 
 Exit codes: 0 success; 2 wrong usage or an unreadable file.")]
 pub(super) struct Export {
-    /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, quoted patterns such as
-    /// 'runs/**/*.pickle', or - for standard input
-    #[arg(required = true, value_name = "SNAPSHOT")]
-    snapshots: Vec<PathBuf>,
-
     #[command(flatten)]
-    name: NameArgs,
+    snapshots: SnapshotArgs,
 
     /// Format to write
     #[arg(long, value_name = "FORMAT")]
@@ -77,7 +72,7 @@ enum ExportFormat {
 pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
     let scope =
         Scope { device: args.device, window: args.window.window()?, minor: args.torch_version, ..Scope::default() };
-    let mut inputs = inputs::expand_named(&args.snapshots, args.name.name.as_deref())?;
+    let mut inputs = args.snapshots.inputs(None)?;
     if let Some(path) = args.output.as_deref().filter(|path| !path.is_dir()) {
         inputs::refuse_output_over_inputs(&mut inputs, path)?;
     }

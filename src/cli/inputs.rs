@@ -24,7 +24,7 @@ use crate::study::{DeviceStudy, Study};
 pub(super) struct Input {
     pub(super) path: PathBuf,
     /// The name in results: the path, or that given for standard input.
-    name: String,
+    pub(super) name: String,
     /// Found in a directory, not named by the user, so it may not be a snapshot.
     is_discovered: bool,
 }
@@ -32,6 +32,11 @@ pub(super) struct Input {
 impl Input {
     fn named(path: &Path) -> Self {
         Self { path: path.to_owned(), name: path.display().to_string(), is_discovered: false }
+    }
+
+    /// A file that was found in a directory.
+    pub(super) fn discovered(path: &Path) -> Self {
+        Self { is_discovered: true, ..Self::named(path) }
     }
 }
 
@@ -98,6 +103,27 @@ fn expand_path(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<()> {
         bail!("{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)", path.display());
     }
     Ok(())
+}
+
+/// The files named by `paths`, by patterns among them, and in directories those that `is_wanted`, sorted by name.
+pub(super) fn expand_files(paths: &[PathBuf], is_wanted: fn(&Path) -> bool) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let named = if is_pattern(path) { matching_paths(path)? } else { vec![path.clone()] };
+        for path in named {
+            if !path.is_dir() {
+                files.push(path);
+                continue;
+            }
+            let entries = std::fs::read_dir(&path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+            let entries = entries.with_context(|| format!("{}: cannot be listed", path.display()))?;
+            let mut found: Vec<PathBuf> =
+                entries.iter().map(std::fs::DirEntry::path).filter(|it| is_wanted(it)).collect();
+            found.sort();
+            files.append(&mut found);
+        }
+    }
+    Ok(files)
 }
 
 /// Whether `path` is a pattern that no shell has expanded: it was quoted, or the shell expands none.
@@ -175,6 +201,13 @@ pub(super) fn with_slashes(path: &Path) -> String {
     parts.join("/")
 }
 
+/// The snapshots in `directory`, sorted by name.
+pub(super) fn list_snapshots(directory: &Path) -> std::io::Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    find_snapshots(directory, &mut inputs)?;
+    Ok(inputs)
+}
+
 fn find_snapshots(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
@@ -184,7 +217,7 @@ fn find_snapshots(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<
         if path.is_dir() && !path.is_symlink() {
             find_snapshots(&path, inputs)?;
         } else if is_named_like_a_snapshot(&path) && path.is_file() {
-            inputs.push(Input { is_discovered: true, ..Input::named(&path) });
+            inputs.push(Input::discovered(&path));
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Writes one line of JSON for each input as soon as it and all before it are done, so that a killed job keeps them.
+//! The answers about several inputs, in their order: written as soon as each and all before it are known, so that a
+//! killed job keeps them, or added up.
 
 use std::ops::ControlFlow;
 
@@ -12,32 +13,31 @@ use crate::analysis::Unreadable;
 use crate::output::formats;
 use crate::snapshot::Snapshot;
 
-/// Writes the line that `answer` returns for each of `inputs`, in their order. The error of a file is a line too, and a
-/// message.
-pub(super) fn write_lines<T: Serialize>(
-    output: Output,
+/// Passes the answer about each of `inputs` to `add`, in their order, or the reason why there is none, which is a
+/// message too. Ends early when `add` breaks.
+///
+/// # Errors
+/// Returns an error if no input is a snapshot.
+pub(super) fn each_answer<T: Send>(
     inputs: &[Input],
     answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
+    mut add: impl FnMut(Result<T, Unreadable>) -> ControlFlow<()>,
 ) -> anyhow::Result<Exit> {
     let (mut answers, mut errors) = (0, 0);
-    let line = |snapshot: &Snapshot, path: &str, bytes: u64| {
-        let line = answer(snapshot, path, bytes).and_then(|answer| Ok(formats::json_line(&answer)?));
-        line.map_err(|error| Unreadable { path: path.to_owned(), message: without_path(&format!("{error:#}"), path) })
+    let answer = |snapshot: &Snapshot, path: &str, bytes: u64| {
+        answer(snapshot, path, bytes).map_err(|error| without_answer(path, &error))
     };
-    output.write_with(|out| {
-        let mut written = Ok(());
-        inputs::read_each(inputs, line, |outcome| {
-            let line = outcome.and_then(|line| line).inspect(|_| answers += 1).unwrap_or_else(|error| {
+    inputs::read_each(inputs, answer, |outcome| {
+        let outcome = outcome.and_then(|answer| answer);
+        match &outcome {
+            Ok(_) => answers += 1,
+            Err(error) => {
                 errors += 1;
                 print_stderr(&format!("{}: {}", error.path, error.message));
-                error_line(&error)
-            });
-            // Flushed, so that a kill loses no finished file.
-            written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        written
-    })?;
+            }
+        }
+        add(outcome)
+    });
     match (answers, errors) {
         (0, 0) => bail!("no snapshot among the files given"),
         (_, 0) => Ok(Exit::Success),
@@ -45,8 +45,45 @@ pub(super) fn write_lines<T: Serialize>(
     }
 }
 
+/// Writes the `text` of each answer, or of the reason why there is none.
+pub(super) fn write_each<T: Send>(
+    output: Output,
+    inputs: &[Input],
+    answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
+    mut text: impl FnMut(Result<T, Unreadable>) -> String,
+) -> anyhow::Result<Exit> {
+    let mut exit = Ok(Exit::Success);
+    output.write_with(|out| {
+        let mut written = Ok(());
+        exit = each_answer(inputs, answer, |outcome| {
+            // Flushed, so that a kill loses no finished file.
+            written = out.write_all(text(outcome).as_bytes()).and_then(|()| out.flush());
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        written
+    })?;
+    exit
+}
+
+/// Writes each answer as a line of JSON. The error of a file is a line too.
+pub(super) fn write_lines<T: Serialize>(
+    output: Output,
+    inputs: &[Input],
+    answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Exit> {
+    let line = |snapshot: &Snapshot, path: &str, bytes: u64| Ok(formats::json_line(&answer(snapshot, path, bytes)?)?);
+    write_each(output, inputs, line, |line| line.unwrap_or_else(|error| error_line(&error)))
+}
+
+/// The file at `path`, of which `error` says why it has no answer, without `path: ` at its start.
+fn without_answer(path: &str, error: &anyhow::Error) -> Unreadable {
+    let message = format!("{error:#}");
+    let rest = message.strip_prefix(path).and_then(|rest| rest.strip_prefix(": "));
+    Unreadable { path: path.to_owned(), message: rest.unwrap_or(&message).to_owned() }
+}
+
 /// The line of a file without an answer.
-fn error_line(error: &Unreadable) -> String {
+pub(super) fn error_line(error: &Unreadable) -> String {
     #[derive(Serialize)]
     struct ErrorLine<'a> {
         path: &'a str,
@@ -54,10 +91,4 @@ fn error_line(error: &Unreadable) -> String {
     }
     // Strings are always valid JSON.
     formats::json_line(&ErrorLine { path: &error.path, error: &error.message }).unwrap_or_default()
-}
-
-/// `message` without `path: ` at its start, which the line has as a key.
-fn without_path(message: &str, path: &str) -> String {
-    let rest = message.strip_prefix(path).and_then(|rest| rest.strip_prefix(": "));
-    rest.unwrap_or(message).to_owned()
 }

@@ -33,6 +33,7 @@ mod run;
 mod signals;
 mod timeline;
 mod viewer;
+mod watch;
 mod whatif;
 
 use std::ffi::OsString;

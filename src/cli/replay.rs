@@ -1,18 +1,23 @@
 //! `oomscope replay`
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{ModelArgs, parse_release};
+use super::args::{Format, ModelArgs, OutputArgs, parse_release};
 use super::exit::{Exit, print_stderr};
-use super::inputs;
+use super::inputs::{self, Input};
+use super::lines::{each_answer, write_lines};
 use super::output::Output;
+use crate::compare::fleet::FleetReplay;
 use crate::output::report;
 use crate::replay::literal::candidate_releases;
+use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
-use crate::whatif::{Overrides, replay_with, run_model, verify_study, write_snapshot};
+use crate::whatif::{Overrides, ReplayReport, replay_with, run_model, verify_study, write_snapshot};
 
 /// Replay the trace on a model of PyTorch's allocator: verify it, or try other settings, devices or releases
 #[derive(Debug, Args)]
@@ -22,6 +27,8 @@ Examples:
   oomscope replay --set expandable_segments:True snapshot.pickle
   oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
   oomscope replay --emit-snapshot model.pickle snapshot.pickle
+  oomscope replay ranks/                          a row per rank, the worst first
+  oomscope replay --format jsonl ranks/           one line per snapshot as soon as it is done
 
 Without --set and --capacity, the model is compared with the recording, entry by entry. Values that the file does \
 not record (the exact release, a process limit, settings before PyTorch 2.3) are inferred by trial. A what-if \
@@ -50,18 +57,72 @@ pub(super) struct Replay {
 }
 
 pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
-    let path = args.model.snapshot.display().to_string();
-    for written in [&args.model.output.output, &args.emit_snapshot].into_iter().flatten() {
-        inputs::refuse_output_over_input(&args.model.snapshot, written)?;
+    let OutputArgs { format, output: output_path } = &args.model.output;
+    let inputs = args.model.snapshots.inputs(output_path.as_deref())?;
+    let output = Output::open(output_path.as_deref())?;
+    match inputs.as_slice() {
+        [_, _, ..] if args.emit_snapshot.is_some() => bail!("--emit-snapshot needs one snapshot, not several"),
+        [input] if *format != Format::Jsonl || args.emit_snapshot.is_some() => one_snapshot(args, input, output),
+        _ if *format == Format::Jsonl => {
+            let diverged = AtomicBool::new(false);
+            let exit = write_lines(output, &inputs, |snapshot, path, _| {
+                let report = replay(args, snapshot, path, None)?;
+                diverged.fetch_or(diverges(&report), Ordering::Relaxed);
+                Ok(report)
+            })?;
+            Ok(exit_code(exit, diverged.into_inner()))
+        }
+        _ => all_snapshots(args, &inputs, output),
     }
-    let output = Output::open(args.model.output.output.as_deref())?;
+}
+
+fn exit_code(exit: Exit, diverged: bool) -> Exit {
+    if exit == Exit::Success && diverged { Exit::Failed } else { exit }
+}
+
+/// Whether the model diverges from the recording; not in a what-if.
+fn diverges(report: &ReplayReport) -> bool {
+    report.devices.iter().any(|device| device.exact == Some(false))
+}
+
+fn all_snapshots(args: &Replay, inputs: &[Input], output: Output) -> anyhow::Result<Exit> {
+    let (mut fleet, mut diverged) = (FleetReplay::default(), false);
+    let replay = |snapshot: &Snapshot, path: &str, _: u64| replay(args, snapshot, path, None);
+    let exit = each_answer(inputs, replay, |answer| {
+        match answer {
+            Ok(report) => {
+                diverged |= diverges(&report);
+                fleet.add(&report);
+            }
+            Err(file) => fleet.add_unreadable(file),
+        }
+        ControlFlow::Continue(())
+    })?;
+    if fleet.is_empty() {
+        return Ok(exit); // each file was reported
+    }
+    output.write_answer(args.model.output.format, &fleet.finish(), report::fleet_replay)?;
+    Ok(exit_code(exit, diverged))
+}
+
+fn one_snapshot(args: &Replay, input: &Input, output: Output) -> anyhow::Result<Exit> {
+    if let Some(emitted) = &args.emit_snapshot {
+        inputs::refuse_output_over_input(&input.path, emitted)?;
+    }
     if let (Some(page), Some(emitted)) = (&args.model.output.output, &args.emit_snapshot)
         && inputs::are_same_file(page, emitted)
     {
         bail!("{}: cannot hold both the result and the snapshot; name two files", page.display());
     }
     let emit_to = args.emit_snapshot.as_deref().map(|path| Output::open(Some(path))).transpose()?;
-    let snapshot = inputs::read_one(&args.model.snapshot)?;
+    let snapshot = inputs::read_one(&input.path)?;
+    let report = replay(args, &snapshot, &input.name, emit_to)?;
+    output.write_answer(args.model.output.format, &report, report::replay)?;
+    Ok(exit_code(Exit::Success, diverges(&report)))
+}
+
+/// Replays `snapshot`, and writes the model's own to `emit_to`.
+fn replay(args: &Replay, snapshot: &Snapshot, path: &str, emit_to: Option<Output>) -> anyhow::Result<ReplayReport> {
     let possible = candidate_releases(&snapshot.torch_by_keys);
     // A release that cannot have written the file is a what-if.
     let (recorded, other) = match args.torch_version {
@@ -69,24 +130,22 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
         other => (None, other),
     };
     let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
-    let study = Study::new(&snapshot, scope);
-    let first = inputs::first_device_with_trace(&study, &path)?;
+    let study = Study::new(snapshot, scope);
+    let first = inputs::first_device_with_trace(&study, path)?;
     let overrides = Overrides::for_device(first, &args.set.join(","), args.model.capacity, other)
         .map_err(|error| anyhow!("--set {error}"))?;
     let keep = emit_to.is_some();
     let (report, emitted) = if overrides.is_none() {
         let emitted = if keep { run_model(&study) } else { Vec::new() };
-        (verify_study(&study, &path), emitted)
+        (verify_study(&study, path), emitted)
     } else {
-        replay_with(&study, &path, &overrides, keep)
+        replay_with(&study, path, &overrides, keep)
     };
-    let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     if let Some(file) = emit_to {
         file.write_with(|out| write_snapshot(&study, &overrides, &emitted, out))?;
-        if diverged {
+        if diverges(&report) {
             print_stderr("the emitted snapshot shows the model's replay, which diverges from the recording");
         }
     }
-    output.write_answer(args.model.output.format, &report, report::replay)?;
-    Ok(if diverged { Exit::Failed } else { Exit::Success })
+    Ok(report)
 }

@@ -1,18 +1,22 @@
 //! `oomscope timeline`
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, WindowArgs, format_parser, parse_release};
+use super::args::{Format, SnapshotArgs, WindowArgs, format_parser, parse_release};
 use super::exit::Exit;
 use super::inputs;
+use super::lines::{each_answer, write_each, write_lines};
 use super::output::Output;
+use crate::compare::fleet::FleetTimeline;
 use crate::output::formats;
 use crate::output::report;
+use crate::snapshot::Snapshot;
 use crate::study::Window;
-use crate::study::timeline::{TimelineOptions, timeline};
+use crate::study::timeline::{TimelineOptions, TimelineReport, timeline};
 
 /// Show memory over time: allocated, reserved and free memory, fragmentation, and failures
 #[derive(Debug, Args)]
@@ -22,15 +26,16 @@ Examples:
   oomscope timeline --around-oom 500 s.pickle      500 entries before and after the last failure
   oomscope timeline --format csv s.pickle > s.csv  for pandas or gnuplot
   oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row per entry
+  oomscope timeline ranks/                         peaks of each rank, and the charts of the worst
+  oomscope timeline --format csv ranks/            all ranks, the first column is the path
 
 The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
 bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
 
 Exit codes: 0 success; 2 wrong usage, an unreadable file, or no entry in the selected part of the trace.")]
 pub(super) struct Timeline {
-    /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
-    #[arg(value_name = "SNAPSHOT")]
-    snapshot: PathBuf,
+    #[command(flatten)]
+    snapshots: SnapshotArgs,
 
     /// Show only this device
     #[arg(long, value_name = "N")]
@@ -57,16 +62,52 @@ pub(super) struct Timeline {
 }
 
 pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
-    let path = args.snapshot.display().to_string();
+    let inputs = args.snapshots.inputs(args.output.as_deref())?;
     let window = args.window.window()?;
-    if let Some(written) = &args.output {
-        inputs::refuse_output_over_input(&args.snapshot, written)?;
-    }
     let output = Output::open(args.output.as_deref())?;
-    let snapshot = inputs::read_one(&args.snapshot)?;
+    let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
+    match (inputs.as_slice(), args.format) {
+        (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
+        ([input], format) => {
+            let report = follow(&inputs::read_one(&input.path)?, &input.name)?;
+            match format {
+                Format::Csv => output.write(&formats::timeline_csv(&report))?,
+                format => output.write_answer(format, &report, report::timeline)?,
+            }
+            Ok(Exit::Success)
+        }
+        (_, Format::Csv) => {
+            let csv = |snapshot: &Snapshot, path: &str, _: u64| {
+                Ok(formats::csv_with_path(&formats::timeline_csv(&follow(snapshot, path)?), path))
+            };
+            let mut has_header = false;
+            write_each(output, &inputs, csv, |csv| {
+                let Ok((header, rows)) = csv else { return String::new() }; // the message is enough
+                if std::mem::replace(&mut has_header, true) { rows } else { header + &rows }
+            })
+        }
+        (_, format) => {
+            let mut fleet = FleetTimeline::default();
+            let follow = |snapshot: &Snapshot, path: &str, _: u64| follow(snapshot, path);
+            let exit = each_answer(&inputs, follow, |answer| {
+                match answer {
+                    Ok(report) => fleet.add(report),
+                    Err(file) => fleet.add_unreadable(file),
+                }
+                ControlFlow::Continue(())
+            })?;
+            if !fleet.is_empty() {
+                output.write_answer(format, &fleet.finish(), report::fleet_timeline)?;
+            }
+            Ok(exit)
+        }
+    }
+}
+
+fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> anyhow::Result<TimelineReport> {
     let options =
         TimelineOptions { device: args.device, window, minor: args.torch_version, buckets: args.buckets as usize };
-    let report = timeline(&snapshot, &path, options);
+    let report = timeline(snapshot, path, options);
     if report.devices.is_empty() {
         let of_device = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
         let part = if window == Window::All { "" } else { " in the selected part of the trace" };
@@ -74,9 +115,5 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
             "{path}: no trace entry{of_device}{part}, so there is no timeline; `oomscope analyze` shows the snapshot itself"
         );
     }
-    match args.format {
-        Format::Csv => output.write(&formats::timeline_csv(&report))?,
-        format => output.write_answer(format, &report, report::timeline)?,
-    }
-    Ok(Exit::Success)
+    Ok(report)
 }

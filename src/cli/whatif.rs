@@ -1,21 +1,25 @@
 //! `oomscope whatif`
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, ModelArgs, parse_release};
+use super::args::{Format, ModelArgs, OutputArgs, parse_release};
 use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::Exit;
-use super::inputs;
+use super::inputs::{self, Input};
+use super::lines::{each_answer, write_lines};
 use super::output::Output;
 use super::progress::Progress;
 use crate::base::input::read_text_file;
+use crate::compare::fleet::FleetWhatIf;
 use crate::output::report;
+use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
-use crate::whatif::program::{DEFAULT_LINES, find_program_changes};
-use crate::whatif::{Costs, WhatIfOptions, compare_settings};
+use crate::whatif::program::{DEFAULT_LINES, ProgramReport, find_program_changes};
+use crate::whatif::{Costs, WhatIfOptions, WhatIfReport, compare_settings};
 
 /// Replay the trace with many settings: failures, peak reserved memory and smallest device of each
 #[derive(Debug, Args)]
@@ -25,10 +29,14 @@ Examples:
   oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
   oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
   oomscope whatif --set expandable_segments:True s.pickle --confirm -- python train.py
+  oomscope whatif ranks/                             settings that serve every rank
+  oomscope whatif --format jsonl ranks/              one line per snapshot as soon as it is done
 
 The first row of each device has the recorded settings. The others are sorted by failed requests, then by peak \
 reserved memory. Each row assumes that the program makes the same requests and frees. No setting needs less than the \
 lower bound, the largest amount that the program held at once.
+
+Several snapshots, or a directory, are the ranks of a job: a setting counts only if it serves every device of each.
 
 Exit codes: 0 success, even if requests fail; 2 wrong usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
@@ -63,31 +71,90 @@ pub(super) struct Whatif {
 }
 
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
-    let path = args.model.snapshot.display().to_string();
-    if let Some(written) = &args.model.output.output {
-        for input in [Some(&args.model.snapshot), args.cost.as_ref()].into_iter().flatten() {
-            inputs::refuse_output_over_input(input, written)?;
-        }
+    let OutputArgs { format, output } = &args.model.output;
+    let inputs = args.model.snapshots.inputs(output.as_deref())?;
+    if let (Some(written), Some(costs)) = (output, &args.cost) {
+        inputs::refuse_output_over_input(costs, written)?;
     }
     let costs = args.cost.as_deref().map(read_costs).transpose()?;
-    let output = Output::open(args.model.output.output.as_deref())?;
-    let snapshot = inputs::read_one(&args.model.snapshot)?;
+    let output = Output::open(output.as_deref())?;
+    match inputs.as_slice() {
+        [_, _, ..] if args.confirm.is_given() => bail!("--confirm needs one snapshot, not several"),
+        _ if *format == Format::Jsonl && !args.confirm.is_given() => stream(args, &inputs, costs.as_ref(), output),
+        [input] => one_snapshot(args, input, costs.as_ref(), output),
+        _ if args.program => bail!("--program takes one snapshot; with --format jsonl several, one line each"),
+        _ => all_snapshots(args, &inputs, costs.as_ref(), output),
+    }
+}
+
+fn study<'a>(args: &Whatif, snapshot: &'a Snapshot, path: &str) -> anyhow::Result<Study<'a>> {
     let (device, minor) = (args.model.device, args.torch_version);
-    let study = Study::new(&snapshot, Scope { device, minor, ..Scope::default() });
-    inputs::first_device_with_trace(&study, &path)?;
+    let study = Study::new(snapshot, Scope { device, minor, ..Scope::default() });
+    inputs::first_device_with_trace(&study, path)?;
+    Ok(study)
+}
+
+/// Compares the settings of `args`, or those of the built-in grid.
+fn compare(
+    args: &Whatif,
+    study: &Study<'_>,
+    path: &str,
+    options: WhatIfOptions<'_>,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> anyhow::Result<WhatIfReport> {
+    let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, ..options };
+    compare_settings(study, path, options, progress).map_err(|error| anyhow!("--set {error}"))
+}
+
+fn program_changes(args: &Whatif, study: &Study<'_>, path: &str) -> ProgramReport {
+    find_program_changes(study, path, args.model.capacity, args.top.unwrap_or(DEFAULT_LINES))
+}
+
+fn stream(args: &Whatif, inputs: &[Input], costs: Option<&Costs>, output: Output) -> anyhow::Result<Exit> {
     if args.program {
-        let report = find_program_changes(&study, &path, args.model.capacity, args.top.unwrap_or(DEFAULT_LINES));
-        output.write_answer(args.model.output.format, &report, report::program)?;
+        return write_lines(output, inputs, |snapshot, path, _| {
+            Ok(program_changes(args, &study(args, snapshot, path)?, path))
+        });
+    }
+    let options = WhatIfOptions { costs, top: args.top, ..WhatIfOptions::default() };
+    write_lines(output, inputs, |snapshot, path, _| {
+        compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
+    })
+}
+
+fn all_snapshots(args: &Whatif, inputs: &[Input], costs: Option<&Costs>, output: Output) -> anyhow::Result<Exit> {
+    let options = WhatIfOptions { costs, every_setting: true, ..WhatIfOptions::default() };
+    let mut fleet = FleetWhatIf::default();
+    let compare = |snapshot: &Snapshot, path: &str, _: u64| {
+        compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
+    };
+    let exit = each_answer(inputs, compare, |answer| {
+        match answer {
+            Ok(report) => fleet.add(&report),
+            Err(file) => fleet.add_unreadable(file),
+        }
+        ControlFlow::Continue(())
+    })?;
+    if fleet.is_empty() {
+        return Ok(exit); // each file was reported
+    }
+    output.write_answer(args.model.output.format, &fleet.finish(args.top), report::fleet_whatif)?;
+    Ok(exit)
+}
+
+fn one_snapshot(args: &Whatif, input: &Input, costs: Option<&Costs>, output: Output) -> anyhow::Result<Exit> {
+    let snapshot = inputs::read_one(&input.path)?;
+    let study = study(args, &snapshot, &input.name)?;
+    let format = args.model.output.format;
+    if args.program {
+        output.write_answer(format, &program_changes(args, &study, &input.name), report::program)?;
         return Ok(Exit::Success);
     }
     let progress = Progress::for_replays();
-    let options =
-        WhatIfOptions { options: &args.set, capacity: args.model.capacity, costs: costs.as_ref(), top: args.top };
-    let report = compare_settings(&study, &path, options, &|done, total| progress.set_done(done, total))
-        .map_err(|error| anyhow!("--set {error}"))?;
+    let options = WhatIfOptions { costs, top: args.top, ..WhatIfOptions::default() };
+    let report = compare(args, &study, &input.name, options, &|done, total| progress.set_done(done, total))?;
     drop(progress);
-    let confirm = || confirm(&args.confirm, &args.model.snapshot, &args.set, args.model.capacity);
-    let format = args.model.output.format;
+    let confirm = || confirm(&args.confirm, &input.path, &args.set, args.model.capacity);
     if args.confirm.is_given() && format != Format::Human {
         let confirmed = Confirmed { report: &report, confirmed: confirm()? };
         output.write_answer(format, &confirmed, |confirmed| confirmed.lay_out(report::whatif))?;

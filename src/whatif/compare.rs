@@ -32,6 +32,8 @@ pub struct WhatIfOptions<'a> {
     pub capacity: Option<u64>,
     /// How long device calls take, if it was measured.
     pub costs: Option<&'a Costs>,
+    /// Also settings without a use for this recording, to compare them with those of other ranks.
+    pub every_setting: bool,
     /// How many rows of each device to keep, other than that of the recorded settings; `None` keeps all.
     pub top: Option<usize>,
 }
@@ -65,8 +67,8 @@ pub fn compare_settings(
         let forecast = Forecast::from_device(device, ForecastLength::UntilFull(options.capacity));
         let mut device_rows: Vec<WhatIfRow> = tried
             .into_par_iter()
-            .map(|(option, overrides)| {
-                let row = replay_row(device, option, &overrides, (options.costs, forecast.as_ref()));
+            .map(|tried| {
+                let row = replay_row(device, tried, (options.costs, forecast.as_ref()));
                 progress(rows_done.fetch_add(1, Ordering::Relaxed) + 1, row_count);
                 row
             })
@@ -119,15 +121,25 @@ fn ends_at_failure(device: Device<'_>) -> bool {
     device.failed_requests().last().is_some_and(|failed| !allocates_after(failed))
 }
 
-/// The overrides of each row with the option's text: first the recorded settings, then those to try.
+/// Settings to replay with.
+struct TriedSettings {
+    /// In the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
+    option: String,
+    overrides: Overrides,
+    /// See [`WhatIfRow::has_use`].
+    has_use: bool,
+}
+
+/// The settings of each row: first the recorded ones, then those to try.
 fn settings_to_try(
     device: DeviceStudy<'_, '_>,
     options: WhatIfOptions<'_>,
     warnings: &mut Warnings,
-) -> Result<Vec<(String, Overrides)>, String> {
-    let WhatIfOptions { options, capacity, .. } = options;
+) -> Result<Vec<TriedSettings>, String> {
+    let WhatIfOptions { options, capacity, every_setting, .. } = options;
     let hypothesis = &device.inferred().hypothesis;
-    let mut to_try = vec![(String::new(), Overrides { capacity, ..Overrides::default() })];
+    let recorded = Overrides { capacity, ..Overrides::default() };
+    let mut to_try = vec![TriedSettings { option: String::new(), overrides: recorded, has_use: true }];
     let is_grid = options.is_empty();
     let requested = options.iter().map(String::as_str);
     let candidates: Vec<&str> = if is_grid {
@@ -142,12 +154,15 @@ fn settings_to_try(
             Err(_) if is_grid => continue,
             Err(error) => return Err(error),
         };
-        if is_grid && !is_worth_trying(&settings.0, device) {
+        let has_use = !is_grid || is_worth_trying(&settings.0, device);
+        // Settings that are harmful or idle are tried on no rank.
+        if !has_use && (!every_setting || settings_warning(&settings.0, true).is_some()) {
             continue;
         }
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
         warnings.extend(settings_warning(&settings.0, is_limited));
-        to_try.push((option.to_owned(), Overrides { settings: Some(settings), capacity, minor: None }));
+        let overrides = Overrides { settings: Some(settings), capacity, minor: None };
+        to_try.push(TriedSettings { option: option.to_owned(), overrides, has_use });
     }
     Ok(to_try)
 }
@@ -155,7 +170,7 @@ fn settings_to_try(
 /// The options of the built-in grid that are worth trying on `device`.
 pub(super) fn options_worth_trying(device: DeviceStudy<'_, '_>) -> Vec<String> {
     let tried = settings_to_try(device, WhatIfOptions::default(), &mut Warnings::default());
-    let options = tried.into_iter().flatten().map(|(option, _)| option);
+    let options = tried.into_iter().flatten().map(|tried| tried.option);
     options.filter(|option| !option.is_empty()).collect()
 }
 
@@ -171,10 +186,10 @@ pub(crate) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) 
 
 fn replay_row(
     device: DeviceStudy<'_, '_>,
-    option: String,
-    overrides: &Overrides,
+    TriedSettings { option, overrides, has_use }: TriedSettings,
     (costs, forecast): (Option<&Costs>, Option<&Forecast<'_>>),
 ) -> WhatIfRow {
+    let overrides = &overrides;
     let mut device_time_ns = 0u64;
     let mut add_cost = |entry: &AllocatorEntry, _: u64| {
         device_time_ns =
@@ -194,6 +209,7 @@ fn replay_row(
         false => (capacity, None),
     };
     let row = WhatIfRow {
+        has_use,
         settings: option,
         device: device.id(),
         ooms: simulation.ooms.len(),

@@ -28,14 +28,16 @@ const JSON: [(&str, &[&str]); 7] = [
             "~oom_varlen-at-oom.pickle.gz",
             "--set expandable_segments:True ~oom_varlen-at-oom.pickle.gz",
             "--torch-version 2.4 fixtures/2.3.1-fuzz-roundup.pickle.gz",
+            "fixtures/recorded/ranks Cargo.toml",
         ],
     ),
-    ("oomscope timeline", &["~oom_varlen-at-oom.pickle.gz", "~graphs.pickle.gz"]),
+    ("oomscope timeline", &["~oom_varlen-at-oom.pickle.gz", "~graphs.pickle.gz", "fixtures/recorded/ranks Cargo.toml"]),
     (
         "oomscope whatif",
         &[
             "--set max_split_size_mb:512 ~two_devices.pickle.gz",
             "--program fixtures/changes/2.15.0-dense-320MiB.pickle.gz",
+            "~oom_varlen-at-oom.pickle.gz ~two_devices.pickle.gz Cargo.toml",
         ],
     ),
     ("oomscope explain", &["fixtures/logs/ranks.log", "fixtures/logs/2.15.0-full.log"]),

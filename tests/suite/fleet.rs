@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Stdio};
 
 use crate::support::program::{command, file, job, oomscope, pickled, refusal, result_of, run, text, wait_briefly};
+use crate::support::schema::list;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -205,4 +206,113 @@ fn a_full_ring_at_a_later_step_is_of_the_same_process() {
     let kept: Vec<&str> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
     assert_eq!(report["ranks"]["earlier_dumps"], 2);
     assert!(kept.len() == 2 && kept.iter().all(|path| path.contains("iteration_200")), "{kept:?}");
+}
+
+const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
+const VARLEN: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+
+fn json(args: &[&str]) -> Value {
+    let ran = run(args);
+    serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{args:?}: {}", ran.err))
+}
+
+/// The row of `settings` for one snapshot.
+fn row_of<'a>(report: &'a Value, settings: &str) -> &'a Value {
+    list(&report["rows"]).iter().find(|row| row["settings"] == settings).unwrap()
+}
+
+#[test]
+fn a_setting_counts_only_if_it_serves_every_rank() {
+    let ranks = [OOM, VARLEN, HOLES];
+    let each = ranks.map(|path| json(&["whatif", "--format", "json", path]));
+    let all = json(&["whatif", "--format", "json", OOM, VARLEN, HOLES]);
+    assert_eq!((&all["snapshots"], &all["devices"]), (&json!(3), &json!(3)));
+    let recorded = &all["rows"][0];
+    assert_eq!((&recorded["settings"], &recorded["served_devices"]), (&json!(""), &json!(1)));
+    let setting = "expandable_segments:True";
+    let fleet = row_of(&all, setting);
+    let rows = each.each_ref().map(|report| row_of(report, setting));
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
+    let served = rows.iter().filter(|row| row["ooms"] == 0).count() as u64;
+    assert_eq!((number(fleet, "served_devices"), number(fleet, "untried_devices")), (served, 0));
+    assert_eq!(number(fleet, "failing_devices"), 3 - served);
+    for key in ["peak_reserved_bytes", "smallest_capacity_bytes", "device_allocs"] {
+        assert_eq!(number(fleet, key), rows.iter().map(|row| number(row, key)).max().unwrap(), "{key}");
+    }
+    for row in list(&all["rows"]) {
+        assert_eq!(number(row, "served_devices") + number(row, "failing_devices") + number(row, "untried_devices"), 3);
+    }
+    let order: Vec<u64> = list(&all["rows"])[1..].iter().map(|row| number(row, "served_devices")).collect();
+    assert!(order.is_sorted_by(|a, b| a >= b), "{order:?}");
+    match all["best"].as_object() {
+        Some(best) => assert_eq!(best["served_devices"], 3),
+        None => assert!(order.iter().all(|served| *served < 3)),
+    }
+}
+
+#[test]
+fn settings_that_a_rank_has_no_use_for_are_tried_there_too() {
+    // The largest request of one rank is below the limit of splits that serves the other.
+    let all = json(&["whatif", "--format", "json", OOM, HOLES]);
+    assert!(list(&all["rows"]).iter().all(|row| row["untried_devices"] == 0), "{all}");
+    let top = json(&["whatif", "--format", "json", "--top", "2", OOM, HOLES]);
+    assert_eq!(list(&top["rows"]).len(), 3);
+    assert_eq!(top["best"], all["best"]);
+    assert!(result_of(&["whatif", "--top", "2", OOM, HOLES]).contains("left out by --top"));
+}
+
+#[test]
+fn replays_of_all_ranks_begin_with_the_worst() {
+    let all = json(&["replay", "--format", "json", HOLES, OOM, VARLEN]);
+    assert_eq!((&all["mode"], list(&all["rows"]).len()), (&json!("verify"), 3));
+    assert!(
+        list(&all["rows"]).iter().all(|row| row["exact"] == true && row["matched_events"] == row["recorded_events"])
+    );
+    assert_eq!(all["rows"][2]["path"], HOLES, "the others failed");
+    let page = result_of(&["replay", HOLES, OOM]);
+    assert!(page.contains("the model reproduces every recorded decision on all 2 devices"), "{page}");
+    let set = json(&["replay", "--format", "json", "--set", "expandable_segments:True", HOLES, OOM]);
+    let row = list(&set["rows"]).iter().find(|row| row["path"] == OOM).unwrap();
+    let one = json(&["replay", "--format", "json", "--set", "expandable_segments:True", OOM]);
+    assert_eq!(row["peak_reserved_bytes"], one["devices"][0]["peak_reserved_bytes"]);
+    assert_eq!(row["recorded_ooms"], 1);
+    assert!(refusal(&["replay", HOLES, OOM, "--emit-snapshot", "x.pickle"]).contains("needs one snapshot"));
+}
+
+#[test]
+fn timelines_of_all_ranks_show_the_worst() {
+    let all = json(&["timeline", "--format", "json", HOLES, OOM]);
+    let one = json(&["timeline", "--format", "json", OOM]);
+    assert_eq!((&all["rows"][0]["path"], &all["worst"]), (&json!(OOM), &one));
+    let series = &one["devices"][0]["series"];
+    for figure in ["reserved", "allocated", "stranded"] {
+        let peak = &all["rows"][0][figure];
+        let highest = &series[format!("{figure}_bytes")];
+        assert_eq!((&peak["bytes"], &peak["event"]), (&highest["highest"], &highest["highest_event"]));
+    }
+    assert!(result_of(&["timeline", HOLES, OOM]).contains("requests failed on 1 of 2 devices"));
+    let csv = result_of(&["timeline", "--format", "csv", "--buckets", "5", HOLES, OOM]);
+    let own = [HOLES, OOM].map(|path| result_of(&["timeline", "--format", "csv", "--buckets", "5", path]));
+    let rows: Vec<&str> = csv.lines().collect();
+    assert_eq!(rows[0], format!("path,{}", own[0].lines().next().unwrap()));
+    assert_eq!(rows[1], format!("{HOLES},{}", own[0].lines().nth(1).unwrap()));
+    assert_eq!(rows.len() + 1, own.iter().map(|csv| csv.lines().count()).sum::<usize>());
+    assert_eq!(*rows.last().unwrap(), format!("{OOM},{}", own[1].lines().last().unwrap()));
+}
+
+#[test]
+fn a_snapshot_without_an_answer_is_a_line_or_a_message() {
+    const NO_TRACE: &str = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
+    for command in ["replay", "timeline", "whatif"] {
+        let ran = run(&[command, "--format", "jsonl", OOM, NO_TRACE, HOLES]);
+        assert_eq!((ran.code, paths(&ran.out)), (2, vec![OOM.into(), NO_TRACE.into(), HOLES.into()]), "{}", ran.err);
+        assert!(rows(&ran.out)[1]["error"].as_str().unwrap().starts_with("no trace"), "{}", ran.out);
+        let single = json(&[command, "--format", "json", HOLES]);
+        assert_eq!(rows(&ran.out)[2], single, "a line is the object of the snapshot");
+        let ran = run(&[command, "--format", "json", OOM, NO_TRACE]);
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!((ran.code, &report["unreadable"][0]["path"]), (2, &json!(NO_TRACE)));
+        let none = run(&[command, NO_TRACE, "missing.pickle"]);
+        assert_eq!((none.code, none.out.as_str(), none.err.lines().count()), (2, "", 2));
+    }
 }

@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use super::limits::LimitArgs;
+use super::trend_args::TrendArgs;
 use crate::cli::args::{Format, format_parser, parse_release};
 use crate::cli::dry_run::DryRunOptions;
 use crate::compare::gate::AllowMissing;
@@ -28,6 +29,7 @@ Examples:
   oomscope check --save-baseline memory-baseline.json snapshot.pickle
   oomscope check --baseline memory-baseline.json --max-growth-ratio 5% snapshot.pickle
   oomscope check --format github snapshot.pickle      annotations in GitHub Actions
+  oomscope check --trend 'runs/*.jsonl'               a source line that creeps from week to week
 
 With a command, the result of the dry run must be certain: `may fit`, `did not finish` and `no verdict` fail too; \
 --allow-missing may-fit accepts the first. The command's output goes to standard error.
@@ -75,6 +77,9 @@ pub(in crate::cli) struct Check {
         conflicts_with_all = ["LimitArgs", "baseline", "command", "config", "format", "output"]
     )]
     pub(super) save_baseline: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) trend: TrendArgs,
 
     /// Read limits from FILE [default: oomscope.toml in this directory or the nearest parent]
     #[arg(long, value_name = "FILE")]

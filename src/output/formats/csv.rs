@@ -22,6 +22,20 @@ pub fn timeline_csv(report: &TimelineReport) -> String {
     out
 }
 
+/// The header and the rows of `csv` with `path` as their first column.
+pub fn csv_with_path(csv: &str, path: &str) -> (String, String) {
+    let (header, rows) = csv.split_once('\n').unwrap_or((csv, ""));
+    let path = quoted(path);
+    let rows = rows.lines().fold(String::new(), |rows, row| rows + &path + "," + row + "\n");
+    (format!("path,{header}\n"), rows)
+}
+
+/// `text` as one field.
+fn quoted(text: &str) -> String {
+    let is_plain = !text.contains([',', '"', '\n', '\r']);
+    if is_plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+}
+
 fn columns(device: &DeviceTimeline) -> Vec<CsvColumn> {
     let (buckets, series, marks) = (&device.buckets, &device.series, &device.marks);
     let mut columns = vec![

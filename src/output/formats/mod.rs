@@ -10,7 +10,7 @@ mod json;
 mod junit;
 mod sarif;
 
-pub use csv::timeline_csv;
+pub use csv::{csv_with_path, timeline_csv};
 pub use folded::diff_folded;
 pub(crate) use folded::{NO_STACK, folded_label};
 pub use github::github;

@@ -5,10 +5,28 @@ use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{counted, percent, size};
 use crate::output::document::{Cell, Document, Table, Text, code};
 
-/// The common directory of all paths, including its slash.
-fn common_directory(rows: &[RankRow]) -> String {
-    let common = rows.iter().map(|row| row.path.as_str()).reduce(common_prefix);
-    common.and_then(|common| Some(&common[..=common.rfind('/')?])).map_or_else(String::new, str::to_owned)
+/// The paths of rows without their common directory and ending.
+pub(super) struct Names {
+    directory: String,
+    ending: String,
+}
+
+impl Names {
+    pub(super) fn from_paths<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Self {
+        let common = paths.clone().reduce(common_prefix);
+        let directory = common.and_then(|common| Some(&common[..=common.rfind('/')?]));
+        Self { directory: directory.unwrap_or_default().to_owned(), ending: common_ending(paths) }
+    }
+
+    /// The common directory of all paths, including its slash.
+    pub(super) fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    pub(super) fn shorten<'p>(&self, path: &'p str) -> &'p str {
+        let name = path.strip_prefix(&self.directory).unwrap_or(path);
+        name.strip_suffix(&self.ending).unwrap_or(name)
+    }
 }
 
 fn common_prefix<'p>(a: &'p str, b: &'p str) -> &'p str {
@@ -16,23 +34,21 @@ fn common_prefix<'p>(a: &'p str, b: &'p str) -> &'p str {
     &a[..same.map(|(c, _)| c.len_utf8()).sum()]
 }
 
-/// The common ending of all paths, such as `.pickle.gz`.
-fn common_ending(rows: &[RankRow]) -> String {
-    let ending = |path: &str| {
+/// The common ending of all paths, such as `.pickle.gz`; empty if they have different ones, or none of these.
+fn common_ending<'p>(mut paths: impl Iterator<Item = &'p str> + Clone) -> String {
+    let ending = |path: &'p str| {
         let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
         let start = [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.rfind(ending))?;
-        Some(name[start..].to_owned())
+        Some(&name[start..])
     };
-    let first = rows.first().and_then(|row| ending(&row.path));
-    let common = first.filter(|ending| rows.iter().all(|row| row.path.ends_with(ending)));
-    common.unwrap_or_default() // the names have different endings, or none of these
+    let first = paths.clone().next().and_then(ending);
+    first.filter(|ending| paths.all(|path| path.ends_with(ending))).unwrap_or_default().to_owned()
 }
 
-/// One row; the path without `directory` and `ending`.
-fn cells(rank: &RankRow, directory: &str, ending: &str) -> Vec<Cell> {
-    let name = rank.path.strip_prefix(directory).unwrap_or(&rank.path);
+/// One row; the path as short as `names` allow.
+fn cells(rank: &RankRow, names: &Names) -> Vec<Cell> {
     vec![
-        code(name.strip_suffix(ending).unwrap_or(name)).into(),
+        code(names.shorten(&rank.path)).into(),
         rank.device.to_string().into(),
         rank.verdict.map_or("no failure", Verdict::word).into(),
         size(rank.peak_allocated_bytes).into(),
@@ -64,7 +80,8 @@ pub(super) fn title(document: &mut Document, ranks: &Ranks) {
         }
         _ => number,
     };
-    let which = match common_directory(&ranks.rows).as_str() {
+    let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
+    let which = match names.directory() {
         "" => Text::from(number),
         directory => Text::from(format!("{number} in ")).and(code(directory)),
     };
@@ -81,7 +98,7 @@ pub(super) fn heading(document: &mut Document, ranks: &Ranks) {
 /// The first `top` rows of the table, worst first.
 pub(super) fn table(document: &mut Document, ranks: &Ranks, top: usize) {
     let rows = &ranks.rows;
-    let (directory, ending) = (common_directory(rows), common_ending(rows));
+    let names = Names::from_paths(rows.iter().map(|row| &*row.path));
     let is_one = rows.iter().all(|row| Some(&row.path) == rows.first().map(|first| &first.path));
     let header = [
         "snapshot",
@@ -97,7 +114,7 @@ pub(super) fn table(document: &mut Document, ranks: &Ranks, top: usize) {
     let is_known = rows.iter().any(|row| !capacity(row).is_empty());
     let others = rows.len().saturating_sub(top) as u64;
     let note = (others > 0).then(|| format!("and {}; --top shows more", counted(others, "other")));
-    let cells = rows.iter().take(top).map(|rank| cells(rank, &directory, &ending));
+    let cells = rows.iter().take(top).map(|rank| cells(rank, &names));
     let table = Table::new(&header, &[0, 2], cells).optional_columns(&[5, 4, 7]).note(note);
     let table = if is_known { table } else { table.without_column(8) };
     document.table(if is_one { table.without_column(0) } else { table });

@@ -42,10 +42,15 @@ pub fn timeline(report: &TimelineReport) -> Document {
     document.title(code(&*report.path));
     summary(&mut document, &report.summary());
     add_warnings(&mut document, &report.warnings);
-    for device in &report.devices {
-        TimelinePage { document: &mut document, device }.add_all();
-    }
+    add_devices(&mut document, report);
     document
+}
+
+/// The charts of each device.
+pub(super) fn add_devices(document: &mut Document, report: &TimelineReport) {
+    for device in &report.devices {
+        TimelinePage { document, device }.add_all();
+    }
 }
 
 /// The meaning of the row `name`.

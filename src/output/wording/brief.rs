@@ -25,6 +25,9 @@ pub struct Brief {
     /// The host recorded by `oomscope run`, else read from the path (`node-1/rank3.pickle`, `host_a/..`); null if
     /// unknown.
     pub host: Option<String>,
+    /// Time of the last trace entry, in microseconds since the epoch; absent if no times were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_us: Option<u64>,
     /// The result in up to four sentences.
     pub summary: Summary,
     /// Device number of the worst device; null if the snapshot has no device.
@@ -137,6 +140,7 @@ impl Brief {
                 .and_then(|recorder| recorder.rank.as_ref()?.parse().ok())
                 .or_else(|| rank_in_path(&snapshot.path)),
             host: recorder.and_then(|recorder| recorder.host.clone()).or_else(|| host_in_path(&snapshot.path)),
+            time_us: snapshot.time_us,
             summary: summarize_snapshot(snapshot, device.map(|device| device.device)),
             warnings,
             ..Self::default()

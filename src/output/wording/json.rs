@@ -6,7 +6,9 @@ use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
 use crate::analysis::{Advice, AnalyzeReport, DryRunReason, SizeSearchReport, TrialsReport};
 use crate::compare::diff::{ComparedMoment, DiffReport};
+use crate::compare::fleet::{FleetReplayReport, FleetTimelineReport, FleetWhatIfReport};
 use crate::compare::gate::CheckReport;
+use crate::compare::trend::TrendReport;
 use crate::explain::ExplainReport;
 use crate::study::timeline::TimelineReport;
 use crate::whatif::fit::FitReport;
@@ -47,12 +49,16 @@ reports! {
     DiffReport { before: str, after: str, at: ComparedMoment } = "oomscope/diff/1",
     ExplainReport = "oomscope/explain/1",
     FitReport = "oomscope/fit/1",
+    FleetReplayReport = "oomscope/replay-fleet/1",
+    FleetTimelineReport = "oomscope/timeline-fleet/1",
+    FleetWhatIfReport = "oomscope/whatif-fleet/1",
     PlanReport = "oomscope/plan/1",
     ProgramReport = "oomscope/whatif-program/1",
     ReplayReport = "oomscope/replay/1",
     SizeSearchReport = "oomscope/dry-run-fit/1",
     TimelineReport = "oomscope/timeline/1",
     TogetherReport = "oomscope/plan-together/1",
+    TrendReport = "oomscope/trend/1",
     TrialsReport = "oomscope/dry-run-try/1",
     WhatIfReport = "oomscope/whatif/1",
 }
