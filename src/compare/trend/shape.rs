@@ -27,7 +27,7 @@ pub(super) enum Shape {
 /// Points on each side of a change.
 const MIN_SIDE: usize = 3;
 /// The weight of a parameter, in units of the criterion: changes are looked for at every point of many series.
-const PARAMETER_WEIGHT: f64 = 3.0;
+const PARAMETER_WEIGHT: f64 = 4.0;
 /// Deviations below this share of the level are no information.
 const NEGLIGIBLE_RATIO: f64 = 1e-4;
 
@@ -44,8 +44,7 @@ pub(super) fn shape(points: &[Point]) -> Shape {
         let (before, after) = points.split_at(at);
         let step = fit_step(at, before, after);
         let creep = fit_hinge(at, before, after);
-        // A step has a level more than a line that begins where the level before ends.
-        [(step, 4.0), (creep, 3.0)].map(|((deviation, shape), parameters)| (criterion(deviation, parameters), shape))
+        [step, creep].map(|(deviation, shape)| (criterion(deviation, 3.0), shape))
     });
     let (deviation, creep) = fit_line(points);
     let candidates = [(criterion(deviation, 2.0), creep)].into_iter().chain(changes);

@@ -39,7 +39,7 @@ fn cells(row: &TrendRow) -> Vec<Cell> {
             TrendKind::Creep => "creeps".into(),
             TrendKind::Step => "stepped up".into(),
         },
-        code(&*row.line).into(),
+        row.line.clone().into(),
         date(row.since_us).into(),
         per_week.into(),
         ratio.into(),
