@@ -45,8 +45,14 @@ impl ProgramReport {
             };
             return Summary { who: largest_holder, ..Summary::from_answer(answer) };
         };
+        // A guess is no result.
+        let start = match (best.sure, baseline.fits) {
+            (ChangeCertainty::Guess, Some(false)) => "no change that is certain is enough; a guess: ",
+            (ChangeCertainty::Guess, _) => "no change that is certain lowers the peak by 5 % or more; a guess: ",
+            _ => "",
+        };
         let answer = format!(
-            "{}: {} reserved at the peak on device {id} instead of {}{}{estimate}",
+            "{start}{}: {} reserved at the peak on device {id} instead of {}{}{estimate}",
             best.description,
             size(best.peak_reserved_bytes),
             size(baseline.peak_reserved_bytes),

@@ -13,7 +13,7 @@ use super::checkpoint_plan::CheckpointPlan;
 use super::modules::{ModuleCall, RepeatedModule, find_repeated};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
-use crate::base::units::counted;
+use crate::base::units::{counted, size};
 use crate::stacks::frames::LineId;
 
 /// How many modules to try: those that hold most at the peak.
@@ -48,7 +48,15 @@ fn checkpoint_largest(recording: &RecordedProgram<'_, '_>, most: usize) -> Vec<C
     modules.sort_by_key(|(bytes, _)| Reverse(*bytes));
     modules.truncate(most);
     let rows = modules.into_iter().map(|(_, module)| checkpoint_module(recording, &passes, &module));
-    rows.filter(|row| row.bytes_at_peak > 0).collect()
+    let mut rows: Vec<ChangedProgram> = rows.filter(|row| row.bytes_at_peak > 0).collect();
+    // A helper that calls every module, such as `run(module, x)`, is one line.
+    let labels: Vec<_> = rows.iter().map(|row| (row.description.clone(), row.line)).collect();
+    for (row, label) in rows.iter_mut().zip(&labels) {
+        if labels.iter().filter(|other| *other == label).count() > 1 {
+            row.description = format!("{} that keep {}", row.description, size(row.bytes_at_peak));
+        }
+    }
+    rows
 }
 
 fn checkpoint_module(recording: &RecordedProgram<'_, '_>, passes: &[Pass], module: &RepeatedModule) -> ChangedProgram {

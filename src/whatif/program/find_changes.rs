@@ -51,7 +51,10 @@ pub(super) fn analyze_recording(
     let changes = finders(recording).flat_map_iter(|finder| (finder.find)(recording));
     let replayed = changes.map(|row| replayer.replay_row(row));
     let mut rows: Vec<ProgramRow> = replayed.collect();
-    rows.sort_by_key(|row| (Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes)));
+    rows.sort_by_key(|row| {
+        let is_guess = row.sure == ChangeCertainty::Guess;
+        (is_guess, Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes))
+    });
     // Checkpointing a nested module may have the same effect; the outer one is kept.
     rows.dedup_by(|inner, outer| {
         let peaks = |row: &ProgramRow| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes);

@@ -181,8 +181,24 @@ fn split_into_calls(requests: &[CallRequest], module_count: Option<usize>) -> Ve
         // Without a longer period each part is a call.
         _ => (1..=part_count / 2).find(|index| part_count.is_multiple_of(*index) && is_period(*index)).unwrap_or(1),
     };
+    let is_irregular = period == 1 && !is_period(1) && module_count != Some(part_count);
+    if is_irregular && let Some(ends) = find_call_ends(requests, module_count, part_count) {
+        let call_starts = std::iter::once(0).chain(ends.iter().copied());
+        return call_starts.zip(ends.iter().copied()).map(|(start, end)| start..end).collect();
+    }
     let call_ends = starts.iter().copied().step_by(period).skip(1);
     starts.iter().copied().step_by(period).zip(call_ends).map(|(start, end)| start..end).collect()
+}
+
+/// The ends of calls if each ends with the last of `requests`, as residual blocks end with a sum: for calls whose first
+/// request comes again within them, of which there are fewer than `part_count`. `None` if that request does not come
+/// once in each of `module_count` calls.
+fn find_call_ends(requests: &[CallRequest], module_count: Option<usize>, part_count: usize) -> Option<Vec<usize>> {
+    let last = requests.last()?;
+    let is_end = |index: &usize| requests[*index] == *last && requests.get(index + 1) != Some(last);
+    let ends: Vec<usize> = (0..requests.len()).filter(is_end).map(|index| index + 1).collect();
+    let is_count = module_count.is_none_or(|count| ends.len() == count);
+    (is_count && (2..part_count).contains(&ends.len())).then_some(ends)
 }
 
 #[cfg(test)]
@@ -213,6 +229,7 @@ mod tests {
         assert_eq!(ranges(&[1, 2, 1, 3, 1, 2, 1, 3]), [0..4, 4..8], "the same line again");
         assert_eq!(ranges(&[1, 2, 3]).len(), 1);
         assert_eq!(ranges(&[1, 2, 1, 2, 4]), [0..2, 2..5], "one does more");
+        assert_eq!(ranges(&[1, 2, 1, 1, 3, 1, 2, 1, 3]), [0..5, 5..9], "each ends with a sum, the first does more");
         assert!(ranges(&[]).is_empty());
     }
 }

@@ -4,7 +4,7 @@ use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
-use crate::base::intern::SeededSet;
+use crate::base::intern::SeededMap;
 use crate::study::attribution::Category;
 
 /// A stack with one of these functions shows that the program already computes in half precision.
@@ -70,22 +70,25 @@ fn parameters_seen(recording: &RecordedProgram<'_, '_>) -> Option<[u64; 2]> {
     (all > 0).then_some([full, all])
 }
 
-/// Whether a forward pass allocates blocks of half the size of nearly all parameters, as autocast does. Nearly all,
-/// because activations have half the size of some parameters by coincidence.
+/// Whether a forward pass allocates blocks of half the size of nearly all parameters, as autocast does; or of three sizes of
+/// four and as many as there are parameters of each, since autocast leaves norms in full precision. Fewer may be
+/// coincidence: activations have half the size of some parameters.
 fn casts_parameters(recording: &RecordedProgram<'_, '_>) -> bool {
     let categories = recording.categories();
-    let (mut parameters, mut allocated_in_forward) = (SeededSet::default(), SeededSet::default());
+    let (mut parameters, mut allocated_in_forward) = (SeededMap::default(), SeededMap::default());
     let passes = find_passes(recording);
     // The longest pass, because the last one may be truncated.
     let longest = passes.iter().max_by_key(|pass| pass.forward.len());
     for (block, category) in recording.script.blocks.iter().zip(categories) {
         let is_in_forward = |pass: &Pass| block.allocated_at.is_some_and(|op| pass.forward.contains(&op));
         if *category == Category::Parameters {
-            parameters.insert(block.bytes);
+            *parameters.entry(block.bytes).or_insert(0u64) += 1;
         } else if longest.is_some_and(is_in_forward) {
-            allocated_in_forward.insert(block.bytes);
+            *allocated_in_forward.entry(block.bytes).or_insert(0u64) += 1;
         }
     }
-    let casts = parameters.iter().filter(|size| allocated_in_forward.contains(&(*size / 2))).count();
-    parameters.len() >= MIN_PARAMETER_SIZES && casts * 5 >= parameters.len() * 4
+    let casts = |size: &u64| allocated_in_forward.get(&(size / 2)).copied().unwrap_or(0);
+    let any = parameters.keys().filter(|size| casts(size) > 0).count();
+    let each = parameters.iter().filter(|(size, count)| casts(size) >= **count).count();
+    parameters.len() >= MIN_PARAMETER_SIZES && (any * 5 >= parameters.len() * 4 || each * 4 >= parameters.len() * 3)
 }

@@ -43,7 +43,7 @@ pub struct ProgramDevice {
     pub goes_on: bool,
     /// The unchanged program.
     pub as_recorded: ProgramRow,
-    /// Changed programs, in the order of served requests and reserved bytes saved.
+    /// Changed programs: guesses last, then in the order of served requests and reserved bytes saved.
     pub rows: Vec<ProgramRow>,
     /// The program without the memory of each of the source lines that hold most at the peak, largest first.
     pub without: Vec<ProgramRow>,

@@ -11,7 +11,9 @@ const NOTABLE_GAIN_PARTS: u64 = 20;
 impl ProgramRow {
     /// Whether the changed program needs less memory, or serves the failed request.
     pub fn is_gain(&self) -> bool {
-        self.allocated_gain_bytes > 0 || self.reserved_gain_bytes > 0 || self.serves_failed == Some(true)
+        let needs_less =
+            self.reserved_gain_bytes > 0 || (self.allocated_gain_bytes > 0 && self.reserved_gain_bytes == 0);
+        needs_less || self.serves_failed == Some(true)
     }
 
     /// The change, and where.
