@@ -31,10 +31,10 @@ fn codes(report: &Value) -> Vec<&str> {
     warnings.iter().map(|warning| warning["code"].as_str().unwrap()).collect()
 }
 
-/// At 4 the backward pass, whose threads have no stack, takes another path than at 8.
+/// At 8 sums of the backward pass, whose threads have no stack, take two stages, and a buffer that they do not at 4.
 #[test]
 fn peaks_at_a_size_that_nobody_recorded_are_those_of_the_allocator() {
-    for (program, told) in [("dense", &["unpaired"][..]), ("gan", &[])] {
+    for program in ["dense", "gan"] {
         for (learned, unseen) in [([4, 8], 13), ([8, 13], 4)] {
             let report = fit(program, &learned, &["--at", &unseen.to_string()]);
             let device = &report["devices"][0];
@@ -45,7 +45,7 @@ fn peaks_at_a_size_that_nobody_recorded_are_those_of_the_allocator() {
             if unseen > 8 {
                 assert_eq!(error, 0, "{program} at {unseen}");
                 assert_eq!(row["peak_reserved_bytes"], truth(program, unseen, "peak_reserved"));
-                assert_eq!(codes(&report), told, "{program}");
+                assert!(codes(&report).is_empty(), "{program}");
             } else {
                 assert!(error * 100 <= said, "{program} at {unseen}: {error}");
             }
@@ -93,7 +93,7 @@ const LARGEST_OF_DENSE: u64 = 19;
 #[test]
 fn data_of_many_lengths_are_taken_at_their_longest() {
     let report = fit("vary_data", &[4, 8], &["--at", "13"]);
-    assert_eq!(codes(&report), ["unpaired", "varying-shapes"]);
+    assert_eq!(codes(&report), ["varying-shapes"]);
     let device = &report["devices"][0];
     assert!(device["varying_ratio"].as_f64().unwrap() > 0.3);
     let said = device["sizes"][0]["peak_allocated_bytes"].as_u64().unwrap() as f64;
@@ -101,8 +101,6 @@ fn data_of_many_lengths_are_taken_at_their_longest() {
     assert!((0.98..1.05).contains(&of_truth), "{of_truth}");
 }
 
-/// At 8 the backward pass asks for what it does not at 4, in threads without stacks and in powers of two: what is four
-/// times as large there is no partner, and what has none grows as others of its size.
 /// Of 407 things each against each at one size and 807 at the other.
 #[test]
 fn what_grows_almost_as_the_square_is_followed_and_told_to_be_a_guess() {
@@ -133,12 +131,12 @@ fn lengths_that_are_padded_are_told() {
 }
 
 #[test]
-fn another_path_of_the_code_is_told_and_followed() {
+fn buffers_of_reductions_follow_from_their_shapes() {
     let report = fit("encoder", &[4, 8], &["--at", "29,64"]);
-    assert_eq!(codes(&report), ["far-away", "unpaired"]);
+    assert_eq!(codes(&report), ["far-away"]);
     let device = &report["devices"][0];
     assert_eq!(device["paired_ratio"], 1.0);
-    assert!(device["asked_paired_ratio"].as_f64().unwrap() < 0.99);
+    assert_eq!(device["asked_paired_ratio"], 1.0);
     for (row, size) in device["sizes"].as_array().unwrap().iter().zip([29, 64]) {
         assert_eq!(row["peak_allocated_bytes"], truth("encoder", size, "peak_allocated"));
         assert_eq!(row["peak_reserved_bytes"], truth("encoder", size, "peak_reserved"));
@@ -345,6 +343,6 @@ fn shapes_show_the_growth_that_bytes_do_not() {
     };
     let expected = (64 << 20) + (8 * 8100 * 8100 * 4_u64).next_multiple_of(512);
     assert_eq!(peak_and_codes(true), (expected, false));
-    let (without, guessed) = peak_and_codes(false);
-    assert!(guessed && without.abs_diff(expected) > 1 << 20, "{without} {expected}");
+    // The bytes are in the ratio of two squares, as those of lengths that are padded may be.
+    assert_eq!(peak_and_codes(false), (expected, true));
 }

@@ -8,7 +8,7 @@ use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::whatif::fit::{
-    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, Size, SizeReport,
+    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, Size, SizeReport, ThresholdLine,
 };
 
 /// Lays out `report`.
@@ -47,6 +47,11 @@ fn device(document: &mut Document, device: &FitDevice) {
         let rest = (device.growth_rest_bytes > 0).then(|| rest_row(device));
         let rows = device.growth.iter().map(growth_row).chain(rest);
         document.table(Table::new(&header, &[3, 4], rows));
+    }
+    if !device.thresholds.is_empty() {
+        document.heading(format!("Lines with a threshold before {}", device.growth_size()));
+        let header = ["from", "buffer", "line"];
+        document.table(Table::new(&header, &[2], device.thresholds.iter().map(threshold_row)));
     }
     document.heading("Evidence");
     document.field(
@@ -112,6 +117,12 @@ fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
         next.map_or(String::new(), |(at, failed)| format!("{at} {}", describe_failure(failed))).into(),
         of.best.as_ref().map_or(String::new(), |best| format!("{} with {}", size_of(best), best.settings)).into(),
     ]
+}
+
+/// A line whose kernel begins to take a buffer.
+fn threshold_row(line: &ThresholdLine) -> Vec<Cell> {
+    let certainty = if line.is_predicted { "" } else { ", if it is a reduction: not in the peaks" };
+    vec![count(line.start).into(), size(line.bytes).into(), format!("{}{certainty}", line.location.label()).into()]
 }
 
 /// Peaks, with the first number by row and the second by column.

@@ -27,7 +27,7 @@ impl FitReport {
             (Some(best), _) => {
                 let (size, option) = (best.to_size(), &best.settings);
                 let action = size.map(|at| {
-                    format!("size {at} {} with {option}{}", fits_or_should_fit(best, device), describe_headroom(best))
+                    format!("size {at} {} with {option}{}", fits_or_should_fit(best), describe_headroom(best))
                 });
                 (action, Some(shell_assignment(option, self.settings_string.as_deref())))
             }
@@ -90,7 +90,7 @@ fn describe_answer(device: &FitDevice, multiple: u64) -> String {
             let larger = larger.and_then(Largest::to_size);
             let larger = larger.map_or_else(String::new, |size| format!("; {size} fits"));
             let distance = describe_distance(fitting_size, device.recorded_size());
-            let verb = fits_or_should_fit(largest, device);
+            let verb = fits_or_should_fit(largest);
             format!("size {fitting_size}{distance} {verb} on {capacity}{}{fails}{larger}", describe_headroom(largest))
         }
     }
@@ -105,10 +105,8 @@ fn describe_distance(predicted: Size, recorded: Size) -> String {
     }
 }
 
-/// A prediction far from the recordings is not certain.
-fn fits_or_should_fit(largest: &Largest, device: &FitDevice) -> &'static str {
-    let is_far = largest.to_size().is_some_and(|size| device.is_far_from_recordings(size));
-    if is_far && largest.certainty != FitCertainty::Confirmed { "should fit" } else { "fits" }
+fn fits_or_should_fit(largest: &Largest) -> &'static str {
+    if largest.certainty <= FitCertainty::Checked || largest.size.is_none() { "fits" } else { "should fit" }
 }
 
 /// Describes the headroom: with little of it, a prediction that is slightly too low matters.

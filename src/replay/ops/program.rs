@@ -70,6 +70,15 @@ pub(crate) enum OperationKind {
     Workspace { size: u64, stream: u64, is_needed: bool },
 }
 
+/// A request of a program at another size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ResizedRequest {
+    /// `None` if it is not made at that size. Its block must be freed, and its free not be pending.
+    pub(crate) bytes: Option<u64>,
+    /// Two blocks that its call requests after it, and frees when it ends.
+    pub(crate) temporaries: Option<[u64; 2]>,
+}
+
 /// A request, and what the program holds with it.
 struct LiveRequest {
     entry_index: u32,
@@ -168,14 +177,10 @@ impl Program<'_> {
     /// differ, nobody knows where they would have been, so the program allocates them first: see
     /// [`Self::with_empty_start`].
     #[must_use]
-    pub(crate) fn resized(&self, requests: &[u64], initial_blocks: &[u64]) -> Self {
+    pub(crate) fn resized(&self, requests: &[ResizedRequest], initial_blocks: &[u64]) -> Self {
         let mut resized = self.clone();
-        let mut bytes = requests.iter();
-        for operation in &mut resized.operations {
-            if let OperationKind::Alloc { size, .. } = &mut operation.kind {
-                *size = bytes.next().copied().unwrap_or(*size);
-            }
-        }
+        resized.operations = resize_operations(&self.operations, requests, self.slot_count);
+        resized.slot_count += 2;
         let recorded = self.initial_blocks.iter().map(|block| block.requested);
         if recorded.eq(initial_blocks.iter().copied()) {
             return resized;
@@ -343,4 +348,44 @@ impl Program<'_> {
     pub(crate) fn time_us(&self, operation: &Operation) -> u64 {
         self.device.time_us(operation.entry_index as usize).unwrap_or(0) // PyTorch before 2.2
     }
+}
+
+/// The operations with other requests. Temporary blocks have the slots from `free_slot` on.
+fn resize_operations(operations: &[Operation], requests: &[ResizedRequest], free_slot: usize) -> Vec<Operation> {
+    let mut resized = Vec::with_capacity(operations.len());
+    let mut requests = requests.iter();
+    let mut dropped: FxHashSet<u32> = FxHashSet::default();
+    for operation in operations {
+        let mut operation = *operation;
+        match &mut operation.kind {
+            OperationKind::Free { slot, .. } if dropped.remove(slot) => {}
+            OperationKind::Alloc { size, stream, pool, context, slot, .. } => {
+                let Some(request) = requests.next() else {
+                    resized.push(operation);
+                    continue;
+                };
+                let (stream, pool, context) = (*stream, *pool, *context);
+                match (request.bytes, *slot) {
+                    (None, Some(slot)) => _ = dropped.insert(slot),
+                    (bytes, _) => {
+                        *size = bytes.unwrap_or(*size);
+                        resized.push(operation);
+                    }
+                }
+                let entry_index = operation.entry_index;
+                let mut push = |kind| resized.push(Operation { entry_index, kind });
+                let Some(temporaries) = request.temporaries else { continue };
+                let slots = [free_slot, free_slot + 1].map(to_u32);
+                for (size, slot) in temporaries.into_iter().zip(slots) {
+                    let completions = ListRange::default();
+                    push(OperationKind::Alloc { size, stream, pool, context, slot: Some(slot), completions });
+                }
+                for slot in slots.into_iter().rev() {
+                    push(OperationKind::Free { slot, is_pending: false, context });
+                }
+            }
+            _ => resized.push(operation),
+        }
+    }
+    resized
 }

@@ -17,6 +17,7 @@ use super::prediction::{PredictedFailure, SizeReport, predict};
 use super::size::{Size, missing_sizes};
 use super::size_search::{FoundSizes, LargestSize, relative_error};
 use super::slice::{FitCurve, Largest, LargestAt, SizeSlice};
+use super::thresholds::{ThresholdLine, threshold_lines};
 
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, apply_option, hypothesis_with};
@@ -83,6 +84,8 @@ pub struct FitDevice {
     /// Source lines with unpaired memory at the peak of the largest recording, which is assumed to grow like other
     /// requests of the same bytes.
     pub unpaired: Vec<GrowingLine>,
+    /// Lines at risk: a kernel begins to request a buffer at a size between the largest recorded one and `growth_at`.
+    pub thresholds: Vec<ThresholdLine>,
     /// Each recording, predicted from the others; empty for fewer than three recordings.
     pub checked: Vec<LeaveOneOutCheck>,
     /// The recordings have a warning that makes every figure an estimate.
@@ -152,6 +155,7 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
+            () if answer.is_at_risk => self.certainty_at(size).max(FitCertainty::Should),
             () => self.certainty_at(size),
         }
     }
@@ -165,11 +169,6 @@ impl FitDevice {
             Some(times) if times < 2 => FitCertainty::Checked,
             _ => FitCertainty::Should,
         }
-    }
-
-    /// Whether other kernels, with other workspaces, may run at `size` than at the recorded sizes.
-    pub fn is_far_from_recordings(&self, size: Size) -> bool {
-        size.product() >= self.recorded_size().product().saturating_mul(2)
     }
 
     /// The size of `growth`.
@@ -289,6 +288,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             growth,
             requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
             unpaired: at_recorded.unpaired_lines(base, options.top),
+            thresholds: threshold_lines(fitted(growth_at), largest_recorded, growth_at, options.top),
             checked: self.leave_one_out(),
             has_recording_warnings,
         };

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::fitted_program::FittedProgram;
 use super::input::{FitInput, SizedRecording};
+use super::recorded_scratch::mark_scratch;
 use super::size::Size;
 
 /// The recordings of one device, in order of size.
@@ -17,6 +18,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let mut recordings: Vec<SizedRecording<'s, 'a>> =
             inputs.iter().filter_map(|input| SizedRecording::from_input(input, id)).collect();
         recordings.sort_by_key(|recording| (recording.size.product(), recording.size));
+        mark_scratch(&mut recordings);
         Self { recordings }
     }
 

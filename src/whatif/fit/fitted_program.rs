@@ -1,22 +1,33 @@
 //! A recorded program whose requests are functions of the size.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::hidden_dimension::{find_hidden_dimensions, law_with};
 use super::input::{SizedRecording, SizedRequest};
 use super::law::{Law, LawKind};
 use super::pairing::{RecordingPairs, pair_with_all};
 use super::polynomial::Point;
-use super::shape_law::ShapeLaw;
+use super::reduction::Scratch;
+use super::reductions::{Reduction, Reductions};
+use super::shape_law::{Dimension, ShapeLaw};
 use super::size::Size;
 use super::steps::largest_in_any_step;
 use crate::base::units::ratio;
-use crate::replay::ops::Program;
+use crate::replay::ops::{Program, ResizedRequest};
 
 /// If the laws of more than this share of the growing bytes are underdetermined, the size is probably not the number
 /// that the program's tensors depend on.
 const MAX_OPEN_RATIO: f64 = 0.5;
+
+/// CUB aligns the parts of its temporary storage, and adds what the first part may need to be aligned.
+const SORT_ALIGNMENT: u64 = 256;
+/// The storage of small sorts does not matter.
+const MIN_SORT_BYTES: u64 = 1 << 16;
+/// A sort frees its storage before the program makes this many other requests.
+const MAX_SORT_REQUESTS: usize = 4;
 
 /// A recording, with a law for each of its requests that is fitted to it and to other recordings.
 #[derive(Debug)]
@@ -31,6 +42,7 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(super) varies_by_step: Vec<bool>,
     /// The laws of the blocks from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
+    pub(super) reductions: Reductions,
     /// The most common law among requests of the same bytes.
     law_by_bytes: FxHashMap<u64, Law>,
 }
@@ -59,6 +71,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             other.requests.get(paired as usize).map(|request| request.bytes)
         };
         let by_shape = laws_by_shape(base, &others);
+        let hidden = hidden_dimensions(base, &others);
         let largest_in_step = largest_in_any_step(base);
         let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
         let varies_by_step = |index: usize| {
@@ -84,8 +97,14 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             // Proportional growth needs no shape.
             let own_law = match law(request.bytes, index, &request_bytes) {
                 Some(Law::Polynomial(sum)) => {
-                    let shape = bytes_at_all(base, &others, index).and_then(|bytes| by_shape.get(&bytes));
-                    Some(shape.map_or(Law::Polynomial(sum), |shape| Law::Shape(*shape)))
+                    let bytes = bytes_at_all(base, &others, index);
+                    let recorded = bytes.as_ref().and_then(|bytes| by_shape.get(bytes)).map(|shape| Law::Shape(*shape));
+                    let likely = || {
+                        let points = points_at_all(base, &others, bytes.as_ref().filter(|_| !hidden.is_empty())?);
+                        let shape = hidden.iter().find_map(|dimension| law_with(*dimension, &points))?;
+                        Some(if others.len() == 1 { Law::LikelyShape(shape) } else { Law::Shape(shape) })
+                    };
+                    Some(recorded.or_else(likely).unwrap_or(Law::Polynomial(sum)))
                 }
                 own_law => own_law,
             };
@@ -99,12 +118,21 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             }
             (law(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes), true)
         });
-        let (request_laws, varies_by_step): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
+        let (mut request_laws, varies_by_step): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
+        let reductions = Reductions::find(base, &others);
+        for (output, request) in base.requests.iter().enumerate() {
+            if request.scratch.is_some() && reductions.explains(output) {
+                for buffer in [output + 1, output + 2] {
+                    let point = (base.size.numbers(), base.requests[buffer].bytes);
+                    request_laws[buffer] = Some(Law::Power { degrees: [0, 0], point });
+                }
+            }
+        }
         let initial_blocks = base.program().initial_blocks.iter().enumerate();
         let initial_laws = initial_blocks.map(|(index, block)| law(block.requested, index, &initial_bytes));
         let initial = initial_laws.collect();
         let by_bytes = most_common_laws(base, &request_laws);
-        Self { base, others, request_laws, varies_by_step, initial_laws: initial, law_by_bytes: by_bytes }
+        Self { base, others, request_laws, varies_by_step, initial_laws: initial, reductions, law_by_bytes: by_bytes }
     }
 
     /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
@@ -147,19 +175,78 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
     /// them itself, from an empty pool.
     pub(super) fn program_at(&self, size: Size) -> Program<'a> {
-        let (requests, initial) = self.bytes_at(size);
+        let (requests, initial) = self.requests_at(size);
         self.base.program().resized(&requests, &initial)
+    }
+
+    /// The buffers of `reduction` at `size`.
+    pub(super) fn scratch_at(&self, reduction: &Reduction, size: Size) -> Option<Scratch> {
+        self.reductions.scratch_of(reduction, |index| self.request_bytes_at(index, size))
+    }
+
+    /// Whether a possible reduction takes two stages at `size`.
+    pub(super) fn has_possible_scratch(&self, size: Size) -> bool {
+        self.reductions.possible.iter().any(|reduction| self.scratch_at(reduction, size).is_some())
+    }
+
+    /// Whether growing data is sorted or scanned. Such a call takes other paths at other sizes, and its storage differs.
+    pub(super) fn has_growing_sorts(&self) -> bool {
+        let mut requests = self.base.requests.iter().enumerate();
+        requests.any(|(index, request)| {
+            let is_temporary = request.requests_before_free.is_some_and(|freed| freed <= index + MAX_SORT_REQUESTS);
+            let is_storage = request.bytes % SORT_ALIGNMENT == SORT_ALIGNMENT - 1 && request.bytes > MIN_SORT_BYTES;
+            is_temporary && is_storage && self.request_laws[index].is_none_or(|law| law.grows())
+        })
+    }
+
+    /// The same program, in which every possible reduction that takes two stages at `size` has its largest buffers.
+    pub(super) fn worst_program_at(&self, size: Size) -> Program<'a> {
+        let (mut requests, initial) = self.requests_at(size);
+        for (output, scratch) in self.possible_scratch_at(size) {
+            requests[output].temporaries = Some(scratch.to_bytes());
+        }
+        self.base.program().resized(&requests, &initial)
+    }
+
+    /// The largest buffers of each possible reduction at `size`, by its output.
+    fn possible_scratch_at(&self, size: Size) -> BTreeMap<usize, Scratch> {
+        let mut largest: BTreeMap<usize, Scratch> = BTreeMap::new();
+        for reduction in &self.reductions.possible {
+            if let Some(scratch) = self.scratch_at(reduction, size) {
+                let known = largest.entry(reduction.output).or_insert(scratch);
+                *known = (*known).max(scratch);
+            }
+        }
+        largest
+    }
+
+    /// Each request and the bytes of each block from before the recording, at `size`.
+    pub(super) fn requests_at(&self, size: Size) -> (Vec<ResizedRequest>, Vec<u64>) {
+        let (bytes, initial) = self.bytes_at(size);
+        let is_made = |request: &SizedRequest| !request.is_scratch;
+        let made = bytes
+            .iter()
+            .zip(&self.base.requests)
+            .map(|(bytes, request)| ResizedRequest { bytes: is_made(request).then_some(*bytes), temporaries: None });
+        let mut requests: Vec<ResizedRequest> = made.collect();
+        for (output, scratch) in self.reductions.at(|index| bytes[index], size.numbers()) {
+            requests[output].temporaries = Some(scratch.to_bytes());
+        }
+        (requests, initial)
     }
 
     /// The bytes of each request and of each block from before the recording, at `size`.
     pub(in crate::whatif) fn bytes_at(&self, size: Size) -> (Vec<u64>, Vec<u64>) {
-        let bytes_at = |law: &Option<Law>, own_bytes: u64| law.map_or(own_bytes, |law| law.bytes_at(size.numbers()));
-        let requests = self.request_laws.iter().zip(&self.base.requests);
-        let requests =
-            requests.map(|(law, request)| bytes_at(&law.or_else(|| self.assumed_law(request)), request.bytes));
+        let requests = (0..self.base.requests.len()).map(|index| self.request_bytes_at(index, size));
         let initial = self.initial_laws.iter().zip(&self.base.program().initial_blocks);
-        let initial = initial.map(|(law, block)| bytes_at(law, block.requested));
+        let initial = initial.map(|(law, block)| law.map_or(block.requested, |law| law.bytes_at(size.numbers())));
         (requests.collect(), initial.collect())
+    }
+
+    fn request_bytes_at(&self, index: usize, size: Size) -> u64 {
+        let request = &self.base.requests[index];
+        let law = self.request_laws[index].or_else(|| self.assumed_law(request));
+        law.map_or(request.bytes, |law| law.bytes_at(size.numbers()))
     }
 }
 
@@ -174,6 +261,34 @@ fn bytes_at_all(
     std::iter::once(Some(base.requests[index].bytes)).chain(elsewhere).collect()
 }
 
+/// A size and the bytes there, for each recording.
+fn points_at_all(
+    base: &SizedRecording<'_, '_>,
+    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
+    bytes: &[u64],
+) -> Vec<Point> {
+    let sizes = std::iter::once(base.size).chain(others.iter().map(|(other, _)| other.size));
+    sizes.zip(bytes).map(|(size, bytes)| (size.numbers(), *bytes)).collect()
+}
+
+/// Dimensions that the bytes of the requests show, for sizes of one number.
+fn hidden_dimensions(
+    base: &SizedRecording<'_, '_>,
+    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
+) -> Vec<Dimension> {
+    if base.size.dimensions() > 1 {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..=others.len()).collect();
+    let sizes: Vec<u64> =
+        std::iter::once(base.size.first).chain(others.iter().map(|(other, _)| other.size.first)).collect();
+    order.sort_by_key(|index| sizes[*index]);
+    let in_order = |bytes: Vec<u64>| order.iter().map(|index| bytes[*index]).collect::<Vec<u64>>();
+    let bytes = (0..base.requests.len()).filter_map(|index| Some(in_order(bytes_at_all(base, others, index)?)));
+    let sizes: Vec<u64> = order.iter().map(|index| sizes[*index]).collect();
+    find_hidden_dimensions(&sizes, &bytes.collect())
+}
+
 /// The laws of tensors whose shape is known in all recordings, by their bytes in each. Another request with the same
 /// bytes in all of them has a tensor of that shape too, or one that grows in the same way.
 fn laws_by_shape(
@@ -183,8 +298,7 @@ fn laws_by_shape(
     let mut laws: FxHashMap<Vec<u64>, ShapeLaw> = FxHashMap::default();
     let law_of = |index: usize, own_shape: &[u64]| {
         let bytes = bytes_at_all(base, others, index)?;
-        let sizes = std::iter::once(base.size).chain(others.iter().map(|(other, _)| other.size));
-        let points: Vec<Point> = sizes.zip(&bytes).map(|(size, bytes)| (size.numbers(), *bytes)).collect();
+        let points = points_at_all(base, others, &bytes);
         let elsewhere =
             others.iter().map(|(other, pairs)| other.shapes.get(&(pairs.requests[index]? as usize)).copied());
         let shapes: Vec<&[u64]> = std::iter::once(Some(own_shape)).chain(elsewhere).collect::<Option<_>>()?;

@@ -12,7 +12,7 @@ use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::StackId;
 use crate::base::units::{ratio, signed_difference};
-use crate::replay::ops::{OperationKind, Program};
+use crate::replay::ops::{OperationKind, Program, ResizedRequest};
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, FrameList, LineId};
 
@@ -104,6 +104,25 @@ fn walk(
     }
 }
 
+/// A request of a program at another size.
+#[derive(Debug, Clone, Copy)]
+struct RequestSource {
+    /// The index of the recorded request.
+    request: usize,
+    /// A buffer that the call of this request takes.
+    is_temporary: bool,
+}
+
+/// The requests of a resized program, in order.
+fn request_sources(requests: &[ResizedRequest]) -> Vec<RequestSource> {
+    let sources = requests.iter().enumerate().flat_map(|(request, resized)| {
+        let own = resized.bytes.map(|_| RequestSource { request, is_temporary: false });
+        let buffers = resized.temporaries.iter().flatten().map(move |_| RequestSource { request, is_temporary: true });
+        own.into_iter().chain(buffers)
+    });
+    sources.collect()
+}
+
 impl PeakMemory {
     /// The peak of the program at `size`, with requests rounded as under `settings`.
     pub(super) fn from_program(fitted: &FittedProgram<'_, '_, '_>, size: Size, settings: &Settings) -> Self {
@@ -124,10 +143,15 @@ impl PeakMemory {
             })
             .collect();
         let initial_blocks = if initial_requests == 0 { initial.as_slice() } else { &[] };
+        let sources = request_sources(&fitted.requests_at(size).0);
         let block_of = |requests_made: usize, bytes: u64, stack: StackId, slot: Option<u32>| {
-            let index = requests_made.checked_sub(initial_requests);
-            let law = match index {
-                Some(index) => fitted.request_laws.get(index).copied().flatten(),
+            let source = requests_made.checked_sub(initial_requests).and_then(|index| sources.get(index));
+            let index = source.map(|source| source.request);
+            let law = match source {
+                Some(source) if source.is_temporary => {
+                    Some(Law::Power { degrees: [0, 0], point: (size.numbers(), bytes) })
+                }
+                Some(source) => fitted.request_laws.get(source.request).copied().flatten(),
                 None => slot.and_then(|slot| initial.get(slot as usize)).and_then(|block| block.law),
             };
             PeakBlock { bytes: round_size(bytes, settings), stack, law, index }
@@ -149,6 +173,7 @@ impl PeakMemory {
             if operation + 1 == ops_to_peak {
                 blocks = state.slots.iter().flatten().copied().collect();
                 requests_made = state.requests_made.saturating_sub(initial_requests);
+                requests_made = sources.get(requests_made).map_or(fitted.base.requests.len(), |next| next.request);
             }
             false
         });

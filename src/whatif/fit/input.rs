@@ -1,11 +1,14 @@
 //! The recordings that a fit starts from.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
+use super::reduction::{LaunchConditions, Scratch};
 use super::size::Size;
 use crate::base::ids::StackId;
 use crate::replay::ops::Program;
-use crate::snapshot::NamedTensor;
+use crate::snapshot::{NamedTensor, TensorKind};
 use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
 use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
@@ -30,6 +33,12 @@ pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(super) requests: Vec<SizedRequest>,
     /// By index of a request that is live at the end: the shape of its tensor, if the recorder saw it.
     pub(super) shapes: FxHashMap<usize, &'a [u64]>,
+    /// The newest release of PyTorch 2 that the recording may be of.
+    pub(super) torch_minor: u32,
+    /// The conditions under which reductions are launched, if they are known.
+    pub(super) conditions: Option<LaunchConditions>,
+    /// Bytes of an element of most parameters, if the recorder saw them.
+    pub(super) parameter_item_bytes: Option<u64>,
 }
 
 /// One request of the program.
@@ -40,22 +49,39 @@ pub(super) struct SizedRequest {
     pub(super) bytes: u64,
     /// Number of requests made before its block was freed; `None` if the free is not recorded.
     pub(super) requests_before_free: Option<usize>,
+    /// The buffers of the reduction that has this output. The next two requests are theirs.
+    pub(super) scratch: Option<Scratch>,
+    /// A buffer of a reduction.
+    pub(super) is_scratch: bool,
 }
 
 impl<'s, 'a> SizedRecording<'s, 'a> {
     /// The recording of device `id`, if it has a trace.
     pub(super) fn from_input(input: &FitInput<'s, 'a>, id: u64) -> Option<Self> {
         let device = input.study.device(id).filter(|device| !device.device().is_empty())?;
-        let request =
-            |(entry_index, stack, bytes)| SizedRequest { entry_index, stack, bytes, requests_before_free: None };
+        let request = |(entry_index, stack, bytes)| SizedRequest {
+            entry_index,
+            stack,
+            bytes,
+            requests_before_free: None,
+            scratch: None,
+            is_scratch: false,
+        };
         let mut requests: Vec<SizedRequest> = device.program().requests().map(request).collect();
         for (index, requests_before) in device.program().frees() {
             if let Some(request) = requests.get_mut(index) {
                 request.requests_before_free = Some(requests_before);
             }
         }
-        let shapes = read_shapes(device, &requests);
-        Some(Self { size: input.size, device, requests, shapes })
+        Some(Self {
+            size: input.size,
+            shapes: read_shapes(device, &requests),
+            torch_minor: *input.study.inference().releases.end(),
+            conditions: None,
+            parameter_item_bytes: read_parameter_item_bytes(device),
+            device,
+            requests,
+        })
     }
 
     pub(super) fn program(&self) -> &'s Program<'a> {
@@ -86,4 +112,17 @@ fn read_shapes<'a>(device: DeviceStudy<'_, 'a>, requests: &[SizedRequest]) -> Fx
     let live = requests.iter().enumerate().filter(|(_, request)| request.requests_before_free.is_none());
     let address = |request: &SizedRequest| device.device().entry(request.entry_index).addr;
     live.filter_map(|(index, request)| Some((index, *by_address.get(&address(request))?))).collect()
+}
+
+fn read_parameter_item_bytes(device: DeviceStudy<'_, '_>) -> Option<u64> {
+    let snapshot = device.snapshot();
+    let names = snapshot.tensor_names.as_ref()?;
+    let mut bytes_by_item: BTreeMap<u64, u64> = BTreeMap::new();
+    for tensor in names.tensors.iter().filter(|tensor| tensor.kind == TensorKind::Parameter) {
+        let items = tensor.shape.and_then(|shape| names.shapes.get(shape)?.iter().copied().reduce(u64::saturating_mul));
+        if let Some(item) = items.and_then(|items| tensor.bytes.checked_div(items)) {
+            *bytes_by_item.entry(item).or_default() += tensor.bytes;
+        }
+    }
+    bytes_by_item.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(item, _)| item)
 }

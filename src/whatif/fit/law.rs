@@ -40,8 +40,10 @@ pub(super) enum Law {
         point: Point,
     },
     Polynomial(Polynomial),
-    /// The product of the dimensions of a tensor whose shapes are known.
+    /// The product of the dimensions of a tensor whose shapes are known, or follow from its bytes at three sizes.
     Shape(ShapeLaw),
+    /// The same, if its dimensions follow from its bytes at only two sizes. Padded lengths may have them too.
+    LikelyShape(ShapeLaw),
 }
 
 impl Law {
@@ -75,7 +77,7 @@ impl Law {
                 saturate(u128::from(*bytes).saturating_mul(power(size)) / power(*point_size).max(1))
             }
             Self::Polynomial(sum) => sum.bytes_at(size),
-            Self::Shape(shape) => shape.bytes_at(size),
+            Self::Shape(shape) | Self::LikelyShape(shape) => shape.bytes_at(size),
         }
         .max(1)
     }
@@ -98,7 +100,7 @@ impl Law {
                 0b011 => LawKind::Line,
                 _ => LawKind::Parabola,
             },
-            Self::Shape(shape) => match shape.degree(dimension) {
+            Self::Shape(shape) | Self::LikelyShape(shape) => match shape.degree(dimension) {
                 (0, _) => LawKind::Constant,
                 (1, true) => LawKind::Line,
                 (_, true) => LawKind::Parabola,
@@ -117,12 +119,20 @@ impl Law {
 
     /// Whether other polynomials go through the recorded sizes too.
     pub(super) fn is_underdetermined(&self) -> bool {
-        matches!(self, Self::Polynomial(sum) if sum.is_underdetermined)
+        match self {
+            Self::Polynomial(sum) => sum.is_underdetermined,
+            Self::LikelyShape(_) => true,
+            Self::Power { .. } | Self::Shape(_) => false,
+        }
     }
 
     /// Whether other curves go through the recorded sizes too, and may be far from this one at larger sizes.
     pub(super) fn is_guess(&self) -> bool {
-        matches!(self, Self::Polynomial(sum) if sum.is_guess)
+        match self {
+            Self::Polynomial(sum) => sum.is_guess,
+            Self::LikelyShape(_) => true,
+            Self::Power { .. } | Self::Shape(_) => false,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```text
 //! recordings -- pairing ----------> which request of one recording is which of another
 //!            -- law, polynomial --> the bytes of each request as a function of the size; shape_law: by shapes
+//!            -- reductions -------> buffers of reductions, which begin at a threshold; reduction: PyTorch's launch rule
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
 //!            -- prediction -------> their replay: peaks and failures
 //!            -- size_search ------> the largest size at which no request fails; slice: for each second number
@@ -25,6 +26,7 @@ mod device_recordings;
 mod fitted_program;
 mod fitted_sizes;
 mod growth;
+mod hidden_dimension;
 mod input;
 mod law;
 mod leave_one_out;
@@ -32,12 +34,17 @@ mod options;
 mod pairing;
 mod polynomial;
 mod prediction;
+mod recorded_scratch;
+mod reduction;
+mod reduction_shape;
+mod reductions;
 mod report;
 mod shape_law;
 mod size;
 mod size_search;
 mod slice;
 mod steps;
+mod thresholds;
 mod warnings;
 
 pub use self::certainty::FitCertainty;
@@ -57,3 +64,4 @@ pub use self::size::Size;
 pub(super) use self::size_search::{LargestSize, SizeSearch};
 pub(super) use self::slice::SizeSlice;
 pub use self::slice::{FitCurve, Largest, LargestAt};
+pub use self::thresholds::ThresholdLine;

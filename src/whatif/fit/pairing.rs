@@ -74,16 +74,23 @@ fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording
         let number = |stack: StackId| stack_numbers.get(&stack).copied().unwrap_or(0);
         let paired_request =
             |request: &SizedRequest| PairedRequest { number: number(request.stack), bytes: request.bytes };
-        let requests = recording.requests.iter().map(paired_request).collect();
-        RequestSequence { size: recording.size.numbers(), requests }
+        // The buffers of reductions follow from their shapes.
+        let kept = recording.requests.iter().enumerate().filter(|(_, request)| !request.is_scratch);
+        let (indexes, requests) = kept.map(|(index, request)| (index, paired_request(request))).unzip();
+        RequestSequence { size: recording.size.numbers(), indexes, requests }
     };
     let sides = [sequence_of(base, left_numbers), sequence_of(other, right_numbers)];
     let steps = [Steps::from_recording(base), Steps::from_recording(other)];
+    let kept = |side: usize, range: Range<usize>| {
+        let at = |index: usize| sides[side].indexes.partition_point(|kept| *kept < index);
+        at(range.start)..at(range.end)
+    };
     let mut requests = vec![None; base.requests.len()];
     for (step, left_range) in steps[0].ranges.iter().enumerate() {
+        let left_range = kept(0, left_range.clone());
         let mut best: Vec<(usize, usize)> = Vec::new();
         for right_range in steps[1].counterparts(step, &steps[0]) {
-            let pairs = pair_in_order(&sides[0], left_range.clone(), &sides[1], right_range);
+            let pairs = pair_in_order(&sides[0], left_range.clone(), &sides[1], kept(1, right_range));
             if pairs.len() > best.len() {
                 best = pairs;
             }
@@ -92,7 +99,7 @@ fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording
             }
         }
         for (left, right) in best {
-            requests[left] = Some(to_u32(right));
+            requests[sides[0].indexes[left]] = Some(to_u32(sides[1].indexes[right]));
         }
     }
     RecordingPairs { requests, initial_blocks: pair_initial_blocks([base, other], &stack_numbers) }
@@ -147,6 +154,8 @@ struct PairedRequest {
 /// The requests of one recording.
 struct RequestSequence {
     size: Numbers,
+    /// The index of each in the recording.
+    indexes: Vec<usize>,
     requests: Vec<PairedRequest>,
 }
 

@@ -57,8 +57,17 @@ pub struct PredictedFailure {
 
 /// Whether every request at `size` is served under `overrides`, which have a capacity.
 pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> bool {
-    let (program, hypothesis) = (fitted.program_at(size), hypothesis_for(fitted, overrides));
-    !initial_memory_exceeds_device(fitted, &program, &hypothesis) && peak_if_served(&program, &hypothesis).is_some()
+    serves(fitted, &fitted.program_at(size), overrides)
+}
+
+/// The same if all requests that may be outputs of reductions are.
+pub(super) fn is_served_at_worst(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> bool {
+    !fitted.has_possible_scratch(size) || serves(fitted, &fitted.worst_program_at(size), overrides)
+}
+
+fn serves(fitted: &FittedProgram<'_, '_, '_>, program: &Program<'_>, overrides: &Overrides) -> bool {
+    let hypothesis = hypothesis_for(fitted, overrides);
+    !initial_memory_exceeds_device(fitted, program, &hypothesis) && peak_if_served(program, &hypothesis).is_some()
 }
 
 /// Peak of the live bytes at `size`, a lower bound of the device memory.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::device::FitDevice;
 use super::device_recordings::DeviceRecordings;
-use super::input::{FitInput, SizedRecording};
+use super::input::FitInput;
 use super::leave_one_out::MIN_PAIRED_RATIO;
 use super::options::FitOptions;
 use super::size::{Size, missing_sizes};
@@ -58,12 +58,10 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
     let mut warnings = Warnings::default();
     let mut devices = Vec::new();
     for id in ids {
-        let device_recordings: Vec<SizedRecording<'_, '_>> =
-            recordings.iter().filter_map(|input| SizedRecording::from_input(input, id)).collect();
-        if device_recordings.len() < recordings.len() {
+        let all_recordings = DeviceRecordings::from_inputs(&recordings, id);
+        if all_recordings.recordings.len() < recordings.len() {
             continue;
         }
-        let all_recordings = DeviceRecordings { recordings: device_recordings };
         let has_recording_warnings = warn_about_recordings(&all_recordings, &mut warnings);
         let device = all_recordings.fit(options, has_recording_warnings)?;
         if device.paired_ratio.min(device.stacks_paired_ratio) < MIN_PAIRED_RATIO {

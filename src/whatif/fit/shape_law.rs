@@ -24,8 +24,8 @@ pub(super) struct ShapeLaw {
 }
 
 /// A dimension: `numerator * power / denominator + offset`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Dimension {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Dimension {
     exponents: Exponents,
     numerator: u64,
     denominator: u64,
@@ -62,6 +62,18 @@ impl ShapeLaw {
         Some(Self { scale, growing: growing.try_into().ok()? })
     }
 
+    /// The law of bytes in exact proportion to `dimension` to the `power`, and to the first number `factors` times.
+    pub(super) fn with_dimension(points: &[Point], dimension: Dimension, power: usize, factors: usize) -> Option<Self> {
+        let own = Dimension { exponents: [1, 0], numerator: 1, denominator: 1, offset: 0 };
+        let growing = std::iter::repeat_n(dimension, power).chain(std::iter::repeat_n(own, factors));
+        let mut growing: Vec<Option<Dimension>> = growing.map(Some).collect();
+        growing.resize(growing.len().max(MAX_GROWING), None);
+        let unit = Self { scale: 1, growing: growing.try_into().ok()? };
+        let (size, bytes) = points.first()?;
+        let law = Self { scale: bytes.checked_div(unit.bytes_at(*size))?, ..unit };
+        points.iter().all(|(size, bytes)| law.bytes_at(*size) == *bytes).then_some(law)
+    }
+
     pub(super) fn bytes_at(&self, size: Numbers) -> u64 {
         let growing = self.growing.iter().flatten();
         growing.fold(self.scale, |bytes, dimension| bytes.saturating_mul(dimension.value_at(size)))
@@ -85,6 +97,26 @@ impl Dimension {
         find(&|dimension| dimension.offset == 0)
             .or_else(|| find(&|dimension| dimension.offset.abs() <= MAX_OFFSET))
             .or_else(|| find(&|dimension| dimension.offset > 0 && dimension.denominator == 1))
+    }
+
+    /// A power of the first number, plus an offset that is a fraction, as a whole number at all `numbers`, the values of
+    /// that power. `None` if the offset is 0 or unlikely.
+    pub(super) fn with_rational_offset(degree: u32, fraction: [i128; 2], numbers: &[u64]) -> Option<Self> {
+        let [above, below] = fraction.map(|part| u64::try_from(part.unsigned_abs()).ok());
+        let (above, below) = (above?, below?);
+        let common = greatest_common_divisor(above, below);
+        let (above, below) = (above.checked_div(common)?, below.checked_div(common)?);
+        // With patches of 16 x 16, the square of an image's side plus 256 is 256 times the number of tokens.
+        let divides = |part: &u64| numbers.iter().all(|number| number.is_multiple_of(*part));
+        let patch = if below == 1 { Some(above).filter(|above| *above > 0).filter(divides).unwrap_or(1) } else { 1 };
+        let offset = i64::try_from(above / patch).ok().filter(|offset| (1..=MAX_OFFSET).contains(offset))?;
+        let is_negative = (fraction[0] < 0) != (fraction[1] < 0);
+        Some(Self {
+            exponents: [degree, 0],
+            numerator: below,
+            denominator: patch,
+            offset: if is_negative { -offset } else { offset },
+        })
     }
 
     fn through(exponents: Exponents, points: &[Point]) -> Option<Self> {

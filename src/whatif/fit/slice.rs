@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::certainty::FitCertainty;
 use super::fitted_program::FittedProgram;
-use super::prediction::{SizeReport, is_served, peak_live_bytes, predict};
+use super::prediction::{SizeReport, is_served, is_served_at_worst, peak_live_bytes, predict};
 use super::size::Size;
 use super::size_search::{FoundSizes, LargestSize, SizeSearch};
 use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, is_worth_trying};
@@ -26,6 +26,9 @@ pub struct Largest {
     pub unreserved_bytes: Option<u64>,
     /// How certain it is that the program fits at that size.
     pub certainty: FitCertainty,
+    /// Data is sorted, or the size would not fit if every request that may be the output of a reduction is one.
+    #[serde(skip)]
+    pub(super) is_at_risk: bool,
 }
 
 /// The largest sizes that fit with one second number.
@@ -138,15 +141,19 @@ impl SizeSlice<'_, '_, '_, '_> {
 
     pub(super) fn to_largest(&self, found: LargestSize, overrides: &Overrides) -> Largest {
         let settings = overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
-        let (size, unreserved_bytes) = match found {
-            LargestSize::Nothing => (Some(0), None),
-            LargestSize::Everything => (None, None),
+        let (size, unreserved_bytes, is_at_risk) = match found {
+            LargestSize::Nothing => (Some(0), None, false),
+            LargestSize::Everything => (None, None, false),
             LargestSize::Size(first) => {
                 let size = self.size(first);
-                let peak = predict((self.fitted)(size), size, false, overrides).peak_reserved_bytes;
-                (Some(first), overrides.capacity.map(|capacity| capacity.saturating_sub(peak)))
+                let fitted = (self.fitted)(size);
+                let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
+                let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
+                let is_at_risk = fitted.has_growing_sorts() || !is_served_at_worst(fitted, size, overrides);
+                (Some(first), headroom, is_at_risk)
             }
         };
-        Largest { size, second: self.second, settings, unreserved_bytes, certainty: FitCertainty::Estimate }
+        let certainty = FitCertainty::Estimate;
+        Largest { size, second: self.second, settings, unreserved_bytes, certainty, is_at_risk }
     }
 }

@@ -1,0 +1,186 @@
+//! How much memory a reduction requests beside its output.
+//!
+//! A sum, a mean, a norm or an argmax on a GPU takes one stage if its thread blocks can each finish some outputs. If
+//! there are too few outputs to occupy the device, several blocks share one: each writes a partial result, and the last
+//! one to finish, found by a counter (a semaphore), combines them. Both buffers are allocated right after the output
+//! and freed when the call ends. Whether that happens depends on the shape and the GPU alone, so there is a threshold
+//! that smaller recordings do not show: summing the 5,000 columns of a float32 tensor on an H100 takes no buffer up to
+//! 1,020 rows and 39 MiB from 1,021 on.
+//!
+//! The rule is that of `setReduceConfig` in PyTorch's `aten/src/ATen/native/cuda/Reduce.cuh`, from which the constants
+//! come. `tests/oracle/reductions.py` records real cases; the test below has some of them.
+
+use crate::allocator::device::GpuModel;
+
+/// A dimension of the loop over the input, whose strides count elements. Reduced dimensions come first and have no
+/// stride in the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LoopDimension {
+    pub(super) size: u64,
+    pub(super) stride: u64,
+    pub(super) output_stride: u64,
+}
+
+/// The properties of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReductionKernel {
+    /// Bytes of a partial result.
+    pub(super) accumulator_bytes: u64,
+    /// Elements that a thread loads at once: 4, but 2 for a variance.
+    pub(super) vector: u64,
+}
+
+/// The properties of the GPU and of the PyTorch release that a launch depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LaunchConditions {
+    pub(super) multiprocessors: u64,
+    /// Threads of a multiprocessor.
+    pub(super) threads: u64,
+    /// A contiguous row is loaded in vectors from this length on.
+    pub(super) min_vectorized: u64,
+}
+
+impl LaunchConditions {
+    /// `minor` is that of PyTorch 2. The rule was compared with 2.9 and 2.15; releases between count as newer ones.
+    pub(super) fn new(gpu: &GpuModel, minor: u32) -> Self {
+        Self {
+            multiprocessors: gpu.multiprocessors.into(),
+            threads: gpu.threads_per_multiprocessor.into(),
+            min_vectorized: if minor < 10 { 129 } else { 128 },
+        }
+    }
+}
+
+/// The two buffers of a reduction in two stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Scratch {
+    pub(super) partial_bytes: u64,
+    pub(super) semaphore_bytes: u64,
+}
+
+impl Scratch {
+    pub(super) fn to_bytes(self) -> [u64; 2] {
+        [self.partial_bytes, self.semaphore_bytes]
+    }
+}
+
+/// Threads of a block (`MAX_NUM_THREADS`); with a vector of outputs, that many fewer.
+const MAX_THREADS: u64 = 512;
+const WARP: u64 = 32;
+/// Outputs that a thread computes at once, if they are contiguous.
+const OUTPUT_VECTOR: u64 = 4;
+/// Elements that a thread adds up before its block is split further, at least and at most.
+const VALUES_PER_THREAD: [u64; 2] = [16, 256];
+
+/// The buffers of a reduction; `None` if it takes a single stage.
+pub(super) fn scratch(
+    dimensions: &[LoopDimension],
+    kernel: ReductionKernel,
+    conditions: LaunchConditions,
+) -> Option<Scratch> {
+    let product = |is_wanted: fn(&&LoopDimension) -> bool| {
+        dimensions.iter().filter(is_wanted).try_fold(1u64, |product, dimension| product.checked_mul(dimension.size))
+    };
+    let reduced = product(|dimension| dimension.output_stride == 0)?;
+    let outputs = product(|dimension| dimension.output_stride != 0)?;
+    if reduced == 0 || outputs == 0 {
+        return None;
+    }
+    let first_kept = dimensions.iter().position(|dimension| dimension.output_stride != 0);
+    let stride_at = |index: usize| dimensions.get(index).map_or(0, |dimension| dimension.stride);
+    let along_rows = first_kept.is_none_or(|kept| stride_at(0) < stride_at(kept));
+    let fastest = if along_rows { 0 } else { first_kept.unwrap_or(0) };
+    let (mut width, height) = if along_rows { (reduced, outputs) } else { (outputs, reduced) };
+    let mut output_vector = 1;
+    if stride_at(fastest) == 1 && along_rows {
+        if width >= conditions.min_vectorized && first_kept.unwrap_or(dimensions.len()) == 1 {
+            width /= kernel.vector;
+        }
+    } else if stride_at(fastest) == 1 {
+        let others = dimensions.iter().enumerate().filter(|(index, _)| *index != fastest);
+        let divided = others.map(|(_, dimension)| dimension.stride).chain([dimensions[fastest].size]);
+        output_vector = divided.fold(OUTPUT_VECTOR, |vector, number| {
+            [4, 2, 1].into_iter().find(|candidate| *candidate <= vector && number % candidate == 0).unwrap_or(1)
+        });
+        width /= output_vector;
+    }
+    // A block is a power of two in each direction, a warp wide if it can be.
+    let max_threads = MAX_THREADS / output_vector;
+    let [wide, high] = [width, height].map(|size| 1 << size.clamp(1, max_threads).ilog2());
+    let block_height = high.min(max_threads / wide.min(WARP));
+    let block_width = wide.min(max_threads / block_height);
+    let [min_values, max_values] = VALUES_PER_THREAD;
+    let (mut input_step, mut output_step) = if along_rows { (block_width, 1) } else { (1, block_width) };
+    let is_split = reduced.div_ceil(input_step) >= (block_height * min_values).min(max_values);
+    *if is_split { &mut input_step } else { &mut output_step } *= block_height;
+    let grid = (outputs / output_vector).div_ceil(output_step);
+    let values = reduced.div_ceil(input_step);
+    let resident_blocks = conditions.multiprocessors * (conditions.threads / (block_width * block_height));
+    if !is_split || values < max_values || grid > resident_blocks || grid == 0 {
+        return None;
+    }
+    let wanted_blocks = resident_blocks.div_ceil(grid).max(values.div_ceil(max_values));
+    let blocks_per_output = wanted_blocks.min(values.div_ceil(min_values));
+    let lanes = if along_rows { 1 } else { block_width * output_vector };
+    (blocks_per_output > 1).then(|| Scratch {
+        partial_bytes: kernel
+            .accumulator_bytes
+            .saturating_mul(outputs)
+            .saturating_mul(blocks_per_output.saturating_mul(lanes)),
+        semaphore_bytes: 4 * grid,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H100: LaunchConditions = LaunchConditions { multiprocessors: 132, threads: 2048, min_vectorized: 128 };
+    const SUM: ReductionKernel = ReductionKernel { accumulator_bytes: 4, vector: 4 };
+
+    fn columns(rows: u64, columns: u64) -> [LoopDimension; 2] {
+        [
+            LoopDimension { size: rows, stride: columns, output_stride: 0 },
+            LoopDimension { size: columns, stride: 1, output_stride: 1 },
+        ]
+    }
+
+    /// Recorded from PyTorch's own kernels on three GPUs, in float32, bfloat16 and float16.
+    #[test]
+    fn requests_are_those_of_pytorch() {
+        let text = include_str!("../../../fixtures/reductions/2.15.0.tsv");
+        let (mut with_scratch, mut without) = (0, 0);
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let number = |index: usize| fields[index].parse::<u64>().unwrap();
+            let dimension = |text: &str| {
+                let numbers: Vec<u64> = text.split(':').map(|number| number.parse().unwrap()).collect();
+                LoopDimension { size: numbers[0], stride: numbers[1], output_stride: numbers[2] }
+            };
+            let dimensions: Vec<LoopDimension> = fields[5].split(' ').map(dimension).collect();
+            let conditions = LaunchConditions { multiprocessors: number(0), threads: number(1), ..H100 };
+            let kernel = ReductionKernel { accumulator_bytes: number(3), vector: number(4) };
+            let found = scratch(&dimensions, kernel, conditions);
+            let bytes = found.map_or([0, 0], |found| [found.partial_bytes, found.semaphore_bytes]);
+            assert_eq!(bytes, [number(6), number(7)], "{line}");
+            *if found.is_some() { &mut with_scratch } else { &mut without } += 1;
+        }
+        assert!(with_scratch > 200 && without > 200, "{with_scratch} with, {without} without");
+    }
+
+    #[test]
+    fn a_sum_of_5000_columns_begins_to_take_two_stages() {
+        assert_eq!(scratch(&columns(1020, 5000), SUM, H100), None);
+        let taken = scratch(&columns(1021, 5000), SUM, H100).unwrap();
+        assert!(taken.partial_bytes > 39 << 20, "{taken:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_overflows(a: u64, b: u64, c in 1u64..1 << 40, threads in 1u64..4096) {
+            let conditions = LaunchConditions { threads, ..H100 };
+            let _ = scratch(&columns(a, b), SUM, conditions);
+            let _ = scratch(&[LoopDimension { size: c, stride: 1, output_stride: 0 }], SUM, conditions);
+        }
+    }
+}
