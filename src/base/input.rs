@@ -148,6 +148,11 @@ impl Source {
         Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed()
     }
 
+    /// Content that is neither compressed nor text in another encoding.
+    pub fn from_plain(bytes: Vec<u8>) -> Self {
+        Self { stored_bytes: bytes.len() as u64, bytes: Bytes::Owned(bytes), stamped_file: None, was_truncated: false }
+    }
+
     /// Decompresses `file`, of `stored_bytes`, while it is read: only a part of it is held beside its content.
     pub fn from_reader(mut file: impl Read + Seek, stored_bytes: u64) -> Result<Self, InputError> {
         let limit = expansion_limit(stored_bytes);
@@ -167,8 +172,7 @@ impl Source {
             file.read_to_end(&mut bytes)?;
             bytes
         };
-        let bytes = Bytes::Owned(bytes);
-        let mut source = Self { stored_bytes, bytes, stamped_file: None, was_truncated: false };
+        let mut source = Self { stored_bytes, ..Self::from_plain(bytes) };
         source.decode()?;
         Ok(source)
     }

@@ -193,7 +193,7 @@ impl<'s, 'a> Replayer<'s, 'a> {
     fn show(&self, conditions: &Conditions) -> Result<Value, String> {
         let mut pickle = Vec::new();
         self.explorer.write_snapshot(self.study, conditions, &mut pickle)?;
-        let source = Source::from_bytes(pickle).map_err(|error| error.to_string())?;
+        let source = Source::from_plain(pickle);
         let snapshot = Snapshot::read(&source, &|_| ()).map_err(|error| error.to_string())?;
         let scope = Scope { minor: conditions.minor, ..Scope::default() };
         let study = Study::new(&snapshot, scope);
