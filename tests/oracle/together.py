@@ -25,8 +25,9 @@ TURNS = 40
 
 def work(seed):
     """A process: reads the MiB of the others and performs a turn, until there is no line any more."""
-    import recording
     import torch
+
+    import recording
 
     generator = random.Random(seed)
     budget = generator.choice([3, 5, 8, 11]) << 30
