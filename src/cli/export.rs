@@ -11,18 +11,25 @@ use super::atomic_file::AtomicFile;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
+use crate::base::input::Source;
 use crate::output::export::TableSink;
-use crate::output::export::{CsvTable, FoldedWriter, NoPosition, PprofWriter, Recording, TABLES, Table, TableSet};
+use crate::output::export::{
+    CsvTable, FoldedWriter, KinetoWriter, NoPosition, ParquetTable, PerfettoWriter, PprofWriter, Recording, TABLES,
+    Table, TableSet, write_window,
+};
 use crate::study::{PositionSelector, Scope, Study};
 
-/// Write a recording in the formats of other tools: tables, pprof, flame graphs
+/// Write recordings in the formats of other tools: tables, Perfetto, pprof, flame graphs
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope export s.pickle --to csv -o tables/       allocations, events, stacks, segments and run as CSV
+  oomscope export ranks/ --to parquet -o tables/     allocations, events, stacks, segments and run, for DuckDB
+  oomscope export s.pickle --to perfetto -o s.pftrace   then open it at https://ui.perfetto.dev
+  oomscope export s.pickle --to perfetto --with prof.json -o both.json   kernels and memory on one timeline
   oomscope export s.pickle --to pprof -o peak.pb.gz  then: go tool pprof -http=: peak.pb.gz
   oomscope export s.pickle --to folded | inferno-flamegraph > peak.svg
-  oomscope export s.pickle --to folded --at failure  what held the memory when a request failed
+  oomscope export s.pickle --to folded --at failure  memory by stack when a request failed
+  oomscope export s.pickle --to pickle --around-oom 5000 -o small.pickle   a part, for memory_viz
 
 All figures are those of the replayed allocator: blocks have the sizes that PyTorch rounds requests to. docs/export.md \
 describes the tables.
@@ -51,6 +58,16 @@ pub(super) struct Export {
     #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position, default_value = "peak")]
     at: PositionSelector,
 
+    /// Make each allocation and each free an event with its stack (perfetto only)
+    #[arg(long, conflicts_with = "with")]
+    allocs: bool,
+
+    /// Add the memory to this trace of torch.profiler, on its clock (perfetto only)
+    ///
+    /// The result is the trace's JSON with counters, slices and failures in it: kernels and memory on one timeline.
+    #[arg(long, value_name = "PROFILE.json")]
+    with: Option<PathBuf>,
+
     /// PyTorch release that recorded the snapshots [default: inferred from the files]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
@@ -61,29 +78,33 @@ pub(super) struct Export {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
-    /// A directory of CSV tables: allocations, events, stacks, segments, run
+    /// A directory of Parquet tables: allocations, events, stacks, segments, run
+    Parquet,
+    /// The same tables as CSV
     Csv,
+    /// A trace for ui.perfetto.dev: memory over time by category, steps, phases, failures, heap profiles
+    Perfetto,
     /// A profile for pprof: memory in use, and memory allocated, by stack
     Pprof,
     /// Folded stacks with bytes, for flame graphs
     Folded,
+    /// A window as a snapshot that PyTorch's own viewer opens
+    Pickle,
 }
 
 pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
     let scope =
         Scope { device: args.device, window: args.window.window()?, minor: args.torch_version, ..Scope::default() };
-    let mut inputs = args.snapshots.inputs(None)?;
-    if let Some(path) = args.output.as_deref().filter(|path| !path.is_dir()) {
-        inputs::refuse_output_over_inputs(&mut inputs, path)?;
+    if args.to != ExportFormat::Perfetto && (args.allocs || args.with.is_some()) {
+        bail!("{} is for --to perfetto", if args.allocs { "--allocs" } else { "--with" });
     }
+    let inputs = args.snapshots.inputs(args.output.as_deref().filter(|path| !path.is_dir()))?;
     let job = Job { inputs: &inputs, scope };
     match args.to {
-        ExportFormat::Csv => {
-            let Some(directory) = &args.output else {
-                bail!("name a directory for the tables: -o tables/");
-            };
-            job.write_tables(directory, "csv", CsvTable::new)
-        }
+        ExportFormat::Parquet => job.write_tables(directory(args)?, "parquet", ParquetTable::new),
+        ExportFormat::Csv => job.write_tables(directory(args)?, "csv", CsvTable::new),
+        ExportFormat::Perfetto => write_perfetto(args, &job),
+        ExportFormat::Pickle => write_pickle(args, &job),
         ExportFormat::Pprof => {
             refuse_terminal(args.output.as_deref(), "peak.pb.gz")?;
             let output = Output::open(args.output.as_deref())?;
@@ -100,6 +121,47 @@ pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
             Ok(exit)
         }
     }
+}
+
+fn directory(args: &Export) -> anyhow::Result<&Path> {
+    args.output.as_deref().ok_or_else(|| anyhow!("name a directory for the tables: -o tables/"))
+}
+
+/// A native trace, or a copy of the profile with the recordings in it.
+fn write_perfetto(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
+    refuse_terminal(args.output.as_deref(), "trace.pftrace")?;
+    let profile = args.with.as_deref().map(|path| {
+        inputs::refuse_output_over_input(path, args.output.as_deref().unwrap_or(Path::new("-")))?;
+        let named = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
+        let profile = Source::open(path).map_err(|error| named(&error))?;
+        KinetoWriter::new(&profile, io::sink())?.map_err(|error| named(&error))?;
+        anyhow::Ok(profile)
+    });
+    let profile = profile.transpose()?;
+    let output = Output::open(args.output.as_deref())?;
+    output.write_streamed(|out| match &profile {
+        None => {
+            let mut writer = PerfettoWriter::new(out, args.allocs);
+            let exit = job.each(|recording| Ok(writer.add(recording)?))?;
+            writer.finish()?;
+            Ok(exit)
+        }
+        Some(profile) => {
+            let mut writer = KinetoWriter::new(profile, out)??;
+            let exit = job.each(|recording| Ok(writer.add(recording)?))?;
+            writer.finish()?;
+            Ok(exit)
+        }
+    })
+}
+
+fn write_pickle(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
+    let [_] = job.inputs else {
+        bail!("--to pickle takes one snapshot, and here are {}", job.inputs.len());
+    };
+    refuse_terminal(args.output.as_deref(), "window.pickle")?;
+    let output = Output::open(args.output.as_deref())?;
+    output.write_streamed(|out| job.each(|recording| Ok(write_window(recording, out)?)))
 }
 
 fn refuse_terminal(output: Option<&Path>, example: &str) -> anyhow::Result<()> {

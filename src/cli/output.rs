@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::args::Format;
 use super::atomic_file::AtomicFile;
+use super::exit::Exit;
 use crate::output::document::{Document, Style, markdown_comment, terminal};
 use crate::output::formats;
 
@@ -89,6 +90,33 @@ impl Output {
         self.write_with(|out| out.write_all(text.as_bytes()))
     }
 
+    /// Writes while `work` reads its input, which may fail. Without an exit code from `work` nothing was read, and nothing
+    /// is written.
+    pub(super) fn write_streamed(
+        self,
+        work: impl FnOnce(&mut (dyn io::Write + Send)) -> anyhow::Result<Option<Exit>>,
+    ) -> anyhow::Result<Exit> {
+        let failed = || format!("{} cannot be written", self.name);
+        let Some(file) = self.file else {
+            // A thread of the work may write, so the lock cannot be held here.
+            let mut out = io::BufWriter::new(io::stdout());
+            let exit = work(&mut out);
+            return match exit.and_then(|exit| Ok((exit, out.flush()?))) {
+                Ok((exit, ())) => Ok(exit.unwrap_or(Exit::Unreadable)),
+                Err(error) if is_broken_pipe(&error) => Ok(Exit::Success),
+                Err(error) => Err(error),
+            };
+        };
+        let mut out = io::BufWriter::new(file.handle().with_context(failed)?);
+        let exit = work(&mut out)?;
+        out.flush().with_context(failed)?;
+        drop(out);
+        if exit.is_some() {
+            file.finish().with_context(failed)?;
+        }
+        Ok(exit.unwrap_or(Exit::Unreadable))
+    }
+
     pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = if let Some(file) = self.file {
             file.write_with(writer)
@@ -102,6 +130,11 @@ impl Output {
             written => written.with_context(|| format!("{} cannot be written", self.name)),
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 pub(super) fn stderr_style() -> Style {

@@ -46,7 +46,13 @@ pub fn write_snapshot(
     let emitted: Vec<EmittedDevice<'_>> = runs
         .iter()
         .zip(&views)
-        .map(|(run, (segments, blocks))| EmittedDevice { device: run.device, entries: &run.journal, segments, blocks })
+        .map(|(run, (segments, blocks))| EmittedDevice {
+            device: run.device,
+            entries: &run.journal,
+            texts: &[],
+            segments,
+            blocks,
+        })
         .collect();
     let settings = overrides.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
     // A recording older than every known release is replayed by the rules of the oldest, but keeps its own format.

@@ -100,6 +100,7 @@ fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
         .map(|device| EmittedDevice {
             device: device.number,
             entries: &device.entries,
+            texts: &[],
             segments: &device.segments,
             blocks: &device.blocks,
         })
@@ -305,6 +306,7 @@ fn a_full_disk_is_an_error_wherever_it_is_noticed() {
     let device = EmittedDevice {
         device: 0,
         entries: &devices[0].entries,
+        texts: &[],
         segments: &devices[0].segments,
         blocks: &devices[0].blocks,
     };
@@ -322,7 +324,7 @@ fn memory_does_not_grow_with_the_trace() {
     let once = entries_of(&recording, 0);
     let peak = |times: usize| {
         let entries = once.repeat(times);
-        let device = EmittedDevice { device: 0, entries: &entries, segments: &[], blocks: &[] };
+        let device = EmittedDevice { device: 0, entries: &entries, texts: &[], segments: &[], blocks: &[] };
         let write = || emit(&recording, NEWEST, None, &[device], &mut io::sink());
         let (written, peak) = peak_heap::peak_of(write);
         written.unwrap();

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use oomscope::output::export::{Cell, FoldedWriter, Kind, PprofWriter, Recording, TABLES, Table, TableSet, TableSink};
+use oomscope::output::export::{
+    Cell, FoldedWriter, Kind, KinetoWriter, ParquetTable, PerfettoWriter, PprofWriter, Recording, TABLES, Table,
+    TableSet, TableSink, write_window,
+};
 use oomscope::snapshot::{BlockState, Snapshot};
 use oomscope::study::{PositionSelector, Scope, Study, TracePosition, Window};
 use proptest::prelude::*;
+use serde_json::Value;
 
 use crate::support::program::{self, refusal, result_of};
 use crate::support::reference::{Reference, program as random_program, snapshot_bytes};
@@ -155,6 +159,23 @@ proptest! {
             let _ = (folded.add(&recording), pprof.add(&recording));
             folded.finish(&mut Vec::new()).unwrap();
             pprof.finish(&mut Vec::new()).unwrap();
+            for has_allocations in [false, true] {
+                let mut perfetto = PerfettoWriter::new(Vec::new(), has_allocations);
+                perfetto.add(&recording).unwrap();
+                perfetto.finish().unwrap();
+            }
+            let profile = br#"{"baseTimeNanoseconds": 1, "traceEvents": []}"#;
+            let mut merged = Vec::new();
+            let mut kineto = KinetoWriter::new(profile, &mut merged).unwrap().unwrap();
+            kineto.add(&recording).unwrap();
+            kineto.finish().unwrap();
+            serde_json::from_slice::<Value>(&merged).unwrap();
+            let mut parquet = TableSet::new(TABLES.map(|table| ParquetTable::new(table, Vec::new()).unwrap()));
+            parquet.add(&recording).unwrap();
+            parquet.finish().unwrap();
+            let mut window = Vec::new();
+            write_window(&recording, &mut window).unwrap();
+            Snapshot::read(&window, &|_| {}).unwrap();
         }
     }
 }
@@ -172,6 +193,33 @@ fn a_window_has_the_memory_that_lives_in_it() {
     let peak = run.of_device(0, "peak_event")[0].unwrap();
     assert!((999..2000).contains(&peak), "{peak}");
     assert!(allocations.of_device(0, "end_event").iter().all(|end| end.is_none_or(|end| end >= 1000)));
+}
+
+#[test]
+fn a_window_as_a_snapshot_has_the_figures_of_the_recording() {
+    for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-two_devices", "2.15.0-conv_train-expandable", "2.1.2-holes-at-oom"]
+    {
+        let snapshot = fixtures::snapshot(name);
+        for (from, to) in [(0, 700), (500, 1500), (300, u64::MAX)] {
+            let window = Window::Between(Some(from), Some(to));
+            let study = Study::new(&snapshot, Scope { window, ..Scope::default() });
+            let mut written = Vec::new();
+            write_window(&Recording::new(&study, "a"), &mut written).unwrap();
+            let part = Snapshot::read(&written, &|_| {}).unwrap_or_else(|error| panic!("{name} {error}"));
+            let part = Study::new(&part, Scope::default());
+            for device in study.devices().filter(|device| !device.window().is_empty()) {
+                let other = part.device(device.id()).unwrap();
+                assert_eq!(other.device().len(), device.window().len(), "{name} {from}");
+                let last = device.window().end as u64 - 1;
+                let end = device.memory_at(TracePosition::Entry { event: last }).figures;
+                assert_eq!(other.memory().allocated_bytes, end.allocated_bytes, "{name} {from}");
+                assert_eq!(other.memory().reserved_bytes, end.reserved_bytes, "{name} {from}");
+                let [peak, original] = [other, device].map(|device| device.history().unwrap().peak);
+                assert_eq!(peak.allocated_bytes, original.allocated_bytes, "{name} {from}");
+                assert_eq!(peak.reserved_bytes, original.reserved_bytes, "{name} {from}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -307,4 +355,19 @@ fn what_cannot_be_exported_is_refused_in_one_sentence() {
     assert!(refusal(&["export", FAILED, "--to", "folded", "-o", FAILED]).contains("is an input file"));
     assert!(refusal(&["export", FAILED, "--to", "folded", "--from", "9", "--until", "3"]).contains("leaves no entry"));
     assert_eq!(program::run(&["export", FAILED, "--to", "2000"]).code, 2);
+    assert!(refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--allocs"]).contains("is for --to perfetto"));
+    assert!(refusal(&["export", FAILED, FAILED, "--to", "pickle", "-o", &out]).contains("takes one snapshot"));
+    let json = program::text(&directory.path().join("a.json"));
+    std::fs::write(&json, "{\"traceEvents\": []}").unwrap();
+    let unknown = refusal(&["export", FAILED, "--to", "perfetto", "--with", &json, "-o", &out]);
+    assert!(unknown.contains("a.json: has no \"baseTimeNanoseconds\""), "{unknown}");
+    std::fs::write(&json, "not a trace").unwrap();
+    assert!(refusal(&["export", FAILED, "--to", "perfetto", "--with", &json, "-o", &out]).contains("is no trace of"));
+    assert!(
+        refusal(&["export", FAILED, "--to", "perfetto", "--with", &json, "-o", &json]).contains("is an input file")
+    );
+    let broken = program::text(&directory.path().join("broken.pickle"));
+    std::fs::write(&broken, "\u{80}").unwrap();
+    assert!(program::run(&["export", &broken, "--to", "csv", "-o", &out]).err.contains("broken.pickle: "));
+    assert!(!directory.path().join("out").exists(), "nothing is left behind");
 }

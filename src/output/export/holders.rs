@@ -22,6 +22,13 @@ pub(super) struct Held {
     pub(super) bytes: u64,
 }
 
+impl Held {
+    pub(super) fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
 /// The live memory after `applied` entries.
 pub(super) fn live_at(recording: &DeviceRecording<'_, '_>, applied: EntryCount) -> BTreeMap<HolderKey, Held> {
     sum_up(recording.lives.allocations.iter().filter(|one| is_live(one, applied)))
@@ -38,9 +45,7 @@ fn sum_up<'l>(allocations: impl Iterator<Item = &'l AllocationLifetime>) -> BTre
     let mut sums: BTreeMap<HolderKey, Held> = BTreeMap::new();
     for one in allocations {
         let key = HolderKey { stack: one.made_by, place: one.place, category: one.category };
-        let held = sums.entry(key).or_default();
-        held.blocks += 1;
-        held.bytes = held.bytes.saturating_add(one.bytes);
+        sums.entry(key).or_default().add(Held { blocks: 1, bytes: one.bytes });
     }
     sums
 }

@@ -8,6 +8,7 @@ pub(super) struct Message {
 
 /// Wire types.
 const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
 const LENGTH_DELIMITED: u64 = 2;
 
 impl Message {
@@ -19,6 +20,10 @@ impl Message {
         &self.bytes
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     fn tag(&mut self, field: u32, wire_type: u64) {
         push_varint(&mut self.bytes, u64::from(field) << 3 | wire_type);
     }
@@ -26,6 +31,12 @@ impl Message {
     pub(super) fn unsigned(&mut self, field: u32, value: u64) -> &mut Self {
         self.tag(field, VARINT);
         push_varint(&mut self.bytes, value);
+        self
+    }
+
+    pub(super) fn double(&mut self, field: u32, value: f64) -> &mut Self {
+        self.tag(field, FIXED64);
+        self.bytes.extend(value.to_le_bytes());
         self
     }
 

@@ -2,7 +2,7 @@
 //! the same release writes, so that the same rules read it.
 //!
 //! Frames, pools, settings and annotations come from the recording, since the model knows them by id or not at all.
-//! Compile contexts and user metadata are written as absent.
+//! Compile contexts and user metadata are written as absent, unless the caller has them.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::allocator::conf::Settings;
 use crate::allocator::releases::{Rule, has_rule, key_since};
 use crate::allocator::{AllocatorEntry, BlockView, SegmentView};
-use crate::base::ids::{FrameId, PoolId, StackId};
+use crate::base::ids::{FrameId, PoolId, StackId, SymbolId};
 use crate::replay::literal::settings_for_release;
 use crate::snapshot::pickle::{MemoKey, PickleWriter};
 use crate::snapshot::{Action, BlockState, Snapshot};
@@ -22,10 +22,19 @@ pub struct EmittedDevice<'a> {
     pub device: u64,
     /// The trace, each entry with its time in microseconds.
     pub entries: &'a [(AllocatorEntry, u64)],
+    /// The texts of each entry; empty for entries that the model wrote.
+    pub texts: &'a [EmittedTexts],
     /// See [`crate::allocator::CachingAllocator::view`].
     pub segments: &'a [SegmentView],
     /// The blocks of all segments.
     pub blocks: &'a [BlockView],
+}
+
+/// Texts of an entry that the model does not know.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EmittedTexts {
+    pub compile_context: Option<SymbolId>,
+    pub user_metadata: Option<SymbolId>,
 }
 
 /// Writes to `out` the snapshot that PyTorch 2.`minor` would write for `devices`. Pools, stacks and annotations are
@@ -186,13 +195,17 @@ impl Emitter<'_> {
             let device = device.ok().and_then(|index| devices.get(index));
             // PyTorch also writes an empty list for a device without entries.
             let entries = device.map(|device| device.entries).unwrap_or_default();
-            let named_entries = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
+            let texts = device.map(|device| device.texts).unwrap_or_default();
+            let texts = || texts.iter().copied().chain(std::iter::repeat(EmittedTexts::default()));
+            let named_entries = || entries.iter().zip(texts()).filter(|((entry, _), _)| entry.action != Action::Other);
             this.write_list(named_entries().count(), named_entries(), Self::write_entry).map(drop)
         })
         .map(drop)
     }
 
-    fn write_entry(&mut self, (entry, time_us): &(AllocatorEntry, u64)) -> io::Result<()> {
+    fn write_entry(&mut self, ((entry, time_us), texts): (&(AllocatorEntry, u64), EmittedTexts)) -> io::Result<()> {
+        let snapshot = self.snapshot;
+        let text = |id: Option<SymbolId>, absent| id.map_or(absent, |id| snapshot.text(id));
         self.pickle.begin_small_dict()?;
         self.write_string("action", entry.action.name())?;
         let addr = if entry.action == Action::Oom { "device_free" } else { "addr" };
@@ -204,10 +217,10 @@ impl Emitter<'_> {
             self.write_unsigned("time_us", *time_us)?;
         }
         if contexts {
-            self.write_string("compile_context", "N/A")?;
+            self.write_string("compile_context", text(texts.compile_context, "N/A"))?;
         }
         if metadata {
-            self.write_string("user_metadata", "")?;
+            self.write_string("user_metadata", text(texts.user_metadata, ""))?;
         }
         if pools {
             self.write_pool("pool_id", entry.pool)?;

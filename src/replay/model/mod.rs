@@ -25,7 +25,7 @@ mod verify;
 
 pub use cursor::{verify, verify_with_sink};
 pub use divergence::{Divergence, Fault};
-pub use emit::{EmittedDevice, emit};
+pub use emit::{EmittedDevice, EmittedTexts, emit};
 pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, InferredDevice, KnownSetup, infer, settings_in_effect};

@@ -8,8 +8,8 @@ mod report;
 mod series;
 
 pub use self::marks::{MarkSeries, TimelineMark, TimelineMarks};
-pub(crate) use self::ranges::named_ranges;
 pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
+pub(crate) use self::ranges::{annotation_spans, named_ranges};
 pub use self::report::{DeviceTimeline, TimelineReport};
 use self::series::SeriesRecorder;
 pub use self::series::{Buckets, Series, SeriesSet};

@@ -56,11 +56,12 @@ pub struct RangeSpan {
 }
 
 /// A span before it is cut to the window.
-struct SpanEntries {
-    name: SymbolId,
+pub(crate) struct SpanEntries {
+    pub(crate) name: SymbolId,
     source: &'static str,
     entries: Range<usize>,
-    times: [Option<u64>; 2],
+    /// Start and end, in microseconds since the epoch.
+    pub(crate) times: [Option<u64>; 2],
 }
 
 /// The named ranges of `device` that overlap `window`. `bucket_of` maps an entry to its bucket.
@@ -127,7 +128,7 @@ impl NamedRange {
 
 /// The annotations of `device` as spans. An end without a start makes a span from the first entry, a start without an
 /// end a span to the last entry.
-fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
+pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
     let clock = Clock::new(device);
     if !clock.has_times() {
         return Vec::new();

@@ -1,0 +1,157 @@
+//! A column chunk: the values of one leaf column in one row group, encoded as pages.
+
+use std::io::{self, Write};
+
+use flate2::{Compression, GzBuilder};
+use rustc_hash::FxHashMap;
+
+use super::encodings::{bits_of_largest, delta_packed, level_runs, packed_flags, packed_indexes};
+use super::thrift::Struct;
+use crate::base::ids::to_u32;
+
+/// Numbers of the format.
+pub(super) const TYPE_BOOLEAN: i32 = 0;
+pub(super) const TYPE_INT64: i32 = 2;
+pub(super) const TYPE_BYTE_ARRAY: i32 = 6;
+pub(super) const ENCODING_PLAIN: i32 = 0;
+pub(super) const ENCODING_RLE: i32 = 3;
+pub(super) const ENCODING_DELTA: i32 = 5;
+pub(super) const ENCODING_DICTIONARY: i32 = 8;
+const PAGE_DATA: i32 = 0;
+const PAGE_DICTIONARY: i32 = 2;
+
+/// The values of a leaf column that a row group collects.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub(super) values: Values,
+    /// Whether each slot has a value; empty for columns that always have one.
+    pub(super) defined: Vec<bool>,
+    /// Whether each slot continues the list of the slot before; empty for columns without lists.
+    pub(super) repeated: Vec<bool>,
+}
+
+#[derive(Debug)]
+pub(super) enum Values {
+    Integers(Vec<i64>),
+    Flags(Vec<bool>),
+    Texts(Texts),
+}
+
+/// Texts by their index in a dictionary.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    indexes: Vec<u32>,
+    known: FxHashMap<String, u32>,
+    /// The dictionary: each text after its length.
+    dictionary: Vec<u8>,
+}
+
+impl Texts {
+    pub(super) fn push(&mut self, text: &str) {
+        if let Some(index) = self.known.get(text) {
+            self.indexes.push(*index);
+            return;
+        }
+        let index = to_u32(self.known.len());
+        self.known.insert(text.to_owned(), index);
+        self.dictionary.extend(to_u32(text.len()).to_le_bytes());
+        self.dictionary.extend_from_slice(text.as_bytes());
+        self.indexes.push(index);
+    }
+}
+
+/// The pages of a leaf, and what the metadata of the file says of them.
+pub(super) struct Chunk {
+    pub(super) pages: Vec<u8>,
+    /// Where the data page begins in `pages`; a dictionary comes before.
+    pub(super) data_page: usize,
+    pub(super) uncompressed: usize,
+    /// Slots: values and nulls.
+    pub(super) slots: usize,
+    pub(super) value_type: i32,
+    pub(super) encoding: i32,
+}
+
+impl Leaf {
+    pub(super) fn new(value_type: i32) -> Self {
+        let values = match value_type {
+            TYPE_BOOLEAN => Values::Flags(Vec::new()),
+            TYPE_BYTE_ARRAY => Values::Texts(Texts::default()),
+            _ => Values::Integers(Vec::new()),
+        };
+        Self { values, defined: Vec::new(), repeated: Vec::new() }
+    }
+
+    /// Encodes the values, and starts anew.
+    pub(super) fn take(&mut self) -> io::Result<Chunk> {
+        let mut chunk = Chunk {
+            pages: Vec::new(),
+            data_page: 0,
+            uncompressed: 0,
+            slots: self.defined.len(),
+            value_type: self.value_type(),
+            encoding: ENCODING_PLAIN,
+        };
+        let mut body = Vec::new();
+        // Columns without lists or nulls have no levels.
+        for levels in [&self.repeated, &self.defined].into_iter().filter(|levels| !levels.is_empty()) {
+            body.extend(level_runs(levels));
+        }
+        let count = match &self.values {
+            Values::Integers(values) => {
+                chunk.encoding = ENCODING_DELTA;
+                body.extend(delta_packed(values));
+                values.len()
+            }
+            Values::Flags(values) => {
+                body.extend(packed_flags(values));
+                values.len()
+            }
+            Values::Texts(texts) => {
+                chunk.encoding = ENCODING_DICTIONARY;
+                let entries = texts.known.len();
+                let header = Struct::new().i32(1, i32_of(entries)).i32(2, ENCODING_PLAIN);
+                chunk.push_page(PAGE_DICTIONARY, &texts.dictionary, (7, header))?;
+                let width = bits_of_largest(&[entries.saturating_sub(1) as u64]).max(1);
+                body.extend(packed_indexes(&texts.indexes, width));
+                texts.indexes.len()
+            }
+        };
+        if self.defined.is_empty() {
+            chunk.slots = count;
+        }
+        chunk.data_page = chunk.pages.len();
+        let header = Struct::new().i32(1, i32_of(chunk.slots)).i32(2, chunk.encoding);
+        chunk.push_page(PAGE_DATA, &body, (5, header.i32(3, ENCODING_RLE).i32(4, ENCODING_RLE)))?;
+        *self = Self::new(chunk.value_type);
+        Ok(chunk)
+    }
+
+    pub(super) fn value_type(&self) -> i32 {
+        match self.values {
+            Values::Integers(_) => TYPE_INT64,
+            Values::Flags(_) => TYPE_BOOLEAN,
+            Values::Texts(_) => TYPE_BYTE_ARRAY,
+        }
+    }
+}
+
+impl Chunk {
+    /// Compresses and appends a page; its own header is field `field` of the page's.
+    fn push_page(&mut self, page_type: i32, body: &[u8], (field, header): (u8, Struct)) -> io::Result<()> {
+        let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
+        gzip.write_all(body)?;
+        let compressed = gzip.finish()?;
+        let page = Struct::new().i32(1, page_type).i32(2, i32_of(body.len())).i32(3, i32_of(compressed.len()));
+        let page = page.nested(field, header).end();
+        self.uncompressed += page.len() + body.len();
+        self.pages.extend(page);
+        self.pages.extend(compressed);
+        Ok(())
+    }
+}
+
+/// Row groups are small enough for sizes of 31 bits.
+fn i32_of(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

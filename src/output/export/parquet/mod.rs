@@ -1,0 +1,208 @@
+//! A table as a Parquet file, version 1, written by hand.
+//!
+//! The format is a few structs of Thrift and four encodings, and `flate2` compresses: the crate `parquet` would add 37
+//! crates and 50 s of build for the same files. Numbers are differences (`DELTA_BINARY_PACKED`), text is a dictionary,
+//! pages are gzipped; all three are read by every engine that we know. Each row group is written when it is full, so
+//! that memory is bounded by one.
+
+mod chunk;
+mod encodings;
+mod thrift;
+
+use std::io::{self, Write};
+
+use self::chunk::{Chunk, ENCODING_PLAIN, ENCODING_RLE, Leaf, TYPE_BOOLEAN, TYPE_BYTE_ARRAY, TYPE_INT64, Values};
+use self::thrift::{BINARY, Element, I32, STRUCT, Struct, i32_element, text_element};
+use super::table::{Cell, Column, Kind, Table, TableSink};
+
+/// Rows of a row group, and slots of a list column.
+const GROUP_ROWS: usize = 1 << 17;
+/// Text of a row group before the group ends early.
+const GROUP_SLOTS: usize = 1 << 20;
+
+const MAGIC: &[u8; 4] = b"PAR1";
+const CODEC_GZIP: i32 = 2;
+const REPETITION_REQUIRED: i32 = 0;
+const REPETITION_OPTIONAL: i32 = 1;
+const REPETITION_REPEATED: i32 = 2;
+const CONVERTED_UTF8: i32 = 0;
+const CONVERTED_LIST: i32 = 3;
+
+/// Names and types of a frame's leaf columns.
+const FRAME_LEAVES: [(&str, i32); 3] = [("name", TYPE_BYTE_ARRAY), ("file", TYPE_BYTE_ARRAY), ("line", TYPE_INT64)];
+
+/// Writes a table as a Parquet file.
+pub struct ParquetTable<W> {
+    out: W,
+    offset: u64,
+    columns: &'static [Column],
+    /// The leaf columns, in order of the schema.
+    leaves: Vec<Leaf>,
+    rows_in_group: usize,
+    rows: u64,
+    groups: Vec<Element>,
+}
+
+impl<W: Write> ParquetTable<W> {
+    /// Writes the start of the file.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(table: Table, mut out: W) -> io::Result<Self> {
+        out.write_all(MAGIC)?;
+        let leaves = table.columns.iter().flat_map(|column| leaves_of(*column)).map(|(_, kind)| Leaf::new(kind));
+        Ok(Self {
+            out,
+            offset: MAGIC.len() as u64,
+            columns: table.columns,
+            leaves: leaves.collect(),
+            rows_in_group: 0,
+            rows: 0,
+            groups: Vec::new(),
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.offset += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+
+    /// Writes the collected rows as a row group.
+    fn end_group(&mut self) -> io::Result<()> {
+        let paths: Vec<Vec<String>> =
+            self.columns.iter().flat_map(|column| leaves_of(*column)).map(|(path, _)| path).collect();
+        let (mut chunks, mut total) = (Vec::new(), 0);
+        for (index, path) in paths.iter().enumerate() {
+            let chunk = self.leaves[index].take()?;
+            chunks.push(describe_chunk(&chunk, path, self.offset));
+            total += chunk.uncompressed as u64;
+            self.write(&chunk.pages)?;
+        }
+        let group = Struct::new().list(1, STRUCT, &chunks).i64(2, total).i64(3, self.rows_in_group as u64);
+        self.groups.push(group.end());
+        self.rows += self.rows_in_group as u64;
+        self.rows_in_group = 0;
+        Ok(())
+    }
+}
+
+impl<W: Write> TableSink for ParquetTable<W> {
+    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        let mut leaves = self.leaves.iter_mut();
+        for (column, cell) in self.columns.iter().zip(cells) {
+            if column.kind == Kind::Frames {
+                push_frames(&mut leaves, *cell);
+                continue;
+            }
+            let Some(leaf) = leaves.next() else { break }; // every column has one
+            if matches!(column.kind, Kind::OptionalInteger | Kind::OptionalText) {
+                leaf.defined.push(!matches!(cell, Cell::Null));
+            }
+            match (&mut leaf.values, cell) {
+                (Values::Integers(values), Cell::Integer(value)) => values.push(*value),
+                (Values::Texts(values), Cell::Text(text)) => values.push(text),
+                (Values::Flags(values), Cell::Flag(flag)) => values.push(*flag),
+                (_, cell) => debug_assert!(matches!(cell, Cell::Null), "{} does not hold {cell:?}", column.name),
+            }
+        }
+        self.rows_in_group += 1;
+        let is_long = self.leaves.iter().any(|leaf| leaf.repeated.len() >= GROUP_SLOTS);
+        if self.rows_in_group == GROUP_ROWS || is_long { self.end_group() } else { Ok(()) }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if self.rows_in_group > 0 {
+            self.end_group()?;
+        }
+        let schema = schema(self.columns);
+        let metadata = Struct::new().i32(1, 1).list(2, STRUCT, &schema).i64(3, self.rows);
+        let metadata = metadata.list(4, STRUCT, &self.groups).text(6, "oomscope");
+        let metadata = metadata.end();
+        self.write(&metadata)?;
+        self.write(&crate::base::ids::to_u32(metadata.len()).to_le_bytes())?;
+        self.write(MAGIC)?;
+        self.out.flush()
+    }
+}
+
+/// Adds a list of frames to its three leaf columns.
+fn push_frames<'l>(leaves: &mut impl Iterator<Item = &'l mut Leaf>, cell: Cell<'_>) {
+    let frames = match cell {
+        Cell::Frames(frames) => frames,
+        Cell::Null | Cell::Integer(_) | Cell::Text(_) | Cell::Flag(_) => &[],
+    };
+    for (leaf, part) in leaves.take(FRAME_LEAVES.len()).zip(0..) {
+        if frames.is_empty() {
+            leaf.repeated.push(false);
+            leaf.defined.push(false);
+        }
+        for (index, frame) in frames.iter().enumerate() {
+            leaf.repeated.push(index > 0);
+            leaf.defined.push(true);
+            match &mut leaf.values {
+                Values::Texts(values) => values.push(if part == 0 { &frame.name } else { &frame.file }),
+                Values::Integers(values) => values.push(frame.line.into()),
+                Values::Flags(_) => {}
+            }
+        }
+    }
+}
+
+/// The paths and types of a column's leaves.
+fn leaves_of(column: Column) -> Vec<(Vec<String>, i32)> {
+    let leaf = |value_type| vec![(vec![column.name.to_owned()], value_type)];
+    match column.kind {
+        Kind::Integer | Kind::OptionalInteger => leaf(TYPE_INT64),
+        Kind::Text | Kind::OptionalText => leaf(TYPE_BYTE_ARRAY),
+        Kind::Flag => leaf(TYPE_BOOLEAN),
+        Kind::Frames => FRAME_LEAVES
+            .iter()
+            .map(|(name, value_type)| ([column.name, "list", "element", name].map(str::to_owned).to_vec(), *value_type))
+            .collect(),
+    }
+}
+
+fn describe_chunk(chunk: &Chunk, path: &[String], offset: u64) -> Element {
+    let path: Vec<Element> = path.iter().map(|name| text_element(name)).collect();
+    let mut encodings = vec![chunk.encoding, ENCODING_RLE];
+    if chunk.data_page > 0 {
+        encodings.push(ENCODING_PLAIN); // of the dictionary
+    }
+    let encodings: Vec<Element> = encodings.into_iter().map(i32_element).collect();
+    let metadata = Struct::new().i32(1, chunk.value_type).list(2, I32, &encodings).list(3, BINARY, &path);
+    let metadata = metadata.i32(4, CODEC_GZIP).i64(5, chunk.slots as u64).i64(6, chunk.uncompressed as u64);
+    let metadata = metadata.i64(7, chunk.pages.len() as u64).i64(9, offset + chunk.data_page as u64);
+    let metadata = if chunk.data_page > 0 { metadata.i64(11, offset) } else { metadata };
+    Struct::new().i64(2, offset).nested(3, metadata).end()
+}
+
+/// The schema as a list in which each group is followed by its children.
+fn schema(columns: &[Column]) -> Vec<Element> {
+    let len = |children: usize| i32::try_from(children).unwrap_or(i32::MAX);
+    let group = |name: &str, repetition: i32, children: usize| {
+        Struct::new().i32(3, repetition).text(4, name).i32(5, len(children))
+    };
+    let leaf = |name: &str, value_type: i32, repetition: i32| {
+        let leaf = Struct::new().i32(1, value_type).i32(3, repetition).text(4, name);
+        if value_type == TYPE_BYTE_ARRAY { leaf.i32(6, CONVERTED_UTF8).end() } else { leaf.end() }
+    };
+    let mut schema = vec![Struct::new().text(4, "schema").i32(5, len(columns.len())).end()];
+    for column in columns {
+        let name = column.name;
+        match column.kind {
+            Kind::Integer => schema.push(leaf(name, TYPE_INT64, REPETITION_REQUIRED)),
+            Kind::OptionalInteger => schema.push(leaf(name, TYPE_INT64, REPETITION_OPTIONAL)),
+            Kind::Text => schema.push(leaf(name, TYPE_BYTE_ARRAY, REPETITION_REQUIRED)),
+            Kind::OptionalText => schema.push(leaf(name, TYPE_BYTE_ARRAY, REPETITION_OPTIONAL)),
+            Kind::Flag => schema.push(leaf(name, TYPE_BOOLEAN, REPETITION_REQUIRED)),
+            Kind::Frames => {
+                schema.push(group(name, REPETITION_REQUIRED, 1).i32(6, CONVERTED_LIST).end());
+                schema.push(group("list", REPETITION_REPEATED, 1).end());
+                schema.push(group("element", REPETITION_REQUIRED, FRAME_LEAVES.len()).end());
+                let frame = FRAME_LEAVES.map(|(name, value_type)| leaf(name, value_type, REPETITION_REQUIRED));
+                schema.extend(frame);
+            }
+        }
+    }
+    schema
+}

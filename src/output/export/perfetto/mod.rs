@@ -1,0 +1,324 @@
+//! A trace for Perfetto: counters, slices and failed requests of each device, and heap profiles.
+//!
+//! Native packets rather than JSON: Perfetto reads them faster, and only they have stacks and heap profiles. All packets
+//! belong to one sequence; packets that refer to interned frames come after these.
+
+mod interned;
+mod tracks;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use self::interned::InternedStacks;
+use self::tracks::{TrackIds, describe_device, describe_process};
+use super::holders::{Held, live_at};
+use super::protobuf::Message;
+use super::recording::{DeviceRecording, Recording};
+use super::tracks::Failure;
+use crate::base::ids::StackId;
+use crate::base::units::size;
+use crate::study::PositionSelector;
+
+/// Fields of `Trace` and `TracePacket`.
+mod packet {
+    pub(super) const IN_TRACE: u32 = 1;
+    pub(super) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(super) const TIMESTAMP: u32 = 8;
+    pub(super) const SEQUENCE_ID: u32 = 10;
+    pub(super) const TRACK_EVENT: u32 = 11;
+    pub(super) const INTERNED_DATA: u32 = 12;
+    pub(super) const SEQUENCE_FLAGS: u32 = 13;
+    pub(super) const PROFILE: u32 = 37;
+    pub(super) const DEFAULTS: u32 = 59;
+    pub(super) const TRACK_DESCRIPTOR: u32 = 60;
+}
+
+/// Fields of `TrackEvent` and of its annotations.
+mod event {
+    pub(super) const ANNOTATION: u32 = 4;
+    pub(super) const TYPE: u32 = 9;
+    pub(super) const NAME_ID: u32 = 10;
+    pub(super) const TRACK: u32 = 11;
+    pub(super) const NAME: u32 = 23;
+    pub(super) const COUNTER_VALUE: u32 = 30;
+    pub(super) const CALLSTACK_ID: u32 = 56;
+    pub(super) const CALLSTACK_WEIGHT: u32 = 57;
+
+    pub(super) const SLICE_BEGIN: u64 = 1;
+    pub(super) const SLICE_END: u64 = 2;
+    pub(super) const INSTANT: u64 = 3;
+    pub(super) const COUNTER: u64 = 4;
+
+    pub(super) const ANNOTATION_NAME: u32 = 10;
+    pub(super) const ANNOTATION_UNSIGNED: u32 = 3;
+}
+
+/// Fields of `ProfilePacket`, `ProcessHeapSamples` and `HeapSample`.
+mod profile {
+    pub(super) const PROCESS_DUMP: u32 = 5;
+    pub(super) const INDEX: u32 = 7;
+    pub(super) const PID: u32 = 1;
+    pub(super) const SAMPLE: u32 = 2;
+    pub(super) const TIMESTAMP: u32 = 9;
+    pub(super) const HEAP_NAME: u32 = 11;
+    pub(super) const SAMPLING_INTERVAL: u32 = 12;
+    pub(super) const CALLSTACK: u32 = 1;
+    pub(super) const ALLOCATED: u32 = 2;
+    pub(super) const ALLOCATIONS: u32 = 5;
+}
+
+const SEQUENCE: u64 = 1;
+const INCREMENTAL_STATE_CLEARED: u64 = 1;
+const NEEDS_INCREMENTAL_STATE: u64 = 2;
+
+/// Clocks of Perfetto. Heap profiles are on the coarse one whatever the default of the sequence is.
+const CLOCK_REALTIME: u64 = 1;
+const CLOCKS: [u64; 4] = [CLOCK_REALTIME, 3, 4, 6]; // realtime, monotonic, monotonic coarse, boot time
+
+/// Names of events that many packets share.
+const EVENT_NAMES: [&str; 2] = ["alloc", "free"];
+const NAME_ALLOC: u64 = 1;
+const NAME_FREE: u64 = 2;
+
+/// Writes packets.
+pub struct PerfettoWriter<W> {
+    out: W,
+    /// Whether each allocation is an event.
+    has_allocations: bool,
+    is_started: bool,
+    stacks: InternedStacks,
+    tracks: TrackIds,
+    pids: BTreeSet<u64>,
+    profiles: u64,
+}
+
+impl<W: Write> PerfettoWriter<W> {
+    /// With `has_allocations`, each allocation and each free is an event with its stack.
+    pub fn new(out: W, has_allocations: bool) -> Self {
+        Self {
+            out,
+            has_allocations,
+            is_started: false,
+            stacks: InternedStacks::default(),
+            tracks: TrackIds::default(),
+            pids: BTreeSet::new(),
+            profiles: 0,
+        }
+    }
+
+    /// Adds a snapshot as a process.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
+        let starts = recording.devices.iter().filter(|device| !device.window.is_empty());
+        let first_us = starts.map(|device| device.time_us(device.window.start)).min().unwrap_or_default();
+        if !std::mem::replace(&mut self.is_started, true) {
+            self.start(first_us)?;
+        }
+        let pid = self.pid(recording);
+        let process = self.tracks.next();
+        self.packet(None, packet::TRACK_DESCRIPTOR, &describe_process(recording, process, pid))?;
+        for device in &recording.devices {
+            self.device(recording, device, process, pid)?;
+        }
+        Ok(())
+    }
+
+    /// The first packet: the clock of all others.
+    fn start(&mut self, first_us: u64) -> io::Result<()> {
+        let mut defaults = Message::new();
+        defaults.unsigned(58, CLOCK_REALTIME); // timestamp_clock_id
+        defaults.message(packet::TRACK_EVENT, &Message::new());
+        let mut clocks = Message::new();
+        for id in CLOCKS {
+            let mut clock = Message::new();
+            clock.unsigned(1, id).unsigned(2, nanoseconds(first_us));
+            clocks.message(1, &clock);
+        }
+        let mut names = Message::new();
+        for (id, name) in (1..).zip(EVENT_NAMES) {
+            let mut named = Message::new();
+            named.unsigned(1, id).string(2, name);
+            names.message(2, &named);
+        }
+        let mut first = Message::new();
+        first.unsigned(packet::SEQUENCE_ID, SEQUENCE).unsigned(packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
+        first.message(packet::DEFAULTS, &defaults).unsigned(packet::TIMESTAMP, nanoseconds(first_us));
+        first.message(packet::CLOCK_SNAPSHOT, &clocks).message(packet::INTERNED_DATA, &names);
+        self.write(&first)
+    }
+
+    /// The recorded process id; another number if two snapshots have the same.
+    fn pid(&mut self, recording: &Recording<'_, '_>) -> u64 {
+        let recorded = recording.study.snapshot().recorder_info.as_ref().and_then(|info| info.pid);
+        let mut pid = recorded.unwrap_or(1);
+        while !self.pids.insert(pid) {
+            pid = pid.wrapping_add(1);
+        }
+        pid
+    }
+
+    fn device(
+        &mut self,
+        recording: &Recording<'_, '_>,
+        device: &DeviceRecording<'_, '_>,
+        process: u64,
+        pid: u64,
+    ) -> io::Result<()> {
+        let slices = device.slices();
+        let lanes: BTreeSet<_> = slices.iter().map(|slice| slice.lane).collect();
+        let described = describe_device(device, process, &lanes, self.has_allocations, &mut self.tracks);
+        for descriptor in &described.descriptors {
+            self.packet(None, packet::TRACK_DESCRIPTOR, descriptor)?;
+        }
+        if !device.window.is_empty() {
+            device.counters(|counter, time_us, bytes| {
+                let mut counted = Message::new();
+                counted.unsigned(event::TYPE, event::COUNTER).unsigned(event::TRACK, described.counter(counter));
+                counted.unsigned(event::COUNTER_VALUE, bytes);
+                self.packet(Some(time_us), packet::TRACK_EVENT, &counted)
+            })?;
+        }
+        for slice in &slices {
+            let track = described.lane(slice.lane);
+            self.slice_end(event::SLICE_BEGIN, track, slice.time_us.start, Some(&slice.name))?;
+            self.slice_end(event::SLICE_END, track, slice.time_us.end, None)?;
+        }
+        self.stacks_of(recording, device.failures().map(|failure| failure.stack))?;
+        for failure in device.failures() {
+            self.failure(described.failures, &failure)?;
+        }
+        if self.has_allocations {
+            self.allocations(recording, device, described.allocations)?;
+        }
+        self.heap_profiles(recording, device, pid)
+    }
+
+    fn slice_end(&mut self, kind: u64, track: u64, time_us: u64, name: Option<&str>) -> io::Result<()> {
+        let mut end = Message::new();
+        end.unsigned(event::TYPE, kind).unsigned(event::TRACK, track);
+        if let Some(name) = name {
+            end.string(event::NAME, name);
+        }
+        self.packet(Some(time_us), packet::TRACK_EVENT, &end)
+    }
+
+    fn failure(&mut self, track: u64, failure: &Failure) -> io::Result<()> {
+        let mut instant = Message::new();
+        instant.unsigned(event::TYPE, event::INSTANT).unsigned(event::TRACK, track);
+        instant.string(event::NAME, &format!("out of memory: {}", size(failure.requested_bytes)));
+        for (name, value) in [
+            ("requested_bytes", failure.requested_bytes),
+            ("device_free_bytes", failure.device_free_bytes),
+            ("entry", failure.entry as u64),
+        ] {
+            let mut annotation = Message::new();
+            annotation.string(event::ANNOTATION_NAME, name).unsigned(event::ANNOTATION_UNSIGNED, value);
+            instant.message(event::ANNOTATION, &annotation);
+        }
+        instant.unsigned(event::CALLSTACK_ID, self.stacks.id(failure.stack));
+        self.packet(Some(failure.time_us), packet::TRACK_EVENT, &instant)
+    }
+
+    /// An event for each allocation and each free within the window, with its bytes as the weight of its stack.
+    fn allocations(
+        &mut self,
+        recording: &Recording<'_, '_>,
+        device: &DeviceRecording<'_, '_>,
+        track: u64,
+    ) -> io::Result<()> {
+        self.stacks_of(recording, device.allocations().map(|one| one.made_by))?;
+        let window = device.window.start + 1..=device.window.end;
+        let mut ends = Vec::new();
+        for (row, one) in device.lives.allocations.iter().enumerate() {
+            for (applied, name) in [(Some(one.start), NAME_ALLOC), (one.freed_at, NAME_FREE)] {
+                if let Some(applied) = applied.filter(|applied| window.contains(&(*applied as usize))) {
+                    ends.push((applied, name, row));
+                }
+            }
+        }
+        ends.sort_unstable();
+        for (applied, name, row) in ends {
+            let one = device.lives.allocations[row];
+            let sign = if name == NAME_ALLOC { 1.0 } else { -1.0 };
+            let mut instant = Message::new();
+            instant.unsigned(event::TYPE, event::INSTANT).unsigned(event::TRACK, track).unsigned(event::NAME_ID, name);
+            instant.unsigned(event::CALLSTACK_ID, self.stacks.id(one.made_by));
+            instant.double(event::CALLSTACK_WEIGHT, sign * one.bytes as f64);
+            self.packet(Some(device.time_after(applied)), packet::TRACK_EVENT, &instant)?;
+        }
+        Ok(())
+    }
+
+    /// Live memory by stack at the peak, at the last failure and at the end, each as a heap of its own.
+    fn heap_profiles(
+        &mut self,
+        recording: &Recording<'_, '_>,
+        device: &DeviceRecording<'_, '_>,
+        pid: u64,
+    ) -> io::Result<()> {
+        let moments =
+            [(PositionSelector::Peak, "peak"), (PositionSelector::Failure, "failure"), (PositionSelector::End, "end")];
+        for (selector, name) in moments {
+            let Some(applied) = device.position(selector) else { continue }; // no request failed
+            let held = live_at(device, applied);
+            self.stacks_of(recording, held.keys().map(|key| key.stack))?;
+            let time_us = device.time_after(applied);
+            let mut dump = Message::new();
+            dump.unsigned(profile::PID, pid).unsigned(profile::TIMESTAMP, nanoseconds(time_us));
+            dump.string(profile::HEAP_NAME, &format!("cuda:{} at the {name}", device.device.id()));
+            dump.unsigned(profile::SAMPLING_INTERVAL, 1);
+            // Perfetto drops a second sample of one stack.
+            let mut by_stack: BTreeMap<u64, Held> = BTreeMap::new();
+            for (key, held) in held {
+                by_stack.entry(self.stacks.id(key.stack)).or_default().add(held);
+            }
+            for (stack, held) in by_stack {
+                let mut sample = Message::new();
+                sample.unsigned(profile::CALLSTACK, stack);
+                sample.unsigned(profile::ALLOCATED, held.bytes).unsigned(profile::ALLOCATIONS, held.blocks);
+                dump.message(profile::SAMPLE, &sample);
+            }
+            let mut packet = Message::new();
+            packet.message(profile::PROCESS_DUMP, &dump).unsigned(profile::INDEX, self.profiles);
+            self.profiles += 1;
+            self.packet(Some(time_us), packet::PROFILE, &packet)?;
+        }
+        Ok(())
+    }
+
+    /// Interns the stacks that later packets refer to.
+    fn stacks_of(&mut self, recording: &Recording<'_, '_>, stacks: impl Iterator<Item = StackId>) -> io::Result<()> {
+        let data = self.stacks.intern(recording, stacks);
+        if data.is_empty() { Ok(()) } else { self.packet(None, packet::INTERNED_DATA, &data) }
+    }
+
+    fn packet(&mut self, time_us: Option<u64>, field: u32, content: &Message) -> io::Result<()> {
+        let mut packet = Message::new();
+        packet.unsigned(packet::SEQUENCE_ID, SEQUENCE).unsigned(packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+        if let Some(time_us) = time_us {
+            packet.unsigned(packet::TIMESTAMP, nanoseconds(time_us));
+        }
+        packet.message(field, content);
+        self.write(&packet)
+    }
+
+    fn write(&mut self, packet: &Message) -> io::Result<()> {
+        let mut framed = Message::new();
+        framed.message(packet::IN_TRACE, packet);
+        self.out.write_all(framed.as_bytes())
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn nanoseconds(time_us: u64) -> u64 {
+    time_us.saturating_mul(1000)
+}
