@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use flate2::{Compression, GzBuilder};
-use rustc_hash::FxHashMap;
 
 use super::encodings::{bits_of_largest, delta_packed, level_runs, packed_flags, packed_indexes};
 use super::thrift::Struct;
 use crate::base::ids::to_u32;
+use crate::base::intern::SeededMap;
 
 /// Numbers of the format.
 pub(super) const TYPE_BOOLEAN: i32 = 0;
@@ -41,7 +41,7 @@ pub(super) enum Values {
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     indexes: Vec<u32>,
-    known: FxHashMap<String, u32>,
+    known: SeededMap<String, u32>,
     /// The dictionary: each text after its length.
     dictionary: Vec<u8>,
 }
@@ -84,46 +84,49 @@ impl Leaf {
 
     /// Encodes the values, and starts anew.
     pub(super) fn take(&mut self) -> io::Result<Chunk> {
-        let mut chunk = Chunk {
-            pages: Vec::new(),
-            data_page: 0,
-            uncompressed: 0,
-            slots: self.defined.len(),
-            value_type: self.value_type(),
-            encoding: ENCODING_PLAIN,
-        };
+        let leaf = std::mem::replace(self, Self::new(self.value_type()));
+        match &leaf.values {
+            Values::Integers(values) => {
+                let packed = leaf.encode(values.len(), ENCODING_DELTA, None, &delta_packed(values))?;
+                let Some((entries, dictionary, indexes)) = integer_dictionary(values) else { return Ok(packed) };
+                let indexed = leaf.encode_indexes(entries, &dictionary, &indexes)?;
+                Ok(if indexed.pages.len() < packed.pages.len() { indexed } else { packed })
+            }
+            Values::Flags(values) => leaf.encode(values.len(), ENCODING_PLAIN, None, &packed_flags(values)),
+            Values::Texts(texts) => leaf.encode_indexes(texts.known.len(), &texts.dictionary, &texts.indexes),
+        }
+    }
+
+    fn encode_indexes(&self, entries: usize, dictionary: &[u8], indexes: &[u32]) -> io::Result<Chunk> {
+        let width = bits_of_largest(&[entries.saturating_sub(1) as u64]).max(1);
+        let encoded = packed_indexes(indexes, width);
+        self.encode(indexes.len(), ENCODING_DICTIONARY, Some((entries, dictionary)), &encoded)
+    }
+
+    /// The pages of `values` encoded values.
+    fn encode(
+        &self,
+        values: usize,
+        encoding: i32,
+        dictionary: Option<(usize, &[u8])>,
+        encoded: &[u8],
+    ) -> io::Result<Chunk> {
+        // Columns that always have a value have no levels.
+        let slots = if self.defined.is_empty() { values } else { self.defined.len() };
+        let value_type = self.value_type();
+        let mut chunk = Chunk { pages: Vec::new(), data_page: 0, uncompressed: 0, slots, value_type, encoding };
+        if let Some((entries, dictionary)) = dictionary {
+            let header = Struct::new().i32(1, i32_of(entries)).i32(2, ENCODING_PLAIN);
+            chunk.push_page(PAGE_DICTIONARY, dictionary, (7, header))?;
+        }
+        chunk.data_page = chunk.pages.len();
         let mut body = Vec::new();
-        // Columns without lists or nulls have no levels.
         for levels in [&self.repeated, &self.defined].into_iter().filter(|levels| !levels.is_empty()) {
             body.extend(level_runs(levels));
         }
-        let count = match &self.values {
-            Values::Integers(values) => {
-                chunk.encoding = ENCODING_DELTA;
-                body.extend(delta_packed(values));
-                values.len()
-            }
-            Values::Flags(values) => {
-                body.extend(packed_flags(values));
-                values.len()
-            }
-            Values::Texts(texts) => {
-                chunk.encoding = ENCODING_DICTIONARY;
-                let entries = texts.known.len();
-                let header = Struct::new().i32(1, i32_of(entries)).i32(2, ENCODING_PLAIN);
-                chunk.push_page(PAGE_DICTIONARY, &texts.dictionary, (7, header))?;
-                let width = bits_of_largest(&[entries.saturating_sub(1) as u64]).max(1);
-                body.extend(packed_indexes(&texts.indexes, width));
-                texts.indexes.len()
-            }
-        };
-        if self.defined.is_empty() {
-            chunk.slots = count;
-        }
-        chunk.data_page = chunk.pages.len();
-        let header = Struct::new().i32(1, i32_of(chunk.slots)).i32(2, chunk.encoding);
+        body.extend_from_slice(encoded);
+        let header = Struct::new().i32(1, i32_of(slots)).i32(2, encoding);
         chunk.push_page(PAGE_DATA, &body, (5, header.i32(3, ENCODING_RLE).i32(4, ENCODING_RLE)))?;
-        *self = Self::new(chunk.value_type);
         Ok(chunk)
     }
 
@@ -134,6 +137,25 @@ impl Leaf {
             Values::Texts(_) => TYPE_BYTE_ARRAY,
         }
     }
+}
+
+/// A dictionary of numbers: its length, its content and the index of each value. `None` if values repeat too seldom.
+fn integer_dictionary(values: &[i64]) -> Option<(usize, Vec<u8>, Vec<u32>)> {
+    const MIN_REPEATS: usize = 4;
+    let mut known: SeededMap<i64, u32> = SeededMap::default();
+    let (mut dictionary, mut indexes) = (Vec::new(), Vec::with_capacity(values.len()));
+    for value in values {
+        let next = to_u32(known.len());
+        let index = *known.entry(*value).or_insert(next);
+        if index == next {
+            if known.len() * MIN_REPEATS > values.len() {
+                return None;
+            }
+            dictionary.extend(value.to_le_bytes());
+        }
+        indexes.push(index);
+    }
+    Some((known.len(), dictionary, indexes))
 }
 
 impl Chunk {
