@@ -44,6 +44,9 @@ pub enum Rule {
     SharedParser,
     /// `segment_free` and `segment_unmap` entries have a stack.
     StacksOfSegmentFrees,
+    /// A reduction over contiguous rows loads them in vectors from 128 elements on, before from 129. Only 2.9 and 2.15 were
+    /// compared; the releases between count as new.
+    ReductionVectorsFrom128,
     /// Parsing resets `max_non_split_rounding` to the large segment size.
     ResetsNonSplitRounding,
 }
@@ -112,7 +115,7 @@ const RELEASES: [Release; 16] = [
         ..release(9)
     },
     Release {
-        rules: &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser],
+        rules: &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser, Rule::ReductionVectorsFrom128],
         options: &["per_process_memory_fraction", "pinned_reserve_segment_size_mb"],
         keys: &["user_metadata"],
         ..release(10)

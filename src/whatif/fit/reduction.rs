@@ -11,6 +11,7 @@
 //! come. `tests/oracle/reductions.py` records real cases; the test below has some of them.
 
 use crate::allocator::device::GpuModel;
+use crate::allocator::releases::{Rule, has_rule};
 
 /// A dimension of the loop over the input, whose strides count elements. Reduced dimensions come first and have no
 /// stride in the output.
@@ -41,12 +42,12 @@ pub(super) struct LaunchConditions {
 }
 
 impl LaunchConditions {
-    /// `minor` is that of PyTorch 2. The rule was compared with 2.9 and 2.15; releases between count as newer ones.
+    /// `minor` is that of PyTorch 2.
     pub(super) fn new(gpu: &GpuModel, minor: u32) -> Self {
         Self {
             multiprocessors: gpu.multiprocessors.into(),
             threads: gpu.threads_per_multiprocessor.into(),
-            min_vectorized: if minor < 10 { 129 } else { 128 },
+            min_vectorized: if has_rule(minor, Rule::ReductionVectorsFrom128) { 128 } else { 129 },
         }
     }
 }
