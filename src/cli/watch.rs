@@ -16,6 +16,7 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use super::exit::print_stderr;
 use super::inputs::{self, Input};
 use super::signals::handled_by;
 use crate::analysis::{SnapshotReport, Unreadable};
@@ -68,6 +69,9 @@ pub(super) fn watch(
 ) -> anyhow::Result<Landed> {
     if let Some(file) = directories.iter().find(|path| !path.is_dir() && path.exists()) {
         bail!("{}: is not a directory, as --watch needs", file.display());
+    }
+    for missing in directories.iter().filter(|path| !path.exists()) {
+        print_stderr(&format!("{}: does not exist yet; waiting for it", missing.display()));
     }
     let is_ended = end_signal()?;
     let mut landed = Landed::new();

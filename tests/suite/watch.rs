@@ -104,7 +104,9 @@ fn nothing_that_comes_is_no_failure() {
     let directory = TempDir::new().unwrap();
     let missing = directory.path().join("later");
     let ran = run(&["analyze", "--watch", "--idle", "1s", &text(&missing)]);
-    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "oomscope: no snapshot came\n"));
+    let expected =
+        format!("oomscope: {}: does not exist yet; waiting for it\noomscope: no snapshot came\n", text(&missing));
+    assert_eq!((ran.code, ran.out.as_str(), ran.err), (0, "", expected));
     assert!(run(&["analyze", "--watch", OOM]).err.contains("is not a directory"));
     assert_eq!(run(&["analyze", "--idle", "1s", OOM]).code, 2);
     assert!(run(&["analyze", "--watch", "--idle", "soon", "."]).err.contains("such as 30s"));
