@@ -1,5 +1,5 @@
 //! The page of `oomscope report` in a browser: what it says is what `analyze` says, and what is done to it does what it
-//! should. Where no browser is installed, that is said and nothing is tried.
+//! should. Without a browser these tests say so and pass.
 
 use std::path::{Path, PathBuf};
 

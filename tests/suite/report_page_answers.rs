@@ -1,5 +1,5 @@
 //! The page of `oomscope report` answers as `analyze` does: the same steps, the same sentences, and names for all that it
-//! draws and lists. Where no browser is installed, that is said and nothing is tried.
+//! draws and lists. Without a browser these tests say so and pass.
 
 use std::path::Path;
 

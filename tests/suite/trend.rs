@@ -17,7 +17,7 @@ fn noise(seed: u64) -> f64 {
 }
 
 /// `days` daily runs of `ranks` ranks, one line each. Every figure has noise of `noisy`; the first source line of the last
-/// rank has `factor` of the day besides.
+/// rank is multiplied by `factor` of the day.
 fn runs(days: u64, ranks: u64, noisy: f64, factor: impl Fn(f64) -> f64) -> Vec<String> {
     let line = result_of(&["analyze", "--format", "jsonl", OOM]);
     let analysis: Value = serde_json::from_str(&line).unwrap();

@@ -23,8 +23,8 @@ pub struct Browser {
     /// The session of the page, while `session` is that of a frame.
     page_session: Option<String>,
     sent: u64,
-    /// What it told on its own.
-    told: VecDeque<Value>,
+    /// Its events that no command answered.
+    events: VecDeque<Value>,
     _profile: TempDir,
 }
 
@@ -76,8 +76,16 @@ impl Browser {
             }
         });
         let session = None;
-        let mut browser =
-            Self { process, to, from, session, page_session: None, sent: 0, told: VecDeque::new(), _profile: profile };
+        let mut browser = Self {
+            process,
+            to,
+            from,
+            session,
+            page_session: None,
+            sent: 0,
+            events: VecDeque::new(),
+            _profile: profile,
+        };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -103,7 +111,7 @@ impl Browser {
                 assert_eq!(answer.get("error"), None, "{method}");
                 return answer["result"].take();
             }
-            self.told.push_back(answer);
+            self.events.push_back(answer);
         }
     }
 
@@ -179,7 +187,7 @@ impl Browser {
             Some("Log.entryAdded") => one["params"]["entry"]["level"] == "error",
             _ => false,
         };
-        self.told.drain(..).filter(is_error).collect()
+        self.events.drain(..).filter(is_error).collect()
     }
 
     /// Where the middle of an element is on the screen, after scrolling to it.

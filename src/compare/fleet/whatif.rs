@@ -139,7 +139,7 @@ impl FleetWhatIf {
         }
     }
 
-    /// The report, with at most `top` rows besides that of the recorded settings.
+    /// The report, with the row of the recorded settings and at most `top` others.
     pub fn finish(self, top: Option<usize>) -> FleetWhatIfReport {
         let devices = self.devices;
         let is_useful = |tally: &Tally| tally.has_use || tally.row.settings.is_empty();

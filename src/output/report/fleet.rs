@@ -56,6 +56,9 @@ pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
         document
             .paragraph("unknown: on so many devices every recorded request is served, but what follows is not known");
     }
+    if shown(|row| row.untried_devices) {
+        document.paragraph("not tried: on so many devices the release lacks the setting, or it makes no difference");
+    }
     add_unreadable(&mut document, &report.unreadable);
     document
 }
@@ -65,7 +68,11 @@ fn setting_cells(row: &FleetWhatIfRow, devices: u64) -> Vec<Cell> {
         0 => "no".to_owned(),
         failing => counted(failing, "device"),
     };
-    let later = [(row.failing_later_devices, "later"), (row.unknown_later_devices, "unknown")];
+    let later = [
+        (row.failing_later_devices, "later"),
+        (row.unknown_later_devices, "unknown"),
+        (row.untried_devices, "not tried"),
+    ];
     let later = later.into_iter().filter(|(devices, _)| *devices > 0);
     let later = later.fold(String::new(), |text, (devices, word)| text + ", " + &count(devices) + " " + word);
     vec![

@@ -2,7 +2,7 @@
 
 use super::Summary;
 use crate::base::units::{counted, size};
-use crate::base::warning::Code;
+use crate::base::warning::{Code, Warning};
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::together::{Clocks, TimedFailure, TogetherGpu, TogetherReport};
 
@@ -42,8 +42,10 @@ impl TogetherReport {
         } else {
             self.describe_failure(&processes)
         };
-        let fails = self.warnings.iter().any(|warning| warning.code == Code::EndsInFailure);
-        let answer = if fails { format!("as far as they were recorded, {answer}") } else { answer };
+        let is_part =
+            |warning: &Warning| matches!(warning.code, Code::EndsInFailure | Code::Truncated | Code::HistoryLost);
+        let answer =
+            if self.warnings.iter().any(is_part) { format!("as far as they were recorded, {answer}") } else { answer };
         Summary { action, ..Summary::from_answer(answer) }
     }
 
