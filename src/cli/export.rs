@@ -12,6 +12,7 @@ use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
 use crate::base::input::Source;
+use crate::base::units::counted;
 use crate::output::export::TableSink;
 use crate::output::export::{
     CsvTable, FoldedWriter, KinetoWriter, NoPosition, ParquetTable, PerfettoWriter, PprofWriter, Recording, TABLES,
@@ -51,12 +52,12 @@ pub(super) struct Export {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// Position of the live memory in pprof and folded
+    /// Position of the live memory in pprof and folded [default: peak]
     ///
     /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
     /// when the last failed request was made, `end` after the last entry.
-    #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position, default_value = "peak")]
-    at: PositionSelector,
+    #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position)]
+    at: Option<PositionSelector>,
 
     /// Make each allocation and each free an event with its stack (perfetto only)
     #[arg(long, conflicts_with = "with")]
@@ -98,6 +99,10 @@ pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
     if args.to != ExportFormat::Perfetto && (args.allocs || args.with.is_some()) {
         bail!("{} is for --to perfetto", if args.allocs { "--allocs" } else { "--with" });
     }
+    if args.at.is_some() && !matches!(args.to, ExportFormat::Pprof | ExportFormat::Folded) {
+        bail!("--at is for --to pprof and --to folded; --from and --until select a part of the trace for every format");
+    }
+    let at = args.at.unwrap_or(PositionSelector::Peak);
     let inputs = args.snapshots.inputs(args.output.as_deref().filter(|path| !path.is_dir()))?;
     let job = Job { inputs: &inputs, scope };
     match args.to {
@@ -108,14 +113,14 @@ pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
         ExportFormat::Pprof => {
             refuse_terminal(args.output.as_deref(), "peak.pb.gz")?;
             let output = Output::open(args.output.as_deref())?;
-            let mut writer = PprofWriter::new(args.at);
+            let mut writer = PprofWriter::new(at);
             let Some(exit) = job.add_positions(|recording| writer.add(recording))? else { return Ok(Exit::Unreadable) };
             output.write_with(|out| writer.finish(out))?;
             Ok(exit)
         }
         ExportFormat::Folded => {
             let output = Output::open(args.output.as_deref())?;
-            let mut writer = FoldedWriter::new(args.at, inputs.len() > 1);
+            let mut writer = FoldedWriter::new(at, inputs.len() > 1);
             let Some(exit) = job.add_positions(|recording| writer.add(recording))? else { return Ok(Exit::Unreadable) };
             output.write_with(|out| writer.finish(out))?;
             Ok(exit)
@@ -124,7 +129,13 @@ pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
 }
 
 fn directory(args: &Export) -> anyhow::Result<&Path> {
-    args.output.as_deref().ok_or_else(|| anyhow!("name a directory for the tables: -o tables/"))
+    match args.output.as_deref() {
+        Some(path) if path != Path::new("-") && (path.is_dir() || !path.exists()) => Ok(path),
+        Some(path) if path.exists() => {
+            bail!("{}: is no directory; the tables are several files: -o tables/", path.display())
+        }
+        _ => bail!("name a directory for the tables: -o tables/"),
+    }
 }
 
 /// A native trace, or a copy of the profile with the recordings in it.
@@ -165,10 +176,19 @@ fn write_pickle(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
 }
 
 fn refuse_terminal(output: Option<&Path>, example: &str) -> anyhow::Result<()> {
-    if output.is_none() && io::stdout().is_terminal() {
+    if output.is_none_or(|path| path == Path::new("-")) && io::stdout().is_terminal() {
         bail!("the format is binary: name a file, -o {example}, or redirect standard output");
     }
     Ok(())
+}
+
+/// The first of `paths`, and the number of the others.
+fn describe_paths(paths: &[String]) -> String {
+    let first = paths.first().map_or("", String::as_str);
+    match paths.len() {
+        0 | 1 => first.to_owned(),
+        n => format!("{first} and {}", counted(n as u64 - 1, "other snapshot")),
+    }
 }
 
 struct Job<'j> {
@@ -182,12 +202,13 @@ impl Job<'_> {
         &self,
         mut add: impl FnMut(&Recording<'_, '_>) -> anyhow::Result<()> + Send,
     ) -> anyhow::Result<Option<Exit>> {
-        let (mut read, mut with_devices) = (Vec::new(), 0);
+        let (mut read, mut with_devices, mut outside) = (Vec::new(), 0, 0);
         let unreadable = inputs::read_in_turn(self.inputs, |snapshot, path| {
             let study = Study::new(snapshot, self.scope);
             let recording = Recording::new(&study, path);
             read.push(path.to_owned());
             with_devices += usize::from(study.devices().next().is_some());
+            outside += usize::from(recording.is_outside_of_trace());
             add(&recording)
         })?;
         for file in &unreadable {
@@ -201,6 +222,9 @@ impl Job<'_> {
         {
             bail!(message);
         }
+        if outside == read.len() && outside > 0 {
+            bail!("{}: no trace entry in the selected part of the trace", describe_paths(&read));
+        }
         let exit = if unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
         Ok((!read.is_empty()).then_some(exit))
     }
@@ -210,23 +234,26 @@ impl Job<'_> {
         &self,
         mut add: impl FnMut(&Recording<'_, '_>) -> Result<(), NoPosition> + Send,
     ) -> anyhow::Result<Option<Exit>> {
-        let (mut without, mut added) = (Vec::new(), 0);
+        let (mut without, mut missing, mut added) = (Vec::new(), None, 0);
         let exit = self.each(|recording| {
             match add(recording) {
                 Ok(()) => added += 1,
-                Err(missing) => without.push(format!("{}: {missing}", recording.path())),
+                Err(error) => {
+                    missing = Some(error);
+                    without.push(recording.path().to_owned());
+                }
             }
             Ok(())
         })?;
-        match without.first() {
-            Some(message) if added == 0 => Err(anyhow!("{message}")),
-            _ => {
-                for message in &without {
-                    print_stderr(&format!("{message}; left out"));
-                }
-                Ok(exit)
+        if let Some(missing) = missing {
+            let message = format!("{}: {missing}", describe_paths(&without));
+            match missing.0 {
+                _ if added > 0 => print_stderr(&format!("{message}; left out")),
+                PositionSelector::Failure => bail!("{message}; give --at peak, --at end or an entry"),
+                _ => bail!(message),
             }
         }
+        Ok(exit)
     }
 
     fn write_tables<S: TableSink + Send>(

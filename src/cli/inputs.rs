@@ -30,7 +30,8 @@ pub(super) struct Input {
 }
 
 impl Input {
-    fn named(path: &Path) -> Self {
+    /// A file that the user named.
+    pub(super) fn named(path: &Path) -> Self {
         Self { path: path.to_owned(), name: path.display().to_string(), is_discovered: false }
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             return Ok(Self { file: None, name: "standard output".to_owned() });
         };
         let name = path.display().to_string();
@@ -104,11 +104,13 @@ impl Output {
             return match exit.and_then(|exit| Ok((exit, out.flush()?))) {
                 Ok((exit, ())) => Ok(exit.unwrap_or(Exit::Unreadable)),
                 Err(error) if is_broken_pipe(&error) => Ok(Exit::Success),
+                Err(error) if error.is::<io::Error>() => Err(error.context(failed())),
                 Err(error) => Err(error),
             };
         };
         let mut out = io::BufWriter::new(file.handle().with_context(failed)?);
-        let exit = work(&mut out)?;
+        let exit = work(&mut out);
+        let exit = exit.map_err(|error| if error.is::<io::Error>() { error.context(failed()) } else { error })?;
         out.flush().with_context(failed)?;
         drop(out);
         if exit.is_some() {

@@ -11,7 +11,7 @@ use oomscope::output::export::{
 use oomscope::snapshot::{BlockState, Snapshot};
 use oomscope::study::{PositionSelector, Scope, Study, TracePosition, Window};
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::program::{self, refusal, result_of};
 use crate::support::reference::{Reference, program as random_program, snapshot_bytes};
@@ -48,7 +48,8 @@ impl TableSink for Rows {
         assert_eq!(cells.len(), self.names.len());
         let number = |cell: &Cell<'_>| match cell {
             Cell::Integer(number) => Some(*number),
-            Cell::Null | Cell::Text(_) | Cell::Flag(_) | Cell::Frames(_) => None,
+            Cell::Flag(flag) => Some(i64::from(*flag)),
+            Cell::Null | Cell::Text(_) | Cell::Frames(_) => None,
         };
         self.rows.push(cells.iter().map(number).collect());
         Ok(())
@@ -95,6 +96,12 @@ fn live_bytes(table: &Rows, device: u64, entry: i64) -> i64 {
     rows.filter(|((start, end), _)| is_live(start, end)).map(|(_, bytes)| bytes.unwrap()).sum()
 }
 
+/// The sum of `bytes` over the rows that have `at_peak`.
+fn bytes_at_peak(table: &Rows, device: u64) -> i64 {
+    let [at_peak, bytes] = ["at_peak", "bytes"].map(|name| table.of_device(device, name));
+    at_peak.iter().zip(&bytes).map(|(live, bytes)| live.unwrap() * bytes.unwrap()).sum()
+}
+
 /// The tables add up to what `study` says of `entries`.
 fn assert_sums(study: &Study<'_>, entries: &[usize]) {
     let [allocations, events, run] = tables(study);
@@ -112,6 +119,7 @@ fn assert_sums(study: &Study<'_>, entries: &[usize]) {
             assert_eq!(events.of_device(id, "reserved_bytes")[entry], Some(figures.reserved_bytes as i64));
         }
         let of_run = |name: &str| run.rows[row][run.column(name)];
+        assert_eq!(Some(bytes_at_peak(&allocations, id)), of_run("peak_allocated_bytes"), "{id}");
         if let Some(peak) = of_run("peak_event") {
             let history = device.history().unwrap();
             assert_eq!(live_bytes(&allocations, id, peak), history.peak.allocated_bytes as i64);
@@ -192,6 +200,7 @@ fn a_window_has_the_memory_that_lives_in_it() {
     }
     let peak = run.of_device(0, "peak_event")[0].unwrap();
     assert!((999..2000).contains(&peak), "{peak}");
+    assert_eq!(Some(bytes_at_peak(&allocations, 0)), run.of_device(0, "peak_allocated_bytes")[0]);
     assert!(allocations.of_device(0, "end_event").iter().all(|end| end.is_none_or(|end| end >= 1000)));
 }
 
@@ -342,11 +351,72 @@ fn csv_tables_have_the_columns_of_the_documentation() {
 }
 
 #[test]
+fn snapshots_without_the_position_are_named_in_one_line() {
+    let others =
+        ["2.15.0-two_devices", "2.15.0-graphs", "2.15.0-holes"].map(|name| format!("fixtures/{name}.pickle.gz"));
+    let files = [&[FAILED.to_owned()], &others[..]].concat();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let ran = program::run(&[&["export", "--to", "folded", "--at", "failure", "-o", "-"], &files[..]].concat());
+    assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
+    assert!(
+        ran.err.contains("two_devices.pickle.gz and 2 other snapshots: no request failed; left out"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.out.lines().all(|line| line.contains("oom_varlen")), "the others are left out");
+}
+
+#[test]
+fn texts_of_the_program_are_slices() {
+    let entry = |action: &str, addr: u64, text: &str, time: u64| {
+        json!({"action": action, "addr": addr, "size": 1024,
+        "stream": 0, "time_us": time, "frames": [], "user_metadata": text})
+    };
+    let entries = [
+        entry("alloc", 1 << 20, "prefill", 100),
+        entry("alloc", 2 << 20, "prefill", 101),
+        entry("annotate", 2 << 20, "kv cache", 105),
+        entry("alloc", 3 << 20, "decode", 110),
+        entry("free_requested", 1 << 20, "", 115),
+        entry("free_completed", 1 << 20, "", 116),
+    ];
+    let file = json!({"segments": [], "device_traces": [entries]});
+    let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
+    let study = Study::new(&snapshot, Scope::default());
+    let mut merged = Vec::new();
+    let profile = br#"{"baseTimeNanoseconds": 0, "traceEvents": []}"#;
+    let mut kineto = KinetoWriter::new(profile, &mut merged).unwrap().unwrap();
+    kineto.add(&Recording::new(&study, "a")).unwrap();
+    kineto.finish().unwrap();
+    let merged: Value = serde_json::from_slice(&merged).unwrap();
+    let slices = merged["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+    let slices: Vec<_> = slices.map(|s| (s["name"].as_str().unwrap(), s["ts"].as_f64(), s["dur"].as_u64())).collect();
+    for slice in [("prefill", 100.0, 5), ("decode", 110.0, 5), ("kv cache", 105.0, 0)] {
+        let wanted = (slice.0, Some(slice.1), Some(slice.2));
+        assert_eq!(slices.iter().filter(|found| **found == wanted).count(), 1, "{wanted:?} {slices:?}");
+    }
+    assert_eq!(
+        merged["traceEvents"].as_array().unwrap().iter().find(|e| e["name"] == "kv cache").unwrap()["args"]["bytes"],
+        1024
+    );
+}
+
+#[test]
 fn what_cannot_be_exported_is_refused_in_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let out = program::text(&directory.path().join("out"));
     let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
-    assert!(refusal(&["export", FAILED, "--to", "csv"]).contains("name a directory for the tables"));
+    for output in [&[][..], &["-o", "-"]] {
+        let refused = refusal(&[&["export", FAILED, "--to", "csv"], output].concat());
+        assert!(refused.contains("name a directory for the tables"), "{refused}");
+    }
+    let refused = refusal(&["export", FAILED, "--to", "csv", "-o", "Cargo.toml"]);
+    assert!(refused.contains("Cargo.toml: is no directory"), "{refused}");
+    assert!(refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--at", "peak"]).contains("is for --to pprof and"));
+    for format in ["folded", "pickle", "csv"] {
+        let refused = refusal(&["export", FAILED, "--to", format, "-o", &out, "--from", "99999999"]);
+        assert!(refused.contains("no trace entry in the selected part"), "{format} {refused}");
+    }
     assert!(refusal(&["export", untraced, "--to", "folded", "--at", "failure"]).contains("no request failed; give"));
     assert!(refusal(&["export", FAILED, "--to", "folded", "--at", "99999999"]).contains("no trace has an entry"));
     let missing = refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--device", "7"]);

@@ -118,10 +118,59 @@ fn the_page_names_line_time_and_growth() {
 }
 
 #[test]
+fn growth_within_hours_is_not_extrapolated_to_weeks() {
+    let hourly = |factor: f64| -> Vec<String> {
+        let lines = runs(24, 1, 0.0, |hour| 1.0 + factor * hour);
+        let mut runs: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let first = runs[0]["time_us"].as_u64().unwrap();
+        for (hour, run) in (0..).zip(&mut runs) {
+            run["time_us"] = json!(first + hour * DAY_US / 24);
+        }
+        runs.iter().map(Value::to_string).collect()
+    };
+    assert_eq!(trend(&hourly(0.0001), &[]).0, 0, "0.24% in a day");
+    assert_eq!(trend(&hourly(0.001), &[]).0, 1, "2.4% in a day");
+}
+
+#[test]
+fn ci_formats_name_the_line_that_creeps() {
+    let directory = TempDir::new().unwrap();
+    let creeping = runs(60, 4, 0.01, |day| 1.0 + 0.01 * day / 7.0).join("\n");
+    let creeping = file(&directory, "runs.jsonl", creeping.as_bytes());
+    let steady = file(&directory, "steady.jsonl", runs(20, 1, 0.0, |_| 1.0).join("\n").as_bytes());
+    let output = |format: &str, path: &str| run(&["check", "--trend", "--format", format, path]);
+    let line = first_line();
+    let github = output("github", &creeping);
+    assert_eq!(github.code, 1);
+    assert!(github.out.starts_with(&format!("::error title=creep::{line} creeps: +")), "{}", github.out);
+    assert!(output("github", &steady).out.starts_with("oomscope check nothing creeps"));
+    let junit = output("junit", &creeping).out;
+    let document = roxmltree::Document::parse(&junit).unwrap();
+    let failure = document.descendants().find(|node| node.has_tag_name("failure")).unwrap();
+    assert!(failure.text().unwrap().contains(&line), "{junit}");
+    let passed = output("junit", &steady).out;
+    assert!(passed.contains("failures=\"0\"") && !passed.contains("<failure"), "{passed}");
+    let sarif: Value = serde_json::from_str(&output("sarif", &creeping).out).unwrap();
+    let results = list(&sarif["runs"][0]["results"]);
+    assert_eq!((results.len(), &results[0]["ruleId"], &results[0]["level"]), (1, &json!("creep"), &json!("error")));
+    assert!(results[0]["message"]["text"].as_str().unwrap().starts_with(&line));
+    let also = directory.path().join("also.xml");
+    let both = run(&["check", "--trend", &creeping, "--also", &format!("junit={}", also.display())]);
+    assert!(both.out.contains("FAILED"));
+    assert_eq!(std::fs::read_to_string(also).unwrap(), junit);
+    assert!(refusal(&["check", "--trend", &creeping, "-o", &creeping]).contains("is an input file"));
+}
+
+#[test]
 fn too_few_runs_and_other_files_are_refused() {
     let directory = TempDir::new().unwrap();
     let few = file(&directory, "few.jsonl", runs(7, 2, 0.0, |_| 1.0).join("\n").as_bytes());
-    assert!(refusal(&["check", "--trend", &few]).contains("needs at least 8 runs"));
+    let refused = refusal(&["check", "--trend", &few]);
+    assert!(refused.contains("needs at least 8 runs of a rank; here: 7 runs of the rank that has most"), "{refused}");
+    let pickle = refusal(&["check", "--trend", OOM]);
+    assert!(pickle.contains("line 1 is not one of"), "{pickle}");
+    let empty = TempDir::new().unwrap();
+    assert!(refusal(&["check", "--trend", empty.path().to_str().unwrap()]).contains("no file of lines"));
     let other = file(&directory, "other.jsonl", b"[1]\n");
     assert!(refusal(&["check", "--trend", &other]).contains("line 1 is not one of"));
     assert!(refusal(&["check", "--trend", "missing.jsonl"]).contains("cannot be read"));

@@ -1,26 +1,29 @@
 //! `oomscope check --trend`: growth over weeks, in the results of many runs.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
 use super::args::Check;
+use super::outputs::Outputs;
+use super::repository::{find_source, repository_root};
 use crate::base::input::decompress_reader;
 use crate::base::units::counted;
+use crate::cli::args::Format;
 use crate::cli::exit::Exit;
-use crate::cli::inputs;
-use crate::cli::output::Output;
+use crate::cli::inputs::{self, Input};
 use crate::compare::trend::{History, RunError, find_trends};
-use crate::output::report;
+use crate::output::{formats, report};
 
 pub(super) fn check_trend(args: &Check) -> anyhow::Result<Exit> {
     let files = inputs::expand_files(&args.snapshots, is_named_like_lines)?;
-    for path in &files {
-        args.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
+    if files.is_empty() {
+        bail!("no file of lines from `oomscope analyze --format jsonl` (.jsonl, .ndjson) in the directories given");
     }
-    let output = Output::open(args.output.as_deref())?;
+    let mut inputs: Vec<Input> = files.iter().map(|path| Input::named(path)).collect();
+    let outputs = Outputs::open(args, None, &mut inputs)?;
     let mut history = History::default();
     let (mut without_time, mut with_error) = (0, 0);
     for path in &files {
@@ -28,7 +31,11 @@ pub(super) fn check_trend(args: &Check) -> anyhow::Result<Exit> {
         let file = File::open(path).with_context(|| format!("{name} cannot be read"))?;
         let lines = decompress_reader(BufReader::new(file)).with_context(|| format!("{name} cannot be read"))?;
         for (number, line) in lines.lines().enumerate() {
-            let line = line.with_context(|| format!("{name} cannot be read"))?;
+            let line = match line {
+                // Not text; `History` refuses it.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => "?".to_owned(),
+                line => line.with_context(|| format!("{name} cannot be read"))?,
+            };
             match history.add(&line) {
                 _ if line.trim().is_empty() => {}
                 Ok(()) => {}
@@ -46,12 +53,23 @@ pub(super) fn check_trend(args: &Check) -> anyhow::Result<Exit> {
             0 => String::new(),
             lines => format!("; {} without a time, as of a snapshot without a trace", counted(lines, "line")),
         };
-        bail!(
-            "a trend needs at least 8 runs of a rank; there are {} of all ranks{without_time}",
-            counted(report.runs, "run")
-        );
+        let most = match report.runs_of_rank {
+            runs if runs == report.runs => counted(runs, "run"),
+            runs => format!("{} of the rank that has most", counted(runs, "run")),
+        };
+        bail!("a trend needs at least 8 runs of a rank; here: {most}{without_time}");
     }
-    output.write_answer(args.format, &report, report::trend)?;
+    let root = repository_root();
+    let source = |file: &str| find_source(&root, file);
+    outputs.write_each(|format, output| {
+        let text = match format {
+            Format::Github => formats::trend_github(&report, source),
+            Format::Junit => formats::trend_junit(&report),
+            Format::Sarif => formats::json(&formats::trend_sarif(&report, env!("CARGO_PKG_VERSION"), source))?,
+            format => return output.write_answer(format, &report, report::trend),
+        };
+        output.write(&text)
+    })?;
     Ok(if report.passed { Exit::Success } else { Exit::Failed })
 }
 

@@ -16,7 +16,7 @@ pub(in crate::cli) struct TrendArgs {
         id = "trend",
         help_heading = "Growth",
         conflicts_with_all = [
-            "LimitArgs", "baseline", "entry", "add", "update", "save_baseline", "command", "config", "device", "also", "ranks",
+            "LimitArgs", "baseline", "entry", "add", "update", "save_baseline", "command", "config", "device", "ranks",
             "allow_missing", "torch_version"
         ]
     )]

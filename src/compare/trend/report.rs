@@ -33,6 +33,8 @@ pub struct TrendReport {
     pub first_us: Option<u64>,
     /// Time of the last run, in microseconds since the epoch; null if there is none.
     pub last_us: Option<u64>,
+    /// Number of runs of the rank that has most.
+    pub runs_of_rank: u64,
     /// Number of series with enough runs: one for each rank and source line, and two peaks for each rank.
     pub series: u64,
     /// The source lines and peaks that creep, most bytes per week first, then those that stepped up.
@@ -88,8 +90,9 @@ impl TrendRow {
 /// with_error]` are the lines that do not count.
 pub fn find_trends(history: &History, max_creep_ratio: f64, [without_time, with_error]: [u64; 2]) -> TrendReport {
     let mut by_line: BTreeMap<(TrendKind, String), TrendRow> = BTreeMap::new();
-    let mut series = 0;
+    let (mut series, mut runs_of_rank) = (0, 0);
     for (rank, subject, observations) in history.series() {
+        runs_of_rank = runs_of_rank.max(observations.len() as u64);
         if observations.len() < MIN_RUNS {
             continue;
         }
@@ -117,6 +120,7 @@ pub fn find_trends(history: &History, max_creep_ratio: f64, [without_time, with_
         with_error,
         first_us: history.range_us.map(|(first, _)| first),
         last_us: history.range_us.map(|(_, last)| last),
+        runs_of_rank,
         series,
         rows,
     }
@@ -137,7 +141,10 @@ fn grown(
     };
     let points: Vec<Point> = parts.iter().map(point).collect();
     let (growth, at, before, after, per_week) = match shape(&points) {
-        Shape::Creep { at, before, after, per_week } if per_week >= max_creep_ratio * before.max(1.0) => {
+        // Growth that a week has not yet shown is not extrapolated: the runs may be minutes apart.
+        Shape::Creep { at, before, after, per_week }
+            if per_week.min(after - before) >= max_creep_ratio * before.max(1.0) =>
+        {
             (TrendKind::Creep, at, before, after, per_week)
         }
         Shape::Step { at, before, after } if after - before >= MIN_STEP_RATIO * before.max(1.0) => {

@@ -64,7 +64,8 @@ fn push_text(line: &mut String, text: &str) {
     if is_quoted {
         line.push('"');
     }
-    if text.starts_with(FORMULA_STARTS) {
+    // A lone `-`, the name of standard input, is no formula.
+    if text.starts_with(FORMULA_STARTS) && text != "-" {
         line.push('\'');
     }
     if is_quoted {
@@ -93,6 +94,7 @@ mod tests {
             line
         };
         assert_eq!(cell("train.py"), "train.py");
+        assert_eq!(cell("-"), "-");
         assert_eq!(cell("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
         assert_eq!(cell("@SUM(A1,B1)"), "\"'@SUM(A1,B1)\"");
         assert_eq!(cell("a \"b\", c"), "\"a \"\"b\"\", c\"");

@@ -72,18 +72,12 @@ impl<'p, W: Write> KinetoWriter<'p, W> {
         self.event(&order)?;
         let mut tid = 0;
         for device in recording.devices.iter().filter(|device| !device.window.is_empty()) {
-            self.device(recording, device, pid, &mut tid)?;
+            self.device(device, pid, &mut tid)?;
         }
         Ok(())
     }
 
-    fn device(
-        &mut self,
-        recording: &Recording<'_, '_>,
-        device: &DeviceRecording<'_, '_>,
-        pid: u64,
-        tid: &mut u64,
-    ) -> io::Result<()> {
+    fn device(&mut self, device: &DeviceRecording<'_, '_>, pid: u64, tid: &mut u64) -> io::Result<()> {
         let id = device.device.id();
         device.counters(|counter, time_us, bytes| {
             let name = format!("cuda:{id} {}", counter.label());
@@ -96,20 +90,23 @@ impl<'p, W: Write> KinetoWriter<'p, W> {
                 *tid += 1;
                 self.thread(pid, *tid, &format!("cuda:{id} {}", slice.lane.label()))?;
             }
-            let Slice { time_us, name, .. } = slice;
+            let Slice { time_us, name, bytes, .. } = slice;
             let duration = time_us.end - time_us.start;
-            self.timed("X", time_us.start, json!({"name": name, "pid": pid, "tid": *tid, "dur": duration}))?;
+            let mut event = json!({"name": name, "pid": pid, "tid": *tid, "dur": duration});
+            if let Some(bytes) = bytes {
+                event["args"] = json!({"bytes": bytes});
+            }
+            self.timed("X", time_us.start, event)?;
         }
         *tid += 1;
         self.thread(pid, *tid, &format!("cuda:{id} failed requests"))?;
-        let stacks = recording.study.stacks();
         for failure in device.failures() {
             let name = format!("out of memory: {}", size(failure.requested_bytes));
             let args = json!({
                 "requested_bytes": failure.requested_bytes,
                 "device_free_bytes": failure.device_free_bytes,
                 "entry": failure.entry,
-                "line": stacks.code_location(stacks.line_id(failure.stack)).label(),
+                "line": device.line(failure.stack),
             });
             self.timed("i", failure.time_us, json!({"name": name, "pid": pid, "tid": *tid, "s": "p", "args": args}))?;
         }

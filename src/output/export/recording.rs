@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::analysis::rank_in_path;
+use crate::base::ids::to_u32;
 use crate::replay::literal::Totals;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
 use crate::study::{DeviceStudy, PositionSelector, Study, TracePosition};
@@ -51,7 +52,7 @@ impl fmt::Display for NoPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             PositionSelector::Peak | PositionSelector::End => f.write_str("no memory was recorded"),
-            PositionSelector::Failure => f.write_str("no request failed; give --at peak, --at end or an entry"),
+            PositionSelector::Failure => f.write_str("no request failed"),
             PositionSelector::Entry(entry) => write!(f, "no trace has an entry {entry}; entries count from 0"),
         }
     }
@@ -64,6 +65,12 @@ impl<'s, 'a> Recording<'s, 'a> {
         let rank = recorder.and_then(|info| info.rank.as_deref()?.parse().ok());
         let rank = rank.or_else(|| rank_in_path(path).map(u64::from));
         Self { path, rank, study, devices: study.devices().map(DeviceRecording::new).collect() }
+    }
+
+    /// Whether the window has no entry of any trace, although there are traces.
+    pub fn is_outside_of_trace(&self) -> bool {
+        let mut traced = self.devices.iter().filter(|device| !device.device.device().is_empty()).peekable();
+        traced.peek().is_some() && traced.all(DeviceRecording::is_outside_of_trace)
     }
 
     /// The path that the snapshot was read from.
@@ -109,6 +116,19 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
             TracePosition::Entry { event } => EntryCount::try_from(event + 1).ok(),
             TracePosition::Snapshot => EntryCount::try_from(self.totals.len()).ok(),
         }
+    }
+
+    /// The number of entries applied when most was allocated within the window.
+    pub(super) fn peak(&self) -> EntryCount {
+        match self.device.peak().allocated_event {
+            Some(event) => EntryCount::try_from(event + 1).unwrap_or(EntryCount::MAX),
+            None => to_u32(self.window.start),
+        }
+    }
+
+    /// Whether the trace has entries, and the window none of them.
+    fn is_outside_of_trace(&self) -> bool {
+        self.window.is_empty() && !self.device.device().is_empty()
     }
 
     /// Allocated and reserved bytes after `applied` entries.

@@ -1,13 +1,14 @@
 //! The tables of a recording, row by row.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 
-use super::recording::{DeviceRecording, Recording, last_entry};
+use super::recording::{DeviceRecording, Recording, is_live, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::base::units::escape_name;
 use crate::snapshot::{Action, Snapshot};
+use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phase;
 use crate::study::lifetimes::AllocationLifetime;
 use crate::study::variables::LiveVariables;
@@ -57,6 +58,8 @@ pub const TABLES: [Table; 5] = [
             optional("step"),
             optional_text("name"),
             optional_text("user_metadata"),
+            text("line"),
+            column("at_peak", Kind::Flag),
         ],
     },
     Table {
@@ -148,7 +151,8 @@ impl<S: TableSink> TableSet<S> {
     /// # Errors
     /// Those of the files.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
-        let mut used: BTreeSet<StackId> = BTreeSet::new();
+        let stacks = recording.study.stacks();
+        let mut used = UsedStacks { reader: stacks, lines: BTreeMap::new() };
         for device in &recording.devices {
             let rows = DeviceRows { recording, device };
             rows.allocations(&mut self.allocations, &mut used)?;
@@ -156,9 +160,7 @@ impl<S: TableSink> TableSet<S> {
             rows.segments(&mut self.segments, &mut used)?;
             rows.run(&mut self.run)?;
         }
-        let stacks = recording.study.stacks();
-        for stack in used {
-            let line = stacks.code_location(stacks.line_id(stack)).label();
+        for (stack, line) in used.lines {
             let frames = stacks.frames_with_callers(stack).into_iter().map(|frame| stacks.frame_report(frame));
             let frames: Vec<_> = frames.collect();
             let cells =
@@ -175,6 +177,19 @@ impl<S: TableSink> TableSet<S> {
     pub fn finish(&mut self) -> io::Result<()> {
         let Self { allocations, events, stacks, segments, run } = self;
         [allocations, events, stacks, segments, run].into_iter().try_for_each(TableSink::finish)
+    }
+}
+
+/// The stacks that rows refer to, with the source line of each.
+struct UsedStacks<'r> {
+    reader: &'r StackReader<'r>,
+    lines: BTreeMap<StackId, String>,
+}
+
+impl UsedStacks<'_> {
+    fn line(&mut self, stack: StackId) -> &str {
+        let reader = self.reader;
+        self.lines.entry(stack).or_insert_with(|| reader.code_location(reader.line_id(stack)).label())
     }
 }
 
@@ -205,14 +220,14 @@ impl DeviceRows<'_, '_, '_> {
         (!text.is_empty()).then(|| escape_name(text))
     }
 
-    fn allocations(&self, sink: &mut impl TableSink, used: &mut BTreeSet<StackId>) -> io::Result<()> {
+    fn allocations(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
         let device = self.device.device;
         let trace = device.device();
         let pools = self.pools();
         let variables = device.variables();
         let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::len)];
+        let peak = self.device.peak();
         for (id, one) in (0_u64..).zip(self.device.allocations()) {
-            used.insert(one.made_by);
             let [start, end] = [last_entry(one.start), one.freed_at.and_then(last_entry)];
             let attached = one.annotation.or_else(|| trace.entry(start?).user_metadata);
             let attached = self.metadata(attached);
@@ -243,6 +258,8 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_option(start.and_then(|entry| device.phases().step_at(entry)).map(u64::from)),
                 text_cell(name.map(String::as_str)),
                 text_cell(attached.as_deref()),
+                Cell::Text(used.line(made_by)),
+                Cell::Flag(is_live(one, peak)),
             ])?;
         }
         Ok(())
@@ -252,10 +269,10 @@ impl DeviceRows<'_, '_, '_> {
         (0..self.device.lives.places.len()).map(|place| self.device.pool_label(to_u32(place))).collect()
     }
 
-    fn events(&self, sink: &mut impl TableSink, used: &mut BTreeSet<StackId>) -> io::Result<()> {
+    fn events(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
         for index in self.device.window.clone() {
             let entry = self.device.device.device().entry(index);
-            used.insert(entry.extended_stack);
+            used.line(entry.extended_stack);
             let is_failure = entry.action == Action::Oom;
             let (address, free) = if is_failure { (None, Some(entry.addr)) } else { (Some(entry.addr), None) };
             let pool = entry.pool.map(|pool| {
@@ -286,10 +303,10 @@ impl DeviceRows<'_, '_, '_> {
         Ok(())
     }
 
-    fn segments(&self, sink: &mut impl TableSink, used: &mut BTreeSet<StackId>) -> io::Result<()> {
+    fn segments(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
         let pools = self.pools();
         for (id, one) in (0_u64..).zip(self.device.segments()) {
-            used.insert(one.made_by);
+            used.line(one.made_by);
             let [start, end] = [last_entry(one.start), one.end.and_then(last_entry)];
             let is_small = self.device.lives.places.get(one.place as usize).is_some_and(|place| place.is_small);
             let [path, rank, device_id] = self.key();
@@ -321,11 +338,8 @@ impl DeviceRows<'_, '_, '_> {
         let version = self.snapshot().torch_version();
         let peak = device.peak();
         // -1 compares with `start_event` and `end_event` like a position before the first entry.
-        let peak_event = match peak.allocated_event {
-            _ if device.device().is_empty() => Cell::Null,
-            Some(event) => Cell::from_u64(event),
-            None => i64::try_from(window.start).map_or(Cell::Null, |start| Cell::Integer(start - 1)),
-        };
+        let has_trace = !device.device().is_empty();
+        let peak_event = if has_trace { Cell::Integer(i64::from(self.device.peak()) - 1) } else { Cell::Null };
         let last = self.device.totals_at(window.end);
         let [path, rank, device_id] = self.key();
         sink.row(&[

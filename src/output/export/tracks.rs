@@ -1,6 +1,7 @@
 //! One device over time, for viewers of traces: counters, slices and failed requests.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io;
 use std::iter::Peekable;
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::vec::IntoIter;
 use super::recording::{DeviceRecording, is_live};
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::base::units::escape_name;
+use crate::snapshot::Action;
 use crate::study::attribution::Category;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount};
 use crate::study::timeline;
@@ -28,6 +30,10 @@ pub(super) enum Lane {
     Phases,
     /// The first row of annotations, or a further one for those that overlap others.
     Annotations(usize),
+    /// Runs of entries with the same text of `_set_memory_metadata`.
+    Metadata,
+    /// Texts that `_annotate_tensor` gave to single allocations: slices without a duration.
+    Tensors,
 }
 
 /// A failed request.
@@ -47,6 +53,8 @@ pub(super) struct Slice {
     /// In microseconds.
     pub(super) time_us: Range<u64>,
     pub(super) name: String,
+    /// Bytes of the allocation that it names.
+    pub(super) bytes: Option<u64>,
 }
 
 impl Counter {
@@ -57,10 +65,6 @@ impl Counter {
             Self::Category(category) => category.word(),
         }
     }
-
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        [Self::Allocated, Self::Reserved].into_iter().chain(Category::ALL.iter().copied().map(Self::Category))
-    }
 }
 
 impl Lane {
@@ -70,11 +74,26 @@ impl Lane {
             Self::Phases => "phases".to_owned(),
             Self::Annotations(0) => "annotations".to_owned(),
             Self::Annotations(more) => format!("annotations {}", more + 1),
+            Self::Metadata => "memory metadata".to_owned(),
+            Self::Tensors => "annotated tensors".to_owned(),
         }
     }
 }
 
 impl DeviceRecording<'_, '_> {
+    /// The counters that ever have bytes in the window.
+    pub(super) fn counters_in_use(&self) -> Vec<Counter> {
+        let used: BTreeSet<Category> = self.allocations().map(|one| one.category).collect();
+        let categories = Category::ALL.iter().copied().filter(|category| used.contains(category));
+        [Counter::Allocated, Counter::Reserved].into_iter().chain(categories.map(Counter::Category)).collect()
+    }
+
+    /// The source line of a stack.
+    pub(super) fn line(&self, stack: StackId) -> String {
+        let stacks = self.device.stacks();
+        stacks.code_location(stacks.line_id(stack)).label()
+    }
+
     /// The time of an entry. Releases before 2.2 record none: entries are then a microsecond apart.
     pub(super) fn time_us(&self, entry: usize) -> u64 {
         let trace = self.device.device();
@@ -114,7 +133,7 @@ impl DeviceRecording<'_, '_> {
         Ok(())
     }
 
-    /// Steps, phases and annotations within the window, by lane and start.
+    /// Steps, phases, annotations and texts of the program within the window, by lane and start.
     pub(super) fn slices(&self) -> Vec<Slice> {
         let mut slices = Vec::new();
         if self.window.is_empty() {
@@ -132,17 +151,42 @@ impl DeviceRecording<'_, '_> {
             slices.extend(self.slice_of(Lane::Phases, entries, || run.phase.word().to_owned()));
         }
         slices.extend(self.annotations());
+        timeline::metadata_spans(self.device.device(), &self.window, |span| {
+            slices.extend(self.slice_of(Lane::Metadata, span.entries, || self.text(span.name)));
+        });
+        slices.extend(self.annotated_tensors());
         slices
     }
 
     /// `entries` within the window; `None` if there are none.
     fn slice_of(&self, lane: Lane, entries: Range<usize>, name: impl Fn() -> String) -> Option<Slice> {
         let [start, end] = [entries.start, entries.end].map(|entry| entry.clamp(self.window.start, self.window.end));
-        (start < end).then(|| Slice { lane, time_us: self.time_us(start)..self.time_us(end), name: name() })
+        let time_us = self.time_us(start)..self.time_us(end);
+        (start < end).then(|| Slice { lane, time_us, name: name(), bytes: None })
+    }
+
+    fn text(&self, text: SymbolId) -> String {
+        escape_name(self.device.snapshot().text(text))
+    }
+
+    fn annotated_tensors(&self) -> impl Iterator<Item = Slice> {
+        let trace = self.device.device();
+        let annotations = self.window.clone().filter(move |index| trace.action(*index) == Some(Action::Other));
+        annotations.filter_map(move |index| {
+            let entry = trace.entry(index);
+            let text =
+                entry.user_metadata.filter(|text| entry.addr > 0 && !self.device.snapshot().text(*text).is_empty());
+            let time_us = self.time_us(index);
+            Some(Slice {
+                lane: Lane::Tensors,
+                time_us: time_us..time_us,
+                name: self.text(text?),
+                bytes: Some(entry.size),
+            })
+        })
     }
 
     fn annotations(&self) -> Vec<Slice> {
-        let snapshot = self.device.snapshot();
         let window = self.time_us(self.window.start)..self.time_us(self.window.end);
         let spans = timeline::annotation_spans(self.device.device()).into_iter().filter_map(|span| {
             let start = span.times[0].unwrap_or(window.start).max(window.start);
@@ -153,9 +197,8 @@ impl DeviceRecording<'_, '_> {
         spans.sort_by_key(|(start, end, _)| (*start, Reverse(*end)));
         let mut lanes: Vec<Vec<u64>> = Vec::new();
         let slices = spans.into_iter().map(|(start, end, name)| {
-            let lane = lane_for(&mut lanes, start, end);
-            let name = escape_name(snapshot.text(name));
-            Slice { lane: Lane::Annotations(lane), time_us: start..end, name }
+            let lane = Lane::Annotations(lane_for(&mut lanes, start, end));
+            Slice { lane, time_us: start..end, name: self.text(name), bytes: None }
         });
         let mut slices: Vec<Slice> = slices.collect();
         slices.sort_by_key(|slice| slice.lane); // stable

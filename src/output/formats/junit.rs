@@ -72,7 +72,7 @@ fn case(out: &mut String, findings: &[Finding], single_process: Option<&CheckedJ
 }
 
 /// Escapes `text` for an element or a quoted attribute. Characters that XML 1.0 cannot represent become U+FFFD.
-fn escape_xml(text: &str) -> String {
+pub(super) fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match c {

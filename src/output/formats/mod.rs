@@ -9,6 +9,7 @@ mod github;
 mod json;
 mod junit;
 mod sarif;
+mod trend;
 
 pub use csv::{csv_with_path, timeline_csv};
 pub use folded::diff_folded;
@@ -17,3 +18,4 @@ pub use github::github;
 pub use json::{json, json_line};
 pub use junit::junit;
 pub use sarif::sarif;
+pub use trend::{trend_github, trend_junit, trend_sarif};

@@ -10,7 +10,7 @@ use crate::study::figures::{Figure, FigureLimit};
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 /// The URI base that code hosts resolve to the repository's root.
-const ROOT: &str = "%SRCROOT%";
+pub(super) const ROOT: &str = "%SRCROOT%";
 
 /// The rule of a dry run's verdict.
 const DRY_RUN: &str = "dry-run";
@@ -31,6 +31,11 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
             json!({ "level": "error", "message": { "text": text } })
         })
         .collect();
+    log(version, &rules, &results, &unreadable)
+}
+
+/// A log of one run.
+pub(super) fn log(version: &str, rules: &[Value], results: &[Value], unreadable: &[Value]) -> Value {
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -117,7 +122,7 @@ fn location(line: &CodeLine) -> Option<Value> {
 }
 
 /// A path as a URI reference.
-fn path_to_uri(path: &str) -> String {
+pub(super) fn path_to_uri(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     if path.starts_with('/') {
         out.push_str("file://");

@@ -16,9 +16,8 @@ impl TrendReport {
         let limit = percent(self.max_creep_ratio);
         match self.rows.first() {
             Some(row) if row.growth == TrendKind::Creep => {
-                let answer = format!("FAILED: {} creeps: {} ({runs})", row.line, describe_growth(row));
-                // The place ends before the name of the function.
-                let place = row.line.split(" in ").next().filter(|_| row.is_line);
+                let answer = format!("FAILED: {} creeps: {} ({runs})", row.line, row.describe_growth());
+                let place = row.place();
                 let action = match place {
                     Some(_) => "see what that line keeps from run to run",
                     None => "record with stacks and --top 50, so that lines are compared too",
@@ -32,29 +31,33 @@ impl TrendReport {
             Some(row) => Summary::from_answer(format!(
                 "nothing creeps by {limit} a week or more ({runs}); {} {}",
                 row.line,
-                describe_growth(row)
+                row.describe_growth()
             )),
             None => Summary::from_answer(format!("nothing creeps by {limit} a week or more ({runs})")),
         }
     }
 }
 
-/// `+1.1% (95 MiB) a week since 2026-10-03, 8 GiB -> 8.9 GiB, on 3 ranks`
-fn describe_growth(row: &TrendRow) -> String {
-    let sizes = format!("{} -> {}", size(row.before_bytes), size(row.after_bytes));
-    let ranks = match row.ranks {
-        1 => format!("on {}", row.rank),
-        n => format!("on {} ranks, most on {}", count(n), row.rank),
-    };
-    let since = date(row.since_us);
-    match row.growth {
-        TrendKind::Creep => {
-            format!(
-                "+{} ({}) a week since {since}, {sizes}, {ranks}",
-                percent(row.ratio_per_week),
-                size(row.bytes_per_week)
-            )
+impl TrendRow {
+    /// `app/train.py:27` of a source line, without the function.
+    pub(crate) fn place(&self) -> Option<&str> {
+        self.line.split(" in ").next().filter(|_| self.is_line)
+    }
+
+    /// `+1.1% (95 MiB) a week since 2026-10-03, 8 GiB -> 8.9 GiB, on 3 ranks`
+    pub(crate) fn describe_growth(&self) -> String {
+        let sizes = format!("{} -> {}", size(self.before_bytes), size(self.after_bytes));
+        let ranks = match self.ranks {
+            1 => format!("on {}", self.rank),
+            n => format!("on {} ranks, most on {}", count(n), self.rank),
+        };
+        let since = date(self.since_us);
+        match self.growth {
+            TrendKind::Creep => {
+                let [ratio, bytes] = [percent(self.ratio_per_week), size(self.bytes_per_week)];
+                format!("+{ratio} ({bytes}) a week since {since}, {sizes}, {ranks}")
+            }
+            TrendKind::Step => format!("stepped up on {since}, {sizes}, {ranks}"),
         }
-        TrendKind::Step => format!("stepped up on {since}, {sizes}, {ranks}"),
     }
 }

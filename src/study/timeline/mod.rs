@@ -9,7 +9,7 @@ mod series;
 
 pub use self::marks::{MarkSeries, TimelineMark, TimelineMarks};
 pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
-pub(crate) use self::ranges::{annotation_spans, named_ranges};
+pub(crate) use self::ranges::{annotation_spans, metadata_spans, named_ranges};
 pub use self::report::{DeviceTimeline, TimelineReport};
 use self::series::SeriesRecorder;
 pub use self::series::{Buckets, Series, SeriesSet};

@@ -59,7 +59,7 @@ pub struct RangeSpan {
 pub(crate) struct SpanEntries {
     pub(crate) name: SymbolId,
     source: &'static str,
-    entries: Range<usize>,
+    pub(crate) entries: Range<usize>,
     /// Start and end, in microseconds since the epoch.
     pub(crate) times: [Option<u64>; 2],
 }
@@ -99,7 +99,7 @@ pub(crate) fn named_ranges(
         names[row].add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
     };
     annotation_spans(device).into_iter().for_each(&mut add);
-    add_metadata_spans(device, window, &mut add);
+    metadata_spans(device, window, &mut add);
     ranges.names.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| a.name.cmp(&b.name)));
     ranges
 }
@@ -157,8 +157,8 @@ pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
     spans
 }
 
-/// Adds spans of consecutive entries in `window` with the same `user_metadata`.
-fn add_metadata_spans(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(SpanEntries)) {
+/// Passes each span of consecutive entries in `window` with the same `user_metadata` to `add`.
+pub(crate) fn metadata_spans(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(SpanEntries)) {
     let mut open: Option<SpanEntries> = None;
     for index in window.clone() {
         let event = device.entry(index);

@@ -14,7 +14,7 @@ use self::tracks::{TrackIds, describe_device, describe_process};
 use super::holders::{Held, live_at};
 use super::protobuf::Message;
 use super::recording::{DeviceRecording, Recording};
-use super::tracks::Failure;
+use super::tracks::{Failure, Slice};
 use crate::base::ids::StackId;
 use crate::base::units::size;
 use crate::study::PositionSelector;
@@ -51,6 +51,7 @@ mod event {
 
     pub(super) const ANNOTATION_NAME: u32 = 10;
     pub(super) const ANNOTATION_UNSIGNED: u32 = 3;
+    pub(super) const ANNOTATION_TEXT: u32 = 6;
 }
 
 /// Fields of `ProfilePacket`, `ProcessHeapSamples` and `HeapSample`.
@@ -182,12 +183,12 @@ impl<W: Write> PerfettoWriter<W> {
         }
         for slice in &slices {
             let track = described.lane(slice.lane);
-            self.slice_end(event::SLICE_BEGIN, track, slice.time_us.start, Some(&slice.name))?;
+            self.slice_end(event::SLICE_BEGIN, track, slice.time_us.start, Some(slice))?;
             self.slice_end(event::SLICE_END, track, slice.time_us.end, None)?;
         }
         self.stacks_of(recording, device.failures().map(|failure| failure.stack))?;
         for failure in device.failures() {
-            self.failure(described.failures, &failure)?;
+            self.failure(described.failures, &failure, &device.line(failure.stack))?;
         }
         if self.has_allocations {
             self.allocations(recording, device, described.allocations)?;
@@ -195,16 +196,19 @@ impl<W: Write> PerfettoWriter<W> {
         self.heap_profiles(recording, device, pid)
     }
 
-    fn slice_end(&mut self, kind: u64, track: u64, time_us: u64, name: Option<&str>) -> io::Result<()> {
+    fn slice_end(&mut self, kind: u64, track: u64, time_us: u64, started: Option<&Slice>) -> io::Result<()> {
         let mut end = Message::new();
         end.unsigned(event::TYPE, kind).unsigned(event::TRACK, track);
-        if let Some(name) = name {
-            end.string(event::NAME, name);
+        if let Some(slice) = started {
+            end.string(event::NAME, &slice.name);
+            if let Some(bytes) = slice.bytes {
+                end.message(event::ANNOTATION, &annotation("bytes", bytes));
+            }
         }
         self.packet(Some(time_us), packet::TRACK_EVENT, &end)
     }
 
-    fn failure(&mut self, track: u64, failure: &Failure) -> io::Result<()> {
+    fn failure(&mut self, track: u64, failure: &Failure, line: &str) -> io::Result<()> {
         let mut instant = Message::new();
         instant.unsigned(event::TYPE, event::INSTANT).unsigned(event::TRACK, track);
         instant.string(event::NAME, &format!("out of memory: {}", size(failure.requested_bytes)));
@@ -213,11 +217,15 @@ impl<W: Write> PerfettoWriter<W> {
             ("device_free_bytes", failure.device_free_bytes),
             ("entry", failure.entry as u64),
         ] {
-            let mut annotation = Message::new();
-            annotation.string(event::ANNOTATION_NAME, name).unsigned(event::ANNOTATION_UNSIGNED, value);
-            instant.message(event::ANNOTATION, &annotation);
+            instant.message(event::ANNOTATION, &annotation(name, value));
         }
-        instant.unsigned(event::CALLSTACK_ID, self.stacks.id(failure.stack));
+        let mut source = Message::new();
+        source.string(event::ANNOTATION_NAME, "line").string(event::ANNOTATION_TEXT, line);
+        instant.message(event::ANNOTATION, &source);
+        // Perfetto before version 58 warns of stacks of events.
+        if self.has_allocations {
+            instant.unsigned(event::CALLSTACK_ID, self.stacks.id(failure.stack));
+        }
         self.packet(Some(failure.time_us), packet::TRACK_EVENT, &instant)
     }
 
@@ -317,6 +325,13 @@ impl<W: Write> PerfettoWriter<W> {
     pub fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// A number that the viewer shows with an event.
+fn annotation(name: &str, value: u64) -> Message {
+    let mut annotation = Message::new();
+    annotation.string(event::ANNOTATION_NAME, name).unsigned(event::ANNOTATION_UNSIGNED, value);
+    annotation
 }
 
 fn nanoseconds(time_us: u64) -> u64 {

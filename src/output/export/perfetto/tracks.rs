@@ -49,7 +49,7 @@ pub(super) struct DeviceTracks {
 
 impl DeviceTracks {
     pub(super) fn counter(&self, counter: Counter) -> u64 {
-        self.counters.get(&counter).copied().unwrap_or_default() // there is one for each
+        self.counters.get(&counter).copied().unwrap_or_default() // there is one for each that changes
     }
 
     pub(super) fn lane(&self, lane: Lane) -> u64 {
@@ -99,7 +99,8 @@ pub(super) fn describe_device(
     in_bytes
         .unsigned(field::COUNTER_UNIT, field::UNIT_BYTES)
         .string(field::Y_AXIS_KEY, &format!("cuda:{id} {process}"));
-    let counters = Counter::all().map(|counter| (counter, add(counter.label(), Some(&in_bytes)))).collect();
+    let counters = device.counters_in_use().into_iter();
+    let counters = counters.map(|counter| (counter, add(counter.label(), Some(&in_bytes)))).collect();
     let allocations = if has_allocations { add("allocations", None) } else { 0 };
     DeviceTracks { descriptors, counters, lanes, failures, allocations }
 }
