@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -108,6 +109,19 @@ def test_who_held_most_at_the_peak_in_one_line(job, tool, alias, monkeypatch):
     assert held == most["by_line"]["rows"][0]["bytes"]
     assert sum(row[2] for row in rows if row[0] == 0) == most["allocated_bytes"]
     assert "workloads.py" in line
+
+
+def test_tables_of_many_runs_become_lines_of_a_trend(tmp_path, monkeypatch):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    for run in range(8):
+        oomscope("export", FAILED, "--to", "parquet", "-o", tmp_path / "runs" / f"{run}", cwd=ROOT)
+    monkeypatch.chdir(tmp_path)
+    (query,) = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "fleet.md").read_text(), re.DOTALL)
+    duckdb.sql(query)
+    report = json.loads(oomscope("check", "--trend", "--format", "json", "runs.jsonl", cwd=tmp_path))
+    assert (report["runs"], report["runs_of_rank"], report["passed"]) == (8, 8, True)
+    lines = {line["line"] for line in json.loads(Path("runs.jsonl").read_text().splitlines()[0])["top_lines"]}
+    assert report["series"] == len(lines) + 2, "each line, and two peaks"
 
 
 HOSTILE = ["=cmd|' /C calc'!A0", 'a,b\n"c"', "\u202etxt.exe", "\x1b[31m", "d\0e", "##vso[task]", "; drop table", "é"]
@@ -259,13 +273,27 @@ def test_pprof_reads_the_profile(tmp_path):
     assert "softmax" in ran.stdout
 
 
-def test_memory_viz_takes_a_window(tmp_path):
-    viewer = pytest.importorskip("torch.cuda._memory_viz", reason="PyTorch is not installed")
-    import pickle
+MEMORY_VIZ = """
+import pickle, sys
+from torch.cuda import _memory_viz as viewer
+with open(sys.argv[1], "rb") as file:
+    snapshot = pickle.load(file)
+assert len(snapshot["device_traces"][0]) == 10000
+assert "viz" in viewer.trace_plot(snapshot).lower()
+print(viewer.segsum(snapshot))
+"""
 
+
+def test_memory_viz_takes_a_window(tmp_path):
+    """With the Python of OOMSCOPE_TORCH_PYTHON, or with this one if it has PyTorch."""
+    python = os.environ.get("OOMSCOPE_TORCH_PYTHON")
+    if not python and not importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is not installed")
     window = tmp_path / "w.pickle"
     oomscope("export", FAILED, "--to", "pickle", "--from", 20000, "--until", 30000, "-o", window)
-    snapshot = pickle.loads(window.read_bytes())
-    assert len(snapshot["device_traces"][0]) == 10000
-    assert "<html" in viewer.trace_plot(snapshot) or "<!DOCTYPE" in viewer.trace_plot(snapshot)
-    assert "Allocated" in viewer.segsum(snapshot) or viewer.segsum(snapshot)
+    ran = subprocess.run([python or sys.executable, "-c", MEMORY_VIZ, window], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    events = oomscope("export", window, "--to", "csv", "-o", tmp_path)
+    assert events == ""
+    reserved = csv_rows(tmp_path / "run.csv")[0]["reserved_bytes"]
+    assert f"total_reserved: {reserved / 2**30:.1f}GiB" in ran.stdout, ran.stdout
