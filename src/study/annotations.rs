@@ -24,11 +24,14 @@ pub struct ByAnnotation {
     pub share: Share,
 }
 
-/// The annotations of memory that is live at the snapshot, most bytes first. A block with several counts for each.
-pub(crate) fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<ByAnnotation>> {
+/// The size and the annotations of live allocations, by address.
+pub(crate) type AnnotatedAllocations = SeededMap<u64, (u64, Vec<SymbolId>)>;
+
+/// The annotations of what is live after the first `entries` entries.
+pub(crate) fn annotated_allocations(device: DeviceStudy<'_, '_>, entries: usize) -> AnnotatedAllocations {
     let trace = device.device();
-    let mut live: SeededMap<u64, (u64, Vec<SymbolId>)> = SeededMap::default();
-    for index in 0..trace.len() {
+    let mut live = AnnotatedAllocations::default();
+    for index in 0..entries.min(trace.len()) {
         match trace.action(index) {
             // A range of addresses is allocated again only after it was freed.
             Some(Action::FreeRequested) if !live.is_empty() => {
@@ -49,6 +52,12 @@ pub(crate) fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<T
             _ => {}
         }
     }
+    live
+}
+
+/// The annotations of memory that is live at the snapshot, most bytes first. A block with several counts for each.
+pub(crate) fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<ByAnnotation>> {
+    let live = annotated_allocations(device, device.device().len());
     let all = device.live_by_stack().values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     let each = live.values().flat_map(|(size, texts)| texts.iter().map(|text| (*text, *size)));
     let mut rows = sorted_by_bytes(sum_by_key(each));

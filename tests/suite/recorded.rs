@@ -170,6 +170,36 @@ fn annotations_of_live_memory_are_shown() {
     assert!(analyze(&[LOSSES])["snapshots"][0]["devices"][0].get("annotated").is_none());
 }
 
+#[test]
+fn texts_of_the_program_select_categories_of_the_reader() {
+    let directory = TempDir::new().unwrap();
+    let rules = "[[category]]\nname = 'batches'\nannotation = '*batch'\n[[category]]\nname = 'prompts'\nannotation = 'prefill*'\n";
+    let rules = file(&directory, "oomscope.toml", rules.as_bytes());
+    let by_rule = |snapshot: &str, held: &str| -> Vec<(String, u64)> {
+        let analysis = analyze(&["--config", &rules, snapshot]);
+        let rows = analysis["snapshots"][0]["devices"][0].pointer(held).unwrap()["by_rule"].as_array().unwrap().clone();
+        rows.iter()
+            .map(|row| (row["name"].as_str().unwrap_or("none").to_owned(), row["bytes"].as_u64().unwrap()))
+            .collect()
+    };
+    let mib = |(name, bytes): (String, u64)| (name, bytes >> 20);
+    let at_failure: Vec<_> = by_rule(ANNOTATED, "/ooms/0/held").into_iter().map(mib).collect();
+    assert!(at_failure.contains(&("batches".to_owned(), 12)), "{at_failure:?}");
+    let entry = |action: &str, number: u64, size: u64, text: &str| {
+        json!({"action": action, "addr": number << 21, "size": size,
+        "stream": 0, "time_us": 100 + number, "frames": [], "user_metadata": text})
+    };
+    let entries = [
+        entry("segment_alloc", 1, 2 << 20, ""),
+        entry("alloc", 1, 2 << 20, "prefill of 7"),
+        entry("segment_alloc", 2, 2 << 20, ""),
+        entry("alloc", 2, 2 << 20, "decode"),
+    ];
+    let traced = json!({"segments": [], "device_traces": [entries]}).to_string();
+    let traced = file(&directory, "traced.json", traced.as_bytes());
+    assert_eq!(by_rule(&traced, "/at_peak"), [("none".to_owned(), 2 << 20), ("prompts".to_owned(), 2 << 20)]);
+}
+
 /// The model in half precision, as `whatif --program` shows it for the recording with another name for float32.
 fn half_precision(dtype: &[u8; 7]) -> Option<String> {
     let mut bytes = Vec::new();

@@ -250,7 +250,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         if rules.is_empty() {
             return Vec::new();
         }
-        let mut matcher = RuleMatcher::new(self.device, rules);
+        let mut matcher = RuleMatcher::new(self.device, rules, self.live_set.entry.map_or(0, |entry| entry + 1));
         // Rules with equal names form one category.
         let mut name = |block: &LiveBlock| matcher.rule_of(block).map(|at| &*rules[at].name);
         let row = |(name, sum): (Option<&str>, BlockSum)| ByRule {

@@ -1,12 +1,16 @@
-//! Custom categories: a name with patterns for the frames and the annotated range of an allocation.
+//! Custom categories: a name with patterns for the frames of an allocation, and for what the program calls it.
+
+use std::collections::hash_map::Entry;
 
 use glob::{MatchOptions, Pattern};
 use rustc_hash::FxHashMap;
 
 use super::live_set::LiveBlock;
 use crate::base::ids::{FrameId, StackId, SymbolId};
+use crate::base::intern::SeededMap;
 use crate::stacks::frames::forward_slashes;
 use crate::study::DeviceStudy;
+use crate::study::annotations::{AnnotatedAllocations, annotated_allocations};
 
 /// A custom category. A block belongs to the first rule whose patterns all match; `file` and `function` must match the
 /// same frame of its stack.
@@ -18,7 +22,8 @@ pub struct CategoryRule {
     pub file: Option<Pattern>,
     /// Matches the function of the same frame.
     pub function: Option<Pattern>,
-    /// Matches the innermost annotated range around the allocation.
+    /// Matches the innermost annotated range around the allocation, the text of `_set_memory_metadata` that was in effect,
+    /// or one that `_annotate_tensor` attached to it.
     pub annotation: Option<Pattern>,
 }
 
@@ -38,39 +43,52 @@ impl CategoryRule {
             && self.function.as_ref().is_none_or(|pattern| pattern.matches(function))
     }
 
-    fn matches(&self, device: DeviceStudy<'_, '_>, stack: StackId, range: Option<SymbolId>) -> bool {
+    fn matches(&self, device: DeviceStudy<'_, '_>, stack: StackId, texts: &[SymbolId]) -> bool {
         let snapshot = device.snapshot();
-        let matches_range = |pattern: &Pattern| range.is_some_and(|range| pattern.matches(snapshot.text(range)));
+        let matches_text = |pattern: &Pattern| texts.iter().any(|text| pattern.matches(snapshot.text(*text)));
         let matches_frame = |id: FrameId| {
             let frame = snapshot.stacks.frame(id);
             self.matches_frame(snapshot.text(frame.file), snapshot.text(frame.name))
         };
         let has_frames = self.file.is_some() || self.function.is_some();
-        self.annotation.as_ref().is_none_or(matches_range)
+        self.annotation.as_ref().is_none_or(matches_text)
             && (!has_frames || snapshot.stacks.frames(stack).iter().any(matches_frame))
     }
 }
 
-/// Finds the rule of a block; evaluates each combination of stack and range once.
+/// Finds the rule of a block; evaluates each combination of stack and texts once.
 pub(super) struct RuleMatcher<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
     rules: &'a [CategoryRule],
-    cache: FxHashMap<(StackId, Option<SymbolId>), Option<usize>>,
+    annotated: AnnotatedAllocations,
+    cache: FxHashMap<(StackId, Vec<SymbolId>), Option<usize>>,
 }
 
 impl<'a, 'f> RuleMatcher<'a, 'f> {
-    pub(super) fn new(device: DeviceStudy<'a, 'f>, rules: &'a [CategoryRule]) -> Self {
-        Self { device, rules, cache: FxHashMap::default() }
+    /// For blocks that are live after `entries` entries.
+    pub(super) fn new(device: DeviceStudy<'a, 'f>, rules: &'a [CategoryRule], entries: usize) -> Self {
+        let has_annotation = rules.iter().any(|rule| rule.annotation.is_some());
+        let annotated = if has_annotation { annotated_allocations(device, entries) } else { SeededMap::default() };
+        Self { device, rules, annotated, cache: FxHashMap::default() }
     }
 
     /// Index of the first rule that matches `block`.
     pub(super) fn rule_of(&mut self, block: &LiveBlock) -> Option<usize> {
-        let range = block.allocated_at.and_then(|at| self.device.phases().range_at(at.entry as usize));
         let (device, rules) = (self.device, self.rules);
-        *self
-            .cache
-            .entry((block.stack, range))
-            .or_insert_with(|| rules.iter().position(|rule| rule.matches(device, block.stack, range)))
+        let allocated_at = block.allocated_at.map(|at| at.entry as usize);
+        let range = allocated_at.and_then(|entry| device.phases().range_at(entry));
+        let metadata = allocated_at.and_then(|entry| device.device().entry(entry).user_metadata);
+        let attached = self.annotated.get(&block.address).into_iter().flat_map(|(_, texts)| texts.iter().copied());
+        let texts: Vec<SymbolId> = range.into_iter().chain(metadata).chain(attached).collect();
+        let matches = |texts: &[SymbolId]| rules.iter().position(|rule| rule.matches(device, block.stack, texts));
+        let known = self.cache.entry((block.stack, texts));
+        match known {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let rule = matches(&new.key().1);
+                *new.insert(rule)
+            }
+        }
     }
 }
 
