@@ -201,8 +201,7 @@ def test_perfetto_reads_the_trace(tmp_path):
         "select heap_name, sum(size) from heap_profile_allocation group by heap_name",
         "select t.name, s.name, s.dur from slice s join track t on s.track_id = t.id",
     )
-    # Version 52 does not know the field for the stack of an event.
-    assert [name for (name,) in errors if name != "unknown_extension_fields"] == []
+    assert errors == []
     report = json.loads(oomscope("analyze", "--format", "json", FAILED))["snapshots"][0]["devices"][0]
     most = {name: value for name, value, _ in counters}
     assert most["allocated"] == report["peak"]["allocated_bytes"]
@@ -219,6 +218,20 @@ def test_perfetto_reads_the_trace(tmp_path):
     assert rows["annotations"] == 48
     assert {name for track, name, _ in slices if track == "phases"} >= {"forward", "backward", "optimizer"}
     assert all(duration >= 0 for _, _, duration in slices), "every slice ends"
+
+
+def test_perfetto_reads_texts_of_the_program(tmp_path):
+    trace = tmp_path / "t.pftrace"
+    annotated = ROOT / "fixtures" / "recorded" / "2.15.0-annotated.pickle.gz"
+    oomscope("export", annotated, "--to", "perfetto", "-o", trace)
+    errors, texts = query(
+        trace,
+        ERRORS,
+        """select s.name, count(*), sum(extract_arg(s.arg_set_id, 'debug.bytes')) from slice s
+           join track t on s.track_id = t.id where t.name = 'annotated tensors' group by s.name""",
+    )
+    assert errors == []
+    assert ["a batch", 3, 12 << 20] in texts
 
 
 def test_perfetto_reads_allocations_of_several_ranks(job):
