@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
-use crate::analysis::Unreadable;
+use crate::analysis::{Unreadable, rank_in_path};
 use crate::output::formats;
 use crate::snapshot::Snapshot;
 
@@ -87,8 +87,12 @@ pub(super) fn error_line(error: &Unreadable) -> String {
     #[derive(Serialize)]
     struct ErrorLine<'a> {
         path: &'a str,
+        /// As the path names it, so that a missing rank can be counted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rank: Option<u32>,
         error: &'a str,
     }
+    let Unreadable { path, message } = error;
     // Strings are always valid JSON.
-    formats::json_line(&ErrorLine { path: &error.path, error: &error.message }).unwrap_or_default()
+    formats::json_line(&ErrorLine { path, rank: rank_in_path(path), error: message }).unwrap_or_default()
 }
