@@ -9,6 +9,7 @@ use super::args::{Format, format_parser, parse_release, parse_replay_capacity};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
+use crate::allocator::device::GpuModel;
 use crate::output::page;
 use crate::output::report;
 use crate::study::{Scope, Study};
@@ -51,8 +52,8 @@ pub(super) struct Fit {
     /// Device memory: 80GiB, or a GPU such as h100 [default: the memory that a failed request in a recording shows]
     ///
     /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names).
-    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_replay_capacity)]
-    capacity: Option<u64>,
+    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_fit_capacity)]
+    capacity: Option<Capacity>,
 
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF [default: as recorded, then a grid]
     #[arg(long, value_name = "KEY:VALUE[,..]")]
@@ -81,6 +82,18 @@ pub(super) struct Fit {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+/// The device to predict for.
+#[derive(Debug, Clone, Copy)]
+struct Capacity {
+    bytes: u64,
+    /// The GPU, if it was named.
+    gpu: Option<&'static GpuModel>,
+}
+
+fn parse_fit_capacity(text: &str) -> Result<Capacity, String> {
+    Ok(Capacity { bytes: parse_replay_capacity(text)?, gpu: GpuModel::find(text) })
 }
 
 /// Parses `8=snapshot.pickle`.
@@ -152,7 +165,8 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         device: args.device,
         at: &at.collect::<Vec<_>>(),
         at_second: &at_second.collect::<Vec<_>>(),
-        capacity: args.capacity,
+        capacity: args.capacity.map(|capacity| capacity.bytes),
+        gpu: args.capacity.and_then(|capacity| capacity.gpu),
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
         top: args.top,

@@ -161,7 +161,7 @@ fn settings_to_try(
         }
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
         warnings.extend(settings_warning(&settings.0, is_limited));
-        let overrides = Overrides { settings: Some(settings), capacity, minor: None };
+        let overrides = Overrides { settings: Some(settings), capacity, ..Overrides::default() };
         to_try.push(TriedSettings { option: option.to_owned(), overrides, has_use });
     }
     Ok(to_try)

@@ -190,7 +190,8 @@ pub fn replay_on_gpu(
     let verified = super::replay::verify_study(study, path);
     let mut devices = Vec::new();
     for device in study.devices().filter(|device| !device.device().is_empty()) {
-        let overrides = Overrides { settings: options.settings.clone(), capacity: Some(gpu.info().total), minor: None };
+        let overrides =
+            Overrides { settings: options.settings.clone(), capacity: Some(gpu.info().total), ..Overrides::default() };
         let hypothesis = hypothesis_with(device, &overrides);
         let mut replay = GpuReplay { device, hypothesis: &hypothesis, gpu, options };
         devices.push(replay.replay_device()?);

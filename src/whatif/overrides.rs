@@ -1,6 +1,7 @@
 //! The conditions that a replay changes: settings, device memory, release.
 
 use crate::allocator::conf::{self, ConfChange, Settings, UnknownKeys, find_option};
+use crate::allocator::device::GpuModel;
 use crate::replay::model::Hypothesis;
 use crate::snapshot::Snapshot;
 use crate::study::DeviceStudy;
@@ -14,6 +15,8 @@ pub struct Overrides {
     pub capacity: Option<u64>,
     /// The minor release of PyTorch 2 whose rules to follow.
     pub minor: Option<u32>,
+    /// The GPU on which kernels are launched, for predictions at other sizes.
+    pub gpu: Option<&'static GpuModel>,
 }
 
 impl Overrides {
@@ -29,12 +32,12 @@ impl Overrides {
         minor: Option<u32>,
     ) -> Result<Self, String> {
         if options.is_empty() {
-            return Ok(Self { settings: None, capacity, minor });
+            return Ok(Self { capacity, minor, ..Self::default() });
         }
         let mut recorded = device.inferred().hypothesis.clone();
         recorded.minor = minor.unwrap_or(recorded.minor);
         let settings = apply_option(device.snapshot(), &recorded, options)?;
-        Ok(Self { settings: Some(settings), capacity, minor })
+        Ok(Self { settings: Some(settings), capacity, minor, gpu: None })
     }
 
     /// Whether everything stays as recorded.

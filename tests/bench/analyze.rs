@@ -102,6 +102,7 @@ fn other_sizes(c: &mut Criterion) {
         at: &[],
         at_second: &[],
         capacity: Some(80 << 30),
+        gpu: None,
         settings: None,
         multiple: 1,
         top: 10,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -554,6 +555,158 @@ def spectrum(n):
     x = data(8, 30 * n // 2 + 1, 128, grad=True)
     for _ in range(2):
         (x.square() * 2).mean().backward()
+
+
+# More requests at larger sizes --------------------------------------------------------------------------------------
+
+
+def checkpointed(n):
+    """So many layers, each of which is computed again in its backward pass."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([mlp(128, 512, 128) for _ in range(n)])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
+            return x
+
+    train(Net(), lambda: data(256, 128, grad=True), lambda y: y.square().mean())
+
+
+def clipped_layers(n):
+    """The norms of all gradients are stacked, and each parameter has a momentum."""
+    model = mlp(*[192] * (n + 1)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(3):
+        model(data(300, 192)).square().mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def single_steps(n):
+    """An optimizer that updates one parameter after another."""
+    model = mlp(*[160] * (2 * n + 1)).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    for _ in range(2):
+        model(data(128, 160)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def encoder_layers(n):
+    """So many layers of a transformer, under autocast."""
+    layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0.0)
+    net = nn.Sequential(nn.Embedding(500, 128), nn.TransformerEncoder(layer, n), nn.Linear(128, 500))
+    train(net, lambda: labels(8, 64), lambda y: F.cross_entropy(y.flatten(0, 1), labels(512)), autocast=True)
+
+
+def lstm_steps(n):
+    """A cell that is called 3n times, and all its outputs."""
+    cell, head = nn.LSTMCell(64, 128).cuda(), nn.Linear(128, 30).cuda()
+    for _ in range(2):
+        x, h, c, out = data(3 * n, 40, 64), data(40, 128), data(40, 128), []
+        for step in x:
+            h, c = cell(step, (h, c))
+            out.append(h)
+        head(torch.stack(out)).square().mean().backward()
+
+
+def key_value_caches(n):
+    """So many tokens after a prompt; two layers, each with a cache that grows by a token."""
+    layers = [nn.Linear(96, 288).cuda() for _ in range(2)]
+    head = nn.Linear(96, 1000).cuda()
+    with torch.inference_mode():
+        x, caches, kept = data(16, 70, 96), [None, None], []
+        for _ in range(n):
+            for index, layer in enumerate(layers):
+                q, k, v = layer(x).chunk(3, -1)
+                if caches[index]:
+                    k, v = (torch.cat([old, new], 1) for old, new in zip(caches[index], (k, v)))
+                caches[index] = k, v
+                x = x + (q @ k.transpose(-1, -2)).softmax(-1) @ v
+            kept.append(head(x[:, -1:]))
+            x = x[:, -1:]
+
+
+def micro_batches(n):
+    """6n samples in batches of 32, of which the last is smaller."""
+    net = mlp(256, 512, 256).cuda()
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(2):
+        for part in data(6 * n, 256).split(32):
+            net(part).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def chunked_scores(n):
+    """The scores of 11n rows, in chunks of 50 rows whose results are kept."""
+    table, rows, kept = data(3000, 64), data(11 * n, 64), []
+    for part in rows.split(50):
+        kept.append((part @ table.T).log_softmax(-1))
+    torch.cat(kept)
+
+
+def denoised(n):
+    """So many steps of a sampler, whose images are all kept."""
+    net = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.SiLU(), nn.Conv2d(32, 3, 3, padding=1)).cuda()
+    with torch.inference_mode():
+        x, kept = data(4, 3, 64, 64), []
+        for _ in range(n):
+            x = x - 0.1 * net(x)
+            kept.append(x)
+        torch.stack(kept).mean(0)
+
+
+def experts(n):
+    """So many experts; each takes the same number of tokens."""
+    nets = nn.ModuleList([mlp(64, 256, 64) for _ in range(n)]).cuda()
+    gate = nn.Linear(64, n).cuda()
+    optimizer = torch.optim.AdamW([*nets.parameters(), *gate.parameters()])
+    for _ in range(2):
+        x = data(2000, 64)
+        weight = gate(x).softmax(-1)
+        y = torch.zeros_like(x)
+        for index, net in enumerate(nets):
+            chosen = torch.arange(100, device="cuda")
+            y = y.index_add(0, chosen, net(x[chosen]) * weight[chosen, index, None])
+        y.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def rollouts(n):
+    """So many steps in an environment; then an epoch in batches of 256 samples."""
+    actor = mlp(48, 128, 4, act=nn.Tanh).cuda()
+    optimizer = torch.optim.Adam(actor.parameters())
+    states, actions = [], []
+    with torch.no_grad():
+        for _ in range(n):
+            states.append(data(32, 48))
+            actions.append(actor(states[-1]).argmax(-1))
+    states, actions = torch.cat(states), torch.cat(actions)
+    for part, chosen in zip(states.split(256), actions.split(256)):
+        F.cross_entropy(actor(part), chosen).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def nested(n):
+    """So many layers, and as many chunks in each."""
+    nets = [nn.Linear(64, 64).cuda() for _ in range(n)]
+    with torch.no_grad():
+        x = data(16 * n, 64)
+        for net in nets:
+            x = torch.cat([net(part) for part in x.split(16)])
+
+
+def pyramid(n):
+    """Layers that are wider and wider."""
+    train(mlp(*[32 * (i + 1) for i in range(n + 1)]), lambda: data(100, 32), lambda y: y.square().mean())
 
 
 PROGRAMS = {

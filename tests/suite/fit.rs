@@ -143,18 +143,14 @@ fn buffers_of_reductions_follow_from_their_shapes() {
     }
 }
 
-/// Each step of the recurrence keeps blocks of its own: their number grows, which no law of one request tells.
+/// A cell of a recurrent network that is called as often as the size says.
 #[test]
-fn requests_that_grow_in_number_are_told() {
+fn a_loop_over_the_size_is_repeated() {
     let report = fit("rnn_steps", &[4, 8], &["--at", "13"]);
-    assert_eq!(codes(&report), ["unpaired"]);
-    let device = &report["devices"][0];
-    assert!(device["paired_ratio"].as_f64().unwrap() < 0.999);
-    let requests: Vec<u64> = device["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
-    assert!(requests[0] < requests[1]);
-    let page = result_of(&["fit", &file("rnn_steps", 4), &file("rnn_steps", 8), "--capacity", "1GiB"]);
-    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(page.contains("an estimate, see the warnings: the largest size cannot be predicted"), "{page}");
+    assert!(codes(&report).is_empty());
+    let row = &report["devices"][0]["sizes"][0];
+    assert_eq!(row["peak_allocated_bytes"], truth("rnn_steps", 13, "peak_allocated"));
+    assert_eq!(row["peak_reserved_bytes"], truth("rnn_steps", 13, "peak_reserved"));
 }
 
 #[test]

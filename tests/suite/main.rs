@@ -50,6 +50,7 @@ mod export;
 mod failures;
 mod fit;
 mod fit_page;
+mod fit_repeated;
 mod fleet;
 mod forecasts;
 mod fuzz_targets;

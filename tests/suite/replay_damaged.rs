@@ -34,6 +34,7 @@ fn survives(snapshot: &Snapshot, settings: Option<oomscope::allocator::conf::Set
         settings: settings.map(|settings| (settings, String::new())),
         capacity: Some(300 * MIB),
         minor: Some(9),
+        gpu: None,
     };
     let (report, _) = replay_with(&study, "mutant", &overrides, true);
     for device in &report.devices {

@@ -56,7 +56,7 @@ fn replay(from: &Snapshot, overrides: &Overrides) -> (ReplayReport, Vec<ModelRun
 fn differences(from: &str, to: &str) -> (Vec<String>, bool) {
     let (minor, target) = (minor(to), fixtures::snapshot(to));
     let overrides =
-        Overrides { settings: Some(settings(&target, minor)), capacity: Some(CAPACITY), minor: Some(minor) };
+        Overrides { settings: Some(settings(&target, minor)), capacity: Some(CAPACITY), minor: Some(minor), gpu: None };
     let (report, emitted) = replay(&fixtures::snapshot(from), &overrides);
     let recorded = recorded::of(to).unwrap();
     assert_eq!(report.devices.len(), recorded.stats.len());
@@ -176,8 +176,12 @@ fn a_limit_refuses_what_the_device_would_give() {
     let fraction = "per_process_memory_fraction:0.5";
     let base = Settings::default();
     let parsed = conf::parse(fraction, &base, 15, UnknownKeys::Refuse).unwrap();
-    let overrides =
-        Overrides { settings: Some((parsed.settings, fraction.to_owned())), capacity: Some(600 * MIB), minor: None };
+    let overrides = Overrides {
+        settings: Some((parsed.settings, fraction.to_owned())),
+        capacity: Some(600 * MIB),
+        minor: None,
+        gpu: None,
+    };
     let (report, _) = replay(&from, &overrides);
     let device = &report.devices[0];
     assert_eq!(device.assumed.limit_bytes, Some(300 * MIB));

@@ -76,7 +76,7 @@ fn the_smallest_device_is_the_smallest() {
                 .then(|| apply_option(&snapshot, &study.inference().devices[0].hypothesis, &row.settings).unwrap());
             for (capacity, fails) in [(found, false), (found - slack, true)] {
                 let settings = settings.clone();
-                let overrides = Overrides { settings, capacity: Some(capacity), minor: None };
+                let overrides = Overrides { settings, capacity: Some(capacity), minor: None, gpu: None };
                 let (report, _) = replay_with(&study, "a", &overrides, false);
                 let ooms = &report.devices[0].ooms;
                 assert_eq!(!ooms.is_empty(), fails, "{name} {:?} on {capacity}", row.settings);

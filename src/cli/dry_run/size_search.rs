@@ -216,6 +216,8 @@ impl SizeSearch<'_> {
             at: &[],
             at_second: &[],
             capacity: Some(usable),
+            // The dry run was on the GPU to predict for.
+            gpu: None,
             settings: None,
             multiple: 1,
             top: 1,

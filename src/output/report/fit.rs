@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use super::phrases::add_warnings;
 use super::summary::summary;
 use crate::allocator::verdict::Verdict;
-use crate::base::units::{count, percent, ratio, signed_size, size};
+use crate::base::units::{count, counted, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::whatif::fit::{
-    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, Size, SizeReport, ThresholdLine,
+    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, RepeatedOperations, Size,
+    SizeReport, SortLine, ThresholdLine,
 };
 
 /// Lays out `report`.
@@ -53,6 +54,11 @@ fn device(document: &mut Document, device: &FitDevice) {
         let header = ["from", "buffer", "line"];
         document.table(Table::new(&header, &[2], device.thresholds.iter().map(threshold_row)));
     }
+    if !device.sorts.is_empty() {
+        document.heading("Lines that sort or scan growing data");
+        let row = |line: &SortLine| -> Vec<Cell> { vec![size(line.bytes).into(), line.location.label().into()] };
+        document.table(Table::new(&["storage", "line"], &[1], device.sorts.iter().map(row)));
+    }
     document.heading("Evidence");
     document.field(
         "paired",
@@ -63,6 +69,17 @@ fn device(document: &mut Document, device: &FitDevice) {
             percent(device.asked_paired_ratio)
         ),
     );
+    if let Some(gpu) = device.launched_on.filter(|_| device.is_launched_elsewhere) {
+        document.field(
+            "reductions",
+            format!(
+                "take the buffers that they take on the recorded {gpu}; name another GPU with --capacity, such as h100"
+            ),
+        );
+    }
+    if let Some(repeated) = &device.repeated {
+        document.field("repeated", describe_repeated(repeated));
+    }
     document.fields(
         "checked",
         device.checked.iter().map(|check| {
@@ -117,6 +134,19 @@ fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
         next.map_or(String::new(), |(at, failed)| format!("{at} {}", describe_failure(failed))).into(),
         of.best.as_ref().map_or(String::new(), |best| format!("{} with {}", size_of(best), best.settings)).into(),
     ]
+}
+
+fn describe_repeated(repeated: &RepeatedOperations) -> String {
+    let operations = counted(repeated.operations as u64, "operation");
+    let times = match repeated.repetitions {
+        1 => "once more".to_owned(),
+        times => format!("{} times more", count(times)),
+    };
+    let units = match repeated.units {
+        1 => "each unit of the size".to_owned(),
+        units => format!("each {} units of the size", count(units)),
+    };
+    format!("{operations} {times} for {units}, in the same order as in the recordings")
 }
 
 /// A line whose kernel begins to take a buffer.

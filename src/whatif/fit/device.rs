@@ -14,10 +14,11 @@ use super::input::SizedRecording;
 use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use super::options::FitOptions;
 use super::prediction::{PredictedFailure, SizeReport, predict};
+use super::repetition::{RepeatedOperations, Repetitions};
 use super::size::{Size, missing_sizes};
-use super::size_search::{FoundSizes, LargestSize, relative_error};
+use super::size_search::{FoundSizes, LargestSize};
 use super::slice::{FitCurve, Largest, LargestAt, SizeSlice};
-use super::thresholds::{ThresholdLine, threshold_lines};
+use super::thresholds::{SortLine, ThresholdLine, sort_lines, threshold_lines};
 
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, apply_option, hypothesis_with};
@@ -86,8 +87,20 @@ pub struct FitDevice {
     pub unpaired: Vec<GrowingLine>,
     /// Lines at risk: a kernel begins to request a buffer at a size between the largest recorded one and `growth_at`.
     pub thresholds: Vec<ThresholdLine>,
+    /// Lines that sort or scan growing data: such a kernel takes other paths at other sizes, so that the answer is at most
+    /// `should`.
+    pub sorts: Vec<SortLine>,
+    /// Product name of the GPU whose number of multiprocessors decides which reductions take a buffer: that of
+    /// `--capacity`, else the recorded one; null if no reduction is known, or the recordings do not name their GPU.
+    pub launched_on: Option<&'static str>,
+    /// Whether `capacity_bytes` is that of another, unnamed GPU, on which reductions may take other buffers.
+    #[serde(skip)]
+    pub is_launched_elsewhere: bool,
     /// Each recording, predicted from the others; empty for fewer than three recordings.
     pub checked: Vec<LeaveOneOutCheck>,
+    /// The operations that larger sizes repeat more often; null if every size has as many, and if they do not follow
+    /// from the recordings.
+    pub repeated: Option<RepeatedOperations>,
     /// The recordings have a warning that makes every figure an estimate.
     #[serde(skip)]
     pub(super) has_recording_warnings: bool,
@@ -155,9 +168,16 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk => self.certainty_at(size).max(FitCertainty::Should),
+            () if answer.is_at_risk || self.has_unchecked_repetitions() => {
+                self.certainty_at(size).max(FitCertainty::Should)
+            }
             () => self.certainty_at(size),
         }
+    }
+
+    /// Whether no recording shows that the number of repetitions at another size is predicted well.
+    fn has_unchecked_repetitions(&self) -> bool {
+        self.repeated.is_some() && self.checked.is_empty()
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
@@ -195,7 +215,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let base = fitted(largest_recorded);
         let overrides = build_overrides(base, capacity, options)?;
         let settings = hypothesis_with(base.base.device, &overrides).settings;
-        let at_recorded = PeakMemory::from_program(base, base.base.size, &settings);
+        let at_recorded = PeakMemory::from_program(base, base.base.size, &settings, None);
         if at_recorded.shrinks() && at_recorded.stacks_paired_ratio(base) >= MIN_PAIRED_RATIO {
             return Err(format!(
                 "device {}: the peak is lower at the larger size: are the sizes swapped, or are the recordings of \
@@ -205,7 +225,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         }
         let freed_elsewhere = self.recordings.iter().map(|recording| {
             let fitted = fitted(recording.size);
-            PeakMemory::from_program(fitted, recording.size, &settings).freed_elsewhere_ratio(fitted)
+            PeakMemory::from_program(fitted, recording.size, &settings, None).freed_elsewhere_ratio(fitted)
         });
         let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
         // If the number of unpaired requests grows with the size, the peak at another size is unknown.
@@ -249,6 +269,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let sizes = self
             .sizes_to_predict(&slices, options)
             .into_par_iter()
+            .filter(|size| fitted(*size).can_predict(*size))
             .map(|size| {
                 let is_recorded = is_recorded(size);
                 let without_capacity = Overrides { capacity: None, ..overrides.clone() };
@@ -261,8 +282,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 }
             })
             .collect();
-        let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings);
-        let growth = at_growth.growing_lines(fitted(growth_at), options.top);
+        let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
+        let growth = at_growth.growing_lines(fitted(growth_at), &settings, options.top);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
         let mut device = FitDevice {
             device: base.base.device.id(),
@@ -288,8 +309,12 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             growth,
             requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
             unpaired: at_recorded.unpaired_lines(base, options.top),
-            thresholds: threshold_lines(fitted(growth_at), largest_recorded, growth_at, options.top),
-            checked: self.leave_one_out(),
+            thresholds: threshold_lines(fitted(growth_at), [largest_recorded, growth_at], options.gpu, options.top),
+            sorts: sort_lines(base, options.top),
+            launched_on: base.launched_on(options.gpu),
+            is_launched_elsewhere: options.gpu.is_none() && options.capacity.is_some(),
+            checked: self.leave_one_out(base.repetitions.is_some()),
+            repeated: base.repetitions.as_ref().map(Repetitions::report),
             has_recording_warnings,
         };
         let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
@@ -398,28 +423,34 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         sizes
     }
 
-    /// Predicts each recording from the others, if enough are left.
-    fn leave_one_out(&self) -> Vec<LeaveOneOutCheck> {
-        let as_recorded = Overrides { settings: None, capacity: None, minor: None };
+    /// Predicts each recording from the others, if enough are left; with `repeats`, where operations repeat among these.
+    fn leave_one_out(&self, repeats: bool) -> Vec<LeaveOneOutCheck> {
         let check = |recording: &SizedRecording<'_, '_>| {
             let others = self.recordings.iter().map(|other| other.size);
             let others: Vec<Size> = others.filter(|size| *size != recording.size).collect();
             if !missing_sizes(&others).is_empty() {
                 return None;
             }
-            let index = self.nearest(recording.size, Some(recording.size))?;
-            let fitted = self.fit_recording(index, Some(recording.size));
-            let prediction = predict(&fitted, recording.size, true, &as_recorded);
-            let peak = recording.device.peak();
-            Some(LeaveOneOutCheck {
-                size: recording.size,
-                recorded_allocated_bytes: peak.allocated_bytes,
-                recorded_reserved_bytes: peak.reserved_bytes,
-                predicted_allocated_bytes: prediction.peak_allocated_bytes,
-                predicted_reserved_bytes: prediction.peak_reserved_bytes,
-                allocated_error_ratio: relative_error(prediction.peak_allocated_bytes, peak.allocated_bytes),
-                reserved_error_ratio: relative_error(prediction.peak_reserved_bytes, peak.reserved_bytes),
-            })
+            let left_out = Some(recording.size);
+            let fit = |index: usize| self.fit_recording(index, left_out);
+            let repeated = self.most_requests(left_out).map(fit).filter(|fitted| fitted.repetitions.is_some());
+            let mut fitted = match repeated {
+                Some(fitted) => fitted,
+                None => fit(self.nearest(recording.size, left_out)?),
+            };
+            // With too few repetitions left, this says nothing about a fit to all recordings.
+            if !fitted.can_predict(recording.size) || fitted.repetitions.is_none() && repeats {
+                return None;
+            }
+            let check = LeaveOneOutCheck::new(recording, &fitted);
+            if !check.is_off() || fitted.repetitions.is_some() {
+                return Some(check);
+            }
+            // The one recording that is left out may be the one that shows a buffer of a reduction. Its rule is checked
+            // in every recording when it is found.
+            let base = self.recordings.iter().position(|other| other.size == fitted.base.size)?;
+            fitted.reductions = self.fit_recording(base, None).reductions;
+            Some(LeaveOneOutCheck::new(recording, &fitted))
         };
         self.recordings.par_iter().filter_map(check).collect()
     }
@@ -435,5 +466,5 @@ fn build_overrides(
     let apply = |option| apply_option(device.snapshot(), &device.inferred().hypothesis, option);
     let settings = options.settings.map(apply).transpose();
     let settings = settings.map_err(|error| format!("--set {error}"))?;
-    Ok(Overrides { settings, capacity, minor: None })
+    Ok(Overrides { settings, capacity, minor: None, gpu: options.gpu })
 }

@@ -12,11 +12,14 @@ use super::pairing::{RecordingPairs, pair_with_all};
 use super::polynomial::Point;
 use super::reduction::Scratch;
 use super::reductions::{Reduction, Reductions};
+use super::repetition::Repetitions;
 use super::shape_law::{Dimension, ShapeLaw};
 use super::size::Size;
+use super::sized_program::SizedProgram;
 use super::steps::largest_in_any_step;
+use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
-use crate::replay::ops::{Program, ResizedRequest};
+use crate::replay::ops::ResizedRequest;
 
 /// If the laws of more than this share of the growing bytes are underdetermined, the size is probably not the number
 /// that the program's tensors depend on.
@@ -43,6 +46,8 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     /// The laws of the blocks from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
     pub(super) reductions: Reductions,
+    /// The ranges of operations that larger sizes repeat more often.
+    pub(super) repetitions: Option<Repetitions>,
     /// The most common law among requests of the same bytes.
     law_by_bytes: FxHashMap<u64, Law>,
 }
@@ -50,7 +55,13 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
 impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Fits the requests of `base` to it and to `others`, recordings at other sizes.
     pub(super) fn from_recordings(base: &'r SizedRecording<'s, 'a>, others: &[&'r SizedRecording<'s, 'a>]) -> Self {
-        let others: Vec<_> = others.iter().copied().zip(pair_with_all(base, others)).collect();
+        let mut others: Vec<_> = others.iter().copied().zip(pair_with_all(base, others)).collect();
+        let mut repetitions = Repetitions::find(base, &others);
+        if let Some(found) = &mut repetitions {
+            let pairs = found.take_pairs();
+            let used = others.split_off(others.len() - pairs.len());
+            others = used.into_iter().zip(pairs).map(|((other, _), pairs)| (other, pairs)).collect();
+        }
         let dimensions = base.size.dimensions();
         let law = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
             let mut points: Vec<Point> = vec![(base.size.numbers(), own_bytes)];
@@ -128,11 +139,15 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
                 }
             }
         }
+        for (request, law) in repetitions.iter().flat_map(|repetitions| repetitions.laws(base)) {
+            request_laws[request] = Some(law);
+        }
         let initial_blocks = base.program().initial_blocks.iter().enumerate();
         let initial_laws = initial_blocks.map(|(index, block)| law(block.requested, index, &initial_bytes));
         let initial = initial_laws.collect();
-        let by_bytes = most_common_laws(base, &request_laws);
-        Self { base, others, request_laws, varies_by_step, initial_laws: initial, reductions, law_by_bytes: by_bytes }
+        let law_by_bytes = most_common_laws(base, &request_laws);
+        let initial_laws = initial;
+        Self { base, others, request_laws, varies_by_step, initial_laws, reductions, repetitions, law_by_bytes }
     }
 
     /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
@@ -174,45 +189,84 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
 
     /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
     /// them itself, from an empty pool.
-    pub(super) fn program_at(&self, size: Size) -> Program<'a> {
-        let (requests, initial) = self.requests_at(size);
-        self.base.program().resized(&requests, &initial)
+    pub(super) fn program_at(&self, size: Size, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
+        let (requests, initial) = self.requests_at(size, gpu);
+        self.sized(size, &requests, &initial)
+    }
+
+    fn sized(&self, size: Size, requests: &[ResizedRequest], initial: &[u64]) -> SizedProgram<'a> {
+        let program = self.base.program();
+        match self.repetitions.as_ref().and_then(|repetitions| repetitions.ops_at(size.first)) {
+            Some(ops) => SizedProgram::from_ops(program, &ops, requests, initial),
+            None => SizedProgram::from_requests(program, requests, initial),
+        }
+    }
+
+    /// Whether the program at `size` can be replayed: it has as many repetitions as those that differ from the others,
+    /// and not too many operations.
+    pub(super) fn can_predict(&self, size: Size) -> bool {
+        self.repetitions.as_ref().is_none_or(|repetitions| repetitions.has_ops_at(size.first))
+    }
+
+    /// Product name of the GPU that decides which reductions take a buffer: `gpu`, or the recorded one; `None` without
+    /// reductions, and if the recording does not name it.
+    pub(super) fn launched_on(&self, gpu: Option<&'static GpuModel>) -> Option<&'static str> {
+        let has_reductions = !self.reductions.known.is_empty() || !self.reductions.possible.is_empty();
+        gpu.or(self.base.gpu).filter(|_| has_reductions).map(|gpu| gpu.product)
+    }
+
+    /// Whether larger sizes repeat operations more often.
+    pub(in crate::whatif) fn has_repetitions(&self) -> bool {
+        self.repetitions.is_some()
+    }
+
+    /// Number of requests at `size`.
+    pub(super) fn request_count(&self, size: Size) -> usize {
+        let ops = self.repetitions.as_ref().and_then(|repetitions| repetitions.op_count_at(size.first));
+        ops.map_or(self.base.requests.len(), |ops| ops / 2)
+    }
+
+    /// Whether the last repetition at `size` is known to be as large as the others, or how much smaller.
+    pub(super) fn has_whole_repetitions(&self, size: Size) -> bool {
+        self.repetitions.as_ref().is_none_or(|repetitions| repetitions.is_whole_at(size.first))
     }
 
     /// The buffers of `reduction` at `size`.
-    pub(super) fn scratch_at(&self, reduction: &Reduction, size: Size) -> Option<Scratch> {
-        self.reductions.scratch_of(reduction, |index| self.request_bytes_at(index, size))
+    pub(super) fn scratch_at(&self, reduction: &Reduction, size: Size, gpu: Option<&GpuModel>) -> Option<Scratch> {
+        self.reductions.scratch_of(reduction, gpu, |index| self.request_bytes_at(index, size))
     }
 
     /// Whether a possible reduction takes two stages at `size`.
-    pub(super) fn has_possible_scratch(&self, size: Size) -> bool {
-        self.reductions.possible.iter().any(|reduction| self.scratch_at(reduction, size).is_some())
+    pub(super) fn has_possible_scratch(&self, size: Size, gpu: Option<&GpuModel>) -> bool {
+        self.reductions.possible.iter().any(|reduction| self.scratch_at(reduction, size, gpu).is_some())
     }
 
-    /// Whether growing data is sorted or scanned. Such a call takes other paths at other sizes, and its storage differs.
-    pub(super) fn has_growing_sorts(&self) -> bool {
-        let mut requests = self.base.requests.iter().enumerate();
-        requests.any(|(index, request)| {
+    /// The requests for the storage of sorts and scans of growing data. Such a call takes other paths at other sizes, and
+    /// its storage differs.
+    pub(super) fn growing_sorts(&self) -> impl Iterator<Item = usize> + '_ {
+        let requests = self.base.requests.iter().enumerate();
+        let sorts = requests.filter(|(index, request)| {
             let is_temporary = request.requests_before_free.is_some_and(|freed| freed <= index + MAX_SORT_REQUESTS);
             let is_storage = request.bytes % SORT_ALIGNMENT == SORT_ALIGNMENT - 1 && request.bytes > MIN_SORT_BYTES;
-            is_temporary && is_storage && self.request_laws[index].is_none_or(|law| law.grows())
-        })
+            is_temporary && is_storage && self.request_laws[*index].is_none_or(|law| law.grows())
+        });
+        sorts.map(|(index, _)| index)
     }
 
     /// The same program, in which every possible reduction that takes two stages at `size` has its largest buffers.
-    pub(super) fn worst_program_at(&self, size: Size) -> Program<'a> {
-        let (mut requests, initial) = self.requests_at(size);
-        for (output, scratch) in self.possible_scratch_at(size) {
+    pub(super) fn worst_program_at(&self, size: Size, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
+        let (mut requests, initial) = self.requests_at(size, gpu);
+        for (output, scratch) in self.possible_scratch_at(size, gpu) {
             requests[output].temporaries = Some(scratch.to_bytes());
         }
-        self.base.program().resized(&requests, &initial)
+        self.sized(size, &requests, &initial)
     }
 
     /// The largest buffers of each possible reduction at `size`, by its output.
-    fn possible_scratch_at(&self, size: Size) -> BTreeMap<usize, Scratch> {
+    fn possible_scratch_at(&self, size: Size, gpu: Option<&GpuModel>) -> BTreeMap<usize, Scratch> {
         let mut largest: BTreeMap<usize, Scratch> = BTreeMap::new();
         for reduction in &self.reductions.possible {
-            if let Some(scratch) = self.scratch_at(reduction, size) {
+            if let Some(scratch) = self.scratch_at(reduction, size, gpu) {
                 let known = largest.entry(reduction.output).or_insert(scratch);
                 *known = (*known).max(scratch);
             }
@@ -221,7 +275,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 
     /// Each request and the bytes of each block from before the recording, at `size`.
-    pub(super) fn requests_at(&self, size: Size) -> (Vec<ResizedRequest>, Vec<u64>) {
+    fn requests_at(&self, size: Size, gpu: Option<&GpuModel>) -> (Vec<ResizedRequest>, Vec<u64>) {
         let (bytes, initial) = self.bytes_at(size);
         let is_made = |request: &SizedRequest| !request.is_scratch;
         let made = bytes
@@ -229,7 +283,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             .zip(&self.base.requests)
             .map(|(bytes, request)| ResizedRequest { bytes: is_made(request).then_some(*bytes), temporaries: None });
         let mut requests: Vec<ResizedRequest> = made.collect();
-        for (output, scratch) in self.reductions.at(|index| bytes[index], size.numbers()) {
+        for (output, scratch) in self.reductions.at(|index| bytes[index], size.numbers(), gpu) {
             requests[output].temporaries = Some(scratch.to_bytes());
         }
         (requests, initial)

@@ -17,9 +17,10 @@ impl<'r, 's, 'a> FittedSizes<'r, 's, 'a> {
         Self { recordings, programs: recordings.recordings.iter().map(|_| OnceLock::new()).collect() }
     }
 
-    /// The program of the recording nearest to `size`.
+    /// The program of the recording nearest to `size`, or of the largest one if its operations repeat.
     pub(in crate::whatif) fn at(&self, size: Size) -> &FittedProgram<'r, 's, 'a> {
-        let index = self.recordings.nearest(size, None).unwrap_or(0);
-        self.programs[index].get_or_init(|| self.recordings.fit_recording(index, None))
+        let fitted = |index: usize| self.programs[index].get_or_init(|| self.recordings.fit_recording(index, None));
+        let repeated = self.recordings.most_requests(None).map(fitted).filter(|fitted| fitted.repetitions.is_some());
+        repeated.unwrap_or_else(|| fitted(self.recordings.nearest(size, None).unwrap_or(0)))
     }
 }

@@ -8,11 +8,13 @@ use serde::Serialize;
 use super::fitted_program::FittedProgram;
 use super::law::{Law, LawKind};
 use super::size::{Numbers, Size};
+use super::sized_program::SizedProgram;
 use crate::allocator::conf::Settings;
+use crate::allocator::device::GpuModel;
 use crate::allocator::round_size;
 use crate::base::ids::StackId;
 use crate::base::units::{ratio, signed_difference};
-use crate::replay::ops::{OperationKind, Program, ResizedRequest};
+use crate::replay::ops::{OperationKind, Program};
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, FrameList, LineId};
 
@@ -104,29 +106,15 @@ fn walk(
     }
 }
 
-/// A request of a program at another size.
-#[derive(Debug, Clone, Copy)]
-struct RequestSource {
-    /// The index of the recorded request.
-    request: usize,
-    /// A buffer that the call of this request takes.
-    is_temporary: bool,
-}
-
-/// The requests of a resized program, in order.
-fn request_sources(requests: &[ResizedRequest]) -> Vec<RequestSource> {
-    let sources = requests.iter().enumerate().flat_map(|(request, resized)| {
-        let own = resized.bytes.map(|_| RequestSource { request, is_temporary: false });
-        let buffers = resized.temporaries.iter().flatten().map(move |_| RequestSource { request, is_temporary: true });
-        own.into_iter().chain(buffers)
-    });
-    sources.collect()
-}
-
 impl PeakMemory {
     /// The peak of the program at `size`, with requests rounded as under `settings`.
-    pub(super) fn from_program(fitted: &FittedProgram<'_, '_, '_>, size: Size, settings: &Settings) -> Self {
-        let program = fitted.program_at(size);
+    pub(super) fn from_program(
+        fitted: &FittedProgram<'_, '_, '_>,
+        size: Size,
+        settings: &Settings,
+        gpu: Option<&GpuModel>,
+    ) -> Self {
+        let SizedProgram { program, sources } = fitted.program_at(size, gpu);
         // If the program starts from an empty pool, its first requests are the initial blocks.
         let initial_requests = if program.initial_blocks.is_empty() { fitted.initial_laws.len() } else { 0 };
         let contexts = fitted.base.program().initial_blocks.iter().map(|resident| resident.context);
@@ -143,7 +131,6 @@ impl PeakMemory {
             })
             .collect();
         let initial_blocks = if initial_requests == 0 { initial.as_slice() } else { &[] };
-        let sources = request_sources(&fitted.requests_at(size).0);
         let block_of = |requests_made: usize, bytes: u64, stack: StackId, slot: Option<u32>| {
             let source = requests_made.checked_sub(initial_requests).and_then(|index| sources.get(index));
             let index = source.map(|source| source.request);
@@ -256,12 +243,57 @@ impl PeakMemory {
 
     /// The `top` lines with most unpaired bytes.
     pub(super) fn unpaired_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
-        self.lines(fitted, top, |block| block.law.is_none())
+        without_ids(self.lines(fitted, top, |block| block.law.is_none()))
     }
 
-    /// The `top` lines that grow most.
-    pub(super) fn growing_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
-        self.lines(fitted, top, |block| block.law.is_some())
+    /// The `top` lines that grow most. Lines of a program with more repetitions at larger sizes hold more blocks.
+    pub(super) fn growing_lines(
+        &self,
+        fitted: &FittedProgram<'_, '_, '_>,
+        settings: &Settings,
+        top: usize,
+    ) -> Vec<GrowingLine> {
+        let Some(repetitions) = &fitted.repetitions else {
+            return without_ids(self.lines(fitted, top, |block| block.law.is_some()));
+        };
+        let report = repetitions.report();
+        let unit = report.units.div_ceil(report.repetitions);
+        let bytes_at = |units: u64| {
+            let size = self.size.with_number(0, |n| n.saturating_add(units * unit));
+            let larger = fitted.can_predict(size).then(|| Self::from_program(fitted, size, settings, None));
+            larger.map(|larger| larger.bytes_by_line(fitted)).unwrap_or_default()
+        };
+        let [own, next, after_next] = [0, 1, 2].map(bytes_at);
+        let mut lines = self.lines(fitted, usize::MAX, |block| block.law.is_some());
+        for (id, line) in &mut lines {
+            let [own, next, after_next] = [&own, &next, &after_next].map(|bytes| bytes.get(id).copied().unwrap_or(0));
+            let rises = [next.saturating_sub(own), after_next.saturating_sub(next)];
+            line.bytes_per_unit = signed_difference(0, rises[0] / unit);
+            line.law = match rises {
+                [0, 0] => LawKind::Constant,
+                [first, second] if second > first => LawKind::Quadratic,
+                _ => LawKind::Linear,
+            };
+        }
+        lines.sort_by_key(|(_, line)| Reverse(line.bytes_per_unit));
+        lines.truncate(top);
+        without_ids(lines)
+    }
+
+    fn bytes_by_line(&self, fitted: &FittedProgram<'_, '_, '_>) -> FxHashMap<LineId, u64> {
+        let mut bytes: FxHashMap<LineId, u64> = FxHashMap::default();
+        for block in &self.blocks {
+            let line = fitted.base.device.stacks().line_id(block.stack);
+            *bytes.entry(line).or_default() += block.bytes;
+        }
+        bytes
+    }
+
+    /// The share of the bytes whose growth is no exact function of the size, because kernels or libraries pad them.
+    pub(super) fn approximate_ratio(&self) -> f64 {
+        let is_near = |block: &&PeakBlock| block.law.is_some_and(|law| law.kind(0) == LawKind::Near);
+        let bytes = self.blocks.iter().filter(is_near).fold(0u64, |sum, block| sum.saturating_add(block.bytes));
+        ratio(bytes, self.total_bytes())
     }
 
     fn lines(
@@ -269,7 +301,7 @@ impl PeakMemory {
         fitted: &FittedProgram<'_, '_, '_>,
         top: usize,
         is_wanted: impl Fn(&PeakBlock) -> bool,
-    ) -> Vec<GrowingLine> {
+    ) -> Vec<(LineId, GrowingLine)> {
         #[derive(Default)]
         struct LineTotals {
             bytes: u64,
@@ -312,7 +344,7 @@ impl PeakMemory {
                 (signed_difference(0, next), main_law.map_or(LawKind::Constant, |(kind, _)| *kind))
             });
             let second = self.size.second;
-            GrowingLine {
+            let report = GrowingLine {
                 bytes: line.bytes,
                 share_ratio: ratio(line.bytes, total_bytes),
                 bytes_per_unit: growth,
@@ -323,8 +355,13 @@ impl PeakMemory {
                 location: fitted
                     .base
                     .code_location(name, line.request.and_then(|index| fitted.base.requests.get(index))),
-            }
+            };
+            (name, report)
         });
         reports.collect()
     }
+}
+
+fn without_ids(lines: Vec<(LineId, GrowingLine)>) -> Vec<GrowingLine> {
+    lines.into_iter().map(|(_, line)| line).collect()
 }

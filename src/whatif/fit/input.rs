@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::reduction::{LaunchConditions, Scratch};
 use super::size::Size;
+use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
 use crate::replay::ops::Program;
 use crate::snapshot::{NamedTensor, TensorKind};
@@ -35,6 +36,8 @@ pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(super) shapes: FxHashMap<usize, &'a [u64]>,
     /// The newest release of PyTorch 2 that the recording may be of.
     pub(super) torch_minor: u32,
+    /// The GPU, if the recorder named it and it is known.
+    pub(super) gpu: Option<&'static GpuModel>,
     /// The conditions under which reductions are launched, if they are known.
     pub(super) conditions: Option<LaunchConditions>,
     /// Bytes of an element of most parameters, if the recorder saw them.
@@ -77,6 +80,7 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
             size: input.size,
             shapes: read_shapes(device, &requests),
             torch_minor: *input.study.inference().releases.end(),
+            gpu: None,
             conditions: None,
             parameter_item_bytes: read_parameter_item_bytes(device),
             device,

@@ -1,5 +1,6 @@
 //! How the bytes of one request grow with the size.
 
+use super::chunks::Chunks;
 use super::polynomial::{Exponents, Point, Points, Polynomial};
 use super::shape_law::ShapeLaw;
 use super::size::Numbers;
@@ -44,6 +45,11 @@ pub(super) enum Law {
     Shape(ShapeLaw),
     /// The same, if its dimensions follow from its bytes at only two sizes. Padded lengths may have them too.
     LikelyShape(ShapeLaw),
+    /// In proportion to the last chunk of the data, which is at most `full_bytes`.
+    LastChunk {
+        full_bytes: u64,
+        chunks: Chunks,
+    },
 }
 
 impl Law {
@@ -78,6 +84,10 @@ impl Law {
             }
             Self::Polynomial(sum) => sum.bytes_at(size),
             Self::Shape(shape) | Self::LikelyShape(shape) => shape.bytes_at(size),
+            Self::LastChunk { full_bytes, chunks } => {
+                let [part, full] = chunks.last_part(size[0]);
+                saturate(u128::from(*full_bytes) * u128::from(part) / u128::from(full).max(1))
+            }
         }
         .max(1)
     }
@@ -92,6 +102,7 @@ impl Law {
                 3 => LawKind::Cubic,
                 _ => LawKind::Quartic,
             },
+            Self::LastChunk { .. } => LawKind::Constant,
             Self::Polynomial(sum) if sum.is_approximate => LawKind::Near,
             Self::Polynomial(sum) => match sum.exponents(dimension) {
                 0b001 => LawKind::Constant,
@@ -122,7 +133,7 @@ impl Law {
         match self {
             Self::Polynomial(sum) => sum.is_underdetermined,
             Self::LikelyShape(_) => true,
-            Self::Power { .. } | Self::Shape(_) => false,
+            Self::Power { .. } | Self::Shape(_) | Self::LastChunk { .. } => false,
         }
     }
 
@@ -131,7 +142,7 @@ impl Law {
         match self {
             Self::Polynomial(sum) => sum.is_guess,
             Self::LikelyShape(_) => true,
-            Self::Power { .. } | Self::Shape(_) => false,
+            Self::Power { .. } | Self::Shape(_) | Self::LastChunk { .. } => false,
         }
     }
 }

@@ -2,7 +2,12 @@
 
 use serde::Serialize;
 
+use super::fitted_program::FittedProgram;
+use super::input::SizedRecording;
+use super::prediction::predict;
 use super::size::Size;
+use super::size_search::relative_error;
+use crate::whatif::Overrides;
 
 /// Warn if more than this share of bytes is unpaired, shrinking, varying or guessed.
 pub(super) const WARN_UNMATCHED_RATIO: f64 = 0.001;
@@ -34,6 +39,21 @@ pub struct LeaveOneOutCheck {
 }
 
 impl LeaveOneOutCheck {
+    /// Compares `recording` with the prediction of `fitted`, which does not know it.
+    pub(super) fn new(recording: &SizedRecording<'_, '_>, fitted: &FittedProgram<'_, '_, '_>) -> Self {
+        let prediction = predict(fitted, recording.size, true, &Overrides::default());
+        let peak = recording.device.peak();
+        Self {
+            size: recording.size,
+            recorded_allocated_bytes: peak.allocated_bytes,
+            recorded_reserved_bytes: peak.reserved_bytes,
+            predicted_allocated_bytes: prediction.peak_allocated_bytes,
+            predicted_reserved_bytes: prediction.peak_reserved_bytes,
+            allocated_error_ratio: relative_error(prediction.peak_allocated_bytes, peak.allocated_bytes),
+            reserved_error_ratio: relative_error(prediction.peak_reserved_bytes, peak.reserved_bytes),
+        }
+    }
+
     /// Whether the error is large enough for a warning.
     pub(super) fn is_off(&self) -> bool {
         self.allocated_error_ratio.abs() > WARN_ERROR_RATIO

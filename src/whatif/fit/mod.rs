@@ -9,6 +9,7 @@
 //! recordings -- pairing ----------> which request of one recording is which of another
 //!            -- law, polynomial --> the bytes of each request as a function of the size; shape_law: by shapes
 //!            -- reductions -------> buffers of reductions, which begin at a threshold; reduction: PyTorch's launch rule
+//!            -- repetition -------> ranges of operations that larger sizes repeat more often
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
 //!            -- prediction -------> their replay: peaks and failures
 //!            -- size_search ------> the largest size at which no request fails; slice: for each second number
@@ -21,6 +22,7 @@
 
 mod align;
 mod certainty;
+mod chunks;
 mod device;
 mod device_recordings;
 mod fitted_program;
@@ -38,10 +40,12 @@ mod recorded_scratch;
 mod reduction;
 mod reduction_shape;
 mod reductions;
+mod repetition;
 mod report;
 mod shape_law;
 mod size;
 mod size_search;
+mod sized_program;
 mod slice;
 mod steps;
 mod thresholds;
@@ -59,9 +63,10 @@ pub use self::leave_one_out::LeaveOneOutCheck;
 pub use self::options::FitOptions;
 pub(super) use self::prediction::predict;
 pub use self::prediction::{PredictedFailure, SizeReport};
+pub use self::repetition::RepeatedOperations;
 pub use self::report::{FitReport, RecordingReport, fit};
 pub use self::size::Size;
 pub(super) use self::size_search::{LargestSize, SizeSearch};
 pub(super) use self::slice::SizeSlice;
 pub use self::slice::{FitCurve, Largest, LargestAt};
-pub use self::thresholds::ThresholdLine;
+pub use self::thresholds::{SortLine, ThresholdLine};

@@ -1,6 +1,7 @@
 //! The options of a fit.
 
 use super::size::Size;
+use crate::allocator::device::GpuModel;
 
 /// The sizes, the device and the settings of a prediction.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,8 @@ pub struct FitOptions<'o> {
     pub at_second: &'o [u64],
     /// Device memory in bytes.
     pub capacity: Option<u64>,
+    /// The GPU to predict for, if it is known: how its kernels are launched.
+    pub gpu: Option<&'static GpuModel>,
     /// Options that override the recorded settings.
     pub settings: Option<&'o str>,
     /// Only multiples of this are searched, for the first number.

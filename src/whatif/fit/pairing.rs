@@ -106,7 +106,7 @@ fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording
 }
 
 /// Numbers the stacks of both recordings such that matched stacks have the same number.
-fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2] {
+pub(super) fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2] {
     let frame_table = FrameTable::new(sides.map(|side| side.device.snapshot()));
     // Different stacks of one recording may have the same frames.
     let mut ids = [0, 1].map(|_| FxHashMap::<StackId, usize>::default());
@@ -143,7 +143,7 @@ fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, Sta
     [0, 1].map(|side| ids[side].iter().map(|(stack, row)| (*stack, numbers[side][*row])).collect())
 }
 
-type StackNumber = u32;
+pub(super) type StackNumber = u32;
 
 #[derive(Debug, Clone, Copy)]
 struct PairedRequest {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::fitted_program::FittedProgram;
+use super::growth::PeakMemory;
 use super::input::SizedRequest;
 use super::size::Size;
 use crate::allocator::device::UNBOUNDED;
@@ -57,12 +58,13 @@ pub struct PredictedFailure {
 
 /// Whether every request at `size` is served under `overrides`, which have a capacity.
 pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> bool {
-    serves(fitted, &fitted.program_at(size), overrides)
+    serves(fitted, &fitted.program_at(size, overrides.gpu).program, overrides)
 }
 
 /// The same if all requests that may be outputs of reductions are.
 pub(super) fn is_served_at_worst(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> bool {
-    !fitted.has_possible_scratch(size) || serves(fitted, &fitted.worst_program_at(size), overrides)
+    !fitted.has_possible_scratch(size, overrides.gpu)
+        || serves(fitted, &fitted.worst_program_at(size, overrides.gpu).program, overrides)
 }
 
 fn serves(fitted: &FittedProgram<'_, '_, '_>, program: &Program<'_>, overrides: &Overrides) -> bool {
@@ -72,7 +74,13 @@ fn serves(fitted: &FittedProgram<'_, '_, '_>, program: &Program<'_>, overrides: 
 
 /// Peak of the live bytes at `size`, a lower bound of the device memory.
 pub(super) fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> u64 {
-    fitted.program_at(size).peak_bytes(&hypothesis_for(fitted, overrides).settings)
+    fitted.program_at(size, overrides.gpu).program.peak_bytes(&hypothesis_for(fitted, overrides).settings)
+}
+
+/// The share of the memory at the peak whose growth is only known approximately.
+pub(super) fn approximate_ratio(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> f64 {
+    let settings = hypothesis_for(fitted, overrides).settings;
+    PeakMemory::from_program(fitted, size, &settings, overrides.gpu).approximate_ratio()
 }
 
 /// Predicts what the program needs at `size` under `overrides`.
@@ -82,7 +90,7 @@ pub(in crate::whatif) fn predict(
     is_recorded: bool,
     overrides: &Overrides,
 ) -> SizeReport {
-    let program = fitted.program_at(size);
+    let program = fitted.program_at(size, overrides.gpu).program;
     let hypothesis = hypothesis_for(fitted, overrides);
     let failed = overrides.capacity.map(|_| first_failure(fitted, &program, &hypothesis));
     let unbounded = Hypothesis {

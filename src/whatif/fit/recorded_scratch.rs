@@ -24,6 +24,7 @@ pub(super) fn mark_scratch(recordings: &mut [SizedRecording<'_, '_>]) {
     let likeliest = || GPUS.iter().rev().max_by_key(|gpu| explained(gpu)).filter(|gpu| explained(gpu) > 0);
     let Some(gpu) = named.or_else(likeliest) else { return };
     for recording in recordings {
+        recording.gpu = named;
         recording.conditions = Some(LaunchConditions::new(gpu, recording.torch_minor));
         for (output, scratch) in find_scratch(recording, gpu) {
             recording.requests[output].scratch = Some(scratch);

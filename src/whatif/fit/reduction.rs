@@ -50,6 +50,11 @@ impl LaunchConditions {
             min_vectorized: if has_rule(minor, Rule::ReductionVectorsFrom128) { 128 } else { 129 },
         }
     }
+
+    /// The same release on another GPU.
+    pub(super) fn on_gpu(self, gpu: &GpuModel) -> Self {
+        Self { multiprocessors: gpu.multiprocessors.into(), threads: gpu.threads_per_multiprocessor.into(), ..self }
+    }
 }
 
 /// The two buffers of a reduction in two stages.

@@ -13,6 +13,7 @@ use super::recorded_scratch::live_inputs;
 use super::reduction::{LaunchConditions, Scratch};
 use super::reduction_shape::ReductionShape;
 use super::size::Numbers;
+use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
 
 /// Requests between the gradients of one layer, at most.
@@ -80,15 +81,26 @@ impl Reductions {
             || self.unexplained.binary_search_by_key(&output, |(output, _)| *output).is_ok()
     }
 
-    /// The buffers of `reduction`, given the bytes of each request.
-    pub(super) fn scratch_of(&self, reduction: &Reduction, bytes: impl Fn(usize) -> u64) -> Option<Scratch> {
+    /// The buffers of `reduction` on `gpu`, or on the recorded one, given the bytes of each request.
+    pub(super) fn scratch_of(
+        &self,
+        reduction: &Reduction,
+        gpu: Option<&GpuModel>,
+        bytes: impl Fn(usize) -> u64,
+    ) -> Option<Scratch> {
         let [input, output] = [reduction.input, reduction.output].map(bytes);
-        reduction.shape.scratch(input, output, self.conditions?)
+        let recorded = self.conditions?;
+        reduction.shape.scratch(input, output, gpu.map_or(recorded, |gpu| recorded.on_gpu(gpu)))
     }
 
     /// The buffers of all reductions at a size, by the request after which they are made.
-    pub(super) fn at(&self, bytes: impl Fn(usize) -> u64, size: Numbers) -> Vec<(usize, Scratch)> {
-        let known = self.known.iter().filter_map(|known| Some((known.output, self.scratch_of(known, &bytes)?)));
+    pub(super) fn at(
+        &self,
+        bytes: impl Fn(usize) -> u64,
+        size: Numbers,
+        gpu: Option<&GpuModel>,
+    ) -> Vec<(usize, Scratch)> {
+        let known = self.known.iter().filter_map(|known| Some((known.output, self.scratch_of(known, gpu, &bytes)?)));
         let unexplained = self.unexplained.iter().map(|(output, laws)| {
             let [partial_bytes, semaphore_bytes] = laws.map(|law| law.bytes_at(size));
             (*output, Scratch { partial_bytes, semaphore_bytes })

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::certainty::FitCertainty;
 use super::fitted_program::FittedProgram;
-use super::prediction::{SizeReport, is_served, is_served_at_worst, peak_live_bytes, predict};
+use super::leave_one_out::WARN_UNMATCHED_RATIO;
+use super::prediction::{SizeReport, approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
 use super::size::Size;
 use super::size_search::{FoundSizes, LargestSize, SizeSearch};
 use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, is_worth_trying};
@@ -26,7 +27,8 @@ pub struct Largest {
     pub unreserved_bytes: Option<u64>,
     /// How certain it is that the program fits at that size.
     pub certainty: FitCertainty,
-    /// Data is sorted, or the size would not fit if every request that may be the output of a reduction is one.
+    /// Data is sorted, kernels pad memory at the peak, the last repetition may be smaller than the others, or the size
+    /// would not fit if every request that may be the output of a reduction is one.
     #[serde(skip)]
     pub(super) is_at_risk: bool,
 }
@@ -83,19 +85,34 @@ impl SizeSlice<'_, '_, '_, '_> {
 
     /// The largest size that fits under `overrides`, searched from `start_size`; `None` without a capacity.
     pub(in crate::whatif) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<FoundSizes> {
+        let base_size = (self.fitted)(self.size(start_size)).base.size.first;
+        let is_unknown = |first: u64| !(self.fitted)(self.size(first)).can_predict(self.size(first));
         let search = SizeSearch {
-            peak_live_bytes: &|first| peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides),
-            is_served: &|first| is_served((self.fitted)(self.size(first)), self.size(first), overrides),
+            // Sizes with too few repetitions to predict are assumed to fit, and those with too many not to fit.
+            peak_live_bytes: &|first| match is_unknown(first) {
+                true if first < base_size => 0,
+                true => u64::MAX,
+                false => peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides),
+            },
+            is_served: &|first| {
+                is_unknown(first) && first < base_size
+                    || is_served((self.fitted)(self.size(first)), self.size(first), overrides)
+            },
             capacity: overrides.capacity?,
             multiple: self.multiple,
             neighbors: self.neighbors(start_size),
         };
-        Some(search.search(start_size))
+        let found = search.search(start_size);
+        let is_limit = |size: LargestSize| match size {
+            LargestSize::Size(first) => is_unknown(first) || is_unknown(first.saturating_add(self.multiple)),
+            LargestSize::Nothing | LargestSize::Everything => false,
+        };
+        (!is_limit(found.largest) && !is_limit(found.safe)).then_some(found)
     }
 
     /// How many sizes to replay on either side of a result, so that together they have at most [`MAX_NEIGHBOR_REQUESTS`].
     fn neighbors(&self, size: u64) -> u64 {
-        let requests = (self.fitted)(self.size(size)).request_laws.len() as u64;
+        let requests = (self.fitted)(self.size(size)).request_count(self.size(size)) as u64;
         (MAX_NEIGHBOR_REQUESTS / 2).checked_div(requests).unwrap_or(MAX_NEIGHBORS).clamp(1, MAX_NEIGHBORS)
     }
 
@@ -149,7 +166,10 @@ impl SizeSlice<'_, '_, '_, '_> {
                 let fitted = (self.fitted)(size);
                 let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
-                let is_at_risk = fitted.has_growing_sorts() || !is_served_at_worst(fitted, size, overrides);
+                let is_at_risk = fitted.growing_sorts().next().is_some()
+                    || !fitted.has_whole_repetitions(size)
+                    || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO
+                    || !is_served_at_worst(fitted, size, overrides);
                 (Some(first), headroom, is_at_risk)
             }
         };

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::fitted_program::FittedProgram;
 use super::reductions::Reduction;
 use super::size::Size;
+use crate::allocator::device::GpuModel;
 use crate::stacks::frames::{CodeLocation, LineId};
 
 /// A line with a reduction that takes a single stage at all recorded sizes, and two at a larger one. Each of its thread
@@ -25,11 +26,40 @@ pub struct ThresholdLine {
     pub location: CodeLocation,
 }
 
-/// The lines with a threshold between the largest recorded size and `size`, those with most bytes first.
+/// A line that sorts or scans data that grows. Its storage at another size is a guess.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SortLine {
+    /// Bytes of the storage at the largest recorded size.
+    pub bytes: u64,
+    /// The line.
+    #[serde(flatten)]
+    pub location: CodeLocation,
+}
+
+/// The lines that sort or scan growing data, those with most storage first.
+pub(super) fn sort_lines(fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<SortLine> {
+    let mut lines: FxHashMap<LineId, (u64, usize)> = FxHashMap::default();
+    for index in fitted.growing_sorts() {
+        let request = &fitted.base.requests[index];
+        let line = fitted.base.device.stacks().line_id(request.stack);
+        let found = lines.entry(line).or_insert((0, index));
+        found.0 = found.0.max(request.bytes);
+    }
+    let lines = lines.into_iter().map(|(line, (bytes, index))| SortLine {
+        bytes,
+        location: fitted.base.code_location(line, fitted.base.requests.get(index)),
+    });
+    let mut lines: Vec<SortLine> = lines.collect();
+    lines.sort_by_cached_key(|line| (std::cmp::Reverse(line.bytes), line.location.label()));
+    lines.truncate(top);
+    lines
+}
+
+/// The lines with a threshold between two sizes, the largest recorded one and another, those with most bytes first.
 pub(super) fn threshold_lines(
     fitted: &FittedProgram<'_, '_, '_>,
-    largest_recorded: Size,
-    size: Size,
+    sizes: [Size; 2],
+    gpu: Option<&GpuModel>,
     top: usize,
 ) -> Vec<ThresholdLine> {
     let stacks = fitted.base.device.stacks();
@@ -37,7 +67,7 @@ pub(super) fn threshold_lines(
     let (known, possible) = (&fitted.reductions.known, &fitted.reductions.possible);
     let all = known.iter().map(|known| (known, true)).chain(possible.iter().map(|possible| (possible, false)));
     for (reduction, is_predicted) in all {
-        let Some((start, bytes)) = find_threshold(fitted, reduction, largest_recorded, size) else { continue };
+        let Some((start, bytes)) = find_threshold(fitted, reduction, sizes, gpu) else { continue };
         let line = stacks.line_id(fitted.base.requests[reduction.output].stack);
         let found = lines.entry((line, is_predicted)).or_insert((start, 0, reduction.output));
         found.0 = found.0.min(start);
@@ -62,10 +92,10 @@ pub(super) fn threshold_lines(
 fn find_threshold(
     fitted: &FittedProgram<'_, '_, '_>,
     reduction: &Reduction,
-    largest_recorded: Size,
-    size: Size,
+    [largest_recorded, size]: [Size; 2],
+    gpu: Option<&GpuModel>,
 ) -> Option<(u64, u64)> {
-    let scratch_at = |first: u64| fitted.scratch_at(reduction, Size { first, ..size });
+    let scratch_at = |first: u64| fitted.scratch_at(reduction, Size { first, ..size }, gpu);
     let bytes = scratch_at(size.first)?.partial_bytes;
     let (mut below, mut above) = (largest_recorded.first, size.first);
     if below >= above || scratch_at(below).is_some() {

@@ -32,8 +32,8 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
         multiple: u64,
     ) -> Option<Self> {
         let recording = RecordedProgram::from_device(fitted.base.device);
-        // Predicted requests have no law.
-        if recording.is_continued() || !recording.has_steps() {
+        // Predicted requests have no law, and changes know nothing of repetitions.
+        if recording.is_continued() || !recording.has_steps() || fitted.has_repetitions() {
             return None;
         }
         let recorded = apply(&recording, change, ranks)?;

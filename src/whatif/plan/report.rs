@@ -115,6 +115,7 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         at: &[],
         at_second: &[],
         capacity: Some(largest.gpu.usable_bytes()),
+        gpu: Some(largest.gpu),
         settings: None,
         multiple: options.multiple,
         top: 1,
@@ -140,7 +141,7 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         if options.changes { changed_programs(&fitted, device.recorded_size(), options.multiple) } else { Vec::new() };
     let gpus = targets.par_iter().map(|target| {
         let capacity = Some(target.gpu.usable_bytes());
-        let as_recorded = Overrides { capacity, ..Overrides::default() };
+        let as_recorded = Overrides { capacity, gpu: Some(target.gpu), ..Overrides::default() };
         let as_is = settings_sizes.cell(target.gpu, PlanChange::AsIs, &as_recorded);
         let mut cells = vec![as_is];
         if !has_expandable {
