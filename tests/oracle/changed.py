@@ -164,6 +164,35 @@ class Pixels(nn.Module):
         return self.last(x.mean((2, 3)))
 
 
+class Levels(nn.Module):
+    """A U-Net: one helper calls the blocks of both containers, and each skip connection outlives the way down."""
+
+    def __init__(self, d=256, levels=3):
+        super().__init__()
+        self.first, self.last = nn.Linear(16, d), nn.Linear(d, 16)
+        self.downs = nn.ModuleList(Residual(d) for _ in range(levels))
+        self.ups = nn.ModuleList(Joined(d) for _ in range(levels))
+
+    def forward(self, x):
+        x, skips = self.first(x), []
+        for block in self.downs:
+            x = through(block, x)
+            skips.append(x)
+            x = x[::2] + x[1::2]
+        for block in self.ups:
+            x = through(block, x.repeat(2, 1), skips.pop())
+        return self.last(x)
+
+
+class Joined(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.join, self.rest = nn.Linear(2 * d, d), Residual(d)
+
+    def forward(self, x, skip):
+        return self.rest(F.gelu(self.join(torch.cat([x, skip], 1))))
+
+
 class Translate(nn.Module):
     """PyTorch's own layers, an encoder and a decoder."""
 
@@ -177,7 +206,7 @@ class Translate(nn.Module):
     def forward(self, x):
         memory = x = self.embed(x)
         for block in self.encode:
-            memory = block(memory)
+            memory = through(block, memory)
         for block in self.decode:
             x = through(block, x, memory)
         return self.head(x)
@@ -300,6 +329,10 @@ def tower():
 
 def pixels():
     train(Pixels(), torch.optim.NAdam, lambda n: torch.zeros(n, 3, 32, 32).cuda(), size=8)
+
+
+def levels():
+    train(Levels(), torch.optim.AdamW, lambda n: torch.zeros(n, 16).cuda(), size=4096)
 
 
 def translate():

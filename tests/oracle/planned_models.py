@@ -126,38 +126,81 @@ class ResNet50(nn.Module):
 
 
 class Residual(nn.Module):
-    def __init__(self, before, after):
+    """A residual block of convolutions that adds the embedded time step."""
+
+    def __init__(self, before, after, width=512):
         super().__init__()
         self.norm1, self.conv1 = nn.GroupNorm(32, before), nn.Conv2d(before, after, 3, padding=1)
+        self.time = nn.Linear(width, after)
         self.norm2, self.conv2 = nn.GroupNorm(32, after), nn.Conv2d(after, after, 3, padding=1)
         self.skip = nn.Conv2d(before, after, 1) if before != after else nn.Identity()
 
-    def forward(self, x):
+    def forward(self, x, time):
         h = self.conv1(functional.silu(self.norm1(x)))
+        h = h + self.time(functional.silu(time))[:, :, None, None]
         return self.conv2(functional.silu(self.norm2(h))) + self.skip(x)
 
 
+class ImageAttention(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.attention = nn.GroupNorm(32, width), Attention(width, 4, False)
+
+    def forward(self, x):
+        y = self.attention(self.norm(x).flatten(2).transpose(1, 2))
+        return x + y.transpose(1, 2).reshape(x.shape)
+
+
 class UNet(nn.Module):
-    """As a small diffusion model: convolutions with skip connections."""
+    """As the model of a small diffusion: two residual blocks a level, attention at 16 x 16, skip connections."""
 
     def __init__(self):
         super().__init__()
-        widths = (128, 256, 512)
-        self.first, self.last = nn.Conv2d(3, 128, 3, padding=1), nn.Conv2d(128, 3, 3, padding=1)
-        self.downs = nn.ModuleList(Residual(a, b) for a, b in zip((128, 128, 256), widths))
-        self.ups = nn.ModuleList(Residual(a + b, b) for a, b in ((512, 512), (512, 256), (256, 128)))
+        widths = (128, 256, 256)
+        self.time = nn.Sequential(nn.Linear(128, 512), nn.SiLU(), nn.Linear(512, 512))
+        self.first = nn.Conv2d(3, 128, 3, padding=1)
+        self.downs, self.ups, self.attentions = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        skips, width = [], 128
+        for level in widths:
+            for _ in range(2):
+                self.downs.append(Residual(width, level))
+                width = level
+                skips.append(width)
+        self.middle = nn.ModuleList((Residual(width, width), ImageAttention(width), Residual(width, width)))
+        for level in reversed(widths):
+            for _ in range(2):
+                self.ups.append(Residual(width + skips.pop(), level))
+                width = level
+        self.attentions.extend(ImageAttention(256) for _ in range(4))
+        self.norm, self.last = nn.GroupNorm(32, 128), nn.Conv2d(128, 3, 3, padding=1)
+
+    def embed(self, steps):
+        frequencies = torch.exp(torch.arange(64, device="cuda") * -0.1464)
+        angles = steps[:, None].float() * frequencies
+        return self.time(torch.cat([angles.sin(), angles.cos()], 1))
 
     def loss(self, batch):
-        x = self.first(torch.zeros(batch, 3, 64, 64, device="cuda"))
-        skips = []
-        for down in self.downs:
-            x = run(down, x)
+        images = torch.zeros(batch, 3, 64, 64, device="cuda")
+        noise, steps = torch.randn_like(images), torch.zeros(batch, dtype=torch.long, device="cuda")
+        time = self.embed(steps)
+        x = self.first(images + noise)
+        skips, attentions = [], iter(self.attentions)
+        for index, down in enumerate(self.downs):
+            x = run(down, x, time)
+            if x.shape[-1] == 16:
+                x = run(next(attentions), x)
             skips.append(x)
-            x = functional.avg_pool2d(x, 2)
-        for up in self.ups:
-            x = functional.interpolate(x, scale_factor=2)
-            x = run(up, torch.cat([x, skips.pop()], 1))
-        return self.last(x).square().mean()
+            if index % 2 and index < 5:
+                x = functional.avg_pool2d(x, 2)
+        first, attention, second = self.middle
+        x = run(second, run(attention, run(first, x, time)), time)
+        for index, up in enumerate(self.ups):
+            x = run(up, torch.cat([x, skips.pop()], 1), time)
+            if x.shape[-1] == 16:
+                x = run(next(attentions), x)
+            if index % 2 and index < 5:
+                x = functional.interpolate(x, scale_factor=2)
+        return functional.mse_loss(self.last(functional.silu(self.norm(x))), noise)
 
 
 class Llama(nn.Module):

@@ -39,6 +39,7 @@ PROGRAMS = {
     "amp": ("checkpoint", "halves", *OPTIMIZER),
     "tower": ("checkpoint", "halves", "half", "fused", "loop", "sharded", "offload"),
     "pixels": ("checkpoint", "halves", "half", "loop"),
+    "levels": ("checkpoint",),
     "translate": ("checkpoint", "halves", "half", "loop", "bits8", "offload"),
     "zeros": ("unset", "half", "loop", "offload"),
     "kept": ("dropped",),

@@ -65,6 +65,16 @@ fn checkpointed_modules_need_what_the_allocator_said() {
     }
 }
 
+#[test]
+fn the_modules_of_a_helper_are_checkpointed_together() {
+    let device = recorded("levels");
+    let row = row(&device, "checkpoint").unwrap();
+    assert_eq!(row["what"], "activation checkpointing of each of 6 calls", "three on each way of a U-Net");
+    assert!(row["frame"]["file"].as_str().unwrap().ends_with("changed.py"), "{row}");
+    assert_eq!(row["other_locations"].as_array().unwrap().len(), 0, "one line calls them all: {row}");
+    assert!(off(row, "levels", "checkpoint") <= 35, "{row}");
+}
+
 /// Each row against the program with another optimizer, other numbers or half the batch; in thousandths.
 #[test]
 fn other_changes_need_what_the_allocator_said() {

@@ -100,11 +100,17 @@ impl AssumedGpu {
     }
 }
 
-pub(in crate::cli) fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
+/// Parses the name of a known GPU.
+pub(in crate::cli) fn parse_known_gpu(text: &str) -> Result<&'static GpuModel, String> {
     GpuModel::find(text).ok_or_else(|| {
         let names: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
-        format!("known GPUs: {}; describe another with --memory and --capability", names.join(", "))
+        format!("known GPUs: {}", names.join(", "))
     })
+}
+
+/// The same where other GPUs can be described.
+pub(super) fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
+    parse_known_gpu(text).map_err(|known| format!("{known}; describe another with --memory and --capability"))
 }
 
 /// Parses `9.0` to a GPU with this compute capability.

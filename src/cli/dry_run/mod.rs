@@ -26,7 +26,7 @@ use anyhow::bail;
 pub(super) use self::analyzed_run::AnalyzedRun;
 pub(super) use self::args::DryRun;
 use self::args::ExitCode;
-pub(super) use self::assumed_gpu::parse_gpu;
+pub(super) use self::assumed_gpu::parse_known_gpu;
 pub(super) use self::confirm::{ConfirmArgs, Confirmed, confirm};
 pub(super) use self::options::{DryRunOptions, Intervention};
 pub(super) use self::placeholder::{fill as fill_placeholder, find as find_placeholder};

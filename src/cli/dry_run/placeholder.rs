@@ -31,7 +31,10 @@ pub(in crate::cli) fn find(command: &[OsString]) -> anyhow::Result<String> {
     names.dedup();
     match names.as_slice() {
         [name] => Ok(name.clone()),
-        [] => bail!("the command has no word in braces for the size, such as --batch {{BATCH}}"),
+        [] => bail!(
+            "the command has no word in braces for the size, such as --batch {{BATCH}}, or env BATCH={{BATCH}} before the \
+             program"
+        ),
         _ => bail!("the command has several words in braces: {{{}}}; one is the size", names.join("}, {")),
     }
 }

@@ -1,6 +1,8 @@
 //! One dry run at one size.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -10,6 +12,9 @@ use super::options::{DryRunOptions, Intervention};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DryRunReport, DryRunVerdict, RangeReport, SnapshotReport};
 use crate::cli::run::record_to_log;
+
+/// The last line of an output is searched in this many bytes.
+const MAX_LINE_BYTES: u64 = 4096;
 
 /// A dry run that ended well or with a failed request.
 pub(in crate::cli) struct SizeRun {
@@ -52,7 +57,8 @@ impl SizeRun {
             } else {
                 format!("the command exited with code {}, without an out-of-memory error", end.code())
             };
-            anyhow!("{label}: {why}; see its output in {}", log.display())
+            let error = last_line(log).filter(|_| !has_succeeded).map(|line| format!(": {line}")).unwrap_or_default();
+            anyhow!("{label}: {why}{error}; see its output in {}", log.display())
         })
     }
 
@@ -84,4 +90,16 @@ impl SizeRun {
         let ranges = self.report.dry_run.iter().flat_map(|dry| &dry.ranges);
         !self.failed() && ranges.into_iter().all(RangeReport::fits)
     }
+}
+
+/// The last line that the command printed: of a Python program, its error.
+fn last_line(log: &Path) -> Option<String> {
+    let mut file = File::open(log).ok()?;
+    let len = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(MAX_LINE_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_LINE_BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let is_printed = |line: &&str| !line.is_empty() && !line.starts_with("oomscope: ");
+    text.lines().rev().map(str::trim).find(is_printed).map(str::to_owned)
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::allocator::device::{GPUS, GpuModel};
 use crate::cli::args::{Format, format_parser};
-use crate::cli::dry_run::parse_gpu;
+use crate::cli::dry_run::parse_known_gpu;
 use crate::cli::fit::parse_recording;
 use crate::whatif::fit::Size;
 use crate::whatif::plan::{PlanOptions, PlanRun, PlanTarget};
@@ -47,7 +47,7 @@ pub(in crate::cli) struct Plan {
     pub(super) together: Vec<PathBuf>,
 
     /// GPUs to plan for [default: all known]
-    #[arg(long, alias = "gpu", value_name = "NAME,..", value_delimiter = ',', value_parser = parse_gpu)]
+    #[arg(long, alias = "gpu", value_name = "NAME,..", value_delimiter = ',', value_parser = parse_known_gpu)]
     gpus: Vec<&'static GpuModel>,
 
     /// Name the smallest GPU for this size
@@ -90,7 +90,7 @@ fn parse_price(text: &str) -> Result<(&'static GpuModel, f64), String> {
     let error = || format!("give a GPU and a price, such as h100=2.5, not {text}");
     let (name, price) = text.split_once('=').ok_or_else(error)?;
     let price = price.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0).ok_or_else(error)?;
-    Ok((parse_gpu(name)?, price))
+    Ok((parse_known_gpu(name)?, price))
 }
 
 impl Plan {
@@ -111,8 +111,10 @@ impl Plan {
 
     /// The options of a plan without changes of the program and without curves.
     pub(super) fn options<'o>(&self, name: &'o str, targets: &'o [PlanTarget], runs: &'o [PlanRun]) -> PlanOptions<'o> {
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         PlanOptions {
             name,
+            command: (!words.is_empty()).then(|| words.join(" ")),
             targets,
             runs,
             wanted_size: self.for_size,

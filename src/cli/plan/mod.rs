@@ -119,7 +119,13 @@ fn make_runs(
         }
     }
     if recordings.read.len() < 2 {
-        bail!("{name}: less than two of the sizes fit even on {}: give smaller ones with --sizes", reference.name);
+        let sizes: Vec<String> = args.sizes.iter().map(u64::to_string).collect();
+        bail!(
+            "fewer than two of the first sizes ({}) fit on {}, which has the most memory of these GPUs: give smaller ones with \
+             --sizes",
+            sizes.join(", "),
+            reference.name
+        );
     }
     let (mut further, mut doublings) = (0, 0);
     loop {

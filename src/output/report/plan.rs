@@ -5,13 +5,18 @@ use super::summary::summary;
 use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
+use crate::stacks::frames::CodeLocation;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
+
+/// Prices have at most this many decimals.
+const MAX_DECIMALS: i32 = 9;
 
 /// Lays out `report`.
 pub fn plan(report: &PlanReport) -> Document {
     let mut document = Document::default();
     let files = report.recordings.iter().map(|one| format!("{} at {}", one.path, one.size));
-    document.title(code(files.collect::<Vec<_>>().join(", ")));
+    let from = report.command.clone().unwrap_or_else(|| files.collect::<Vec<_>>().join(", "));
+    document.title(code(from));
     summary(&mut document, &report.summary());
     add_warnings(&mut document, &report.warnings);
     sizes(&mut document, report);
@@ -24,18 +29,24 @@ pub fn plan(report: &PlanReport) -> Document {
     document.field("sizes", confirmed);
     document.field(
         "~",
-        "about: the changed program's calls are inferred, a warning makes the size an estimate, it is at twice the \
-         largest recorded size or beyond, or its dry run ended in may fit",
+        "about: the calls of a changed program are inferred; or there is a warning, or the size is at least twice the \
+         largest recorded one, or its dry run ended in may fit",
     );
     let has = |change| report.gpus.iter().any(|gpu| gpu.cell(change).is_some());
-    if has(PlanChange::Checkpoint) {
-        document.field("checkpoint", "with activation checkpointing of the repeated module that holds most");
+    let mut cells = report.gpus.iter().flat_map(|gpu| &gpu.cells);
+    if let Some(cell) = cells.find(|cell| cell.change == PlanChange::Checkpoint) {
+        let lines = cell.location.iter().chain(&cell.other_locations).map(CodeLocation::label);
+        let lines = lines.collect::<Vec<_>>().join(", ");
+        document.field(
+            "checkpoint",
+            format!("with activation checkpointing of the modules that these lines call: {lines}"),
+        );
     }
     if has(PlanChange::StateSharded) {
         document.field("state/N", "with the optimizer's state sharded over N ranks");
     }
     if report.gpus.iter().any(|gpu| gpu.price.is_some()) {
-        document.field("price", "for an hour, divided by the largest size as it is; how fast a GPU is, is not known");
+        document.field("price", "of an hour, divided by the largest size as it is: it says nothing about speed");
     }
     let runs = report.runs.iter().map(|run| {
         let with = if run.expandable_segments { " with expandable_segments:True" } else { "" };
@@ -66,7 +77,7 @@ fn sizes(document: &mut Document, report: &PlanReport) {
         PlanChange::AsIs => "as it is".to_owned(),
     });
     let header = ["GPU", "memory"].map(str::to_owned).into_iter().chain(titles);
-    let header: Vec<String> = header.chain(has_price.then(|| "price".to_owned())).collect();
+    let header: Vec<String> = header.chain(has_price.then(|| format!("price/{}", report.name))).collect();
     let label = |gpu: &PlanGpu, change: PlanChange, ranks: Option<u64>| -> Cell {
         let cell = gpu.cells.iter().find(|cell| (cell.change, cell.ranks) == (change, ranks));
         let is_too_small =
@@ -79,10 +90,19 @@ fn sizes(document: &mut Document, report: &PlanReport) {
     };
     let rows = report.gpus.iter().map(|gpu| {
         let sizes = columns.iter().map(|(change, ranks)| label(gpu, *change, *ranks));
-        let price = has_price.then(|| gpu.price_per_size.map_or(String::new(), |price| format!("{price:.4}")).into());
+        let price = has_price.then(|| gpu.price_per_size.map_or(String::new(), short_price).into());
         [gpu.gpu.into(), size(gpu.usable_bytes).into()].into_iter().chain(sizes).chain(price).collect::<Vec<Cell>>()
     });
     document.table(Table::new(&header, &[0], rows));
+}
+
+/// `price` with three digits.
+fn short_price(price: f64) -> String {
+    if price == 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = (0..MAX_DECIMALS).find(|decimals| price * 10f64.powi(*decimals) >= 100.0);
+    format!("{price:.*}", usize::try_from(decimals.unwrap_or(MAX_DECIMALS)).unwrap_or_default())
 }
 
 /// The first request that fails at the next size, for the program as it is.

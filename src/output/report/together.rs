@@ -21,12 +21,30 @@ pub fn together(report: &TogetherReport) -> Document {
     });
     document.table(Table::new(&["peak reserved", "smallest device", "process"], &[2], rows));
     document.heading("Evidence");
-    document.field("memory", "of the GPU, without one CUDA context for each process");
+    document.field(
+        "memory",
+        "of the GPU, without one CUDA context for each process; libraries such as NCCL take more, which recordings do not \
+         show",
+    );
+    let outside = report.processes.iter().filter_map(|process| Some((process, process.outside_bytes?)));
+    let outside = outside.map(|(process, bytes)| {
+        format!(
+            "{} of the device were in use outside the allocator of {} when its request failed: contexts, libraries, other \
+             processes",
+            size(bytes),
+            process.path
+        )
+    });
+    document.fields("outside", outside);
     document.field("clocks", report.clocks.describe());
     let failed = report.gpus.iter().filter_map(|gpu| Some((gpu, gpu.as_timed.as_ref()?.failed.as_ref()?)));
     let failed = failed.map(|(gpu, failed)| format!("on {}, {}", gpu.gpu, report.describe_request(failed)));
     document.fields("as timed", failed);
-    document.fields("together", report.overlap_us.map(|overlap| format!("recorded for {}", duration(overlap))));
+    let overlap = report.overlap_us.zip(report.span_us);
+    let overlap = overlap.map(|(overlap, span)| {
+        format!("all were recorded at the same time for {} of {}", duration(overlap), duration(span))
+    });
+    document.fields("overlap", overlap);
     document
 }
 

@@ -93,7 +93,12 @@ impl PlanCell {
     pub fn describe_change(&self) -> String {
         let what = self.change.title(self.ranks);
         let line = self.location.as_ref().filter(|_| self.change == PlanChange::Checkpoint);
-        line.map_or_else(|| what.clone(), |line| format!("{what} of {}", CodeLocation::label(line)))
+        let others = match self.other_locations.len() as u64 {
+            0 => String::new(),
+            1 => " and 1 other line".to_owned(),
+            n => format!(" and {n} other lines"),
+        };
+        line.map_or_else(|| what.clone(), |line| format!("{what} of {}{others}", CodeLocation::label(line)))
     }
 }
 

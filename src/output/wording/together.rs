@@ -1,7 +1,7 @@
 //! The summary of processes on one GPU.
 
 use super::Summary;
-use crate::base::units::{counted, size};
+use crate::base::units::{counted, duration, size};
 use crate::base::warning::{Code, Warning};
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::together::{Clocks, TimedFailure, TogetherGpu, TogetherReport};
@@ -33,9 +33,10 @@ impl TogetherReport {
             )
         } else if let Some((gpu, run)) = as_timed.and_then(|gpu| Some((gpu, gpu.as_timed.as_ref()?))) {
             format!(
-                "{processes} fit together on {} as they were timed, in at most {} of {}; at another timing they may \
+                "{processes} fit together on {} as they were timed{}, in at most {} of {}; at another timing they may \
                  not: their peaks add up to {peaks}",
                 gpu.gpu,
+                self.describe_short_overlap(),
                 size(run.peak_bytes),
                 size(gpu.usable_bytes)
             )
@@ -47,6 +48,14 @@ impl TogetherReport {
         let answer =
             if self.warnings.iter().any(is_part) { format!("as far as they were recorded, {answer}") } else { answer };
         Summary { action, ..Summary::from_answer(answer) }
+    }
+
+    /// A note if the recordings overlap for less than half of their time.
+    fn describe_short_overlap(&self) -> String {
+        let overlap = self.overlap_us.zip(self.span_us).filter(|(overlap, span)| *overlap < span / 2);
+        let describe =
+            |(overlap, span)| format!(" (recorded together for only {} of {})", duration(overlap), duration(span));
+        overlap.map(describe).unwrap_or_default()
     }
 
     /// On the GPU with most memory.
@@ -82,14 +91,13 @@ impl TogetherReport {
         )
     }
 
-    /// `limit each process, so that they fit l4 whatever their timing: a.pickle to 0.4, b.pickle to 0.55`
+    /// `to fit them on l4 whatever their timing, limit each: 0.4 in a.pickle, 0.55 in b.pickle`
     fn describe_fractions(&self, gpu: &TogetherGpu) -> Option<String> {
         let fractions = self.processes.iter().zip(gpu.fractions.as_ref()?);
         let fractions: Vec<String> =
-            fractions.map(|(process, fraction)| format!("{} to {fraction}", process.path)).collect();
+            fractions.map(|(process, fraction)| format!("{fraction} in {}", process.path)).collect();
         Some(format!(
-            "limit each process with torch.cuda.set_per_process_memory_fraction, so that they fit {} whatever their \
-             timing: {}",
+            "to fit them on {} whatever their timing, limit each with torch.cuda.set_per_process_memory_fraction: {}",
             gpu.gpu,
             fractions.join(", ")
         ))

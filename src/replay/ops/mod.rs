@@ -20,4 +20,4 @@ pub use program::Program;
 pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope, ResizedRequest};
 pub(crate) use script::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
 pub(crate) use trace_op::{Boundary, TraceOp};
-pub(crate) use trace_ops::TraceOps;
+pub(crate) use trace_ops::{TraceOps, reserved_after};

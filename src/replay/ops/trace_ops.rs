@@ -179,7 +179,7 @@ impl<'a> TraceOps<'a> {
 }
 
 /// Bytes reserved after `entry`, given those before it.
-fn reserved_after(reserved: u64, entry: &TraceEntry) -> u64 {
+pub(crate) fn reserved_after(reserved: u64, entry: &TraceEntry) -> u64 {
     match entry.action {
         Action::SegmentAlloc | Action::SegmentMap => reserved.saturating_add(entry.size),
         Action::SegmentFree | Action::SegmentUnmap => reserved.saturating_sub(entry.size),

@@ -15,7 +15,7 @@ words! {
         AsIs = "as-is",
         /// The allocator setting `expandable_segments:True`
         ExpandableSegments = "expandable-segments",
-        /// Activation checkpointing of the repeated module that holds most
+        /// Activation checkpointing of all repeated modules, or of the one that holds most if that saves more
         Checkpoint = "checkpoint",
         /// The optimizer's state is sharded across ranks
         StateSharded = "state-sharded",
@@ -37,6 +37,8 @@ pub struct PlanCell {
     pub sure: ChangeCertainty,
     /// The source line to change; null if there is none.
     pub location: Option<CodeLocation>,
+    /// Further source lines that must change with it.
+    pub other_locations: Vec<CodeLocation>,
     /// Device memory - reserved bytes at the peak of that size; null without a size, and for changes of the program.
     pub unreserved_bytes: Option<u64>,
     /// The first request that fails at the next size; null for changes of the program.

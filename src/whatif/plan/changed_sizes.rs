@@ -7,15 +7,21 @@ use super::cell::{PlanCell, PlanChange};
 use crate::replay::model::peak_if_served;
 use crate::replay::ops::Program;
 use crate::whatif::fit::{FitDevice, FittedProgram, LargestSize, Size, SizeSearch};
-use crate::whatif::program::{ChangedProgram, RecordedProgram, checkpoint_largest_module, shard_state};
+use crate::whatif::program::{ChangedProgram, Checkpointed, RecordedProgram, checkpoint, shard_state};
 use crate::whatif::{Overrides, hypothesis_with};
+
+/// A change of the program, to apply at each size.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Checkpoint(Checkpointed),
+    StateSharded { ranks: u64 },
+}
 
 /// A changed program at any size.
 pub(super) struct ChangedSizes<'f, 's, 'a> {
     fitted: &'f FittedProgram<'f, 's, 'a>,
     recording: RecordedProgram<'s, 'a>,
-    change: PlanChange,
-    ranks: Option<u64>,
+    change: Change,
     multiple: u64,
     /// The change at the recorded size.
     recorded: ChangedProgram,
@@ -24,27 +30,41 @@ pub(super) struct ChangedSizes<'f, 's, 'a> {
 }
 
 impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
-    /// `None` if the recording does not suggest the change.
-    pub(super) fn new(
-        fitted: &'f FittedProgram<'f, 's, 'a>,
-        change: PlanChange,
-        ranks: Option<u64>,
-        multiple: u64,
-    ) -> Option<Self> {
+    /// The optimizer's state sharded across `ranks`; `None` if the recording does not suggest it.
+    pub(super) fn sharded(fitted: &'f FittedProgram<'f, 's, 'a>, ranks: u64, multiple: u64) -> Option<Self> {
+        Self::new(fitted, Change::StateSharded { ranks }, multiple)
+    }
+
+    /// Activation checkpointing of all repeated modules, or of the largest one if that saves more; `None` if the
+    /// recording has none.
+    pub(super) fn checkpointed(fitted: &'f FittedProgram<'f, 's, 'a>, multiple: u64) -> Option<Self> {
+        let all = [Checkpointed::Largest, Checkpointed::All]
+            .into_iter()
+            .filter_map(|which| Self::new(fitted, Change::Checkpoint(which), multiple));
+        all.min_by_key(Self::recorded_peak_bytes)
+    }
+
+    fn new(fitted: &'f FittedProgram<'f, 's, 'a>, change: Change, multiple: u64) -> Option<Self> {
         let recording = RecordedProgram::from_device(fitted.base.device);
         // Predicted requests have no law, and changes know nothing of repetitions.
         if recording.is_continued() || !recording.has_steps() || fitted.has_repetitions() {
             return None;
         }
-        let recorded = apply(&recording, change, ranks)?;
-        Some(Self { fitted, recording, change, ranks, multiple, recorded, live_bytes: Mutex::default() })
+        let recorded = change.apply(&recording)?;
+        Some(Self { fitted, recording, change, multiple, recorded, live_bytes: Mutex::default() })
+    }
+
+    /// Peak of the live bytes at the recorded size.
+    fn recorded_peak_bytes(&self) -> u64 {
+        let hypothesis = hypothesis_with(self.recording.device, &Overrides::default());
+        self.recorded.script.to_program(&self.recording.program).peak_bytes(&hypothesis.settings)
     }
 
     /// The changed program at `size`; `None` if the change has nothing to change there.
     fn program_at(&self, size: u64) -> Option<Program<'a>> {
         let (requests, initial) = self.fitted.bytes_at(size.into());
         let resized = self.recording.resized(&requests, &initial);
-        let changed = apply(&resized, self.change, self.ranks)?;
+        let changed = self.change.apply(&resized)?;
         Some(changed.script.to_program(&self.recording.program))
     }
 
@@ -78,23 +98,30 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
             LargestSize::Nothing => Some(0),
         };
         let location = self.recording.code_location(self.recorded.line);
+        let others = self.recorded.other_lines.iter().map(|line| self.recording.code_location(Some(*line)));
+        let (change, ranks) = match self.change {
+            Change::Checkpoint(_) => (PlanChange::Checkpoint, None),
+            Change::StateSharded { ranks } => (PlanChange::StateSharded, Some(ranks)),
+        };
         Some(PlanCell {
-            change: self.change,
-            ranks: self.ranks,
+            change,
+            ranks,
             size,
             certainty: device.certainty_at(size.map(Size::from)),
             sure: self.recorded.certainty,
             location: location.frame.is_some().then_some(location),
+            other_locations: others.collect(),
             unreserved_bytes: None,
             fails: None,
         })
     }
 }
 
-fn apply(recording: &RecordedProgram<'_, '_>, change: PlanChange, ranks: Option<u64>) -> Option<ChangedProgram> {
-    match (change, ranks) {
-        (PlanChange::StateSharded, Some(ranks)) => shard_state(recording, ranks),
-        (PlanChange::Checkpoint, _) => checkpoint_largest_module(recording).into_iter().next(),
-        _ => None,
+impl Change {
+    fn apply(self, recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+        match self {
+            Self::Checkpoint(which) => checkpoint(recording, which),
+            Self::StateSharded { ranks } => shard_state(recording, ranks),
+        }
     }
 }

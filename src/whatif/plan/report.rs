@@ -30,10 +30,12 @@ pub struct PlanTarget {
 }
 
 /// The GPUs, the runs and the size of a plan.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PlanOptions<'o> {
     /// Name of the size, such as `BATCH`.
     pub name: &'o str,
+    /// The command that was run; `None` for a plan from recordings.
+    pub command: Option<String>,
     /// The GPUs.
     pub targets: &'o [PlanTarget],
     /// The runs that were made on them.
@@ -54,6 +56,8 @@ pub struct PlanOptions<'o> {
 pub struct PlanReport {
     /// Name of the size, such as `BATCH`.
     pub name: String,
+    /// The command, with the name of the size in braces; null for a plan from recordings.
+    pub command: Option<String>,
     /// The recordings, in order of size.
     pub recordings: Vec<RecordingReport>,
     /// The PyTorch releases whose rules the replay followed.
@@ -164,6 +168,7 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
     let gpus = gpus.collect();
     Ok(PlanReport {
         name: options.name.to_owned(),
+        command: options.command.clone(),
         recordings: report.recordings.clone(),
         torch_version: report.torch_version.clone(),
         multiple: options.multiple,
@@ -181,9 +186,7 @@ fn changed_programs<'f, 's, 'a>(
     largest_recorded: Size,
     multiple: u64,
 ) -> Vec<ChangedSizes<'f, 's, 'a>> {
-    let changes = RANKS.map(|ranks| (PlanChange::StateSharded, Some(ranks)));
-    let changes = std::iter::once((PlanChange::Checkpoint, None)).chain(changes);
-    changes
-        .filter_map(|(change, ranks)| ChangedSizes::new(fitted.at(largest_recorded), change, ranks, multiple))
-        .collect()
+    let fitted = fitted.at(largest_recorded);
+    let sharded = RANKS.into_iter().filter_map(|ranks| ChangedSizes::sharded(fitted, ranks, multiple));
+    ChangedSizes::checkpointed(fitted, multiple).into_iter().chain(sharded).collect()
 }

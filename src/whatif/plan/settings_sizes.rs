@@ -70,6 +70,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
             },
             sure: ChangeCertainty::Exact,
             location: None,
+            other_locations: Vec::new(),
             unreserved_bytes,
             fails: next.and_then(PlanFailure::from_prediction),
         }

@@ -13,7 +13,7 @@ use crate::study::DeviceStudy;
 const MAX_ENTRIES: usize = 500_000;
 
 /// The best `most` changes that serve the last failed request of `device`; `None` if the trace is too long to try them
-/// by default. Tries only the module that holds most, and of the changes to the optimizer's state only the offload.
+/// by default. Checkpoints all modules or the one that holds most, and of the changes to the optimizer's state only the offload.
 pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>, most: usize) -> Option<Vec<ProgramRow>> {
     if device.device().len() > MAX_ENTRIES {
         return None;

@@ -56,6 +56,8 @@ pub(in crate::whatif) struct ChangedProgram {
     pub(super) description: String,
     /// The source line to change, or that allocates most of the changed memory.
     pub(in crate::whatif) line: Option<LineId>,
+    /// Further lines that must change with it.
+    pub(in crate::whatif) other_lines: Vec<LineId>,
     /// The changed blocks' bytes at the peak.
     pub(super) bytes_at_peak: u64,
     pub(in crate::whatif) script: Script,

@@ -185,6 +185,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             sure: row.certainty,
             description: row.description,
             location: self.recording.code_location(row.line),
+            other_locations: row.other_lines.iter().map(|line| self.recording.code_location(Some(*line))).collect(),
             bytes_at_peak: row.bytes_at_peak,
             peak_allocated_bytes: outcome.allocated,
             peak_reserved_bytes: outcome.reserved,

@@ -5,6 +5,7 @@
 //! one, and recomputation stops as soon as the last kept block is recomputed.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
@@ -13,44 +14,31 @@ use super::checkpoint_plan::CheckpointPlan;
 use super::modules::{ModuleCall, RepeatedModule, find_repeated};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
+use crate::base::ids::FrameId;
 use crate::base::units::{counted, size};
 use crate::stacks::frames::LineId;
 
 /// How many modules to try: those that hold most at the peak.
 const MAX_MODULES: usize = 3;
+/// Modules that hold less than 1/50 of the largest one at the peak are not worth a change.
+const MIN_MODULE_PARTS: u64 = 50;
 
-/// Checkpoints each of the repeated modules that hold most at the peak, largest first.
+/// Which of the repeated modules to checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::whatif) enum Checkpointed {
+    /// The one that holds most at the peak.
+    Largest,
+    /// All that no other one encloses, such as the blocks of each level of a U-Net.
+    All,
+}
+
+/// Checkpoints all repeated modules, then each of those that hold most at the peak, largest first.
 pub(super) fn checkpoint_modules(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
-    checkpoint_largest(recording, MAX_MODULES)
-}
-
-/// Checkpoints the repeated module that holds most at the peak.
-pub(in crate::whatif) fn checkpoint_largest_module(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
-    checkpoint_largest(recording, 1)
-}
-
-fn checkpoint_largest(recording: &RecordedProgram<'_, '_>, most: usize) -> Vec<ChangedProgram> {
-    let passes = find_passes(recording);
-    // If no backward pass is recorded, blocks may outlive a call for another reason, unless the program failed before
-    // it.
-    if passes.iter().all(|pass| pass.is_truncated) && !recording.device.ends_with_failure() {
-        return Vec::new();
-    }
-    let peak_blocks: FxHashSet<u32> = recording.peak.blocks.iter().copied().collect();
-    let bytes_at_peak = |module: &RepeatedModule| {
-        let calls = module.passes.iter().flat_map(|(_, calls)| calls);
-        let blocks = calls.flat_map(|call| &call.blocks).filter(|block| peak_blocks.contains(block));
-        blocks.fold(0u64, |sum, block| sum.saturating_add(recording.rounded_bytes(*block)))
-    };
-    let modules = find_repeated(recording, &passes).into_iter().map(|module| (bytes_at_peak(&module), module));
-    let mut modules: Vec<(u64, RepeatedModule)> = modules.filter(|(bytes, _)| *bytes > 0).collect();
-    // The sort is stable, so of modules that hold the same the outermost comes first.
-    modules.sort_by_key(|(bytes, _)| Reverse(*bytes));
-    modules.truncate(most);
-    let rows = modules.into_iter().map(|(_, module)| checkpoint_module(recording, &passes, &module));
-    let mut rows: Vec<ChangedProgram> = rows.filter(|row| row.bytes_at_peak > 0).collect();
+    let modules = RepeatedModules::new(recording);
+    let rows = modules.all().into_iter().chain(modules.largest(MAX_MODULES));
+    let mut rows: Vec<ChangedProgram> = rows.collect();
     // A helper that calls every module, such as `run(module, x)`, is one line.
-    let labels: Vec<_> = rows.iter().map(|row| (row.description.clone(), row.line)).collect();
+    let labels: Vec<_> = rows.iter().map(|row| (row.description.clone(), row.line, row.other_lines.clone())).collect();
     for (row, label) in rows.iter_mut().zip(&labels) {
         if labels.iter().filter(|other| *other == label).count() > 1 {
             row.description = format!("{} that keep {}", row.description, size(row.bytes_at_peak));
@@ -59,32 +47,116 @@ fn checkpoint_largest(recording: &RecordedProgram<'_, '_>, most: usize) -> Vec<C
     rows
 }
 
-fn checkpoint_module(recording: &RecordedProgram<'_, '_>, passes: &[Pass], module: &RepeatedModule) -> ChangedProgram {
-    let mut plan = CheckpointPlan::new(&recording.script, passes, recording.saved_at_end());
-    for (pass, calls) in &module.passes {
-        let pass = &passes[*pass];
-        for (index, call) in calls.iter().enumerate() {
-            let previous = index.checked_sub(1).and_then(|at| calls.get(at));
-            let next = calls.get(index + 1);
-            if pass.backward.is_empty() {
-                plan.add_call_without_backward(call);
-            } else {
-                plan.add_call(pass, previous, call, next.map(|next: &ModuleCall| next.blocks.as_slice()));
+/// Checkpoints all repeated modules, and the one that holds most at the peak.
+pub(super) fn checkpoint_by_default(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
+    let modules = RepeatedModules::new(recording);
+    modules.all().into_iter().chain(modules.largest(1)).collect()
+}
+
+/// Checkpoints the repeated modules that `which` names.
+pub(in crate::whatif) fn checkpoint(
+    recording: &RecordedProgram<'_, '_>,
+    which: Checkpointed,
+) -> Option<ChangedProgram> {
+    let modules = RepeatedModules::new(recording);
+    match which {
+        Checkpointed::Largest => modules.largest(1).into_iter().next(),
+        Checkpointed::All => modules.all(),
+    }
+}
+
+/// The repeated modules of a recording that hold memory at its peak.
+struct RepeatedModules<'r, 's, 'a> {
+    recording: &'r RecordedProgram<'s, 'a>,
+    passes: Vec<Pass>,
+    /// Those that hold most come first, with their bytes at the peak.
+    modules: Vec<(u64, RepeatedModule)>,
+}
+
+impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
+    fn new(recording: &'r RecordedProgram<'s, 'a>) -> Self {
+        let passes = find_passes(recording);
+        // If no backward pass is recorded, blocks may outlive a call for another reason, unless the program failed
+        // before it.
+        if passes.iter().all(|pass| pass.is_truncated) && !recording.device.ends_with_failure() {
+            return Self { recording, passes, modules: Vec::new() };
+        }
+        let peak_blocks: FxHashSet<u32> = recording.peak.blocks.iter().copied().collect();
+        let bytes_at_peak = |module: &RepeatedModule| {
+            let blocks = module.blocks().filter(|block| peak_blocks.contains(block));
+            blocks.fold(0u64, |sum, block| sum.saturating_add(recording.rounded_bytes(block)))
+        };
+        let modules = find_repeated(recording, &passes).into_iter().map(|module| (bytes_at_peak(&module), module));
+        let mut modules: Vec<(u64, RepeatedModule)> = modules.filter(|(bytes, _)| *bytes > 0).collect();
+        // The sort is stable, so of modules that hold the same the outermost comes first.
+        modules.sort_by_key(|(bytes, _)| Reverse(*bytes));
+        Self { recording, passes, modules }
+    }
+
+    /// One row for each of the `most` modules that hold most.
+    fn largest(&self, most: usize) -> Vec<ChangedProgram> {
+        let rows = self.modules.iter().take(most).map(|(_, module)| self.checkpoint(&[module]));
+        rows.filter(|row| row.bytes_at_peak > 0).collect()
+    }
+
+    /// All modules that no other one encloses; `None` if there is only one of them.
+    fn all(&self) -> Option<ChangedProgram> {
+        let (largest, _) = self.modules.first()?;
+        let mut blocks: FxHashSet<u32> = FxHashSet::default();
+        let mut outer: Vec<&RepeatedModule> = Vec::new();
+        for (_, module) in self.modules.iter().take_while(|(bytes, _)| *bytes >= largest / MIN_MODULE_PARTS) {
+            if module.blocks().all(|block| !blocks.contains(&block)) {
+                blocks.extend(module.blocks());
+                outer.push(module);
             }
         }
+        (outer.len() > 1).then(|| self.checkpoint(&outer)).filter(|row| row.bytes_at_peak > 0)
     }
-    let calls = module.passes.iter().map(|(_, calls)| calls.len()).fold(0, usize::max);
-    ChangedProgram {
-        change: ProgramChange::Checkpoint,
-        certainty: if plan.is_guess() { ChangeCertainty::Guess } else { ChangeCertainty::About },
-        description: match &module.items {
-            Some(items) => {
-                format!("activation checkpointing of `{}`: {}", items.name, counted(calls as u64, "call"))
+
+    fn checkpoint(&self, modules: &[&RepeatedModule]) -> ChangedProgram {
+        let recording = self.recording;
+        let mut calls_by_pass: BTreeMap<usize, Vec<&ModuleCall>> = BTreeMap::new();
+        for (pass, calls) in modules.iter().flat_map(|module| &module.passes) {
+            calls_by_pass.entry(*pass).or_default().extend(calls);
+        }
+        let mut plan = CheckpointPlan::new(&recording.script, &self.passes, recording.saved_at_end());
+        for (pass, calls) in &mut calls_by_pass {
+            let start = |call: &ModuleCall| recording.script.blocks[*call.blocks.first()? as usize].allocated_at;
+            calls.sort_by_key(|call| start(call));
+            let pass = &self.passes[*pass];
+            for (index, call) in calls.iter().enumerate() {
+                let previous = index.checked_sub(1).and_then(|at| calls.get(at)).copied();
+                let next = calls.get(index + 1);
+                if pass.backward.is_empty() {
+                    plan.add_call_without_backward(call);
+                } else {
+                    plan.add_call(pass, previous, call, next.map(|next| next.blocks.as_slice()));
+                }
             }
-            None => format!("activation checkpointing of each of {}", counted(calls as u64, "call")),
-        },
-        line: module.line.map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() }),
-        bytes_at_peak: recording.bytes_at_peak(|block| plan.freed_early.contains(&block)),
-        script: plan.into_script(),
+        }
+        let calls = calls_by_pass.values().map(Vec::len).fold(0, usize::max);
+        let calls = counted(calls as u64, "call");
+        let names: Option<Vec<String>> =
+            modules.iter().map(|module| module.items.as_ref().map(|items| format!("`{}`", items.name))).collect();
+        let mut lines: Vec<FrameId> = Vec::new();
+        for line in modules.iter().filter_map(|module| module.line) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        let mut lines =
+            lines.into_iter().map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() });
+        ChangedProgram {
+            change: ProgramChange::Checkpoint,
+            certainty: if plan.is_guess() { ChangeCertainty::Guess } else { ChangeCertainty::About },
+            description: match names {
+                Some(names) => format!("activation checkpointing of {}: {calls}", names.join(", ")),
+                None => format!("activation checkpointing of each of {calls}"),
+            },
+            line: lines.next(),
+            other_lines: lines.collect(),
+            bytes_at_peak: recording.bytes_at_peak(|block| plan.freed_early.contains(&block)),
+            script: plan.into_script(),
+        }
     }
 }

@@ -136,13 +136,17 @@ impl<'p> CheckpointPlan<'p> {
         let Some(last_recomputed) = to_recompute.last().map(|block| allocated_at(*block)) else {
             return; // all that the call keeps is freed before it would be recomputed
         };
-        self.before.entry(end).or_default().extend(to_recompute.iter().map(|b| moved_free(last, *b)));
+        // Later calls keep the output as their input, up to where the backward pass reaches this call.
+        let output = output_of(base, call, end).filter(|block| to_recompute.contains(block) && next.is_some());
+        let not_output = to_recompute.iter().filter(|block| Some(**block) != output);
+        self.before.entry(end).or_default().extend(not_output.map(|block| moved_free(last, *block)));
         let kept: FxHashSet<u32> = to_recompute.iter().copied().collect();
         let positions = stack_positions(base, call).filter(|(block, _)| kept.contains(block));
         self.kept_positions.extend(positions.map(|(_, position)| position));
         self.freed_early.extend(kept);
         // Repeat the forward pass up to the last block to recompute.
         let recompute_ops = self.after.entry(recompute_at).or_default();
+        recompute_ops.extend(output.map(|block| moved_free(recompute_at, block)));
         let mut temporaries: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
         for block in call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last_recomputed) {
             let at = allocated_at(block);
@@ -160,14 +164,20 @@ impl<'p> CheckpointPlan<'p> {
         }
         let temporaries = temporaries.into_sorted_vec().into_iter().rev();
         recompute_ops.extend(temporaries.map(|Reverse((_, block))| moved_free(recompute_at, block)));
-        // The input is kept until the last block that is recomputed from it is freed.
+        // The inputs are kept until the last block that is recomputed from them is freed.
         let start = call.blocks.first().map(|block| allocated_at(*block)).unwrap_or_default();
-        if let (Some(before), Some(last_free)) = (previous, to_recompute.iter().map(|b| freed_at(*b)).max()) {
-            for input_block in before.blocks.iter().copied() {
-                if (start..pass.backward.start).contains(&freed_at(input_block)) {
-                    self.freed_late.insert(input_block);
-                    self.after.entry(last_free).or_default().push(moved_free(last_free, input_block));
-                }
+        let Some(last_free) = to_recompute.iter().map(|b| freed_at(*b)).max() else { return }; // not empty
+        let of_previous = previous.into_iter().flat_map(|call| call.blocks.iter().copied());
+        let of_previous = of_previous.filter(|block| (start..pass.backward.start).contains(&freed_at(*block)));
+        // Other inputs are freed while the module runs, or when it returns.
+        let others = base.ops[start as usize..(end as usize).min(base.ops.len())].iter().filter_map(|op| match op.kind {
+            ScriptOpKind::Free { block, .. } => Some(block),
+            _ => None,
+        });
+        let others = others.filter(|block| (pass.forward.start..start).contains(&allocated_at(*block)));
+        for input in of_previous.chain(others) {
+            if self.freed_late.insert(input) {
+                self.after.entry(last_free).or_default().push(moved_free(last_free, input));
             }
         }
     }
@@ -217,6 +227,16 @@ impl<'p> CheckpointPlan<'p> {
         self.before.entry(end).or_default().extend(kept.iter().map(|b| moved_free(last, *b)));
         self.freed_early.extend(kept);
     }
+}
+
+/// The block that `call` returns, which ends at operation `end`: the last one that outlives it and is not a small
+/// statistic of others, such as a norm's.
+fn output_of(base: &Script, call: &ModuleCall, end: u32) -> Option<u32> {
+    let outlives = |block: &u32| base.blocks[*block as usize].freed_at.is_none_or(|freed_at| freed_at > end);
+    let bytes = |block: &u32| base.blocks[*block as usize].bytes;
+    let mut blocks = call.blocks.iter().copied().filter(outlives);
+    let largest = blocks.clone().map(|block| bytes(&block)).max().unwrap_or(0);
+    blocks.rfind(|block| bytes(block) >= largest / RETURNED_MIN_PARTS)
 }
 
 /// The blocks of `call`, each with its stack and the occurrence of that stack in the call, counted from 1.

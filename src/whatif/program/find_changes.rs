@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::batch::halve_batch;
 use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::change_replay::ChangeReplayer;
-use super::checkpoint::{checkpoint_largest_module, checkpoint_modules};
+use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
 use super::gradients::drop_gradients;
 use super::leftovers::free_leftovers;
@@ -89,7 +89,7 @@ pub(super) struct ChangeFinder {
 type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
 
 static FINDERS: [ChangeFinder; 9] = [
-    ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: Some(checkpoint_largest_module) },
+    ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: Some(checkpoint_by_default) },
     step_finder(|program| step_by_parameter(program).into_iter().collect(), true),
     step_finder(fuse_optimizer, true),
     step_finder(shrink_state, false),
@@ -119,6 +119,7 @@ fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
         certainty: ChangeCertainty::Exact,
         description: "as recorded".to_owned(),
         line: None,
+        other_lines: Vec::new(),
         bytes_at_peak: recording.peak.bytes,
         script: recording.script.clone(),
     }

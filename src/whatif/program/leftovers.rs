@@ -64,6 +64,7 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
         certainty: ChangeCertainty::Exact,
         description: "what a step leaves behind freed at its end (del)".to_owned(),
         line: recording.largest_line(leftovers.iter().map(|leftover| leftover.0)),
+        other_lines: Vec::new(),
         bytes_at_peak,
         script,
     })

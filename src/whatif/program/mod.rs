@@ -35,7 +35,7 @@ pub(crate) use self::catalog::ChangeCatalog;
 pub use self::catalog::DEFAULT_LINES;
 pub(super) use self::change::ChangedProgram;
 pub use self::change::{ChangeCertainty, ProgramChange};
-pub(super) use self::checkpoint::checkpoint_largest_module;
+pub(super) use self::checkpoint::{Checkpointed, checkpoint};
 pub use self::find_changes::find_program_changes;
 pub(super) use self::optimizer::shard_state;
 pub(super) use self::recorded_program::RecordedProgram;

@@ -26,6 +26,35 @@ pub(super) struct RepeatedModule {
     pub(super) passes: Vec<(usize, Vec<ModuleCall>)>,
 }
 
+impl RepeatedModule {
+    /// The blocks that its calls request.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = u32> + '_ {
+        self.passes.iter().flat_map(|(_, calls)| calls).flat_map(|call| &call.blocks).copied()
+    }
+
+    /// Whether `caller` only seems to be repeated because it calls these modules in a loop.
+    fn is_loop_of(&self, caller: &Self) -> bool {
+        let is_same_start = |(own, other): (&ModuleCall, &ModuleCall)| own.blocks.first() == other.blocks.first();
+        let has_same_starts = self.passes.len() == caller.passes.len()
+            && self.passes.iter().zip(&caller.passes).all(|((pass, calls), (other_pass, others))| {
+                pass == other_pass && calls.len() == others.len() && calls.iter().zip(others).all(is_same_start)
+            });
+        let is_known = self.items.is_some() && caller.items.is_none();
+        has_same_starts && (is_known || caller.ends_with_more() && !self.ends_with_more())
+    }
+
+    /// Whether in each pass the last call requests more blocks than the others, which request equally many.
+    fn ends_with_more(&self) -> bool {
+        self.passes.iter().all(|(_, calls)| match calls.as_slice() {
+            [first, middle @ .., last] => {
+                let len = first.blocks.len();
+                middle.iter().all(|call| call.blocks.len() == len) && last.blocks.len() > len
+            }
+            _ => false,
+        })
+    }
+}
+
 /// One call of a module.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ModuleCall {
@@ -156,7 +185,27 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
             module.passes.push((pass, calls.collect()));
         }
     }
-    modules.into_iter().map(|(_, module)| module).collect()
+    // Outer sites have smaller numbers than those within them.
+    drop_callers_of_loops(modules.into_iter().map(|(_, module)| module).collect())
+}
+
+/// Drops modules that are called once and begin with a loop over others: their requests repeat as well, but the last of
+/// the apparent calls has what follows the loop. `modules` has outer ones before those within them.
+fn drop_callers_of_loops(mut modules: Vec<RepeatedModule>) -> Vec<RepeatedModule> {
+    let mut by_first_block: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+    for (index, module) in modules.iter().enumerate() {
+        let block = module.blocks().next();
+        block.into_iter().for_each(|block| by_first_block.entry(block).or_default().push(index));
+    }
+    let is_caller = |outer: usize| {
+        let first = modules[outer].blocks().next();
+        let same_start = first.and_then(|block| by_first_block.get(&block));
+        same_start.into_iter().flatten().any(|inner| *inner > outer && modules[*inner].is_loop_of(&modules[outer]))
+    };
+    let is_kept: Vec<bool> = (0..modules.len()).map(|index| !is_caller(index)).collect();
+    let mut kept = is_kept.into_iter();
+    modules.retain(|_| kept.next().unwrap_or(true));
+    modules
 }
 
 /// Splits the `requests` of one call site into calls: a call starts where the class changes, and where the first stack
@@ -173,8 +222,9 @@ fn split_into_calls(requests: &[CallRequest], module_count: Option<usize>) -> Ve
     }
     let part_count = starts.len();
     starts.push(requests.len());
-    let part = |index: usize| &requests[starts[index]..starts[index + 1]];
-    let is_period = |period: usize| (period..part_count).all(|index| part(index) == part(index - period));
+    // The number of requests of one stack may vary: kernels need workspaces at some sizes only.
+    let part = |index: usize| requests[starts[index]..starts[index + 1]].chunk_by(PartialEq::eq).map(|run| run[0]);
+    let is_period = |period: usize| (period..part_count).all(|index| part(index).eq(part(index - period)));
     let period = match module_count {
         Some(count) if part_count <= count => 1, // fewer if the recording ends before the others are called
         Some(count) if part_count.is_multiple_of(count) => part_count / count,
@@ -223,10 +273,29 @@ mod tests {
     }
 
     #[test]
+    fn the_caller_of_a_loop_is_not_repeated() {
+        let module = |calls: &[&[u32]]| RepeatedModule {
+            line: None,
+            items: None,
+            passes: vec![(0, calls.iter().map(|blocks| ModuleCall { blocks: blocks.to_vec() }).collect())],
+        };
+        let counts = |modules: &[&[&[u32]]]| {
+            let kept = drop_callers_of_loops(modules.iter().map(|calls| module(calls)).collect());
+            kept.iter().map(|module| module.blocks().count()).collect::<Vec<_>>()
+        };
+        let blocks: &[&[u32]] = &[&[0, 1], &[2, 3], &[4, 5]];
+        assert_eq!(counts(&[&[&[0, 1], &[2, 3], &[4, 5, 6]], blocks]), [6], "6 is the head of the caller");
+        let attention: &[&[u32]] = &[&[0], &[2], &[4]];
+        assert_eq!(counts(&[blocks, attention]), [6, 3], "each block begins with its attention");
+        assert_eq!(counts(&[blocks, &[&[1], &[3], &[5]]]), [6, 3]);
+    }
+
+    #[test]
     fn a_call_starts_where_stacks_repeat() {
         assert_eq!(ranges(&[1, 2, 3, 1, 2, 3, 1, 2, 3]), [0..3, 3..6, 6..9]);
         assert_eq!(ranges(&[1, 1, 2, 1, 1, 2]), [0..3, 3..6], "twice from one line");
         assert_eq!(ranges(&[1, 2, 1, 3, 1, 2, 1, 3]), [0..4, 4..8], "the same line again");
+        assert_eq!(ranges(&[1, 2, 1, 3, 1, 2, 1, 3, 3]), [0..4, 4..9], "a workspace at this size");
         assert_eq!(ranges(&[1, 2, 3]).len(), 1);
         assert_eq!(ranges(&[1, 2, 1, 2, 4]), [0..2, 2..5], "one does more");
         assert_eq!(ranges(&[1, 2, 1, 1, 3, 1, 2, 1, 3]), [0..5, 5..9], "each ends with a sum, the first does more");

@@ -114,6 +114,7 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
             certainty: ChangeCertainty::Guess,
             description: description.to_owned(),
             line: recording.largest_line(blocks.filter(|block| is_changed(*block))),
+            other_lines: Vec::new(),
             bytes_at_peak: recording.bytes_at_peak(is_changed),
             script,
         }

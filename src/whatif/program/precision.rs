@@ -50,6 +50,7 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
             None => "the model in bfloat16, unless it already is".to_owned(),
         },
         line: recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters)),
+        other_lines: Vec::new(),
         bytes_at_peak: recording.bytes_at_peak(is_halved),
         script,
     })

@@ -62,6 +62,8 @@ pub struct ProgramRow {
     /// The source line to change, or that allocates most of the changed memory.
     #[serde(flatten)]
     pub location: CodeLocation,
+    /// Further source lines that must change with it.
+    pub other_locations: Vec<CodeLocation>,
     /// Bytes of the changed blocks at the peak of the unchanged program.
     pub bytes_at_peak: u64,
     /// Peak of allocated bytes, if every request is served.

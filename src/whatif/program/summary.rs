@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::change::ChangeCertainty;
 use super::report::{ProgramDevice, ProgramRow};
+use crate::stacks::frames::FrameReport;
 
 /// A change whose gain is less than 1/20 of the peak does not make the headline ahead of larger gains that are guesses.
 const NOTABLE_GAIN_PARTS: u64 = 20;
@@ -19,7 +20,11 @@ impl ProgramRow {
     /// The change, and where.
     pub fn label(&self) -> String {
         match &self.location.frame {
-            Some(frame) => format!("{}: {}", self.description, frame.short_label()),
+            Some(frame) => {
+                let others = self.other_locations.iter().filter_map(|line| line.frame.as_ref());
+                let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::short_label).collect();
+                format!("{}: {}", self.description, lines.join(", "))
+            }
             None => self.description.clone(),
         }
     }

@@ -53,6 +53,7 @@ impl LargestLines {
             certainty: ChangeCertainty::Exact,
             description: "without the requests of this line".to_owned(),
             line: Some(line),
+            other_lines: Vec::new(),
             bytes_at_peak,
             script,
         }

@@ -7,6 +7,7 @@ use super::timed_run::TimedRun;
 use crate::allocator::device::{GpuModel, UNBOUNDED};
 use crate::base::warning::{Code, Warning, Warnings, words};
 use crate::replay::model::{Hypothesis, peak_if_served};
+use crate::replay::ops::reserved_after;
 use crate::study::{DeviceStudy, Study};
 use crate::whatif::smallest_capacity::{hypothesis_on, smallest_capacity};
 use crate::whatif::{Overrides, divergence_warning, single_entry_warning};
@@ -49,6 +50,8 @@ pub struct TogetherReport {
     pub clocks: Clocks,
     /// Microseconds during which all of them were recorded; null unless `clocks` is `overlap`.
     pub overlap_us: Option<u64>,
+    /// Microseconds from the first entry of any of them to the last; null if `clocks` is `missing`.
+    pub span_us: Option<u64>,
     /// The GPUs, that with the least memory first.
     pub gpus: Vec<TogetherGpu>,
     /// Limits of the recordings.
@@ -66,6 +69,10 @@ pub struct TogetherProcess {
     pub peak_reserved_bytes: u64,
     /// The smallest device on which every request is served; null if none was found.
     pub smallest_bytes: Option<u64>,
+    /// Memory of the device that was in use outside this process's allocator when its last request failed: CUDA
+    /// contexts, libraries and other processes. Null if no request failed, if the recording lacks the size of the
+    /// device, and for a dry run.
+    pub outside_bytes: Option<u64>,
 }
 
 /// One GPU.
@@ -102,7 +109,7 @@ pub fn fit_together(inputs: &[TogetherInput<'_, '_>], gpus: &[&'static GpuModel]
     let (devices, processes): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
     let sum_of_peaks_bytes = sum(processes.iter().map(|process| process.peak_reserved_bytes));
     let smallest: Option<Vec<u64>> = processes.iter().map(|process| process.smallest_bytes).collect();
-    let (clocks, overlap_us) = clocks(&devices);
+    let (clocks, overlap_us, span_us) = clocks(&devices);
     let mut gpus = gpus.to_vec();
     gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
     let rows = gpus.par_iter().map(|gpu| {
@@ -128,6 +135,7 @@ pub fn fit_together(inputs: &[TogetherInput<'_, '_>], gpus: &[&'static GpuModel]
         sum_of_smallest_bytes: smallest.map(|smallest| sum(smallest.into_iter())),
         clocks,
         overlap_us,
+        span_us,
         gpus,
         warnings: warnings.to_vec(),
         processes,
@@ -152,22 +160,37 @@ fn measure<'s, 'a>(input: TogetherInput<'s, 'a>) -> Result<(DeviceStudy<'s, 'a>,
         device: device.id(),
         peak_reserved_bytes: peak,
         smallest_bytes: smallest_capacity(device, &Overrides::default(), (UNBOUNDED, Some(peak))),
+        outside_bytes: outside_bytes(device),
     };
     Ok((device, process))
 }
 
-/// The time during which all devices were recorded.
-fn clocks(devices: &[DeviceStudy<'_, '_>]) -> (Clocks, Option<u64>) {
+/// The memory in use outside the allocator of `device` at its last failed request.
+fn outside_bytes(device: DeviceStudy<'_, '_>) -> Option<u64> {
+    let trace = device.device();
+    let failed = trace.failed_requests().next_back().filter(|_| !device.is_dry_run())?;
+    let reserved = (0..failed).fold(device.reserved_before(), |sum, index| reserved_after(sum, &trace.entry(index)));
+    // The address of a failed request is the free memory of the device.
+    let known = reserved.saturating_add(trace.entry(failed).addr);
+    device.recorded_capacity().map(|total| total.saturating_sub(known))
+}
+
+/// The clocks of the recordings, the time during which all devices were recorded, and that of any of them.
+fn clocks(devices: &[DeviceStudy<'_, '_>]) -> (Clocks, Option<u64>, Option<u64>) {
     let range = |device: &DeviceStudy<'_, '_>| {
         let trace = device.device();
         Some((trace.time_us(0)?, trace.time_us(trace.len().checked_sub(1)?)?))
     };
-    let Some(ranges) = devices.iter().map(range).collect::<Option<Vec<_>>>() else { return (Clocks::Missing, None) };
-    let start = ranges.iter().map(|(start, _)| *start).max().unwrap_or(0);
-    let end = ranges.iter().map(|(_, end)| *end).min().unwrap_or(0);
-    match end.checked_sub(start) {
-        Some(overlap @ 1..) => (Clocks::Overlap, Some(overlap)),
-        _ => (Clocks::Apart, None),
+    let Some(ranges) = devices.iter().map(range).collect::<Option<Vec<_>>>() else {
+        return (Clocks::Missing, None, None);
+    };
+    let starts = || ranges.iter().map(|(start, _)| *start);
+    let ends = || ranges.iter().map(|(_, end)| *end);
+    let span = ends().max().zip(starts().min()).map(|(end, start)| end.saturating_sub(start));
+    let overlap = ends().min().unwrap_or(0).checked_sub(starts().max().unwrap_or(0));
+    match overlap {
+        Some(overlap @ 1..) => (Clocks::Overlap, Some(overlap), span),
+        _ => (Clocks::Apart, None, span),
     }
 }
 
