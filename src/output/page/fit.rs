@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use super::html::{Scripts, summary_len, write_head};
-use crate::output::document::{Curve, Document, curve, html, html_literal};
+use crate::output::document::{Block, Curve, CurveMark, Document, LineRole, curve, html, html_literal};
 use crate::output::report;
 use crate::whatif::fit::FitReport;
-use crate::whatif::plan::PlanReport;
+use crate::whatif::plan::{PlanChange, PlanReport};
 
 /// How many labels fit in the height of a curve.
 const LABELS_IN_HEIGHT: u64 = 16;
@@ -17,18 +17,39 @@ const LABELS_IN_HEIGHT: u64 = 16;
 /// Those of `out`.
 pub fn write_fit(report: &FitReport, version: &str, out: &mut dyn Write) -> io::Result<()> {
     let document = report::fit(report);
-    write_with_curves(&report.summary().answer, document, &report::fit_curves(report), version, out)
+    let curves_at = summary_len(&document);
+    write_with_curves(&report.summary().answer, (document, curves_at), &report::fit_curves(report), version, out)
 }
 
-/// Writes the page of a plan to `out`, with the limit of each GPU in its curves; `version` is that of this program.
+/// Writes the page of a plan to `out`, with its curves below the table of sizes; `version` is that of this program.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_plan(report: &PlanReport, version: &str, out: &mut dyn Write) -> io::Result<()> {
-    let limits = gpu_limits(report);
     let curves = report::fit_curves(&report.fit);
-    let curves = curves.into_iter().map(|(title, curve)| (title, Curve { limits: limits.clone(), ..curve }));
-    write_with_curves(&report.summary().answer, report::plan(report), &curves.collect::<Vec<_>>(), version, out)
+    let curves = curves.into_iter().map(|(title, curve)| (title, plan_curve(report, curve)));
+    let document = report::plan(report);
+    let table = document.blocks.iter().position(|block| matches!(block, Block::Table(_)));
+    let curves_at = table.map_or_else(|| summary_len(&document), |table| table + 1);
+    write_with_curves(&report.summary().answer, (document, curves_at), &curves.collect::<Vec<_>>(), version, out)
+}
+
+/// `curve` of the program as it is, with the limit of each GPU and the largest size on the largest of them.
+fn plan_curve(report: &PlanReport, mut curve: Curve) -> Curve {
+    curve.lines.retain(|line| line.role != LineRole::Alternative);
+    let largest = report.gpus.last().and_then(|gpu| Some((gpu, gpu.cell(PlanChange::AsIs)?)));
+    let largest = largest.and_then(|(gpu, cell)| Some((gpu, cell, cell.size.filter(|size| *size > 0)?)));
+    let mark = largest.map(|(gpu, cell, size)| CurveMark {
+        x: size,
+        label: format!("{} fits {}", cell.label(), gpu.gpu),
+        role: LineRole::Main,
+    });
+    Curve {
+        x_label: report.name.clone(),
+        limits: gpu_limits(report),
+        marks: mark.into_iter().collect(),
+        lines: curve.lines,
+    }
 }
 
 /// A limit for each GPU. The labels of limits that are close to each other would overlap, so the highest has them all.
@@ -46,13 +67,13 @@ fn gpu_limits(report: &PlanReport) -> Vec<(u64, String)> {
 
 fn write_with_curves(
     title: &str,
-    mut document: Document,
+    (mut document, curves_at): (Document, usize),
     curves: &[(String, Curve)],
     version: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     write_head(title, Scripts::None, version, out)?;
-    let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
+    let below = Document { blocks: document.blocks.split_off(curves_at) };
     write!(out, "<main id=\"first\">\n{}", html(&document))?;
     for (title, lines) in curves {
         write!(out, "<h2>{}</h2>\n{}", html_literal(title), curve(lines))?;

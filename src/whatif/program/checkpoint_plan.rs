@@ -170,10 +170,11 @@ impl<'p> CheckpointPlan<'p> {
         let of_previous = previous.into_iter().flat_map(|call| call.blocks.iter().copied());
         let of_previous = of_previous.filter(|block| (start..pass.backward.start).contains(&freed_at(*block)));
         // Other inputs are freed while the module runs, or when it returns.
-        let others = base.ops[start as usize..(end as usize).min(base.ops.len())].iter().filter_map(|op| match op.kind {
-            ScriptOpKind::Free { block, .. } => Some(block),
-            _ => None,
-        });
+        let others =
+            base.ops[start as usize..(end as usize).min(base.ops.len())].iter().filter_map(|op| match op.kind {
+                ScriptOpKind::Free { block, .. } => Some(block),
+                _ => None,
+            });
         let others = others.filter(|block| (pass.forward.start..start).contains(&allocated_at(*block)));
         for input in of_previous.chain(others) {
             if self.freed_late.insert(input) {

@@ -194,8 +194,9 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
 fn drop_callers_of_loops(mut modules: Vec<RepeatedModule>) -> Vec<RepeatedModule> {
     let mut by_first_block: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
     for (index, module) in modules.iter().enumerate() {
-        let block = module.blocks().next();
-        block.into_iter().for_each(|block| by_first_block.entry(block).or_default().push(index));
+        if let Some(block) = module.blocks().next() {
+            by_first_block.entry(block).or_default().push(index);
+        }
     }
     let is_caller = |outer: usize| {
         let first = modules[outer].blocks().next();
