@@ -21,8 +21,6 @@ MODELS = ("gpt", "resnet50", "vit", "unet", "llama", "lora")
 EXPANDABLE = "expandable_segments:True"
 
 
-
-
 def fits(args, model, gpu, size, cell, done):
     """Whether a dry run at this size comes to its end."""
     key = f"{model} {gpu} {size} {cell['change']} {cell['ranks']}"
