@@ -81,6 +81,10 @@ def judge(server, device, case):
     """`right`, `certain` or `said`; and the answer."""
     program, index, mib, settings = case
     largest, safe = (device[key] if device else None for key in ("largest", "largest_safe"))
+    if safe and safe["size"] is None:
+        fits = not server.run(program, 8 * SIZES[-1], index, mib, settings)["fails"]
+        is_certain = safe["certainty"] in ("confirmed", "checked")
+        return ("right" if fits else "certain" if is_certain else "said"), "every"
     if not safe or not safe["size"]:
         return "said", "none"
 

@@ -12,15 +12,24 @@ pub(super) struct Chunks {
 /// A larger ratio of data to size is unlikely.
 const MAX_CHUNK: i64 = 1 << 20;
 
+/// Repetitions that differ from the others, at most.
+const MAX_IRREGULAR: i64 = 4;
+
 impl Chunks {
     /// `points` have the size of each recording, its repetitions more than those of the base recording, and the bytes
-    /// of a request in its last repetition; `full_bytes` are those in all others. `None` if the total is no line, or
-    /// every last repetition is as large as the others.
-    pub(super) fn fit(full_bytes: u64, points: &[(u64, i64, u64)]) -> Option<Self> {
+    /// of a request in its last repetition; `full_bytes` are those in all others. The base recording comes first and
+    /// has `repetitions` or a few more. `None` if the total is not in proportion to the size, or every last repetition
+    /// is as large as the others.
+    pub(super) fn fit(full_bytes: u64, repetitions: i64, points: &[(u64, i64, u64)]) -> Option<Self> {
         let full = i128::from(full_bytes);
         let total =
             |(size, more, last): &(u64, i64, u64)| (i128::from(*size), i128::from(*more) * full + i128::from(*last));
         let is_part = |(_, _, last): &(u64, i64, u64)| *last > 0 && *last <= full_bytes;
+        // Such a request depends on the size itself.
+        let (first_size, _, first_last) = *points.first()?;
+        let is_in_proportion = |(size, _, last): &(u64, i64, u64)| {
+            u128::from(*last) * u128::from(first_size) == u128::from(first_last) * u128::from(*size)
+        };
         let ((size, base), (other_size, other)) = (total(points.first()?), total(points.get(1)?));
         let (run, rise) = (size - other_size, base - other);
         let is_on_line = |point| {
@@ -29,10 +38,18 @@ impl Chunks {
         };
         // If all end with equal parts, the last repetition differs for another reason.
         if points.iter().all(|(_, _, last)| *last == points[0].2)
+            || points.iter().all(is_in_proportion)
             || !points.iter().all(is_part)
             || run * rise <= 0
             || !points.iter().all(is_on_line)
         {
+            return None;
+        }
+        // All bytes of the base recording, without its last repetition, are those of full repetitions.
+        let before_last = rise * size - i128::from(first_last) * run;
+        let count = before_last / (full * run) + 1;
+        let is_count = before_last % (full * run) == 0;
+        if !is_count || !(repetitions..=repetitions + MAX_IRREGULAR).contains(&i64::try_from(count).ok()?) {
             return None;
         }
         // bytes = (rise * size + offset) / run
@@ -77,10 +94,13 @@ mod tests {
     /// Chunks of 32 rows of 6 rows for each unit, of 100 bytes: 198 rows at 33, which are 6 chunks and 6 rows.
     #[test]
     fn the_last_chunk_takes_what_is_left() {
-        let chunks = Chunks::fit(3200, &[(33, 0, 600), (12, -4, 800), (20, -3, 2400)]).unwrap();
+        let chunks = Chunks::fit(3200, 6, &[(33, 0, 600), (12, -4, 800), (20, -3, 2400)]).unwrap();
         assert_eq!([33, 37, 38, 48].map(|size| chunks.more_at(size)), [0, 0, 1, 2].map(Some));
         assert_eq!([33, 48].map(|size| chunks.last_part(size)), [[3, 16], [16, 16]]);
-        assert_eq!(Chunks::fit(3200, &[(33, 0, 600), (12, -4, 800), (20, -3, 2401)]), None);
-        assert_eq!(Chunks::fit(3200, &[(32, 0, 3200), (16, -3, 3200)]), None);
+        assert_eq!(Chunks::fit(3200, 6, &[(33, 0, 600), (12, -4, 800), (20, -3, 2401)]), None);
+        assert_eq!(Chunks::fit(3200, 6, &[(32, 0, 3200), (16, -3, 3200)]), None);
+        // A request that grows with the size, and repetitions that do not add up.
+        assert_eq!(Chunks::fit(3200, 32, &[(32, 0, 320), (16, -16, 160)]), None);
+        assert_eq!(Chunks::fit(3200, 20, &[(33, 0, 600), (12, -4, 800), (20, -3, 2400)]), None);
     }
 }

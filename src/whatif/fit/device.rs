@@ -223,7 +223,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 base.base.device.id()
             ));
         }
-        let freed_elsewhere = self.recordings.iter().map(|recording| {
+        // Repetitions are checked operation by operation.
+        let compared = self.recordings.iter().filter(|_| base.repetitions.is_none());
+        let freed_elsewhere = compared.map(|recording| {
             let fitted = fitted(recording.size);
             PeakMemory::from_program(fitted, recording.size, &settings, None).freed_elsewhere_ratio(fitted)
         });

@@ -218,7 +218,7 @@ impl PeakMemory {
     pub(super) fn shrinking_ratio(&self) -> f64 {
         let shrinks = |block: &&PeakBlock| {
             let is_less = |law: Law| self.doubled().any(|n| law.bytes_at(n) < law.bytes_at(self.size.numbers()));
-            block.law.is_some_and(is_less)
+            block.law.is_some_and(|law| !law.follows_last_chunk() && is_less(law))
         };
         let shrinking = self.blocks.iter().filter(shrinks);
         let bytes = shrinking.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
@@ -235,7 +235,8 @@ impl PeakMemory {
     /// Whether the total would shrink if a number of the size doubled.
     pub(super) fn shrinks(&self) -> bool {
         let bytes_at = |n: Numbers| {
-            let bytes = self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
+            let blocks = self.blocks.iter().filter(|block| block.law.is_none_or(|law| !law.follows_last_chunk()));
+            let bytes = blocks.map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
             bytes.fold(0, u64::saturating_add)
         };
         self.doubled().any(|n| bytes_at(n) < bytes_at(self.size.numbers()))
@@ -291,7 +292,7 @@ impl PeakMemory {
 
     /// The share of the bytes whose growth is no exact function of the size, because kernels or libraries pad them.
     pub(super) fn approximate_ratio(&self) -> f64 {
-        let is_near = |block: &&PeakBlock| block.law.is_some_and(|law| law.kind(0) == LawKind::Near);
+        let is_near = |block: &&PeakBlock| block.law.is_some_and(|law| law.is_inexact());
         let bytes = self.blocks.iter().filter(is_near).fold(0u64, |sum, block| sum.saturating_add(block.bytes));
         ratio(bytes, self.total_bytes())
     }

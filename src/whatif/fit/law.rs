@@ -1,7 +1,7 @@
 //! How the bytes of one request grow with the size.
 
 use super::chunks::Chunks;
-use super::polynomial::{Exponents, Point, Points, Polynomial};
+use super::polynomial::{Closeness, Exponents, Point, Points, Polynomial};
 use super::shape_law::ShapeLaw;
 use super::size::Numbers;
 use crate::base::warning::words;
@@ -103,7 +103,7 @@ impl Law {
                 _ => LawKind::Quartic,
             },
             Self::LastChunk { .. } => LawKind::Constant,
-            Self::Polynomial(sum) if sum.is_approximate => LawKind::Near,
+            Self::Polynomial(sum) if sum.closeness == Closeness::NearLine => LawKind::Near,
             Self::Polynomial(sum) => match sum.exponents(dimension) {
                 0b001 => LawKind::Constant,
                 0b010 => LawKind::Linear,
@@ -121,6 +121,16 @@ impl Law {
                 (_, false) => LawKind::Quartic,
             },
         }
+    }
+
+    /// Whether it misses recorded bytes, because kernels or libraries pad them.
+    pub(super) fn is_inexact(&self) -> bool {
+        matches!(self, Self::Polynomial(sum) if sum.closeness != Closeness::Exact)
+    }
+
+    /// Whether bytes rise and fall with the rest that the last chunk takes.
+    pub(super) fn follows_last_chunk(&self) -> bool {
+        matches!(self, Self::LastChunk { .. })
     }
 
     /// Whether bytes depend on a number.

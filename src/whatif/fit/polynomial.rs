@@ -19,13 +19,22 @@ pub(super) struct Polynomial {
     terms: u16,
     /// The coefficient of each monomial. That of the constant is unused, because `origin` replaces it.
     coefficients: [f64; MONOMIALS.len()],
-    /// It misses at least one point.
-    pub(super) is_approximate: bool,
+    pub(super) closeness: Closeness,
     /// It has as many powers of a number as there are values of that number, so other polynomials go through the same
     /// points.
     pub(super) is_underdetermined: bool,
     /// It is underdetermined and not a plausible line, so the others may be far from it at larger sizes.
     pub(super) is_guess: bool,
+}
+
+/// Whether a polynomial goes through all points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closeness {
+    Exact,
+    /// It misses at least one point, as does every line.
+    NearCurve,
+    /// A line that misses at least one point.
+    NearLine,
 }
 
 /// A line within this relative error of all points is accepted, because kernels pad rows, tables and workspaces.
@@ -143,7 +152,11 @@ impl<'p> Points<'p> {
         let curved = self
             .fit_terms(up_to(max_degrees))
             .filter(|curved| error > PADDING_TOLERANCE && self.max_relative_error(curved) <= PADDING_TOLERANCE);
-        Some(curved.unwrap_or(Polynomial { is_approximate: true, ..linear }))
+        Some(match curved {
+            Some(curved) if self.max_relative_error(&curved) == 0.0 => curved,
+            Some(curved) => Polynomial { closeness: Closeness::NearCurve, ..curved },
+            None => Polynomial { closeness: Closeness::NearLine, ..linear },
+        })
     }
 
     /// Whether there are only two values of a number, and bytes grow with its square rather than in proportion. Bytes
@@ -186,7 +199,7 @@ impl<'p> Points<'p> {
             origin,
             terms,
             coefficients,
-            is_approximate: false,
+            closeness: Closeness::Exact,
             is_underdetermined: false,
             is_guess: false,
         };

@@ -107,7 +107,14 @@ impl SizeSlice<'_, '_, '_, '_> {
             LargestSize::Size(first) => is_unknown(first) || is_unknown(first.saturating_add(self.multiple)),
             LargestSize::Nothing | LargestSize::Everything => false,
         };
-        (!is_limit(found.largest) && !is_limit(found.safe)).then_some(found)
+        if !is_limit(found.largest) && !is_limit(found.safe) {
+            return Some(found);
+        }
+        // A program that frees what each repetition takes has the same peak with any number of them.
+        let LargestSize::Size(last) = found.safe else { return None };
+        let peak = |first: u64| peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides);
+        let is_constant = last > base_size && found.safe == found.largest && peak(last) == peak(base_size);
+        is_constant.then_some(FoundSizes { largest: LargestSize::Everything, safe: LargestSize::Everything })
     }
 
     /// How many sizes to replay on either side of a result, so that together they have at most [`MAX_NEIGHBOR_REQUESTS`].

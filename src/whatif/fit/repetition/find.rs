@@ -196,7 +196,7 @@ fn find_chunks(sides: &[Side<'_, '_, '_>], regions: &Regions, places: &[Places<'
             let part = if is_first { 0 } else { places[side].repetitions(region) - 1 };
             Some((sides[side].size.size, sides[side].size.extra, bytes(side, part)?))
         });
-        Chunks::fit(full_bytes, &points.collect::<Option<Vec<_>>>()?)
+        Chunks::fit(full_bytes, places[0].repetitions(region), &points.collect::<Option<Vec<_>>>()?)
     })
 }
 
