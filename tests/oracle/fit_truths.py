@@ -84,7 +84,8 @@ def judge(server, device, case):
     if safe and safe["size"] is None:
         fits = not server.run(program, 8 * SIZES[-1], index, mib, settings)["fails"]
         is_certain = safe["certainty"] in ("confirmed", "checked")
-        return ("right" if fits else "certain" if is_certain else "said"), "every"
+        answer = "every" if is_certain else f"every {safe['certainty']}"
+        return ("right" if fits else "certain" if is_certain else "said"), answer
     if not safe or not safe["size"]:
         return "said", "none"
 
