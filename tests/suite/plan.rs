@@ -138,7 +138,10 @@ fn the_page_has_the_gpus_as_limits_of_its_curve() {
     let page = std::fs::read_to_string(page).unwrap();
     let limits = page.matches("<path class=\"limit\"").count();
     assert!(limits == 2 && page.contains("14.46 GiB, t4") && page.contains("21.80 GiB, l4"), "{limits}");
-    assert!(page.contains("fits l4</text>") && !page.contains("max_split_size_mb"), "the curve is of the program as it is");
+    assert!(
+        page.contains("fits l4</text>") && !page.contains("max_split_size_mb"),
+        "the curve is of the program as it is"
+    );
     assert!(page.find("<table") < page.find("<figure"), "the answer comes first");
     assert!(!page.contains("<script"));
 }

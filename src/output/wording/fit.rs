@@ -67,8 +67,11 @@ fn describe_answer(device: &FitDevice, multiple: u64) -> String {
         );
     };
     let Some(largest) = &device.largest_safe else {
-        return "the largest size cannot be predicted: a larger size makes more requests, and how many more is unknown"
-            .to_owned();
+        let why = match device.repeated {
+            Some(_) => "it repeats its operations so often that a replay would take more than a million",
+            None => "a larger size makes more requests, and how many more is unknown",
+        };
+        return format!("the largest size cannot be predicted: {why}");
     };
     let capacity = size(capacity);
     let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
