@@ -3,6 +3,10 @@
 //! The recordings are of `tests/oracle/together.py`, whose coordinator then ran the same turns on a T4: process 0 failed at
 //! a request of 1,178,097,664 bytes, and nothing failed under the fractions.
 
+use std::fs::File;
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use crate::support::program::{refusal, result_of};
@@ -57,4 +61,27 @@ fn what_makes_no_sense_together_is_refused() {
     ] {
         assert!(refusal(&arguments).contains(why), "{arguments:?}: {}", refusal(&arguments));
     }
+}
+
+/// A failed request of a recording, on a device of 8 GiB that had nothing else; then the same with a device of 9 GiB.
+#[test]
+fn memory_outside_pytorch_is_that_of_the_failed_request() {
+    let recorded = "fixtures/recorded/ranks/rank1-oom1.pickle.gz";
+    let mut bytes = Vec::new();
+    GzDecoder::new(File::open(recorded).unwrap()).read_to_end(&mut bytes).unwrap();
+    let [eight, nine] = [8_u64 << 30, 9 << 30].map(|total| [&[0x8a, 5], &total.to_le_bytes()[..5]].concat());
+    let mut larger = Vec::new();
+    while let Some(at) = bytes.windows(eight.len()).position(|window| window == eight) {
+        larger.extend(bytes.drain(..at));
+        larger.extend(&nine);
+        bytes.drain(..eight.len());
+    }
+    larger.append(&mut bytes);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, larger).unwrap();
+    let larger = file.path().to_str().unwrap();
+    let report = together(&[recorded, larger], "a100");
+    assert_eq!([0, 1].map(|process| &report["processes"][process]["outside_bytes"]), [&json!(0), &json!(1 << 30)]);
+    let page = result_of(&["plan", "--together", recorded, larger, "--gpus", "a100", "--wide"]);
+    assert_eq!(page.matches("in use outside the allocator").count(), 1, "{page}");
 }

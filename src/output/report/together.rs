@@ -27,6 +27,7 @@ pub fn together(report: &TogetherReport) -> Document {
          show",
     );
     let outside = report.processes.iter().filter_map(|process| Some((process, process.outside_bytes?)));
+    let outside = outside.filter(|(_, bytes)| *bytes > 0);
     let outside = outside.map(|(process, bytes)| {
         format!(
             "{} of the device were in use outside the allocator of {} when its request failed: contexts, libraries, other \
