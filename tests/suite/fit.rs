@@ -342,3 +342,19 @@ fn shapes_show_the_growth_that_bytes_do_not() {
     // The bytes are in the ratio of two squares, as those of lengths that are padded may be.
     assert_eq!(peak_and_codes(false), (expected, true));
 }
+
+/// PyTorch counted these peaks at 64 on both GPUs; the recordings are of a T4.
+#[test]
+fn on_another_gpu_buffers_and_workspaces_are_those_of_that_gpu() {
+    let files = [12, 20].map(|size| format!("{size}=fixtures/sizes/2.15.0-bias_on_t4-{size}.pickle.gz"));
+    for (gpu, product, peaks) in
+        [("t4", "Tesla T4", [37_285_376, 48_234_496]), ("h100", "NVIDIA H100 80GB HBM3", [62_320_128, 81_788_928])]
+    {
+        let args = ["fit", "--format", "json", &files[0], &files[1], "--at", "64", "--capacity", gpu];
+        let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
+        let device = &report["devices"][0];
+        let row = device["sizes"].as_array().unwrap().iter().find(|row| row["size"] == 64).unwrap();
+        let predicted = ["peak_allocated_bytes", "peak_reserved_bytes"].map(|key| row[key].as_u64().unwrap());
+        assert_eq!((device["launched_on"].as_str(), predicted), (Some(product), peaks));
+    }
+}

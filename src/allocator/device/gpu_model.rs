@@ -75,6 +75,12 @@ pub const GPUS: &[GpuModel] = &[
 ];
 
 impl GpuModel {
+    /// Bytes of the workspace that cuBLAS gets for a handle and a stream if `CUBLAS_WORKSPACE_CONFIG` is not set
+    /// (`at::cuda::getChosenWorkspaceSize`), as PyTorch 2.15 requests them.
+    pub fn cublas_workspace_bytes(&self) -> u64 {
+        if self.capability >= 90 { 32 << 20 } else { 2 * (4096 << 10) + 8 * (16 << 10) }
+    }
+
     /// The model that `text` names: `H100`, `rtx-4090`, `4090`, `A100 80GB`.
     pub fn find(text: &str) -> Option<&'static Self> {
         let plain = |text: &str| {

@@ -276,7 +276,13 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
 
     /// Each request and the bytes of each block from before the recording, at `size`.
     fn requests_at(&self, size: Size, gpu: Option<&GpuModel>) -> (Vec<ResizedRequest>, Vec<u64>) {
-        let (bytes, initial) = self.bytes_at(size);
+        let (mut bytes, mut initial) = self.bytes_at(size);
+        // A workspace of cuBLAS is larger on some GPUs. It is not made smaller: its 32 MiB may be a tensor's.
+        let workspaces = self.base.gpu.zip(gpu).map(|(of, to)| [of, to].map(GpuModel::cublas_workspace_bytes));
+        if let Some([recorded, predicted]) = workspaces.filter(|[recorded, predicted]| recorded < predicted) {
+            let all = bytes.iter_mut().chain(&mut initial);
+            all.filter(|bytes| **bytes == recorded).for_each(|bytes| *bytes = predicted);
+        }
         let is_made = |request: &SizedRequest| !request.is_scratch;
         let made = bytes
             .iter()
