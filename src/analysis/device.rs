@@ -164,7 +164,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         changes,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
-        top_lines: top_lines(stacks, memory.live_by_stack, all, top).rows,
+        top_lines: top_lines(stacks, memory.live_by_stack, all, top, &|_| None).rows,
         kept_by: device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, top)),
         annotated: if moment.is_none() { by_annotation(device, top) } else { None },
         memory: memory.figures,

@@ -21,6 +21,7 @@ mod plan;
 mod program;
 mod ranks;
 mod replay;
+mod screen;
 mod summary;
 mod timeline;
 mod together;

@@ -184,7 +184,7 @@ impl fmt::Display for IdleCache {
 
 impl Advice {
     /// Text to copy for this advice on `oom`: a setting, a command or a source line.
-    pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
+    pub(crate) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
         let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
         match self {
             Self::Detach(graphs, variable) => {

@@ -99,7 +99,7 @@ pub(super) fn is_negligible(bytes: u64, capacity: u64) -> bool {
 }
 
 /// The setting to change: `expandable_segments:True`, `no max_split_size_mb`.
-pub(crate) fn remedy_label(remedy: &Remedy) -> String {
+pub(super) fn remedy_label(remedy: &Remedy) -> String {
     match (remedy.settings.as_str(), remedy.without) {
         (settings, None) => settings.to_owned(),
         ("", Some(option)) => format!("no {option}"),

@@ -6,6 +6,7 @@
 mod advice;
 mod analyze;
 mod brief;
+mod cause;
 mod check;
 mod diff;
 mod dry_run;
@@ -29,10 +30,12 @@ mod variables;
 mod verdict_reason;
 mod whatif;
 
+pub(crate) use analyze::summarize_snapshot;
 pub use brief::{Brief, BriefLine};
-pub(crate) use forecast::remedy_label;
+pub(crate) use cause::describe_cause;
 pub(crate) use larger_input::describe_input;
 pub(crate) use replay::describe_outcome;
 pub use summary::Summary;
+pub(crate) use summary::command_line;
 pub(crate) use variables::shape_label;
 pub(crate) use whatif::describe_requirement;
