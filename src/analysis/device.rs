@@ -187,7 +187,7 @@ const MAX_CHANGES: usize = 3;
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
 fn needs_program_change(oom: &OomReport) -> bool {
-    let lasts = |remedy: &Remedy| remedy.goes_on() || remedy.serves_later == Some(true);
+    let lasts = |remedy: &Remedy| remedy.then.goes_on();
     match oom.verdict {
         Verdict::Capacity => true,
         Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(lasts),

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use super::cost::Costs;
 use super::forecast::{Forecast, ForecastLength};
 use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
-use super::overridden_run::OverriddenRun;
+use super::outcome::{JobOutcome, free_of};
+use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, apply_option};
 use super::recorded_run::RecordedRun;
 use super::reports::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
@@ -19,7 +20,7 @@ use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
-use crate::replay::model::EntrySink;
+use crate::replay::model::{EntrySink, Hypothesis};
 use crate::snapshot::{Action, Device};
 use crate::study::{DeviceStudy, Study};
 
@@ -74,7 +75,7 @@ pub fn compare_settings(
             })
             .collect();
         if let [_, others @ ..] = device_rows.as_mut_slice() {
-            let order = |r: &WhatIfRow| (r.ooms, Reverse(r.reach()), r.peak_reserved_bytes, r.device_allocs);
+            let order = |r: &WhatIfRow| (r.ooms, Reverse(r.then.reach()), r.peak_reserved_bytes, r.device_allocs);
             others.sort_by_key(order);
         }
         let capacity = options.capacity.or(device.inferred_capacity());
@@ -197,7 +198,7 @@ fn replay_row(
     };
     let sink = costs.map(|_| &mut add_cost as &mut EntrySink<'_>);
     let run = OverriddenRun::new(device, overrides, sink);
-    let (next_step_fails, fate) = forecast.map_or((None, None), |forecast| run.fate(device, forecast));
+    let Fate { next_step_fails, forecast, then } = run.fate(device, forecast);
     let OverriddenRun { hypothesis, simulation } = run;
     let statistics = simulation.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
@@ -215,7 +216,8 @@ fn replay_row(
         ooms: simulation.ooms.len(),
         first_oom_event: simulation.ooms.first().map(|(event, _)| *event),
         next_step_fails,
-        forecast: fate,
+        forecast,
+        then,
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
@@ -224,11 +226,11 @@ fn replay_row(
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(device, overrides, known),
     };
-    if overrides.is_none() { with_recorded_figures(device, row) } else { row }
+    if overrides.is_none() { with_recorded_figures(device, &hypothesis, row) } else { row }
 }
 
 /// `replayed`, with the figures of the recorded run, which the model may not reproduce.
-fn with_recorded_figures(device: DeviceStudy<'_, '_>, replayed: WhatIfRow) -> WhatIfRow {
+fn with_recorded_figures(device: DeviceStudy<'_, '_>, hypothesis: &Hypothesis, replayed: WhatIfRow) -> WhatIfRow {
     let recorded = RecordedRun::from_device(device);
     let mut failed = device.device().failed_requests();
     WhatIfRow {
@@ -239,6 +241,7 @@ fn with_recorded_figures(device: DeviceStudy<'_, '_>, replayed: WhatIfRow) -> Wh
         device_allocs: recorded.device_allocs,
         device_frees: recorded.device_frees,
         retries: recorded.retries,
+        then: JobOutcome::recorded(device, free_of(hypothesis, recorded.peak_reserved)),
         ..replayed
     }
 }

@@ -20,6 +20,7 @@ pub(crate) mod forecast;
 mod gpu_replay;
 mod grid;
 mod inferred_settings;
+mod outcome;
 mod overridden_run;
 mod overrides;
 pub mod plan;
@@ -49,6 +50,8 @@ pub use self::gpu_replay::{
 pub(crate) use self::grid::COMMON_SETTINGS;
 pub use self::inferred_settings::SettingsFrom;
 pub(crate) use self::inferred_settings::inferred_options;
+pub use self::outcome::JobOutcome;
+pub(crate) use self::outcome::{free_at_peak, free_of};
 pub(crate) use self::overrides::hypothesis_with;
 pub use self::overrides::{Overrides, apply_option};
 pub use self::replay::{replay_with, verify_study};

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::forecast::ForecastVerdict;
 use super::inferred_settings::SettingsFrom;
+use super::outcome::JobOutcome;
 use crate::base::warning::Warning;
 use crate::study::LostHistory;
 
@@ -71,6 +72,9 @@ pub struct ReplayedDevice {
     /// Requests that failed when recorded and are served in this what-if.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub avoided_ooms: Vec<FailedRequest>,
+    /// What the job does then; only in a what-if.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<JobOutcome>,
     /// Conditions of the replay that the snapshot does not record, inferred or given.
     pub assumed: Assumed,
     /// The recorded run, in a what-if; the other figures are then those of the what-if.
@@ -226,13 +230,6 @@ pub enum Requirement {
     OtherSettings,
 }
 
-impl WhatIfRow {
-    /// How far the program gets after the failed request, to compare rows.
-    pub(super) fn reach(&self) -> Option<(u8, u64)> {
-        self.forecast.as_ref().map(ForecastVerdict::reach)
-    }
-}
-
 /// The replay of one device under one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WhatIfRow {
@@ -252,6 +249,8 @@ pub struct WhatIfRow {
     /// row avoids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ForecastVerdict>,
+    /// What the job does under these settings.
+    pub then: JobOutcome,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Peak of allocated bytes.

@@ -94,7 +94,7 @@ pub(super) fn remedies_without_size(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     let Some(oom) = device.ooms.last() else { return Vec::new() };
     let mut serving: Vec<_> = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).collect();
     // A forecast of a later failure may be wrong, and the run shows it.
-    serving.sort_by_key(|remedy| remedy.fails_again());
+    serving.sort_by_key(|remedy| remedy.then.fails_again());
     // Two sizes of one option give much the same.
     let mut options = HashSet::new();
     serving.retain(|remedy| options.insert((remedy.without, option_names(&remedy.settings))));

@@ -67,6 +67,7 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
         WhyUnknown::SingleIteration => "only one earlier step is recorded",
         WhyUnknown::NewSizes => "the sizes in this step are new",
         WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
+        WhyUnknown::LongTrace => "the trace is too long to replay it further",
         WhyUnknown::IrregularSizes => "sizes vary from step to step",
     }
 }

@@ -19,6 +19,7 @@ mod checkpoint_plan;
 mod find_changes;
 mod foreach;
 mod gradients;
+mod growth;
 mod leftovers;
 mod module_tree;
 mod modules;

@@ -6,6 +6,7 @@ use super::change::{ChangeCertainty, ProgramChange};
 use crate::base::warning::Warning;
 use crate::stacks::frames::CodeLocation;
 use crate::study::LostHistory;
+use crate::whatif::JobOutcome;
 
 /// The JSON of `oomscope whatif --program`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -80,8 +81,10 @@ pub struct ProgramRow {
     /// make it, and if it does not fail in the replay of the unchanged program.
     pub serves_failed: Option<bool>,
     /// Whether the replay includes requests after the last one that failed as recorded: recorded ones, or predicted ones
-    /// up to the end of one more iteration.
+    /// up to the end of one more iteration. False if memory still grows from iteration to iteration.
     pub goes_on: bool,
+    /// What the job does with this change.
+    pub then: JobOutcome,
     /// The first request that fails; null if none does.
     pub failed: Option<RowFailure>,
     /// Whether blocks from before the recording change. Requests are then served from a pool that starts empty and in
