@@ -31,6 +31,7 @@ mod replay;
 mod report;
 mod run;
 mod signals;
+mod source;
 mod timeline;
 mod viewer;
 mod watch;
