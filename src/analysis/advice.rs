@@ -207,9 +207,8 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.then.goes_on()) {
         return Advice::GoOn(Box::new(remedy.clone()));
     }
-    let is_sure = |row: &&ProgramRow| {
-        row.sure != ChangeCertainty::Guess && row.fits == Some(true) && !row.then.fails_again()
-    };
+    let is_sure =
+        |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true) && !row.then.fails_again();
     // Inputs that vary have to be served; one that is out of line, or a larger one each time, need not.
     let can_limit = |input: &&UnusualInput| input.change != InputChange::Varying;
     if let Some(input) = oom.unusual_input.as_ref().filter(can_limit) {

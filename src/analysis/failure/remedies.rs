@@ -267,13 +267,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         !self.is_rounded_up && needed > self.reach
     }
 
-    fn remedy(
-        &self,
-        candidate: &Candidate,
-        tried: &TriedSimulation,
-        event: usize,
-        failed: &BTreeSet<usize>,
-    ) -> Remedy {
+    fn remedy(&self, candidate: &Candidate, tried: &TriedSimulation, event: usize, failed: &BTreeSet<usize>) -> Remedy {
         let TriedSimulation { done, verdict, then } = tried;
         let figures = done.at_failures.get(&event).copied().unwrap_or_default();
         // A setting under which another request fails instead is no remedy.

@@ -22,7 +22,7 @@ pub(super) fn frame_label(frame: &FrameReport) -> Text {
 /// The place of a stack in one line: its source line, or the autograd node of a backward pass.
 pub(super) fn location_label(location: &CodeLocation) -> Text {
     match (location.backward.as_deref(), &location.frame) {
-        (Some(UNKNOWN_NODE), Some(frame)) => frame_label(frame).and(faint(" backward pass")),
+        (Some(UNKNOWN_NODE), Some(frame)) => faint("backward of ").and(frame_label(frame)),
         (Some(UNKNOWN_NODE), None) => "the backward pass".into(),
         (Some(node), Some(frame)) => code(node).and(faint(" from ")).and(frame_label(frame)),
         (Some(node), None) => code(node),

@@ -69,32 +69,6 @@ fn capacity(rank: &RankRow) -> String {
     }
 }
 
-pub(super) fn title(document: &mut Document, ranks: &Ranks) {
-    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    let number = counted(paths.len() as u64, "snapshot");
-    let number = match ranks.rows.len() {
-        devices if devices > paths.len() => {
-            format!("{number} of {}", counted(devices as u64, "device"))
-        }
-        _ => number,
-    };
-    let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
-    let which = match names.directory() {
-        "" => Text::from(number),
-        directory => Text::from(format!("{number} in ")).and(code(directory)),
-    };
-    document.title(which.and(", the worst first"));
-}
-
-/// The heading above the devices of one snapshot, and a comparison.
-pub(super) fn heading(document: &mut Document, ranks: &Ranks) {
-    let number = counted(ranks.rows.len() as u64, "device");
-    document.heading(format!("{number}, the worst first"));
-    document.paragraph(&*ranks.summary);
-}
-
 /// The first `top` rows of the table, worst first.
 pub(super) fn table(document: &mut Document, ranks: &Ranks, top: usize) {
     let rows = &ranks.rows;

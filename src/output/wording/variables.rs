@@ -17,7 +17,7 @@ impl KeptByVariable {
 
     /// The line that fills the container.
     fn filled_at(&self) -> Option<String> {
-        self.container.as_ref()?.filled_at.as_ref().map(FrameReport::short_label)
+        self.container.as_ref()?.filled_at.as_ref().map(FrameReport::brief_label)
     }
 
     /// The container rather than its items: "`trainer.history`, a list of 15 filled at train.py:8 in main".

@@ -247,7 +247,8 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     /// Whether the changed program still makes the request of `entry`, which failed as recorded.
     fn still_requests(&self, row: &ChangedProgram, entry: usize) -> bool {
         row.script.blocks.iter().any(|block| {
-            let allocated_at = block.allocated_at.map(|op| self.recording.program().operations[op as usize].entry_index);
+            let allocated_at =
+                block.allocated_at.map(|op| self.recording.program().operations[op as usize].entry_index);
             block.is_failed && block.bytes > 0 && allocated_at.is_some_and(|at| at as usize == entry)
         })
     }

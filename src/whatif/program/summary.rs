@@ -22,8 +22,8 @@ impl ProgramRow {
         match &self.location.frame {
             Some(frame) => {
                 let others = self.other_locations.iter().filter_map(|line| line.frame.as_ref());
-                let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::short_label).collect();
-                format!("{}: {}", self.description, lines.join(", "))
+                let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::brief_label).collect();
+                format!("{} ({})", self.description, lines.join(", "))
             }
             None => self.description.clone(),
         }

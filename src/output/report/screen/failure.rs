@@ -4,7 +4,7 @@ use super::{add_blockers, add_growth, add_holders, add_next, add_notes, add_part
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
-use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
+use crate::output::document::{BarKind, Document, Source, Text, alarm, code, faint, strong};
 use crate::output::report::phrases::{frame_label, location_label};
 use crate::output::wording::{command_line, describe_cause};
 use crate::stacks::frames::Origin;
@@ -21,6 +21,14 @@ pub(super) fn show_failure(
     rows: usize,
 ) {
     document.headline(headline(device, oom), faint(context(device, oom)));
+    if let Some(source) = &oom.source {
+        document.source(Source {
+            first: source.first_line.into(),
+            lines: source.lines.clone(),
+            marked: source.line.into(),
+            note: size(oom.requested_bytes),
+        });
+    }
     document.callers(callers(oom));
     add_notes(document, snapshot);
     add_memory(document, device, oom);
@@ -98,5 +106,5 @@ pub(super) fn add_action(document: &mut Document, snapshot: &SnapshotReport, dev
         let copy = first.copy(oom, settings).filter(|text| !text.contains(".py:"));
         document.fields("copy", copy.map(code));
     }
-    add_next(document, command_line("report -o oom.html", &snapshot.path), "every allocation, over time");
+    add_next(document, command_line("report -o oom.html", &snapshot.path));
 }

@@ -15,7 +15,7 @@ use self::notes::add_notes;
 pub(super) use self::ranks::screen_of_ranks;
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};
-use crate::output::document::{BarKind, BarPart, Document, Text, code, faint};
+use crate::output::document::{BarKind, BarPart, Document, Text, code};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::MemoryBreakdown;
 
@@ -55,7 +55,7 @@ fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
     Some(parts.join(", ")).filter(|label| !label.is_empty())
 }
 
-/// A command to paste, and what it shows.
-fn add_next(document: &mut Document, command: Option<String>, shows: &str) {
-    document.fields("next", command.map(|command| code(command).and(faint(format!("   {shows}")))));
+/// A command to paste.
+fn add_next(document: &mut Document, command: Option<String>) {
+    document.fields("next", command.map(code));
 }

@@ -37,18 +37,23 @@ pub(crate) fn screen_of_ranks(
             document.field("", describe_cause(oom, device));
             failure::add_action(document, snapshot, device, oom);
         }
-        None => add_next(document, command_line("analyze", &snapshot.path), "the worst of them"),
+        None => add_next(document, command_line("analyze", &snapshot.path)),
     }
 }
 
 fn table(ranks: &Ranks, report: &AnalyzeReport) -> Table {
     let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
+    let are_several = report.snapshots.iter().any(|snapshot| snapshot.devices.len() > 1);
+    let name = |row: &RankRow| {
+        let name = names.shorten(&row.path);
+        if are_several { format!("{name} GPU {}", row.device) } else { name.to_owned() }
+    };
     let row = |row: &RankRow| -> Vec<Cell> {
         let mark = if row.oom_count > 0 { Mark::Bad } else { Mark::Good };
         let result = row.verdict.map_or("no failure", |verdict| verdict.word());
         let capacity = row.capacity_bytes.or(row.reach_bytes);
         vec![
-            Cell::Marked(mark, code(format!("{} GPU {}", names.shorten(&row.path), row.device))),
+            Cell::Marked(mark, code(name(row))),
             result.into(),
             size(row.peak_allocated_bytes).into(),
             size(row.peak_reserved_bytes).into(),

@@ -85,9 +85,9 @@ fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
     document.fields("do", summary.action);
     document.fields("copy", summary.copy.filter(|text| !text.contains(".py:")).map(code));
     if device.timeline.is_some() {
-        add_next(document, command_line("report -o memory.html", &snapshot.path), "every allocation, over time");
+        add_next(document, command_line("report -o memory.html", &snapshot.path));
     } else {
-        add_next(document, command_line("analyze --full", &snapshot.path), "segments, pools, streams");
+        add_next(document, command_line("analyze --full", &snapshot.path));
     }
 }
 
