@@ -11,9 +11,11 @@ use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
 use super::outcome::{JobOutcome, free_of};
 use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, apply_option};
+use super::program::{analyze_device, is_tried_by_default};
 use super::recorded_run::RecordedRun;
 use super::reports::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
+use super::tried::tried_rows;
 use super::verdict::{best, requirement};
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::AllocatorEntry;
@@ -35,6 +37,8 @@ pub struct WhatIfOptions<'a> {
     pub costs: Option<&'a Costs>,
     /// Also settings without a use for this recording, to compare them with those of other ranks.
     pub every_setting: bool,
+    /// Also changes to the program, and the program without each of this many source lines; `None` tries settings only.
+    pub program_lines: Option<usize>,
     /// How many rows of each device to keep, other than that of the recorded settings; `None` keeps all.
     pub top: Option<usize>,
 }
@@ -63,7 +67,7 @@ pub fn compare_settings(
     }
     let row_count = settings_by_device.iter().map(|(_, tried)| tried.len()).sum();
     let rows_done = AtomicUsize::new(0);
-    let (mut rows, mut devices) = (Vec::new(), Vec::new());
+    let (mut rows, mut devices, mut programs) = (Vec::new(), Vec::new(), Vec::new());
     for (device, tried) in settings_by_device {
         let forecast = Forecast::from_device(device, ForecastLength::UntilFull(options.capacity));
         let mut device_rows: Vec<WhatIfRow> = tried
@@ -78,6 +82,11 @@ pub fn compare_settings(
             let order = |r: &WhatIfRow| (r.ooms, Reverse(r.then.reach()), r.peak_reserved_bytes, r.device_allocs);
             others.sort_by_key(order);
         }
+        let lines = options.program_lines.filter(|_| is_tried_by_default(device));
+        let program = lines.map(|lines| analyze_device(device, options.capacity, lines));
+        let mut tried = tried_rows(device, &device_rows, program.as_ref());
+        tried.truncate(options.top.unwrap_or(usize::MAX));
+        programs.extend(program);
         let capacity = options.capacity.or(device.inferred_capacity());
         // No setting rounds a request to less than the default settings do.
         let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
@@ -89,6 +98,8 @@ pub fn compare_settings(
             reserved_before_bytes: reserved_before,
             exact: device.inferred().verification.is_exact(),
             some_row_serves: fewest_ooms == 0,
+            tried,
+            skips_program: options.program_lines.is_some() && !is_tried_by_default(device),
             verdict: SettingsVerdict {
                 best: device_rows.get(1..).and_then(best).cloned(),
                 rows: device_rows.len(),
@@ -112,6 +123,7 @@ pub fn compare_settings(
         rows,
         lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).fold(0, u64::max),
         devices,
+        program: options.program_lines.map(|_| programs),
     })
 }
 

@@ -30,6 +30,7 @@ mod replay;
 mod reports;
 mod smallest_capacity;
 pub mod together;
+mod tried;
 mod verdict;
 mod warnings;
 
@@ -59,6 +60,8 @@ pub use self::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, Requirement,
     SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow,
 };
+pub use self::tried::{TriedCertainty, TriedKind, TriedMark, TriedRow};
+pub(crate) use self::tried::{TriedOn, sort_tried};
 pub use self::verdict::NOTICEABLE_PARTS;
 pub(crate) use self::warnings::{
     divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,

@@ -7,6 +7,8 @@ use serde::Serialize;
 use super::forecast::ForecastVerdict;
 use super::inferred_settings::SettingsFrom;
 use super::outcome::JobOutcome;
+use super::program::ProgramDevice;
+use super::tried::TriedRow;
 use crate::base::warning::Warning;
 use crate::study::LostHistory;
 
@@ -178,6 +180,10 @@ pub struct WhatIfReport {
     pub lower_bound_bytes: u64,
     /// Bounds of the rows of each device.
     pub devices: Vec<WhatIfDevice>,
+    /// The changes to the program of each device, as in `oomscope whatif --program`; absent if only settings were tried,
+    /// and without devices whose trace is too long to try them by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<Vec<ProgramDevice>>,
 }
 
 /// Bounds of the rows of one device.
@@ -195,6 +201,11 @@ pub struct WhatIfDevice {
     pub exact: bool,
     /// Whether at least one setting, possibly the recorded ones, serves every request.
     pub some_row_serves: bool,
+    /// Settings and changes to the program in one list, the best first; at most `--top`.
+    pub tried: Vec<TriedRow>,
+    /// Whether changes to the program were not tried, because the trace is long; absent if false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub skips_program: bool,
     /// The result of all rows, for the summary.
     #[serde(skip)]
     pub verdict: SettingsVerdict,

@@ -37,8 +37,8 @@ struct ReplayOutcome {
     reserved: u64,
     /// Entry index and bytes of each failed request; `None` without a capacity.
     failed: Option<Vec<(usize, u64)>>,
-    /// The largest further request that would be served on the device when most is allocated after the failure that ended
-    /// the recording; 0 if none ended it.
+    /// The largest further request that would be served on the device when most is allocated; 0 if the replay does not go
+    /// beyond a failure that ended the recording.
     headroom: u64,
     /// Bytes of the device that are never reserved; `None` without a capacity.
     free: Option<u64>,
@@ -128,17 +128,14 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         figures_of(simulate_with_headroom(program, &self.hypothesis, &self.headroom_entries(program)))
     }
 
-    /// The entry after which to measure the headroom: of the requests after the failure that ended the recording, the one
-    /// with which most is allocated.
+    /// The entry after which to measure the headroom: that of the request with which most is allocated.
     fn headroom_entries(&self, program: &Program<'_>) -> BTreeSet<usize> {
-        let Some(failed) = self.recording.forecast().map(|forecast| forecast.failed) else { return BTreeSet::new() };
-        let mut peak: Option<(u64, usize)> = None;
-        program.for_each_request(&self.hypothesis.settings, |entry, live| {
-            if entry > failed && peak.is_none_or(|(most, _)| live > most) {
-                peak = Some((live, entry));
-            }
-        });
-        peak.map(|(_, entry)| entry).into_iter().collect()
+        if !self.recording.is_continued() {
+            return BTreeSet::new();
+        }
+        let mut peak = (0, 0);
+        program.for_each_request(&self.hypothesis.settings, |entry, live| peak = peak.max((live, entry)));
+        BTreeSet::from([peak.1])
     }
 
     /// The outcome of `program`, whose replay on the device has the figures `on_device`.

@@ -38,6 +38,8 @@ pub(super) use self::change::ChangedProgram;
 pub use self::change::{ChangeCertainty, ProgramChange};
 pub(super) use self::checkpoint::{Checkpointed, checkpoint};
 pub use self::find_changes::find_program_changes;
+pub(super) use self::find_changes::{analyze_device, is_tried_by_default};
+pub(super) use self::growth::grows_noticeably;
 pub(super) use self::optimizer::shard_state;
 pub(super) use self::recorded_program::RecordedProgram;
 pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};

@@ -38,6 +38,9 @@ pub struct ProgramDevice {
     /// pool and allocates the initial blocks first, because earlier work may have left more reserved than the program
     /// needs.
     pub reserved_before_bytes: u64,
+    /// Whether memory grows noticeably from iteration to iteration.
+    #[serde(skip)]
+    pub grows: bool,
     /// Whether the recording ends with a failed request, so that later requests are not recorded.
     pub ends_in_failure: bool,
     /// Whether the replays go on after that failure for one more step, like the step before it.

@@ -47,7 +47,7 @@ pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
     let has_gain = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
     let mut rows: Vec<&ProgramRow> = rows.iter().filter(has_gain).collect();
     rows.sort_by_key(|row| {
-        let serves = (row.fits, row.serves_failed);
+        let serves = (row.fits, row.serves_failed, row.then.goes_on());
         let is_sure = row.serves_failed == Some(true) && row.sure != ChangeCertainty::Guess;
         Reverse((serves, is_sure || is_notable(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
     });
