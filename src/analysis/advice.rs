@@ -153,7 +153,7 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Vec<Advice> {
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
         && explaining_growth(oom, evidence.leaks).is_none();
-    let leads_with_setting = matches!(first, Advice::GoOn(_) | Advice::Set(_));
+    let leads_with_setting = matches!(first, Advice::GoOn(_) | Advice::Set(_) | Advice::Try(..));
     let mut advice = vec![if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }];
     if let (Some(Advice::Change(..)), Some(input)) = (advice.first(), &oom.unusual_input) {
         advice.push(Advice::LimitInput(input.clone()));
@@ -229,6 +229,10 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
         && oom.verdict != Verdict::Capacity
     {
         return Advice::Set(remedy.settings.clone());
+    }
+    // A setting that uses the free memory fits the verdict, even if it may only postpone the failure.
+    if let Some(setting) = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation) {
+        return setting;
     }
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);

@@ -67,6 +67,7 @@ mod layout;
 mod linear;
 mod linear_allocator;
 mod lines;
+mod one_screen;
 mod packaging;
 mod page;
 mod page_colours;

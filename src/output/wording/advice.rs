@@ -38,7 +38,7 @@ impl fmt::Display for Advice {
             }
             Self::Try(settings, why) => write!(
                 f,
-                "{settings} serves this request in a replay; what follows is not known: {}",
+                "try {settings}: in a replay it serves this request, and what follows is not known ({})",
                 describe_unknown(*why)
             ),
             Self::Change(label, _, true) => write!(f, "{label}; in a replay every request is then served"),

@@ -6,8 +6,7 @@ use crate::whatif::JobOutcome;
 /// In a few words, for a table: `fails 3 requests later`.
 pub(crate) fn describe_outcome(outcome: &JobOutcome) -> String {
     match outcome {
-        JobOutcome::GoesOn { sizes_vary: false, .. } => "goes on".to_owned(),
-        JobOutcome::GoesOn { sizes_vary: true, .. } => "goes on, if inputs stay".to_owned(),
+        JobOutcome::GoesOn { .. } => "goes on".to_owned(),
         JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
         JobOutcome::FailsAgain { after_requests, steps_later: 0 | 1, sure, .. } => {
             format!("fails {} later", super::forecast::count_of(*after_requests, "request", *sure))

@@ -31,7 +31,7 @@ pub(super) fn show_failure(
         });
     }
     document.callers(callers(oom));
-    add_notes(document, snapshot);
+    add_notes(document, &snapshot.warnings);
     add_memory(document, device, oom);
     document.field("why", describe_cause(oom, device));
     let grows = device.explaining_growth(oom).is_some();
