@@ -68,6 +68,7 @@ mod linear;
 mod linear_allocator;
 mod lines;
 mod packaging;
+mod outcomes;
 mod page;
 mod page_colours;
 mod page_limits;
