@@ -103,7 +103,7 @@ fn only_what_stops_a_growth_helps() {
         let options = WhatIfOptions { options: &options, program_lines: Some(0), ..WhatIfOptions::default() };
         let report = compare_settings(&study, name, options, &|_, _| {}).unwrap();
         let device = &report.devices[0];
-        assert!(device.tried.len() > 1, "{name}: {:?}", device.tried);
+        assert!(!device.tried.is_empty(), "{name}");
         for row in device.tried.iter().filter(|row| row.mark == TriedMark::Helps) {
             assert_eq!(row.kind, TriedKind::Program, "{name}: {row:?}");
             assert!(row.what.contains("leaves behind"), "{name}: {row:?}");
