@@ -2,8 +2,10 @@
 
 use super::phrases::add_warnings;
 use super::summary::summary;
-use crate::base::units::{counted, signed_size, size};
+use crate::base::units::{signed_size, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
+use crate::output::wording::describe_outcome;
+use crate::whatif::JobOutcome;
 use crate::whatif::program::{ProgramDevice, ProgramReport, ProgramRow};
 
 /// Lays out `report`.
@@ -45,7 +47,7 @@ fn device(document: &mut Document, device: &ProgramDevice) {
     }
     let is_bounded = device.capacity_bytes.is_some();
     let header: &[&str] = if is_bounded {
-        &["change", "peak allocated", "peak reserved", "saved", "fits", "sure"]
+        &["change", "peak allocated", "peak reserved", "saved", "the job then", "sure"]
     } else {
         &["change", "peak allocated", "peak reserved", "saved", "sure"]
     };
@@ -59,7 +61,7 @@ fn device(document: &mut Document, device: &ProgramDevice) {
     if !device.without.is_empty() {
         document.heading("Without a line");
         let header: &[&str] = if is_bounded {
-            &["held", "peak allocated", "peak reserved", "saved", "fits", "line"]
+            &["held", "peak allocated", "peak reserved", "saved", "the job then", "line"]
         } else {
             &["held", "peak allocated", "peak reserved", "saved", "line"]
         };
@@ -89,13 +91,9 @@ fn figures(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
         signed_size(row.reserved_gain_bytes.saturating_neg()).into(),
     ];
     if is_bounded {
-        cells.push(match (&row.failed, row.serves_failed) {
-            (None, _) => "yes".into(),
-            (Some(failed), Some(true)) => match failed.requests_later {
-                Some(n) => format!("{} more", counted(n, "request")).into(),
-                None => "not all".into(),
-            },
-            (Some(_), _) => alarm("no").into(),
+        cells.push(match &row.then {
+            then @ JobOutcome::RequestFails { .. } => alarm(describe_outcome(then)).into(),
+            then => describe_outcome(then).into(),
         });
     }
     cells

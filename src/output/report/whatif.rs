@@ -4,13 +4,8 @@ use super::phrases::add_warnings;
 use super::summary::summary;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
-use crate::output::wording::describe_requirement;
-use crate::whatif::{ForecastVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
-
-/// The job fails again after the failed request.
-const LATER: &str = "later";
-/// The requests after the failed one are not known.
-const UNKNOWN: &str = "unknown";
+use crate::output::wording::{describe_outcome, describe_requirement};
+use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow};
 
 /// Lays out `report`.
 pub fn whatif(report: &WhatIfReport) -> Document {
@@ -63,35 +58,19 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
     }
     // The cost of calls says more than their number, and the settings need the space.
     let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
-        &["fails", "peak reserved", "fits from", "allocs", "calls take", "settings"]
+        &["the job then", "peak reserved", "fits from", "allocs", "calls take", "settings"]
     } else {
-        &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
+        &["the job then", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
     };
     document.table(Table::new(header, &[header.len() - 1], rows.iter().map(|row| cells(row))));
-    let has = |word: &str| rows.iter().any(|row| fails_label(row) == word);
-    if has(LATER) {
-        document.paragraph(
-            "later: every recorded request is served, but the job fails again: such settings only postpone the failure",
-        );
-    }
-    if has(UNKNOWN) {
-        document.paragraph("unknown: every recorded request is served, but what follows is not known");
-    }
-}
-
-/// How many requests fail, or when one will.
-fn fails_label(row: &WhatIfRow) -> String {
-    match (row.ooms, &row.forecast) {
-        (0, Some(ForecastVerdict::FailsAgain { .. })) => LATER.to_owned(),
-        (0, Some(ForecastVerdict::Unknown { .. })) => UNKNOWN.to_owned(),
-        (0, _) => "no".to_owned(),
-        (requests, _) => count(requests as u64),
+    if device.skips_program {
+        document.paragraph("Changes of the program were not tried, because the trace is long: --program tries them");
     }
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
-        fails_label(row).into(),
+        describe_outcome(&row.then).into(),
         size(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),
