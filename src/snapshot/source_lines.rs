@@ -19,8 +19,10 @@ pub struct SourceLines {
 impl SourceLines {
     /// Adds the text of a line, unless it is known. It is cut, and escaped for output.
     pub fn add(&mut self, file: &str, line: u32, text: &str) {
-        let start = text.char_indices().nth(MAX_LINE_CHARS).map_or(text, |(end, _)| &text[..end]);
-        let shown = || escape_text(&start.replace('\t', TAB)).trim_end().to_owned();
+        let shown = || {
+            let text: String = text.trim_end().chars().take(MAX_LINE_CHARS).collect();
+            escape_text(&text.replace('\t', TAB))
+        };
         self.files.entry(escape_name(file)).or_default().entry(line).or_insert_with(shown);
     }
 
