@@ -6,7 +6,7 @@ use crate::base::units::{escape_name, escape_text};
 
 /// Longer lines are cut, in characters. `python/oomscope/_source.py` cuts at the same length.
 const MAX_LINE_CHARS: usize = 160;
-/// Tabs are shown as so many spaces.
+/// Takes the place of a tab.
 const TAB: &str = "    ";
 
 /// Text of source lines by file and line number, as reports show both.
