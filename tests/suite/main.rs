@@ -110,6 +110,7 @@ mod run;
 mod schedulers;
 mod second_opinion;
 mod settings_in_effect;
+mod source_lines;
 mod statistics;
 mod summary;
 mod timeline;
