@@ -3,23 +3,43 @@
 use crate::base::units::{counted, size};
 use crate::output::document::{Cell, Mark, Table, Text, code, faint, source_location};
 use crate::output::wording::describe_outcome;
-use crate::whatif::{TriedCertainty, TriedKind, TriedMark, TriedRow};
+use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
 
-/// The first `shown` of `tried`, and what the others come to; `None` if nothing was tried.
-pub(super) fn tried_table(tried: &[TriedRow], shown: usize) -> Option<Table> {
+/// The program as recorded.
+#[derive(Clone, Copy)]
+pub(super) struct Baseline<'a> {
+    pub(super) outcome: &'a JobOutcome,
+    pub(super) reserved_bytes: u64,
+    /// The most that was live at once: no setting needs less.
+    pub(super) live_bytes: u64,
+}
+
+/// The first `shown` of `tried`, and what the others come to; with `baseline` between the bounds of what is possible.
+pub(super) fn tried_table(tried: &[TriedRow], shown: usize, baseline: Option<Baseline<'_>>) -> Table {
     let helpful = tried.iter().filter(|row| row.mark != TriedMark::NoHelp).count();
-    let shown = tried.len().min(shown);
-    let rows: Vec<Vec<Cell>> = tried.iter().take(shown).map(cells).collect();
-    let others = (tried.len() - shown) as u64;
+    let listed: Vec<&TriedRow> = tried.iter().take(shown).collect();
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
+        rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
+    }
+    rows.extend(listed.iter().map(|row| cells(row)));
+    if let Some(Baseline { live_bytes, .. }) = baseline {
+        rows.push(plain("lower bound: live at once", String::new(), live_bytes));
+    }
+    let others = (tried.len() - listed.len()) as u64;
     let note = (others > 0).then(|| {
-        let better = if helpful > shown { "" } else { ": none helps" };
+        let better = if helpful > listed.len() { "" } else { ": none helps" };
         faint(format!("{}{better}", counted(others, "other")))
     });
     let header = ["tried in a replay", "the job then", "reserved", "sure"];
     let table = Table::new(&header, &[0, 1, 3], rows).wide().note(note);
-    let is_sure = tried.iter().take(shown).all(|row| row.sure == TriedCertainty::Exact);
-    let table = if is_sure { table.without_column(3) } else { table };
-    (!tried.is_empty()).then_some(table)
+    let is_sure = listed.iter().all(|row| row.sure == TriedCertainty::Exact);
+    if is_sure { table.without_column(3) } else { table }
+}
+
+/// A row without a mark, below those with one.
+fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
+    vec![faint(format!("  {name}")).into(), outcome.into(), size(bytes).into(), "".into()]
 }
 
 fn cells(row: &TriedRow) -> Vec<Cell> {

@@ -39,4 +39,3 @@ pub(crate) use replay::describe_what_if;
 pub use summary::Summary;
 pub(crate) use summary::command_line;
 pub(crate) use variables::shape_label;
-pub(crate) use whatif::describe_requirement;

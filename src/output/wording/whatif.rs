@@ -85,7 +85,7 @@ fn summarize_all_served(
         },
         (None, Some(change)) => Summary {
             answer: would_reserve(&format!("to {}", change.label()), change.peak_reserved_bytes),
-            action: Some("change the program".to_owned()),
+            action: Some(change.label()),
             copy: change.file_line(),
             ..Summary::default()
         },
@@ -99,12 +99,12 @@ fn summarize_all_served(
 /// The summary if `change` to the program is the best of what was tried for a request that fails.
 fn summarize_change(device: &WhatIfDevice, change: &TriedRow) -> Summary {
     let action = match change.mark {
-        TriedMark::Helps => "change the program",
-        TriedMark::MayHelp | TriedMark::NoHelp => "try it, and record again",
+        TriedMark::Helps => change.label(),
+        TriedMark::MayHelp | TriedMark::NoHelp => format!("try it, and record again: {}", change.label()),
     };
     Summary {
         answer: format!("{} on device {}: {}", change.label(), device.device, outcome_clause(&change.then)),
-        action: Some(action.to_owned()),
+        action: Some(action),
         copy: change.file_line(),
         ..Summary::default()
     }
@@ -165,7 +165,7 @@ fn summarize_none_served(device: &WhatIfDevice) -> Summary {
 }
 
 /// Describes what the program would need, if a request fails under every setting.
-pub(crate) fn describe_requirement(requirement: Requirement) -> String {
+fn describe_requirement(requirement: Requirement) -> String {
     match requirement {
         Requirement::LessMemory => {
             "a smaller program or a larger device; no setting helps, because live memory alone exceeds the device"
