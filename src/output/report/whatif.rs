@@ -28,6 +28,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
                 outcome: &recorded.then,
                 reserved_bytes: recorded.peak_reserved_bytes,
                 live_bytes: device.lower_bound_bytes,
+                reserved_before_bytes: device.reserved_before_bytes,
             };
             let context = within_reach(device.device, device.capacity_bytes);
             add_device(&mut document, &device.tried, baseline, (context, MAX_ROWS / shown));
@@ -62,6 +63,7 @@ pub fn program(report: &ProgramReport) -> Document {
                 outcome: &recorded.then,
                 reserved_bytes: recorded.peak_reserved_bytes,
                 live_bytes: recorded.peak_allocated_bytes,
+                reserved_before_bytes: 0,
             };
             let context = within_reach(device.device, device.capacity_bytes);
             add_device(&mut document, &device.tried(), baseline, (context, MAX_ROWS / shown));
@@ -98,7 +100,7 @@ fn add_device(document: &mut Document, tried: &[TriedRow], baseline: Baseline<'_
         (Some(best), helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(name(best)),
     };
     document.headline(answer, faint(context));
-    document.table(tried_table(tried, rows, Some(baseline)));
+    document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));
 }
 
 fn name(row: &TriedRow) -> Text {

@@ -42,7 +42,8 @@ pub(super) fn show_failure(
     let rows = if grows || has_blockers { rows.min(ROWS_BESIDE_GROWTH) } else { rows };
     add_holders(document, device, oom.held.as_ref(), rows);
     if !device.tried.is_empty() {
-        document.table(tried_table(&device.tried, MAX_TRIED, None));
+        let before = oom.as_recorded.map_or(0, |replay| replay.reserved_before_bytes);
+        document.table(tried_table(&device.tried, MAX_TRIED, None, before));
     }
     add_action(document, snapshot, device, oom);
 }

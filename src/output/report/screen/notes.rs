@@ -25,10 +25,12 @@ fn changes_answer(code: Code) -> bool {
     matches!(
         code,
         Code::DryRun
+            | Code::EmptyWindow
             | Code::ForeignBackend
             | Code::ModelParted
             | Code::NoMoment
             | Code::NotAllocated
+            | Code::SmallCapacity
             | Code::TraceInconsistent
             | Code::UnknownMemory
             | Code::ValuesRead
