@@ -27,6 +27,7 @@ mod timeline;
 mod together;
 mod trend;
 mod trials;
+mod tried;
 mod variables;
 mod whatif;
 

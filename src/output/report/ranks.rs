@@ -3,7 +3,7 @@
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{counted, percent, size};
-use crate::output::document::{Cell, Document, Table, Text, code};
+use crate::output::document::{Cell, Document, Table, code};
 
 /// The paths of rows without their common directory and ending.
 pub(super) struct Names {

@@ -146,7 +146,9 @@ fn summarize_what_if(rows: &[FleetReplayRow]) -> String {
     let highest = |bytes: fn(&FleetReplayRow) -> u64| rows.iter().map(bytes).max().unwrap_or(0);
     let requests = |ooms: fn(&FleetReplayRow) -> u64| rows.iter().map(ooms).sum::<u64>();
     let outcome = compare_failures(requests(|row| row.recorded_ooms), requests(|row| row.ooms));
-    let number_of = |is_counted: fn(&JobOutcome) -> bool| rows.iter().filter_map(|row| row.then.as_ref()).filter(|then| is_counted(then)).count() as u64;
+    let number_of = |is_counted: fn(&JobOutcome) -> bool| {
+        rows.iter().filter_map(|row| row.then.as_ref()).filter(|then| is_counted(then)).count() as u64
+    };
     let later = describe_devices_later(number_of(JobOutcome::fails_again), number_of(JobOutcome::is_not_known));
     let (recorded, now) = (failing(|row| row.recorded_ooms), failing(|row| row.ooms));
     format!(

@@ -14,12 +14,15 @@ pub(super) const TRY_IT: &str = "try it, and see which code holds the memory";
 /// For a cell of a table: `goes on`, `fails 1 request later`, `fails about 120 steps later`, `request fails`.
 pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
     match then {
-        JobOutcome::GoesOn { .. } => "goes on".to_owned(),
-        JobOutcome::FailsAgain { steps_later, sure, .. } if *steps_later > 1 || !sure => {
+        JobOutcome::GoesOn { sizes_vary: false, .. } => "goes on".to_owned(),
+        JobOutcome::GoesOn { sizes_vary: true, .. } => "goes on, if inputs stay".to_owned(),
+        JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
+        JobOutcome::FailsAgain { after_requests, steps_later: 0 | 1, sure, .. } => {
+            format!("fails {} later", count_of(*after_requests, "request", *sure))
+        }
+        JobOutcome::FailsAgain { steps_later, sure, .. } => {
             format!("fails {} later", count_of(*steps_later, "step", *sure))
         }
-        JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
-        JobOutcome::FailsAgain { after_requests, .. } => format!("fails {} later", counted(*after_requests, "request")),
         JobOutcome::RequestFails { requests: 1, .. } => "request fails".to_owned(),
         JobOutcome::RequestFails { requests, .. } => format!("{} requests fail", count(*requests)),
         JobOutcome::NotKnown { .. } => "not known".to_owned(),
@@ -122,16 +125,14 @@ mod tests {
             sure,
             location: Box::default(),
         };
-        let goes_on =
-            |headroom, sizes_vary| JobOutcome::GoesOn { headroom_bytes: headroom, sizes_vary };
-        let request_fails =
-            |requests, event| JobOutcome::RequestFails { requests, event, location: Box::default() };
+        let goes_on = |headroom, sizes_vary| JobOutcome::GoesOn { headroom_bytes: headroom, sizes_vary };
+        let request_fails = |requests, event| JobOutcome::RequestFails { requests, event, location: Box::default() };
         for (then, cell, clause) in [
             (goes_on(None, false), "goes on", "the job goes on"),
             (goes_on(Some(3 * MIB), false), "goes on", "the job goes on, with 3 MiB headroom"),
             (
                 goes_on(Some(3 * MIB), true),
-                "goes on",
+                "goes on, if inputs stay",
                 "the job goes on until a larger input comes, with 3 MiB headroom",
             ),
             (fails(0, 0, true), "fails at the next request", "the job fails again at the next request"),
@@ -144,11 +145,7 @@ mod tests {
             ),
             (request_fails(1, Some(7)), "request fails", "the request fails"),
             (request_fails(3, Some(7)), "3 requests fail", "3 requests fail"),
-            (
-                request_fails(1, None),
-                "request fails",
-                "the memory from before the recording alone exceeds the device",
-            ),
+            (request_fails(1, None), "request fails", "the memory from before the recording alone exceeds the device"),
             (
                 JobOutcome::NotKnown { why: WhyUnknown::FirstIteration },
                 "not known",

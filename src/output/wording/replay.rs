@@ -73,7 +73,8 @@ fn summarize_what_if(report: &ReplayReport, device: &ReplayedDevice, recorded: &
         size(device.peak_reserved_bytes),
         size(recorded.peak_reserved_bytes)
     );
-    let is_less = device.peak_reserved_bytes <= recorded.peak_reserved_bytes - recorded.peak_reserved_bytes / NOTICEABLE_PARTS;
+    let is_less =
+        device.peak_reserved_bytes <= recorded.peak_reserved_bytes - recorded.peak_reserved_bytes / NOTICEABLE_PARTS;
     let gains = failures < recorded_failures || is_less;
     let settings = report.settings_string.as_deref().filter(|settings| !settings.is_empty() && gains);
     let (action, copy) = match then {

@@ -45,7 +45,11 @@ pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>
 }
 
 /// The changes to the program of `device`, replayed on a device of `capacity` bytes if given.
-pub(in crate::whatif) fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> ProgramDevice {
+pub(in crate::whatif) fn analyze_device(
+    device: DeviceStudy<'_, '_>,
+    capacity: Option<u64>,
+    top: usize,
+) -> ProgramDevice {
     analyze_recording(&RecordedProgram::from_device(device), capacity, top)
 }
 

@@ -6,6 +6,7 @@ use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Document, Source, Text, alarm, code, faint, strong};
 use crate::output::report::phrases::{frame_label, location_label};
+use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause};
 use crate::stacks::frames::Origin;
 
@@ -40,6 +41,9 @@ pub(super) fn show_failure(
     let has_blockers = add_blockers(document, oom);
     let rows = if grows || has_blockers { rows.min(ROWS_BESIDE_GROWTH) } else { rows };
     add_holders(document, device, oom.held.as_ref(), rows);
+    if let Some(table) = tried_table(&device.tried, MAX_TRIED) {
+        document.table(table);
+    }
     add_action(document, snapshot, device, oom);
 }
 
@@ -96,6 +100,9 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
     document.bar(parts);
 }
+
+/// Rows of the table of what was tried.
+const MAX_TRIED: usize = 6;
 
 /// The best advice, its text to copy, and the next command.
 pub(super) fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {

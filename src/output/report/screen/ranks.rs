@@ -30,7 +30,7 @@ pub(crate) fn screen_of_ranks(
     };
     document.headline(answer, faint("worst first"));
     document.table(table(ranks, report));
-    document.field("why", &*ranks.summary);
+    document.field("peaks", &*ranks.peaks);
     match device.ooms.last() {
         Some(oom) => {
             document.field("worst", failure::headline(device, oom));
@@ -48,21 +48,23 @@ fn table(ranks: &Ranks, report: &AnalyzeReport) -> Table {
         let name = names.shorten(&row.path);
         if are_several { format!("{name} GPU {}", row.device) } else { name.to_owned() }
     };
-    let row = |row: &RankRow| -> Vec<Cell> {
+    let row = |(index, row): (usize, &RankRow)| -> Vec<Cell> {
+        let line = ranks.failures.iter().find(|group| group.rows.contains(&index));
+        let line = line.map_or("", |group| &*group.line);
         let mark = if row.oom_count > 0 { Mark::Bad } else { Mark::Good };
         let result = row.verdict.map_or("no failure", |verdict| verdict.word());
         let capacity = row.capacity_bytes.or(row.reach_bytes);
         vec![
             Cell::Marked(mark, code(name(row))),
             result.into(),
-            size(row.peak_allocated_bytes).into(),
+            line.into(),
             size(row.peak_reserved_bytes).into(),
             capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes))).into(),
         ]
     };
-    let shown = ranks.rows.iter().take(report.top.min(MAX_ROWS));
+    let shown = ranks.rows.iter().enumerate().take(report.top.min(MAX_ROWS));
     let others = ranks.rows.len().saturating_sub(report.top.min(MAX_ROWS)) as u64;
     let note = (others > 0).then(|| faint(format!("and {}", counted(others, "other"))));
-    let header = ["rank", "result", "peak allocated", "peak reserved", "of device"];
-    Table::new(&header, &[0, 1], shown.map(row)).wide().note(note)
+    let header = ["rank", "result", "at", "peak reserved", "of device"];
+    Table::new(&header, &[0, 1, 2], shown.map(row)).wide().note(note)
 }
