@@ -1,4 +1,4 @@
-//! What the job does under the conditions of a replay: in a cell of a table, and in a sentence.
+//! The outcome of a job under the conditions of a replay: in a cell of a table, and in a sentence.
 
 use crate::analysis::failure::Remedy;
 use crate::base::units::{count, counted, size};
