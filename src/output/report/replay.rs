@@ -5,7 +5,7 @@ use crate::base::units::{count, counted, size};
 use crate::output::document::{Document, Table, alarm};
 use crate::output::wording::describe_what_if;
 use crate::study::LostHistory;
-use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom};
+use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, SettingsFrom};
 
 /// Lays out `report`.
 pub fn replay(report: &ReplayReport) -> Document {
@@ -83,7 +83,8 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
         return document.heading(format!("Device {name}: no trace to replay"));
     }
     let title = format!("Device {name}: {}", describe_what_if(device, recorded));
-    document.heading(if device.ooms.is_empty() { title.into() } else { alarm(title) });
+    let goes_on = device.then.as_ref().is_some_and(JobOutcome::goes_on);
+    document.heading(if goes_on { title.into() } else { alarm(title) });
     start(document, device);
     assumed(document, device);
     figures(document, device, Some(recorded));

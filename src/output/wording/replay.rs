@@ -91,7 +91,7 @@ fn summarize_what_if(report: &ReplayReport, device: &ReplayedDevice, recorded: &
     (severity, Summary { answer, who: None, variable: None, action: action.map(str::to_owned), copy })
 }
 
-/// What the job does in the what-if of `device`, compared with the `recorded` run.
+/// The outcome of the job in the what-if of `device`, compared with the `recorded` run.
 pub(crate) fn describe_what_if(device: &ReplayedDevice, recorded: &ReplayedDevice) -> String {
     let failures = compare_failures(recorded.ooms.len() as u64, device.ooms.len() as u64);
     match &device.then {

@@ -1,6 +1,8 @@
 //! A failed request, as a compiler shows an error: the place, why, who holds the memory, what helps.
 
-use super::{add_blockers, add_growth, add_holders, add_next, add_notes, add_part, moment_label};
+use super::holders::{add_blockers, add_growth, add_holders};
+use super::notes::add_notes;
+use super::parts::{add_next, add_part, moment_label};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};

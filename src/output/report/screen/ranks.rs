@@ -1,6 +1,7 @@
 //! The ranks of a job, the worst first, and what the worst one says.
 
-use super::{add_next, failure};
+use super::failure;
+use super::parts::add_next;
 use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotReport};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Mark, Table, alarm, code, faint, strong};
