@@ -12,7 +12,7 @@ mod usage;
 
 use self::failure::show_failure;
 pub(super) use self::notes::add_notes;
-pub(super) use self::ranks::screen_of_ranks;
+pub(super) use self::ranks::{rank_table, screen_of_ranks};
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::output::document::Document;
