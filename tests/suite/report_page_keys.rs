@@ -78,17 +78,26 @@ fn back_goes_back() {
     let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
     browser.open(&file, "");
     browser.settle();
-    for click in ["document.querySelector('[data-mode=line]').click()", "oomscope.show({ selected: 7 })"] {
+    let clicks = [
+        "document.querySelector('[data-mode=line]').click()",
+        "oomscope.show({ selected: 7 })",
+        "document.querySelector('[data-axis=time]').click()",
+    ];
+    for click in clicks {
         browser.value(click);
         browser.settle();
     }
     browser.key("ArrowLeft"); // a moment is no place to go back to
     browser.settle();
     let place = |view: &Value| (view["mode"].clone(), view["selected"].clone());
+    let axis = |view: &Value| view["axis"].clone();
     let back = |browser: &mut Browser, by: &str| {
         browser.value(&format!("new Promise((done) => {{ addEventListener('popstate', done, {{ once: true }}); history.{by}; }}).then(() => 0)"));
         view(browser)
     };
+    assert_eq!(axis(&browser.value("oomscope.view()")), "time");
+    let on_entries = back(&mut browser, "back()");
+    assert_eq!((axis(&on_entries), place(&on_entries)), (json!("entry"), (json!("line"), json!(7))));
     assert_eq!(place(&back(&mut browser, "back()")), (json!("line"), json!(-1)));
     assert_eq!(place(&back(&mut browser, "back()")), (json!("category"), json!(-1)));
     assert_eq!(place(&back(&mut browser, "go(2)")), (json!("line"), json!(7)));
