@@ -111,7 +111,7 @@ fn two_fingers_zoom() {
     let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
     browser.resize(390, 844);
     browser.call("Emulation.setTouchEmulationEnabled", json!({ "enabled": true, "maxTouchPoints": 2 }));
-    browser.open(&file, "");
+    browser.open(&file, "#v=0-53080");
     let (x, y) = browser.middle("timeline");
     let points = |apart: f64| json!([{ "x": x - apart, "y": y, "id": 0 }, { "x": x + apart, "y": y, "id": 1 }]);
     for (kind, points) in [

@@ -37,6 +37,7 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/entries.js"),
     include_str!("web/figures.js"),
     include_str!("web/tables.js"),
+    include_str!("web/kept.js"),
     include_str!("web/failure.js"),
     include_str!("web/found.js"),
     include_str!("web/compare.js"),

@@ -13,9 +13,9 @@ const COMPARE_KEYS = {
     (kind) =>
       stacks.lineLabel(stacks.lineOfKind[kind]),
   category:
-    ({ data, groups }) =>
+    ({ data }) =>
     (kind) =>
-      groups.category.names[data.category[kind]],
+      categoryName(data, kind),
   variable:
     ({ data }) =>
     (kind) =>

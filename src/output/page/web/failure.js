@@ -16,7 +16,7 @@ function drawFailurePanel() {
     {},
     "The failed request",
     " ",
-    make("span", { class: "bad" }, report ? report.verdict.replace(/-/g, " ") : ""),
+    make("span", { class: "bad" }, report ? spaced(report.verdict) : ""),
   );
   panel.replaceChildren(
     head,

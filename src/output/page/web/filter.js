@@ -26,8 +26,8 @@ function parseSize(text) {
 }
 
 /** The names that a property can have on this device. @param {Device} of @param {string} name @returns {string[]} */
-function filterNames({ data, groups }, name) {
-  if (name === "category") return groups.category.names;
+function filterNames({ data }, name) {
+  if (name === "category") return data.header.categories.map(spaced);
   if (name === "stream") return data.header.streams;
   return name === "pool" ? data.header.pools : CONFIDENCES;
 }

@@ -35,6 +35,11 @@ function secondsText(us) {
   return `${seconds.toFixed(Math.abs(seconds) < 10 ? 4 : 2)} s`;
 }
 
+/** A word of the JSON for people: `optimizer-state` is "optimizer state". @param {string} word */
+function spaced(word) {
+  return word.replace(/-/g, " ");
+}
+
 /** The last two parts of a path. @param {string} path */
 function shortPath(path) {
   return path.split("/").slice(-2).join("/");

@@ -45,8 +45,7 @@ async function showPage(index, changes = {}) {
     ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to limit the size of this page. They are hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.`
     : "";
   byId("marks-note").hidden = !device.data.header.marks?.length;
-  byId("history").hidden = !device.data.entries;
-  byId("time-title").textContent = device.data.entries ? "Memory over time" : "Memory at the snapshot";
+  arrangeViews();
   byId("bands-frame").style.height = `${bandsHeight()}px`;
   show(startView(device, index, changes));
 }
@@ -89,6 +88,7 @@ async function start() {
     entries: drawEntries,
     compare: drawCompare,
     found: drawFound,
+    kept: drawKept,
     overview: drawOverview,
     timeline: drawTimeline,
     overlay: drawOverlay,

@@ -3,7 +3,7 @@
 /** The timeline opens on this share of the trace before a failure, ... */
 const FIRST_SHARE = 0.15;
 /** ... on this many step ends before it, ... */
-const FIRST_STEPS = 4;
+const FIRST_STEPS = 3;
 /** ... and on this many entries, which are wide enough to be seen: whichever is the longest. */
 const FIRST_ENTRIES = 300;
 
@@ -19,7 +19,7 @@ function startView(of, page, changes) {
     axis: "entry",
     selected: -1,
     segment: -1,
-    query: "",
+    query: of.data.header.proof === "kept" ? KEPT : "",
     filter: "",
     only: false,
     from: -1,
@@ -40,6 +40,6 @@ function firstZoom(of, m) {
   /** @type {number[]} */
   const ends = of.data.header.steps;
   const steps = ends.filter((end) => end < m).at(-FIRST_STEPS) ?? (ends.length ? 0 : m);
-  const start = Math.max(0, Math.min(steps, m * (1 - FIRST_SHARE), m - FIRST_ENTRIES));
-  return [start, Math.min(all, m + 1 + (m - start) * 0.05)];
+  const start = Math.floor(Math.max(0, Math.min(steps, m * (1 - FIRST_SHARE), m - FIRST_ENTRIES)));
+  return [start, Math.min(all, m + 1 + Math.ceil((m - start) * 0.05))];
 }

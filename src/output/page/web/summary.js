@@ -14,7 +14,7 @@ function arrangeSummary() {
     make("span", { class: "save muted" }, "save:"),
     action("save-png", "PNG"),
     action("save-svg", "SVG"),
-    make("button", { onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
+    make("button", { class: "keys", onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
     make("button", { onclick: switchTheme, id: "theme" }, "light or dark"),
   );
   const fields = first.querySelector("dl");
