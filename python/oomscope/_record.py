@@ -65,6 +65,7 @@ def record(
         _recorder.start_history(max_entries, stacks)
     recording = Recording(path, options)
     _recorder.load_names(recording._options)
+    _recorder.load_source()
     if not getattr(_on_oom, "attached", False):
         _recorder.attach_observer(_on_oom)
         _on_oom.attached = True  # type: ignore[attr-defined]

@@ -9,7 +9,8 @@ initializes CUDA: it waits until the program does. There are three ways to use i
    `import torch`. It does nothing unless OOMSCOPE_DIR is set.
 3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write_to`.
 
-Beside it, `_names.py` and the files that it uses find the variable that keeps each tensor alive.
+Beside it, `_names.py` and the files that it uses find the variable that keeps each tensor alive, and `_source.py` reads
+the source lines that an answer names.
 
 Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` starts recording, and
 `Recorder.on_oom` writes a snapshot. The processes of a job communicate through files in DIR/.recorder:
@@ -251,6 +252,7 @@ class Recorder(object):
 
         sys._oomscope_history.start(self.options)
         load_names(self.options)
+        load_source()
         sys._oomscope_recording = True
         attach_observer(self.on_oom)
         if dry_run():
@@ -591,6 +593,7 @@ def snapshot(reason, oom, options):
     with WithoutInductor(torch):
         taken = torch.cuda.memory._snapshot()
     taken["oomscope"] = dict(metadata(reason, oom, options), names=named)
+    taken["oomscope"]["source"] = source(taken)
     return taken
 
 
@@ -624,13 +627,7 @@ def load_names(options):
     if not options.get("names"):
         return None
     try:
-        if __package__:
-            from . import _names
-
-            return _names
-        import _oomscope_names
-
-        return _oomscope_names
+        return import_beside("names")
     except ImportError:  # the directory is gone; the snapshots cannot be written there either
         options["names"] = 0
         return None
@@ -640,6 +637,15 @@ def load_names(options):
         return None
 
 
+def import_beside(name):
+    """The module `_NAME` of the package, or its copy beside the recorder of `oomscope run`."""
+    import importlib
+
+    if __package__:
+        return importlib.import_module("._" + name, __package__)
+    return importlib.import_module("_oomscope_" + name)
+
+
 def names(options):
     """The variables that keep GPU memory alive: `_names.describe`. None if they are not wanted."""
     module = load_names(options)
@@ -647,6 +653,26 @@ def names(options):
         return module and module.describe()
     except Exception as error:
         log("variables have no names: " + describe_error(error))
+        return None
+
+
+def load_source():
+    """The module that reads source lines, or None if it is not wanted or cannot be loaded. Loaded early, as `_names`."""
+    if os.environ.get("OOMSCOPE_SOURCE") == "0":
+        return None
+    try:
+        return import_beside("source")
+    except ImportError:  # as in `load_names`
+        return None
+
+
+def source(taken):
+    """The source lines that an answer about this snapshot names: `_source.describe`. None if they are not wanted."""
+    try:
+        module = load_source()
+        return module and module.describe(taken)
+    except Exception as error:
+        log("no source lines: " + describe_error(error))
         return None
 
 

@@ -10,7 +10,7 @@ use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::LiveByLine;
 use crate::study::variables::KeptByVariable;
 use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
-use crate::whatif::{FailsIn, ForecastVerdict, WhyUnknown};
+use crate::whatif::{JobOutcome, WhyUnknown};
 
 /// A recommended action, or a fact that supports it.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,7 +141,7 @@ pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
 
 /// Whether settings serve the request, and the program then fails in a later iteration, because memory grows.
 fn ends_job_later(oom: &OomReport) -> bool {
-    let fails_later = |remedy: &Remedy| matches!(&remedy.forecast, Some(ForecastVerdict::FailsAgain { fails_in, .. }) if *fails_in != FailsIn::ThisIteration);
+    let fails_later = |remedy: &Remedy| matches!(remedy.then, JobOutcome::FailsAgain { steps_later: 1.., .. });
     let serving = || oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
     serving().next().is_some() && serving().all(fails_later)
 }
@@ -204,10 +204,11 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
         let line = evidence.leaks.suspects.first().map(|suspect| suspect.location.clone());
         return Advice::FreeGrowth(line, kind, evidence.leaks.variable.clone());
     }
-    if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.goes_on()) {
+    if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.then.goes_on()) {
         return Advice::GoOn(Box::new(remedy.clone()));
     }
-    let is_sure = |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true);
+    let is_sure =
+        |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true) && !row.then.fails_again();
     // Inputs that vary have to be served; one that is out of line, or a larger one each time, need not.
     let can_limit = |input: &&UnusualInput| input.change != InputChange::Varying;
     if let Some(input) = oom.unusual_input.as_ref().filter(can_limit) {
@@ -217,11 +218,11 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     // It keeps the optimizer as it is, unlike other changes to it.
     let foreach = changes.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
     let change = foreach.or_else(|| changes.next());
-    if let Some(input) = oom.unusual_input.as_ref().filter(|_| !change.is_some_and(|change| change.goes_on)) {
+    if let Some(input) = oom.unusual_input.as_ref().filter(|_| !change.is_some_and(|change| change.then.goes_on())) {
         return Advice::LimitInput(input.clone());
     }
     if let Some(change) = change {
-        return Advice::Change(change.label(), change.location.clone(), change.goes_on);
+        return Advice::Change(change.label(), change.location.clone(), change.then.goes_on());
     }
     // A capacity verdict predicts that later requests fail too.
     if let Some(remedy) = settable(oom).find(|remedy| remedy.serves_later == Some(true))
@@ -244,8 +245,8 @@ fn settable(oom: &OomReport) -> impl Iterator<Item = &Remedy> {
 
 /// The best setting after which the requests are not known.
 fn unknown_remedy(oom: &OomReport) -> Option<Advice> {
-    settable(oom).find_map(|remedy| match remedy.forecast {
-        Some(ForecastVerdict::Unknown { why }) => Some(Advice::Try(remedy.settings.clone(), why)),
+    settable(oom).find_map(|remedy| match remedy.then {
+        JobOutcome::NotKnown { why } => Some(Advice::Try(remedy.settings.clone(), why)),
         _ => None,
     })
 }
@@ -260,7 +261,7 @@ fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
     if oom.remedies.is_empty() {
         return None;
     }
-    let fails_again = |remedy: &Remedy| matches!(remedy.forecast, Some(ForecastVerdict::FailsAgain { .. }));
+    let fails_again = |remedy: &Remedy| remedy.then.fails_again();
     Some(match successful.peek().copied() {
         None => NoSettingHelps::AllFail,
         Some(best) if successful.all(fails_again) => NoSettingHelps::AllPostpone(Box::new(best.clone())),

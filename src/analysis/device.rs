@@ -21,6 +21,7 @@ use crate::study::memory::{
 use crate::study::variables::KeptReport;
 use crate::study::{Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
 use crate::whatif::program::{ProgramRow, find_best_changes};
+use crate::whatif::{TriedOn, TriedRow, sort_tried};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -57,6 +58,9 @@ pub struct DeviceReport {
     /// The most effective replayed changes to the program for the last failed request; absent if a setting helps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ProgramRow>,
+    /// The settings and the changes that were replayed for the last failed request, the best first; absent if none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<TriedRow>,
     /// Whether changes were not replayed, because the trace is long.
     #[serde(skip)]
     pub are_changes_skipped: bool,
@@ -155,6 +159,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let is_capacity_known = device.capacity().is_some();
     let evidence = Evidence { leaks: &leaks, changes: &changes, is_capacity_known, is_training };
     let advice = ooms.last().map(|oom| advise(oom, evidence)).unwrap_or_default();
+    let tried = ooms.last().map(|oom| tried(device, oom, &changes)).unwrap_or_default();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
     let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
@@ -170,10 +175,11 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         ooms,
         advice,
         are_changes_skipped,
+        tried,
         changes,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
-        top_lines: top_lines(stacks, memory.live_by_stack, all, top).rows,
+        top_lines: top_lines(stacks, memory.live_by_stack, all, top, &|_| None).rows,
         kept_by: device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, top)),
         annotated: if moment.is_none() { by_annotation(device, top) } else { None },
         memory: memory.figures,
@@ -191,12 +197,23 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     }
 }
 
+/// The replays for `oom`, the last failed request.
+fn tried(device: DeviceStudy<'_, '_>, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {
+    let on = TriedOn::from_device(device);
+    let settings = oom.remedies.iter().map(|remedy| {
+        let outcome = (&remedy.then, remedy.peak_reserved_bytes);
+        on.settings(remedy.settings_change(), outcome, None)
+    });
+    let changes = changes.iter().map(|row| on.change(row, None));
+    sort_tried(settings.chain(changes).collect())
+}
+
 /// Maximum number of program changes in a report.
 const MAX_CHANGES: usize = 3;
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
 fn needs_program_change(oom: &OomReport) -> bool {
-    let lasts = |remedy: &Remedy| remedy.goes_on() || remedy.serves_later == Some(true);
+    let lasts = |remedy: &Remedy| remedy.then.goes_on();
     match oom.verdict {
         Verdict::Capacity => true,
         Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(lasts),

@@ -23,6 +23,7 @@ mod options;
 mod process;
 mod ranks;
 mod snapshot;
+mod source;
 mod trials;
 
 pub use crate::base::warning::Warning;

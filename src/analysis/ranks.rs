@@ -77,6 +77,9 @@ pub struct Ranks {
     pub outlier: Option<usize>,
     /// The finding in one sentence.
     pub summary: String,
+    /// The part of it that compares the peaks.
+    #[serde(skip)]
+    pub peaks: String,
 }
 
 /// Compares the devices of all snapshots; `None` if there are fewer than two.
@@ -115,9 +118,10 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         Some(_) if latest.iter().any(|snapshot| is_data_parallel(snapshot)) => DATA_PARALLEL,
         _ => "",
     };
-    let summary = format!("{}; {peaks}{parallel}", describe_failures(&failures, &rows, with_history, names));
+    let peaks = peaks + parallel;
+    let summary = format!("{}; {peaks}", describe_failures(&failures, &rows, with_history, names));
     let median_peak_allocated_bytes = median;
-    Some(Ranks { rows, failures, earlier_dumps, median_peak_allocated_bytes, outlier, summary })
+    Some(Ranks { rows, failures, earlier_dumps, median_peak_allocated_bytes, outlier, summary, peaks })
 }
 
 /// The median; the lower of the two middle values if their number is even, 0 if it is 0.

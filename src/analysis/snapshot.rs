@@ -1,5 +1,7 @@
 //! The report on one snapshot.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -8,10 +10,11 @@ use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
 use super::process::process;
+use super::source::{named_lines, quote_source};
 use crate::base::threads;
 use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
-use crate::snapshot::{Device, RecorderInfo, Snapshot};
+use crate::snapshot::{Device, RecorderInfo, Snapshot, SourceLines};
 use crate::study::memory::SizedCount;
 use crate::study::{DeviceStudy, Study, warn_about_trace};
 use crate::whatif::{ineffective_options, inferred_options, settings_warning};
@@ -62,6 +65,23 @@ pub struct SnapshotReport {
     pub dry_run: Option<DryRunReport>,
     /// Every device that has a segment or a trace entry.
     pub devices: Vec<DeviceReport>,
+    /// Texts of lines that the report names, as far as they are known; empty with stripped paths.
+    #[serde(skip)]
+    pub source: SourceLines,
+}
+
+impl SnapshotReport {
+    /// Adds the texts that `read` finds of lines in a file. Those that the recorder stored win: the file may have
+    /// changed since.
+    pub fn add_source(&mut self, read: impl Fn(&str, &BTreeSet<u32>) -> Vec<(u32, String)>) {
+        for (file, mut lines) in named_lines(&self.devices) {
+            lines.retain(|line| self.source.get(&file, *line).is_none());
+            for (line, text) in read(&file, &lines) {
+                self.source.add(&file, line, &text);
+            }
+        }
+        quote_source(&mut self.devices, &self.source);
+    }
 }
 
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.
@@ -80,6 +100,9 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
     mark_imbalance(study, &mut devices);
     warn_about_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);
+    // Stripped paths are for a page that others will see, and the text of a program is more private than its paths.
+    let source = if options.strip_paths { SourceLines::default() } else { snapshot.source.clone() };
+    quote_source(&mut devices, &source);
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(SizedCount::default(), |sum, bytes| SizedCount {
         count: sum.count + 1,
@@ -101,6 +124,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         recorder: snapshot.recorder_info.clone(),
         dry_run,
         devices,
+        source,
     }
 }
 

@@ -6,6 +6,8 @@ pub use escape::{
     escape_command_lines, escape_name, escape_text, is_active, quote_shell_word, starts_with_command, without_middle,
 };
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use thiserror::Error;
 
 pub const KIB: u64 = 1 << 10;
@@ -76,22 +78,33 @@ pub fn parse_factor(text: &str) -> Option<f64> {
     number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale)
 }
 
-/// Formats bytes in the unit that keeps three or four digits: `512 B`, `1.50 KiB`, `976.6 MiB`, `79.25 GiB`.
+static SIZES_ARE_EXACT: AtomicBool = AtomicBool::new(false);
+
+/// From now on [`size`] writes exact numbers of bytes. For the whole process, because sizes are written wherever a
+/// fact is put into words.
+pub fn set_exact_sizes() {
+    SIZES_ARE_EXACT.store(true, Ordering::Relaxed);
+}
+
+/// Formats bytes with three significant digits: `512 B`, `1.50 KiB`, `24 KiB`, `977 MiB`, `79.3 GiB`. A multiple of the
+/// unit has no decimals.
 pub fn size(bytes: u64) -> String {
-    let (scale, unit) = match bytes {
-        0..KIB => return format!("{bytes} B"),
-        KIB..MIB => (KIB, "KiB"),
-        MIB..GIB => (MIB, "MiB"),
-        GIB..TIB => (GIB, "GiB"),
-        _ => (TIB, "TiB"),
-    };
+    if SIZES_ARE_EXACT.load(Ordering::Relaxed) {
+        return format!("{} B", count(bytes));
+    }
+    let units = [(KIB, "KiB"), (MIB, "MiB"), (GIB, "GiB"), (TIB, "TiB")];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    // A number that rounds to 1000 has four digits: the next unit.
+    let fits = |(scale, _): &(u64, &str)| (bytes as f64) < 999.5 * *scale as f64;
+    let (scale, unit) = units.into_iter().find(fits).unwrap_or((TIB, "TiB"));
     let value = bytes as f64 / scale as f64;
-    if bytes.is_multiple_of(scale) {
-        format!("{} {unit}", bytes / scale)
-    } else if value < 99.995 {
-        format!("{value:.2} {unit}")
-    } else {
-        format!("{value:.1} {unit}")
+    match value {
+        _ if bytes.is_multiple_of(scale) => format!("{} {unit}", count(bytes / scale)),
+        ..9.995 => format!("{value:.2} {unit}"),
+        ..99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
     }
 }
 
@@ -250,11 +263,17 @@ mod tests {
     }
 
     #[test]
-    fn sizes_print_three_or_four_digits() {
+    fn sizes_have_three_digits() {
         assert_eq!(size(512), "512 B");
+        assert_eq!(size(1000), "0.98 KiB");
         assert_eq!(size(20 * MIB), "20 MiB");
-        assert_eq!(size(418_535_424), "399.1 MiB");
+        assert_eq!(size(418_535_424), "399 MiB");
+        assert_eq!(size(85_900_000), "81.9 MiB");
         assert_eq!(size(5 * GIB + 1), "5.00 GiB");
+        assert_eq!(size(1_022 * MIB + 1), "1.00 GiB");
+        assert_eq!(size(1_000 * MIB), "0.98 GiB");
+        assert_eq!(size(10 * GIB - 1), "10.0 GiB");
+        assert_eq!(size(u64::MAX), "16777216 TiB");
     }
 
     #[test]

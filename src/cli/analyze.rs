@@ -16,6 +16,7 @@ use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::lines::{error_line, write_lines};
 use super::output::Output;
+use super::source::SourceArgs;
 use super::watch::{WatchArgs, watch, write_now};
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze};
 use crate::base::units::{escape_text, parse_size};
@@ -94,6 +95,9 @@ pub(super) struct Analyze {
     brief: bool,
 
     #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
     output: OutputArgs,
 
     #[command(flatten)]
@@ -126,6 +130,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output.output {
         config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
+    let source = args.source.open()?;
     let output = Output::open(args.output.output.as_deref())?;
     let options = Options {
         device: args.device,
@@ -139,14 +144,18 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         minor: args.torch_version,
         strip_paths: false,
     };
+    let analyze = |snapshot: &Snapshot, path: &str, bytes: u64| {
+        let mut report = analyze(snapshot, path, bytes, options);
+        source.add_to(&mut report);
+        report
+    };
     if args.watch.watch {
-        return watch_directories(args, options, output);
+        return watch_directories(args, options, analyze, output);
     }
     if args.output.format == Format::Jsonl {
         return stream(args, &inputs, options, output);
     }
-    let (snapshots, unreadable) =
-        inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
+    let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
@@ -174,7 +183,12 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
 }
 
 /// Writes a line for each snapshot that appears, then all of them, the worst first.
-fn watch_directories(args: &Analyze, options: Options<'_>, output: Output) -> anyhow::Result<Exit> {
+fn watch_directories(
+    args: &Analyze,
+    options: Options<'_>,
+    analyze: impl Fn(&Snapshot, &str, u64) -> SnapshotReport + Sync,
+    output: Output,
+) -> anyhow::Result<Exit> {
     if args.confirm.is_given() {
         bail!("--confirm needs one snapshot, not a directory to watch");
     }
@@ -198,7 +212,6 @@ fn watch_directories(args: &Analyze, options: Options<'_>, output: Output) -> an
             _ => write_now(io::stderr(), &line),
         }
     };
-    let analyze = |snapshot: &Snapshot, path: &str, bytes: u64| analyze(snapshot, path, bytes, options);
     let landed = watch(&args.watch, args.snapshots.paths(), analyze, show)?;
     if landed.is_empty() {
         print_stderr("no snapshot came");

@@ -31,6 +31,7 @@ mod replay;
 mod report;
 mod run;
 mod signals;
+mod source;
 mod timeline;
 mod viewer;
 mod watch;
@@ -46,6 +47,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 
 use crate::base::input::looks_like_log;
+use crate::base::units::set_exact_sizes;
 
 pub use config::{Config, ConfigError, EXAMPLE};
 
@@ -74,6 +76,14 @@ struct Cli {
     /// Useful with a pager such as less -S.
     #[arg(long, global = true)]
     wide: bool,
+
+    /// Show everything, not only the first screen
+    #[arg(long, global = true)]
+    full: bool,
+
+    /// Show sizes as exact numbers of bytes
+    #[arg(long, global = true)]
+    bytes: bool,
 
     #[command(subcommand)]
     command: Command,
@@ -123,6 +133,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     if cli.wide {
         output::set_wide();
+    }
+    if cli.full {
+        output::set_full();
+    }
+    if cli.bytes {
+        set_exact_sizes();
     }
     let exit = match cli.command {
         Command::Run(args) => run::run(&args),

@@ -21,6 +21,12 @@ const MIN_WIDTH: usize = 40;
 const UNLIMITED_WIDTH: usize = u16::MAX as usize;
 
 static IS_WIDE: AtomicBool = AtomicBool::new(false);
+static IS_FULL: AtomicBool = AtomicBool::new(false);
+
+/// Writes all of each page, not only its first screen.
+pub(super) fn set_full() {
+    IS_FULL.store(true, Ordering::Relaxed);
+}
 
 /// Disables cutting and wrapping, for `less -S` and the like.
 pub(super) fn set_wide() {
@@ -69,13 +75,7 @@ impl Output {
         answer: &T,
         document: impl FnOnce(&T) -> Document,
     ) -> anyhow::Result<()> {
-        let page = |answer: &T| {
-            let mut page = document(answer);
-            if !is_wide() {
-                page.shorten_locations();
-            }
-            page
-        };
+        let page = |answer: &T| shown_page(document(answer));
         let text = match format {
             Format::Human => terminal(&page(answer), self.style()),
             Format::Json => formats::json(answer)?,
@@ -132,6 +132,15 @@ impl Output {
             written => written.with_context(|| format!("{} cannot be written", self.name)),
         }
     }
+}
+
+/// The part of `page` that the user wants to see.
+pub(super) fn shown_page(page: Document) -> Document {
+    let mut page = if IS_FULL.load(Ordering::Relaxed) { page.in_full() } else { page };
+    if !is_wide() {
+        page.shorten_locations();
+    }
+    page
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

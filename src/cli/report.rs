@@ -17,6 +17,7 @@ use super::config::Config;
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
+use super::source::SourceArgs;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::output::page::{self, PageOptions, PageOrder, SnapshotData};
 use crate::study::{PositionSelector, Study};
@@ -91,8 +92,11 @@ pub(super) struct Report {
     diff: bool,
 
     /// Remove directories from all paths, for a page to share
-    #[arg(long)]
+    #[arg(long, conflicts_with = "source")]
     strip_paths: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
 
     /// Read your own categories from FILE [default: oomscope.toml in this directory or the nearest parent]
     #[arg(long, value_name = "FILE")]
@@ -132,10 +136,12 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     if args.diff && inputs.len() != 2 {
         bail!("--diff compares two snapshots, and here {}", describe_count(inputs.len()));
     }
+    let source = args.source.open()?;
     let output = Output::open(args.output.as_deref())?;
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         let study = Study::new(snapshot, options.scope());
-        let report = analyze_study(&study, path, bytes, options);
+        let mut report = analyze_study(&study, path, bytes, options);
+        source.add_to(&mut report);
         let mut data = SnapshotData::from_study(&study, &report, inputs.len())?;
         let what_if = WhatIfOptions { capacity: args.capacity, ..WhatIfOptions::default() };
         let has_what_if = args.whatif && !snapshot.entries.is_empty();

@@ -21,11 +21,12 @@ use crate::study::{Scope, Study};
 use crate::whatif::program::{DEFAULT_LINES, ProgramReport, find_program_changes};
 use crate::whatif::{Costs, WhatIfOptions, WhatIfReport, compare_settings};
 
-/// Replay the trace with many settings: failures, peak reserved memory and smallest device of each
+/// Replay the trace with many settings and changes of the program: what the job does then, and peak reserved memory
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope whatif snapshot.pickle                    a grid of settings
+  oomscope whatif snapshot.pickle                    a grid of settings, and changes of the program
+  oomscope whatif --settings snapshot.pickle         settings only
   oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
   oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
   oomscope whatif --set expandable_segments:True s.pickle --confirm -- python train.py
@@ -50,8 +51,12 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// Try changes of the program instead of settings: one row for each change that the recording suggests
-    #[arg(long, conflicts_with_all = ["set", "cost"])]
+    /// Try settings only [default: settings and changes of the program; settings only with --set or --cost]
+    #[arg(long)]
+    settings: bool,
+
+    /// Try changes of the program only: one row for each change that the recording suggests, however long the trace is
+    #[arg(long, conflicts_with_all = ["set", "settings", "cost"])]
     program: bool,
 
     /// Number of settings to list for each device, or of source lines with --program [default: all settings, 10 lines]
@@ -102,7 +107,9 @@ fn compare(
     options: WhatIfOptions<'_>,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> anyhow::Result<WhatIfReport> {
-    let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, ..options };
+    let tries_program = !args.settings && args.set.is_empty() && args.cost.is_none();
+    let program_lines = options.program_lines.filter(|_| tries_program);
+    let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, program_lines, ..options };
     compare_settings(study, path, options, progress).map_err(|error| anyhow!("--set {error}"))
 }
 
@@ -116,7 +123,8 @@ fn stream(args: &Whatif, inputs: &[Input], costs: Option<&Costs>, output: Output
             Ok(program_changes(args, &study(args, snapshot, path)?, path))
         });
     }
-    let options = WhatIfOptions { costs, top: args.top, ..WhatIfOptions::default() };
+    let options =
+        WhatIfOptions { costs, top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
     write_lines(output, inputs, |snapshot, path, _| {
         compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
     })
@@ -151,7 +159,8 @@ fn one_snapshot(args: &Whatif, input: &Input, costs: Option<&Costs>, output: Out
         return Ok(Exit::Success);
     }
     let progress = Progress::for_replays();
-    let options = WhatIfOptions { costs, top: args.top, ..WhatIfOptions::default() };
+    let options =
+        WhatIfOptions { costs, top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
     let report = compare(args, &study, &input.name, options, &|done, total| progress.set_done(done, total))?;
     drop(progress);
     let confirm = || confirm(&args.confirm, &input.path, &args.set, args.model.capacity);

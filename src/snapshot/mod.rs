@@ -24,6 +24,7 @@ pub mod pickle;
 mod recorder_info;
 mod segments;
 mod settings;
+mod source_lines;
 mod stacks;
 mod tensor_names;
 mod torch_range;
@@ -42,6 +43,7 @@ pub use frame_lists::{FrameIds, FrameIdsIter};
 pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
+pub use source_lines::SourceLines;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{
     Author, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind, TensorNames,

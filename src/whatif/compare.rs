@@ -8,18 +8,21 @@ use rayon::prelude::*;
 use super::cost::Costs;
 use super::forecast::{Forecast, ForecastLength};
 use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
-use super::overridden_run::OverriddenRun;
+use super::outcome::{JobOutcome, free_of};
+use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, apply_option};
+use super::program::{analyze_device, is_tried_by_default};
 use super::recorded_run::RecordedRun;
 use super::reports::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
+use super::tried::tried_rows;
 use super::verdict::{best, requirement};
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
-use crate::replay::model::EntrySink;
+use crate::replay::model::{EntrySink, Hypothesis};
 use crate::snapshot::{Action, Device};
 use crate::study::{DeviceStudy, Study};
 
@@ -34,6 +37,8 @@ pub struct WhatIfOptions<'a> {
     pub costs: Option<&'a Costs>,
     /// Also settings without a use for this recording, to compare them with those of other ranks.
     pub every_setting: bool,
+    /// Also changes to the program, and the program without each of this many source lines; `None` tries settings only.
+    pub program_lines: Option<usize>,
     /// How many rows of each device to keep, other than that of the recorded settings; `None` keeps all.
     pub top: Option<usize>,
 }
@@ -62,7 +67,7 @@ pub fn compare_settings(
     }
     let row_count = settings_by_device.iter().map(|(_, tried)| tried.len()).sum();
     let rows_done = AtomicUsize::new(0);
-    let (mut rows, mut devices) = (Vec::new(), Vec::new());
+    let (mut rows, mut devices, mut programs) = (Vec::new(), Vec::new(), Vec::new());
     for (device, tried) in settings_by_device {
         let forecast = Forecast::from_device(device, ForecastLength::UntilFull(options.capacity));
         let mut device_rows: Vec<WhatIfRow> = tried
@@ -74,9 +79,14 @@ pub fn compare_settings(
             })
             .collect();
         if let [_, others @ ..] = device_rows.as_mut_slice() {
-            let order = |r: &WhatIfRow| (r.ooms, Reverse(r.reach()), r.peak_reserved_bytes, r.device_allocs);
+            let order = |r: &WhatIfRow| (r.ooms, Reverse(r.then.reach()), r.peak_reserved_bytes, r.device_allocs);
             others.sort_by_key(order);
         }
+        let lines = options.program_lines.filter(|_| is_tried_by_default(device));
+        let program = lines.map(|lines| analyze_device(device, options.capacity, lines));
+        let mut tried = tried_rows(device, &device_rows, program.as_ref());
+        tried.truncate(options.top.unwrap_or(usize::MAX));
+        programs.extend(program);
         let capacity = options.capacity.or(device.inferred_capacity());
         // No setting rounds a request to less than the default settings do.
         let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
@@ -88,6 +98,8 @@ pub fn compare_settings(
             reserved_before_bytes: reserved_before,
             exact: device.inferred().verification.is_exact(),
             some_row_serves: fewest_ooms == 0,
+            tried,
+            skips_program: options.program_lines.is_some() && !is_tried_by_default(device),
             verdict: SettingsVerdict {
                 best: device_rows.get(1..).and_then(best).cloned(),
                 rows: device_rows.len(),
@@ -111,6 +123,7 @@ pub fn compare_settings(
         rows,
         lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).fold(0, u64::max),
         devices,
+        program: options.program_lines.map(|_| programs),
     })
 }
 
@@ -197,7 +210,7 @@ fn replay_row(
     };
     let sink = costs.map(|_| &mut add_cost as &mut EntrySink<'_>);
     let run = OverriddenRun::new(device, overrides, sink);
-    let (next_step_fails, fate) = forecast.map_or((None, None), |forecast| run.fate(device, forecast));
+    let Fate { next_step_fails, forecast, then } = run.fate(device, forecast);
     let OverriddenRun { hypothesis, simulation } = run;
     let statistics = simulation.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
@@ -215,7 +228,8 @@ fn replay_row(
         ooms: simulation.ooms.len(),
         first_oom_event: simulation.ooms.first().map(|(event, _)| *event),
         next_step_fails,
-        forecast: fate,
+        forecast,
+        then,
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
@@ -224,11 +238,11 @@ fn replay_row(
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(device, overrides, known),
     };
-    if overrides.is_none() { with_recorded_figures(device, row) } else { row }
+    if overrides.is_none() { with_recorded_figures(device, &hypothesis, row) } else { row }
 }
 
 /// `replayed`, with the figures of the recorded run, which the model may not reproduce.
-fn with_recorded_figures(device: DeviceStudy<'_, '_>, replayed: WhatIfRow) -> WhatIfRow {
+fn with_recorded_figures(device: DeviceStudy<'_, '_>, hypothesis: &Hypothesis, replayed: WhatIfRow) -> WhatIfRow {
     let recorded = RecordedRun::from_device(device);
     let mut failed = device.device().failed_requests();
     WhatIfRow {
@@ -239,6 +253,7 @@ fn with_recorded_figures(device: DeviceStudy<'_, '_>, replayed: WhatIfRow) -> Wh
         device_allocs: recorded.device_allocs,
         device_frees: recorded.device_frees,
         retries: recorded.retries,
+        then: JobOutcome::recorded(device, free_of(hypothesis, recorded.peak_reserved)),
         ..replayed
     }
 }

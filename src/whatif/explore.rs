@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::compare::options_worth_trying;
 use super::emit::{Journal, ModelRun, write_snapshot};
 use super::forecast::{Forecast, ForecastLength, ForecastVerdict};
-use super::overridden_run::OverriddenRun;
+use super::outcome::{JobOutcome, free_of};
+use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, hypothesis_with};
 use super::program::{ChangeCatalog, ProgramDevice, ProgramRow};
 use super::recorded_run::RecordedRun;
@@ -91,6 +92,8 @@ pub struct TriedRun {
     /// The fate of the program after the failed request that ended the recording; null if this is not such a recording
     /// or the request fails here too.
     pub forecast: Option<ForecastVerdict>,
+    /// What the job does then.
+    pub then: JobOutcome,
     /// Peak of allocated bytes.
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes.
@@ -192,11 +195,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             samples.add(entry, totals(allocator));
         });
         let reach = ForecastLength::UntilFull(overrides.capacity);
-        let forecast = if run.simulation.ooms.is_empty() && !run.simulation.avoided.is_empty() {
-            Forecast::from_device(device, reach).and_then(|forecast| run.fate(device, &forecast).1)
-        } else {
-            None
-        };
+        let Fate { forecast, then, .. } = run.fate(device, Forecast::from_device(device, reach).as_ref());
         let OverriddenRun { hypothesis, simulation } = run;
         let is_limited = hypothesis.limit.is_some();
         let warnings = overrides.settings.as_ref().and_then(|(settings, _)| settings_warning(settings, is_limited));
@@ -205,6 +204,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit,
             forecast,
+            then,
             peak_allocated_bytes: statistics.allocated_bytes.all.peak,
             peak_reserved_bytes: statistics.reserved_bytes.all.peak,
             device_allocs: Some(statistics.num_device_alloc),
@@ -277,6 +277,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             device_allocs: Some(recorded.device_allocs),
             device_frees: Some(recorded.device_frees),
             retries: Some(recorded.retries),
+            then: JobOutcome::recorded(device, free_of(&hypothesis, recorded.peak_reserved)),
             curve: history.map_or_else(MemoryCurve::default, |samples| {
                 MemoryCurve::from_sampler(samples, [SERIES_RESERVED, SERIES_ALLOCATED])
             }),
@@ -298,6 +299,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             peak_allocated_bytes: row.peak_allocated_bytes,
             peak_reserved_bytes: row.peak_reserved_bytes,
             location: row.failed.as_ref().map(|failed| failed.location.clone()),
+            then: row.then.clone(),
             change: Some(row),
             curve: MemoryCurve::from_sampler(&samples, [0, 1]),
             warnings: capacity_warning(self.device, capacity).into_iter().collect(),
@@ -322,6 +324,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             location: failed.first().and_then(line_of),
             avoided: 0,
             forecast: None,
+            then: JobOutcome::recorded(device, None),
             peak_allocated_bytes: 0,
             peak_reserved_bytes: 0,
             device_allocs: None,

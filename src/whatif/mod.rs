@@ -20,6 +20,7 @@ pub(crate) mod forecast;
 mod gpu_replay;
 mod grid;
 mod inferred_settings;
+mod outcome;
 mod overridden_run;
 mod overrides;
 pub mod plan;
@@ -29,6 +30,7 @@ mod replay;
 mod reports;
 mod smallest_capacity;
 pub mod together;
+mod tried;
 mod verdict;
 mod warnings;
 
@@ -49,6 +51,8 @@ pub use self::gpu_replay::{
 pub(crate) use self::grid::COMMON_SETTINGS;
 pub use self::inferred_settings::SettingsFrom;
 pub(crate) use self::inferred_settings::inferred_options;
+pub use self::outcome::JobOutcome;
+pub(crate) use self::outcome::{free_at_peak, free_of};
 pub(crate) use self::overrides::hypothesis_with;
 pub use self::overrides::{Overrides, apply_option};
 pub use self::replay::{replay_with, verify_study};
@@ -56,6 +60,8 @@ pub use self::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, Requirement,
     SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow,
 };
+pub use self::tried::{TriedCertainty, TriedKind, TriedMark, TriedRow};
+pub(crate) use self::tried::{TriedOn, sort_tried};
 pub use self::verdict::NOTICEABLE_PARTS;
 pub(crate) use self::warnings::{
     divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,

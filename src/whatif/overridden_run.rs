@@ -1,12 +1,25 @@
 //! One replay of a device's trace with other settings, capacity or release.
 
+use std::collections::BTreeSet;
+
 use super::forecast::{Forecast, ForecastVerdict};
+use super::outcome::{JobOutcome, free_at_peak, outlives_recording};
 use super::overrides::{Overrides, hypothesis_with};
 use super::smallest_capacity::first_impossible_request;
 use crate::replay::model::{
     EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed, simulate_with_headroom,
 };
 use crate::study::DeviceStudy;
+
+/// What a job does under the conditions of a run.
+pub(super) struct Fate {
+    /// Whether a request fails in the rest of the failed iteration or in one more; `None` if these are unknown, or if the
+    /// recording did not end with a failure that the run serves.
+    pub(super) next_step_fails: Option<bool>,
+    /// After such a failure.
+    pub(super) forecast: Option<ForecastVerdict>,
+    pub(super) then: JobOutcome,
+}
 
 pub(super) struct OverriddenRun {
     pub(super) hypothesis: Hypothesis,
@@ -29,23 +42,26 @@ impl OverriddenRun {
         observe: &mut StateObserver<'_>,
     ) -> Self {
         let hypothesis = hypothesis_with(device, overrides);
-        let simulation = simulate_observed(device.program(), &hypothesis, None, observe);
+        let simulation = simulate_observed(device.program(), &hypothesis, &BTreeSet::new(), observe);
         Self { hypothesis, simulation }.with_impossible_request(device, overrides)
     }
 
-    /// The fate of the program after the failed request that ended its recording, if this run serves it: whether a
-    /// request fails up to the end of one more iteration, and more.
-    pub(super) fn fate(
-        &self,
-        device: DeviceStudy<'_, '_>,
-        forecast: &Forecast<'_>,
-    ) -> (Option<bool>, Option<ForecastVerdict>) {
-        if !self.simulation.ooms.is_empty() || self.simulation.avoided.is_empty() {
-            return (None, None);
-        }
+    /// What the job does under these conditions. `forecast` is that of the failed request that ended its recording.
+    pub(super) fn fate(&self, device: DeviceStudy<'_, '_>, forecast: Option<&Forecast<'_>>) -> Fate {
+        let free_bytes = free_at_peak(&self.hypothesis, &self.simulation);
+        let forecast = forecast.filter(|_| outlives_recording(device, &self.simulation.ooms));
+        let Some(forecast) = forecast else {
+            let then = JobOutcome::from_replay(device, &self.simulation.ooms, None, free_bytes);
+            return Fate { next_step_fails: None, forecast: None, then };
+        };
         let entries = forecast.headroom_entries().into();
         let continued = simulate_with_headroom(&forecast.program, &self.hypothesis, &entries);
-        (forecast.fails_soon(&continued), Some(forecast.verdict(device, &continued)))
+        let verdict = forecast.verdict(device, &continued);
+        Fate {
+            next_step_fails: forecast.fails_soon(&continued),
+            then: JobOutcome::from_replay(device, &continued.ooms, Some(&verdict), free_bytes),
+            forecast: Some(verdict),
+        }
     }
 
     fn with_impossible_request(mut self, device: DeviceStudy<'_, '_>, overrides: &Overrides) -> Self {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::emit::{Journal, ModelRun};
+use super::forecast::{Forecast, ForecastLength};
 use super::inferred_settings::{inferred_options, settings_changes};
 use super::overridden_run::OverriddenRun;
 use super::overrides::Overrides;
@@ -116,8 +117,12 @@ pub fn replay_with(
             let mut journal = Journal::new();
             let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
             let sink = keep_journal.then_some(&mut push as &mut EntrySink<'_>);
-            let OverriddenRun { hypothesis, simulation } = OverriddenRun::new(device, overrides, sink);
+            let run = OverriddenRun::new(device, overrides, sink);
+            let reach = ForecastLength::UntilFull(overrides.capacity);
+            let then = run.fate(device, Forecast::from_device(device, reach).as_ref()).then;
+            let OverriddenRun { hypothesis, simulation } = run;
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
+            let report = ReplayedDevice { then: Some(then), ..report };
             let Simulation { allocator, .. } = simulation;
             (report, ModelRun { device: device.id(), journal, allocator })
         })
@@ -229,6 +234,7 @@ fn device_report(
         retries: statistics.num_alloc_retries,
         ooms: Vec::new(),
         avoided_ooms: Vec::new(),
+        then: None,
         assumed: Assumed {
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit.filter(|_| trigger.is_none()),

@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use super::forecast::ForecastVerdict;
 use super::inferred_settings::SettingsFrom;
+use super::outcome::JobOutcome;
+use super::program::ProgramDevice;
+use super::tried::TriedRow;
 use crate::base::warning::Warning;
 use crate::study::LostHistory;
 
@@ -71,6 +74,9 @@ pub struct ReplayedDevice {
     /// Requests that failed when recorded and are served in this what-if.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub avoided_ooms: Vec<FailedRequest>,
+    /// What the job does then; only in a what-if.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<JobOutcome>,
     /// Conditions of the replay that the snapshot does not record, inferred or given.
     pub assumed: Assumed,
     /// The recorded run, in a what-if; the other figures are then those of the what-if.
@@ -174,6 +180,10 @@ pub struct WhatIfReport {
     pub lower_bound_bytes: u64,
     /// Bounds of the rows of each device.
     pub devices: Vec<WhatIfDevice>,
+    /// The changes to the program of each device, as in `oomscope whatif --program`; absent if only settings were tried,
+    /// and without devices whose trace is too long to try them by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<Vec<ProgramDevice>>,
 }
 
 /// Bounds of the rows of one device.
@@ -191,6 +201,11 @@ pub struct WhatIfDevice {
     pub exact: bool,
     /// Whether at least one setting, possibly the recorded ones, serves every request.
     pub some_row_serves: bool,
+    /// Settings and changes to the program in one list, the best first; at most `--top`.
+    pub tried: Vec<TriedRow>,
+    /// Whether changes to the program were not tried, because the trace is long; absent if false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub skips_program: bool,
     /// The result of all rows, for the summary.
     #[serde(skip)]
     pub verdict: SettingsVerdict,
@@ -226,13 +241,6 @@ pub enum Requirement {
     OtherSettings,
 }
 
-impl WhatIfRow {
-    /// How far the program gets after the failed request, to compare rows.
-    pub(super) fn reach(&self) -> Option<(u8, u64)> {
-        self.forecast.as_ref().map(ForecastVerdict::reach)
-    }
-}
-
 /// The replay of one device under one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WhatIfRow {
@@ -252,6 +260,8 @@ pub struct WhatIfRow {
     /// row avoids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ForecastVerdict>,
+    /// What the job does under these settings.
+    pub then: JobOutcome,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Peak of allocated bytes.

@@ -22,8 +22,8 @@ pub(super) fn requirement(rows: &[WhatIfRow], capacity: Option<u64>, [live, rese
 /// settings that need about the same memory the simplest wins. Only the rows count with which the program gets furthest.
 pub(super) fn best(rows: &[WhatIfRow]) -> Option<&WhatIfRow> {
     let serving = || rows.iter().filter(|row| row.ooms == 0);
-    let furthest = serving().map(WhatIfRow::reach).max()?;
-    let candidates = || serving().filter(|row| row.reach() == furthest);
+    let furthest = serving().map(|row| row.then.reach()).max()?;
+    let candidates = || serving().filter(|row| row.then.reach() == furthest);
     let minimum = candidates().map(|row| row.peak_reserved_bytes).min()?;
     let threshold = minimum.saturating_add(minimum / NOTICEABLE_PARTS);
     candidates().min_by_key(|row| {

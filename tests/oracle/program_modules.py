@@ -110,7 +110,7 @@ def describe(found, peak):
     if found is None:
         return "no row"
     error = 100 * (found["peak_allocated_bytes"] - peak) / peak
-    what = found["what"].replace("activation checkpointing of ", "")
+    what = found["what"].replace("checkpoint ", "")
     return f"{error:+.1f} %, {found['sure']}: {what}"
 
 

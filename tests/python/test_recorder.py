@@ -47,7 +47,7 @@ def recorded(tmp_path, child):
         control = tmp_path / "out" / ".recorder"
         control.mkdir(parents=True, exist_ok=True)
         shutil.copy(str(RECORDER), str(control / "sitecustomize.py"))
-        for name in ("names", "objects", "tensors"):
+        for name in ("names", "objects", "source", "tensors"):
             shutil.copy(str(PACKAGE / ("_%s.py" % name)), str(control / ("_oomscope_%s.py" % name)))
         if options is not None:
             (control / "config").write_text(json.dumps(options))
@@ -72,6 +72,14 @@ def test_a_failure_writes_metadata_beside_the_snapshot(recorded):
     assert metadata["threads"][0]["asked"] and metadata["threads"][0]["frames"][0]["line"] > 0
     assert not [f for t in metadata["threads"] for f in t["frames"] if "sitecustomize" in f["filename"]]
     assert taken["device_traces"][0][-1]["action"] == "oom"
+
+
+def test_a_failure_has_the_text_of_its_line(recorded, tmp_path):
+    _, paths = recorded(OOM)
+    line = OOM.split("\n")[2]
+    assert read(paths[0])["oomscope"]["source"] == {str(tmp_path / "job.py"): [2, "held = []", 3, line]}
+    _, paths = recorded(OOM, OOMSCOPE_SOURCE=0)
+    assert read(paths[1])["oomscope"]["source"] is None
 
 
 def test_without_a_failure_nothing_is_written_or_printed(recorded):

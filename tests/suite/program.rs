@@ -56,7 +56,7 @@ fn checkpointed_modules_need_what_the_allocator_said() {
     for program in ["dense", "after", "amp"] {
         let device = recorded(program);
         let row = row(&device, "checkpoint").unwrap();
-        assert_eq!(row["what"], "activation checkpointing of each of 6 calls");
+        assert_eq!(row["what"], "checkpoint each of 6 calls");
         assert_eq!(row["sure"], "about");
         assert!(off(row, program, "checkpoint") <= 2, "{program}: {row}");
         let reserved = truth(program, "checkpoint", "peak_reserved");
@@ -69,7 +69,7 @@ fn checkpointed_modules_need_what_the_allocator_said() {
 fn the_modules_of_a_helper_are_checkpointed_together() {
     let device = recorded("levels");
     let row = row(&device, "checkpoint").unwrap();
-    assert_eq!(row["what"], "activation checkpointing of each of 6 calls", "three on each way of a U-Net");
+    assert_eq!(row["what"], "checkpoint each of 6 calls", "three on each way of a U-Net");
     assert!(row["frame"]["file"].as_str().unwrap().ends_with("changed.py"), "{row}");
     assert_eq!(row["other_locations"].as_array().unwrap().len(), 0, "one line calls them all: {row}");
     assert!(off(row, "levels", "checkpoint") <= 35, "{row}");
@@ -140,7 +140,8 @@ fn a_failure_that_checkpointing_avoids() {
     assert_eq!(idle["serves_failed"], false, "{idle}");
     let page = result_of(&["analyze", "fixtures/changes/2.15.0-dense-320MiB.pickle.gz"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    let action = "to do activation checkpointing of each of 6 calls: app/changed.py:25 in through; in a replay every request then succeeds";
+    let action =
+        "to do checkpoint each of 6 calls: app/changed.py:25 in through; in a replay every request then succeeds";
     assert!(page.contains(action), "{page}");
 }
 

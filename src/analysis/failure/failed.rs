@@ -181,7 +181,7 @@ fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<LiveByLine> {
     let blocks = tiling.active_blocks().filter(|(.., state, _)| is_pending(*state));
     let by_stack = sum_by_key(blocks.map(|(_, size, _, _, stack)| (stack, size)));
     let all = by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
-    top_lines(stacks, by_stack, all, SHOWN_PENDING).rows
+    top_lines(stacks, by_stack, all, SHOWN_PENDING, &|_| None).rows
 }
 
 fn circumstances(

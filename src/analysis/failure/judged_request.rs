@@ -7,6 +7,7 @@ use super::failed::FailureFacts;
 use super::judged::Judgement;
 use super::outlook::{Filling, Growth, NextStep};
 use super::reason::{CauseNote, VerdictReason};
+use super::source_excerpt::SourceExcerpt;
 use crate::allocator::verdict::{Cause, Certainty, Verdict, largest_first};
 use crate::base::units::escape_name;
 use crate::snapshot::Pools;
@@ -66,6 +67,10 @@ pub struct JudgedRequest {
     /// The innermost line outside PyTorch in the request's stack.
     #[serde(flatten, with = "Culprit")]
     pub location: CodeLocation,
+    /// The text of `culprit` with its neighbours; only for the last failure of a trace. Absent if the recorder stored no
+    /// text and `--source` gave none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceExcerpt>,
     /// The operation that requested it; null if the stack shows none.
     pub operation: Option<String>,
     /// The program's `user_metadata`; null if not set.
@@ -109,6 +114,7 @@ impl JudgedRequest {
             next_step: judgement.outlook.next_step,
             filling: judgement.outlook.filling,
             location: stacks.code_location(stacks.line_id(request.stack)),
+            source: None,
             operation: stacks.operation(request.stack),
             user_metadata: request
                 .user_metadata

@@ -13,6 +13,7 @@ mod outlook;
 mod reason;
 mod remedies;
 mod request;
+mod source_excerpt;
 
 pub use blockers::Blocker;
 pub(crate) use gathered::FailureCollector;
@@ -24,3 +25,4 @@ pub use reason::{CauseNote, DeadEnd, Served, VerdictReason};
 pub use remedies::{Continued, RecordedReplay, Remedy};
 pub(crate) use request::request;
 pub use request::{Assumption, RequestOutcome, RequestReport, ServedRequest};
+pub use source_excerpt::SourceExcerpt;

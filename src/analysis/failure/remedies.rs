@@ -13,7 +13,10 @@ use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_hea
 use crate::replay::ops::{Operation, OperationKind};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
-use crate::whatif::{COMMON_SETTINGS, ForecastVerdict, Overrides, apply_option, hypothesis_with, is_worth_trying};
+use crate::whatif::{
+    COMMON_SETTINGS, ForecastVerdict, JobOutcome, Overrides, apply_option, free_at_peak, hypothesis_with,
+    is_worth_trying,
+};
 
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
@@ -48,25 +51,16 @@ pub struct Remedy {
     /// The fate of the program after the request; only for a request that ended the trace, and absent if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ForecastVerdict>,
+    /// What the job does under these settings.
+    pub then: JobOutcome,
 }
 
 impl Remedy {
-    /// Whether the rest of the failed iteration and one more are served.
-    pub fn goes_on(&self) -> bool {
-        self.forecast.as_ref().is_some_and(ForecastVerdict::goes_on)
-    }
-
-    /// Whether a later request is predicted to fail.
-    pub fn fails_again(&self) -> bool {
-        matches!(self.forecast, Some(ForecastVerdict::FailsAgain { .. }))
-    }
-
-    /// How far the program gets.
-    fn reach(&self) -> (u8, u64) {
-        match &self.forecast {
-            Some(forecast) => forecast.reach(),
-            None => (u8::from(self.serves_later == Some(true)), 0),
-        }
+    /// The change to the recorded settings, in the syntax of `oomscope whatif --set`.
+    pub fn settings_change(&self) -> String {
+        let removed = self.without.map(|option| format!("{option}:default"));
+        let set = (!self.settings.is_empty()).then(|| self.settings.clone());
+        set.into_iter().chain(removed).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -156,8 +150,7 @@ pub(super) fn remedies<'s, 'a>(
 
 /// Replays of a device's calls under the recorded and other settings. Where unrecorded graph captures matter, each is
 /// replayed with and without captures.
-struct SettingTrials<'f, 's, 'a> {
-    device: DeviceStudy<'s, 'a>,
+struct SettingTrials<'f, 'a> {
     /// The requests after the last failure.
     forecast: Option<&'f Forecast<'a>>,
     /// Under the recorded settings.
@@ -165,7 +158,7 @@ struct SettingTrials<'f, 's, 'a> {
     /// The entries that fail in each of `controls`.
     failed: Vec<BTreeSet<usize>>,
     /// Under other settings.
-    tried: Vec<(Candidate, Vec<Simulation>)>,
+    tried: Vec<(Candidate, Vec<TriedSimulation>)>,
     /// Allocated bytes plus the request, by the entry of each failure.
     needed: BTreeMap<usize, u64>,
     /// The entry of the last recorded request.
@@ -176,21 +169,25 @@ struct SettingTrials<'f, 's, 'a> {
     is_rounded_up: bool,
 }
 
-impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
-    fn new(device: DeviceStudy<'s, 'a>, ooms: &[FailureFacts], forecast: Option<&'f Forecast<'a>>) -> Self {
+impl<'f, 'a> SettingTrials<'f, 'a> {
+    fn new(device: DeviceStudy<'_, 'a>, ooms: &[FailureFacts], forecast: Option<&'f Forecast<'a>>) -> Self {
         let program = forecast.map_or_else(|| device.program(), |known| &known.program);
         let ooms = ooms.iter().map(|oom| oom.request.entry);
         let headroom_entries = ooms.chain(forecast.iter().flat_map(|known| known.headroom_entries())).collect();
         let as_recorded = hypothesis_with(device, &Overrides::default());
         let captures: &[bool] = if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
-        let simulate_each = |hypothesis: &Hypothesis| -> Vec<Simulation> {
+        let simulate_each = |hypothesis: &Hypothesis| -> Vec<TriedSimulation> {
             let with = |assumes_captures: &bool| {
                 let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
-                simulate_with_headroom(program, &hypothesis, &headroom_entries)
+                let done = simulate_with_headroom(program, &hypothesis, &headroom_entries);
+                let verdict = forecast.map(|known| known.verdict(device, &done));
+                let free_bytes = free_at_peak(&hypothesis, &done);
+                let then = JobOutcome::from_replay(device, &done.ooms, verdict.as_ref(), free_bytes);
+                TriedSimulation { done, verdict, then }
             };
             captures.iter().map(with).collect()
         };
-        let controls = simulate_each(&as_recorded);
+        let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|control| control.done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
         let tried = candidates(device)
@@ -206,7 +203,6 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
         let is_request = |operation: &&Operation| matches!(operation.kind, OperationKind::Alloc { .. });
         let divisions = as_recorded.settings.roundup_power2_divisions;
         Self {
-            device,
             forecast,
             failed: failed.collect(),
             tried,
@@ -240,7 +236,7 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
             .iter()
             .filter_map(|(candidate, ways)| {
                 let ways = ways.iter().zip(&self.failed);
-                let mut rows = ways.map(|(done, failed)| self.remedy(candidate, done, entry, failed));
+                let mut rows = ways.map(|(tried, failed)| self.remedy(candidate, tried, entry, failed));
                 let first = rows.next()?;
                 rows.all(|row| row == first).then_some(first)
             })
@@ -261,7 +257,7 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
             let splits = r.settings.contains(MAX_SPLIT);
             let options = r.settings.matches(',').count();
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (Reverse((r.avoids_oom, r.reach())), splits, options, r.peak_reserved_bytes, calls)
+            (Reverse((r.avoids_oom, r.then.reach())), splits, options, r.peak_reserved_bytes, calls)
         });
         TrialResults { as_recorded, remedies }
     }
@@ -271,7 +267,8 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
         !self.is_rounded_up && needed > self.reach
     }
 
-    fn remedy(&self, candidate: &Candidate, done: &Simulation, event: usize, failed: &BTreeSet<usize>) -> Remedy {
+    fn remedy(&self, candidate: &Candidate, tried: &TriedSimulation, event: usize, failed: &BTreeSet<usize>) -> Remedy {
+        let TriedSimulation { done, verdict, then } = tried;
         let figures = done.at_failures.get(&event).copied().unwrap_or_default();
         // A setting under which another request fails instead is no remedy.
         let mut failures = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
@@ -279,11 +276,11 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
             && !self.needed.get(&event).is_some_and(|needed| self.exceeds_reach(*needed));
         let forecast = self.forecast.filter(|known| avoids_oom && known.failed == event);
         // The failed request is served, and so is its repetition.
-        let is_repeated = |known: &&Forecast<'_>| known.first_failure(done) != Some(0);
+        let is_repeated = |known: &&Forecast<'_>| known.first_failure(&done.ooms) != Some(0);
         let avoids_oom = avoids_oom && forecast.is_none_or(|known| is_repeated(&known));
         let forecast = forecast.filter(is_repeated);
         let next_step = forecast.and_then(|known| {
-            let failure = known.first_failure(done).filter(|request| *request <= known.one_more);
+            let failure = known.first_failure(&done.ooms).filter(|request| *request <= known.one_more);
             let served_requests = failure.map_or(known.one_more, |request| request - 1) as u64;
             known.fails_soon(done).map(|fails| Continued { served_requests, fails })
         });
@@ -299,9 +296,18 @@ impl<'f, 's, 'a> SettingTrials<'f, 's, 'a> {
             next_step,
             serves_later: (avoids_oom && self.last_request > event)
                 .then(|| done.ooms.iter().all(|(at, _)| *at <= event || failed.contains(at))),
-            forecast: forecast.map(|known| known.verdict(self.device, done)),
+            forecast: forecast.and(verdict.clone()),
+            then: then.clone(),
         }
     }
+}
+
+/// One replay under other settings.
+struct TriedSimulation {
+    done: Simulation,
+    /// That of the forecast.
+    verdict: Option<ForecastVerdict>,
+    then: JobOutcome,
 }
 
 /// Settings to replay.

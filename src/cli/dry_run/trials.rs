@@ -94,15 +94,11 @@ pub(super) fn remedies_without_size(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     let Some(oom) = device.ooms.last() else { return Vec::new() };
     let mut serving: Vec<_> = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).collect();
     // A forecast of a later failure may be wrong, and the run shows it.
-    serving.sort_by_key(|remedy| remedy.fails_again());
+    serving.sort_by_key(|remedy| remedy.then.fails_again());
     // Two sizes of one option give much the same.
     let mut options = HashSet::new();
     serving.retain(|remedy| options.insert((remedy.without, option_names(&remedy.settings))));
-    let settings = serving.into_iter().map(|remedy| {
-        let removed = remedy.without.map(|option| format!("{option}:default"));
-        let set = (!remedy.settings.is_empty()).then(|| remedy.settings.clone());
-        OutsideRemedy::Settings(removed.into_iter().chain(set).collect::<Vec<_>>().join(","))
-    });
+    let settings = serving.into_iter().map(|remedy| OutsideRemedy::Settings(remedy.settings_change()));
     let mut remedies: Vec<OutsideRemedy> = settings.take(MAX_SETTINGS).collect();
     if oom.is_in_optimizer() || device.changes.iter().any(|row| row.change == ProgramChange::OptimizerForeach) {
         remedies.push(OutsideRemedy::StepByParameter);

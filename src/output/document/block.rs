@@ -4,11 +4,15 @@ use super::chart::Chart;
 use super::table::Table;
 use super::text::Text;
 
-/// A page: blocks from top to bottom. [`crate::output::report`] makes one from each report.
+/// A page. [`crate::output::report`] makes one from each report.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
+    /// The first screen, from top to bottom: the answer.
     #[doc(hidden)]
     pub blocks: Vec<Block>,
+    /// What stands below it, for readers who ask for everything.
+    #[doc(hidden)]
+    pub sections: Vec<Block>,
 }
 
 /// A block-level element.
@@ -16,6 +20,8 @@ pub struct Document {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
+    /// The answer in one line, and its context, which stands at the end of the line.
+    Headline(Text, Text),
     /// Level 1 is the title, 2 a section, 3 a subsection.
     Heading(u8, Text),
     Paragraph(Text),
@@ -27,6 +33,12 @@ pub enum Block {
     Table(Table),
     /// See [`Chart`].
     Chart(Chart),
+    /// See [`Bar`].
+    Bar(Bar),
+    /// A line of the program's source, with its neighbours.
+    Source(Source),
+    /// The callers of a line, innermost first. As many are shown as fit on one line.
+    Callers(Vec<Text>),
     /// Stack frames; folded where the format supports it.
     Stack(Stack),
     /// Lines for the reader to copy.
@@ -62,6 +74,60 @@ impl<T: Into<Text>> From<T> for Item {
     }
 }
 
+/// The parts of one whole, drawn as a bar with a legend.
+#[doc(hidden)]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// From left to right; parts of 0 bytes are only in the legend.
+    pub parts: Vec<BarPart>,
+}
+
+/// A part of a [`Bar`].
+#[doc(hidden)]
+#[derive(Debug, Clone, PartialEq)]
+pub struct BarPart {
+    pub bytes: u64,
+    pub kind: BarKind,
+    /// Its legend, with the figure.
+    pub label: Text,
+}
+
+/// What the memory of a [`BarPart`] is doing.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BarKind {
+    /// Tensors hold it.
+    Allocated,
+    /// Tensors held it at the peak.
+    Peak,
+    /// The allocator has reserved it, and no tensor holds it.
+    Cached,
+    /// In use outside PyTorch.
+    Outside,
+    /// Free on the device.
+    Free,
+}
+
+/// Lines of a source file.
+#[doc(hidden)]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Number of the first line.
+    pub first: u64,
+    pub lines: Vec<String>,
+    /// Number of the line that is marked with `note`.
+    pub marked: u64,
+    pub note: String,
+}
+
+impl Source {
+    /// Each line with its number, the marked one with its note.
+    pub(super) fn numbered(&self) -> Vec<String> {
+        let note = |number| if number == self.marked { format!("  ← {}", self.note) } else { String::new() };
+        (self.first..).zip(&self.lines).map(|(number, line)| format!("{number} {line}{}", note(number))).collect()
+    }
+}
+
 /// The frames of a stack, innermost first.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +142,37 @@ pub struct Stack {
 
 #[doc(hidden)]
 impl Document {
+    /// The first screen and everything below it.
+    #[must_use]
+    pub fn in_full(mut self) -> Self {
+        self.blocks.append(&mut self.sections);
+        self
+    }
+
+    /// Appends the blocks of `below` to those that stand below the first screen.
+    pub fn add_sections(&mut self, below: Self) {
+        self.sections.extend(below.in_full().blocks);
+    }
+
+    pub fn headline(&mut self, answer: impl Into<Text>, context: impl Into<Text>) {
+        self.blocks.push(Block::Headline(answer.into(), context.into()));
+    }
+
+    pub fn bar(&mut self, parts: Vec<BarPart>) {
+        self.blocks.push(Block::Bar(Bar { parts }));
+    }
+
+    /// Appends the callers of a line unless there are none.
+    pub fn callers(&mut self, callers: Vec<Text>) {
+        if !callers.is_empty() {
+            self.blocks.push(Block::Callers(callers));
+        }
+    }
+
+    pub fn source(&mut self, source: Source) {
+        self.blocks.push(Block::Source(source));
+    }
+
     pub fn title(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Heading(1, text.into()));
     }

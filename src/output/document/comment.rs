@@ -44,7 +44,7 @@ fn markdown_within(document: &Document, max_len: usize) -> String {
 
 /// The first `blocks` blocks of `document`, and a note on the others.
 fn first_blocks(document: &Document, blocks: usize) -> Document {
-    let mut start = Document { blocks: document.blocks.iter().take(blocks).cloned().collect() };
+    let mut start = Document { blocks: document.blocks.iter().take(blocks).cloned().collect(), sections: Vec::new() };
     let omitted = document.blocks.len().saturating_sub(blocks);
     start.paragraph(omission_note(&counted(omitted as u64, "further part")));
     start
@@ -56,7 +56,8 @@ fn omission_note(omitted: &str) -> Text {
 
 /// `document` with at most `rows` rows in each table, list and stack.
 fn limit_rows(document: &Document, rows: usize) -> Document {
-    Document { blocks: document.blocks.iter().map(|block| limit_block_rows(block, rows)).collect() }
+    let blocks = document.blocks.iter().map(|block| limit_block_rows(block, rows)).collect();
+    Document { blocks, sections: Vec::new() }
 }
 
 fn limit_block_rows(block: &Block, rows: usize) -> Block {
@@ -91,7 +92,14 @@ fn limit_block_rows(block: &Block, rows: usize) -> Block {
         }
         Block::Code(lines) => Block::Code(keep_first(lines, rows, |out| format!("... {out} left out"))),
         Block::Details(heading, inside) => Block::Details(heading.clone(), limit_rows(inside, rows)),
-        Block::Heading(..) | Block::Paragraph(_) | Block::Chart(_) | Block::Warning(..) => block.clone(),
+        Block::Headline(..)
+        | Block::Heading(..)
+        | Block::Paragraph(_)
+        | Block::Chart(_)
+        | Block::Bar(_)
+        | Block::Source(_)
+        | Block::Callers(_)
+        | Block::Warning(..) => block.clone(),
     }
 }
 

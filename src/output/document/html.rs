@@ -1,15 +1,16 @@
 //! A document as HTML: semantic elements with classes, without scripts. The style belongs to the page around it.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
-use super::block::{Block, Document, Field, Item, Stack};
+use super::block::{Bar, BarKind, BarPart, Block, Document, Field, Item, Stack};
 use super::escape::escape_html;
 use super::svg_chart::chart_svg;
-use super::table::{Cell, Table};
+use super::table::{Cell, Mark, Table};
 use super::text::{Span, Text, Tone};
-use crate::base::units::percent;
+use crate::base::units::{percent, ratio};
 
-/// Renders `document` as HTML.
+/// Renders the first screen of `document` as HTML; [`Document::in_full`] has the rest.
 pub fn html(document: &Document) -> String {
     document.blocks.iter().map(block).collect()
 }
@@ -17,6 +18,9 @@ pub fn html(document: &Document) -> String {
 fn block(block: &Block) -> String {
     match block {
         Block::Heading(level, text) => format!("<h{level}>{}</h{level}>\n", inline(text)),
+        Block::Headline(answer, context) => {
+            format!("<h1>{} <span class=\"context\">{}</span></h1>\n", inline(answer), inline(context))
+        }
         Block::Paragraph(text) => format!("<p>{}</p>\n", inline(text)),
         Block::Fields(fields) => {
             format!("<dl>\n{}</dl>\n", fields.iter().map(field).collect::<String>())
@@ -26,6 +30,12 @@ fn block(block: &Block) -> String {
         }
         Block::Table(table) => self::table(table),
         Block::Chart(chart) => chart_svg(chart),
+        Block::Bar(bar) => self::bar(bar),
+        Block::Source(source) => format!("<pre class=\"source\">{}</pre>\n", escape_lines(&source.numbered())),
+        Block::Callers(callers) => {
+            let callers: Vec<String> = callers.iter().map(inline).collect();
+            format!("<p class=\"callers\">called from {}</p>\n", callers.join(" ← "))
+        }
         Block::Stack(stack) => self::stack(stack),
         Block::Code(lines) => format!("<pre><code>{}</code></pre>\n", escape_lines(lines)),
         Block::Details(heading, inside) => {
@@ -37,6 +47,31 @@ fn block(block: &Block) -> String {
             format!("<p class=\"warning\"><strong>{}</strong>: {}</p>\n", escape_html(code), inline(text))
         }
     }
+}
+
+/// The parts as widths of one row; the legend has the figures.
+fn bar(bar: &Bar) -> String {
+    let total: u64 = bar.parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
+    let class = |part: &BarPart| match part.kind {
+        BarKind::Allocated => "allocated",
+        BarKind::Peak => "peak",
+        BarKind::Cached => "cached",
+        BarKind::Outside => "outside",
+        BarKind::Free => "free",
+    };
+    let mut at = 0.0;
+    let mut cells = String::new();
+    for part in &bar.parts {
+        let width = 1000.0 * ratio(part.bytes, total);
+        let _ = write!(cells, "<rect class=\"{}\" x=\"{at:.1}\" width=\"{width:.1}\" height=\"10\"/>", class(part));
+        at += width;
+    }
+    let legend = |part: &BarPart| format!("<li class=\"{}\">{}</li>", class(part), inline(&part.label));
+    let legend: String = bar.parts.iter().map(legend).collect();
+    format!(
+        "<div class=\"memory\"><svg viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">{cells}</svg>\
+         <ul>{legend}</ul></div>\n"
+    )
 }
 
 fn field(field: &Field) -> String {
@@ -80,6 +115,14 @@ fn cell(cell: &Cell) -> String {
         Cell::Text(text) => inline(text),
         Cell::Indented(depth, text) => {
             format!("<span class=\"part{}\">{}</span>", (*depth).min(4), inline(text))
+        }
+        Cell::Marked(mark, text) => {
+            let class = match mark {
+                Mark::Good => "good",
+                Mark::Perhaps => "perhaps",
+                Mark::Bad => "bad",
+            };
+            format!("<span class=\"mark {class}\">{}</span> {}", mark.glyphs()[0], inline(text))
         }
         Cell::WithDetails(text, below) => {
             let below = below.iter().map(|text| format!("<br>{}", inline(text)));

@@ -1,6 +1,6 @@
 //! A document as GitHub-flavoured Markdown, for a step summary, a comment or an issue.
 
-use super::block::{Block, Document, Field, Item, Stack};
+use super::block::{BarPart, Block, Document, Field, Item, Stack};
 use super::chart::Chart;
 use super::glyphs::UNICODE;
 use super::table::{Cell, Table};
@@ -26,6 +26,11 @@ fn blocks(document: &Document) -> Vec<String> {
 
 fn block(block: &Block) -> String {
     match block {
+        Block::Headline(answer, context) => {
+            let context = Some(context).filter(|context| !context.is_empty());
+            let context = context.map_or_else(String::new, |text| format!(" ({})", inline(text, Context::Text)));
+            format!("## {}{context}", inline(answer, Context::Text))
+        }
         Block::Heading(level, text) => {
             format!("{} {}", "#".repeat(usize::from(*level) + 1), inline(text, Context::Text))
         }
@@ -34,6 +39,15 @@ fn block(block: &Block) -> String {
         Block::List(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
         Block::Table(table) => self::table(table),
         Block::Chart(chart) => self::chart(chart),
+        Block::Bar(bar) => {
+            let part = |part: &BarPart| inline(&part.label, Context::Text);
+            bar.parts.iter().map(part).collect::<Vec<_>>().join(" · ")
+        }
+        Block::Source(source) => code_fence(&source.numbered()),
+        Block::Callers(callers) => {
+            let callers: Vec<String> = callers.iter().map(|text| inline(text, Context::Text)).collect();
+            format!("called from {}", callers.join(" ← "))
+        }
         Block::Stack(stack) => self::stack(stack),
         Block::Code(lines) => code_fence(lines),
         Block::Details(heading, inside) => details(&inline(heading, Context::Html), &blocks(inside)),
@@ -82,6 +96,7 @@ fn cell(cell: &Cell) -> String {
         Cell::Indented(depth, text) => {
             format!("{}{}", "&emsp;".repeat(usize::from(*depth)), inline(text, Context::Cell))
         }
+        Cell::Marked(mark, text) => format!("{} {}", mark.glyphs()[0], inline(text, Context::Cell)),
         Cell::WithDetails(text, below) => {
             let below = below.iter().map(|text| format!("<br>{}", inline(text, Context::Cell)));
             [inline(text, Context::Cell)].into_iter().chain(below).collect()

@@ -17,7 +17,7 @@ mod escape;
 mod glyphs;
 mod html;
 mod markdown;
-mod shared_paths;
+mod short_paths;
 mod svg_chart;
 #[doc(hidden)]
 mod table;
@@ -31,7 +31,7 @@ mod wrap;
 
 pub use block::Document;
 #[doc(hidden)]
-pub use block::{Block, Field, Item, Stack};
+pub use block::{Bar, BarKind, BarPart, Block, Field, Item, Source, Stack};
 #[doc(hidden)]
 pub use chart::{Band, Chart, ChartRow, Layer, RowNote, Shape};
 pub use comment::markdown_comment;
@@ -41,7 +41,7 @@ pub use escape::escape_html as html_literal;
 pub use html::html;
 pub use markdown::markdown;
 #[doc(hidden)]
-pub use table::{Cell, Table};
+pub use table::{Cell, Mark, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
 #[doc(hidden)]

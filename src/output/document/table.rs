@@ -9,10 +9,12 @@ pub struct Table {
     pub caption: Option<Text>,
     /// Column names; empty strings where the cells need none.
     pub header: Vec<Cow<'static, str>>,
-    /// Indexes of the columns that hold text (left-aligned, may wrap). The others hold numbers.
+    /// Indexes of the columns that hold text (left-aligned, may be cut). The others hold numbers.
     pub text_columns: Vec<usize>,
     /// Columns to drop on a narrow page, the first of these first.
     pub optional_columns: Vec<usize>,
+    /// Whether the first column takes what is left of the page's width, so that numbers of several tables align.
+    pub is_wide: bool,
     pub rows: Vec<Vec<Cell>>,
     /// Shown below the rows.
     pub note: Option<Text>,
@@ -27,6 +29,30 @@ pub enum Cell {
     WithDetails(Text, Vec<Text>),
     /// A bar; the share is between 0 and 1.
     Bar(f64),
+    /// A judgement of the row, and text.
+    Marked(Mark, Text),
+}
+
+/// A judgement in one character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It helps; a limit holds.
+    Good,
+    /// It may help: a guess, or what follows is not known.
+    Perhaps,
+    /// It does not help; a limit does not hold.
+    Bad,
+}
+
+impl Mark {
+    /// In Unicode, and in ASCII.
+    pub(super) fn glyphs(self) -> [&'static str; 2] {
+        match self {
+            Self::Good => ["✓", "+"],
+            Self::Perhaps => ["~", "~"],
+            Self::Bad => ["✗", "x"],
+        }
+    }
 }
 
 impl<T: Into<Text>> From<T> for Cell {
@@ -48,6 +74,7 @@ impl Table {
             header: header.iter().cloned().map(Into::into).collect(),
             text_columns: text_columns.to_vec(),
             optional_columns: Vec::new(),
+            is_wide: false,
             rows: rows.into_iter().map(cells).collect(),
             note: None,
         }
@@ -62,6 +89,12 @@ impl Table {
     #[must_use]
     pub fn optional_columns(self, by_priority: &[usize]) -> Self {
         Self { optional_columns: by_priority.to_vec(), ..self }
+    }
+
+    /// Widens the first column to the width of the page.
+    #[must_use]
+    pub fn wide(self) -> Self {
+        Self { is_wide: true, ..self }
     }
 
     #[must_use]

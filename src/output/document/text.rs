@@ -20,8 +20,8 @@ pub struct Span {
     pub tone: Tone,
     /// Whether it is a path, a source location or a setting: text that a reader may copy.
     pub is_code: bool,
-    /// Whether it is a source location, whose directory [`super::Document::shorten_locations`] may cut.
-    pub is_location: bool,
+    /// Bytes of `text` that are the path of a source file, which [`super::Document::shorten_locations`] may cut.
+    pub path_len: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -79,7 +79,7 @@ pub fn code(text: impl Into<String>) -> Text {
     Text { spans: vec![Span { text: text.into(), is_code: true, ..Span::default() }] }
 }
 
-/// A source location: `file:line in function`.
-pub fn source_location(text: impl Into<String>) -> Text {
-    Text { spans: vec![Span { text: text.into(), is_code: true, is_location: true, ..Span::default() }] }
+/// A source location: the path of a file, and what follows it, such as `:12 forward`.
+pub fn source_location(path: &str, rest: &str) -> Text {
+    Text { spans: vec![Span { text: format!("{path}{rest}"), is_code: true, path_len: path.len(), ..Span::default() }] }
 }

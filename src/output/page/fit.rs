@@ -73,7 +73,7 @@ fn write_with_curves(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     write_head(title, Scripts::None, version, out)?;
-    let below = Document { blocks: document.blocks.split_off(curves_at) };
+    let below = Document { blocks: document.blocks.split_off(curves_at), sections: Vec::new() };
     write!(out, "<main id=\"first\">\n{}", html(&document))?;
     for (title, lines) in curves {
         write!(out, "<h2>{}</h2>\n{}", html_literal(title), curve(lines))?;

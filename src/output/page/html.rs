@@ -71,7 +71,8 @@ pub fn write_with(
     let report = shown.report.as_ref().unwrap_or(report);
     write_head(&report.summary().answer, scripts, version, out)?;
     let mut document = report::analyze(report);
-    let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
+    document.shorten_locations();
+    let below = Document { blocks: std::mem::take(&mut document.sections), sections: Vec::new() };
     let tried: Vec<&WhatIfReport> = shown.snapshots.iter().filter_map(|one| one.whatif.as_ref()).collect();
     writeln!(out, "<main id=\"first\">")?;
     if let Some(note) = shown.note() {

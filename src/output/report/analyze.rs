@@ -1,16 +1,16 @@
-//! The page of `oomscope analyze`: failures, memory use, the timeline, and the lines that hold the memory.
+//! The page of `oomscope analyze`: the first screen, and below it failures, memory use, the timeline, and the lines that
+//! hold the memory.
 
-use super::failure::{failed_requests, hypothetical_request};
+use super::failure::{failed_request, tried_request};
 use super::memory::{memory, pools_and_streams, segments};
 use super::phrases::{describe_file, timeline_range};
-use super::summary::summary;
+use super::screen::{screen, screen_of_ranks};
 use super::timeline::{activity_rows, area, row};
 use super::variables::{annotated, kept_by_variable};
 use super::{breakdown as held_by, ranks};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::base::units::{counted, size};
-use crate::base::warning::{Code, Warning};
 use crate::output::document::{Chart, Document, Layer, RowNote, Shape, Text, code};
 use crate::study::attribution;
 use crate::study::{MemoryHistory, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, TracePosition};
@@ -23,66 +23,54 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
         Some(worst) => report.snapshots.iter().find(|snapshot| snapshot.path == worst.path),
         None => report.snapshots.first(),
     };
-    let several = report.ranks.as_ref().filter(|_| report.snapshots.len() > 1);
-    if let Some(ranks) = several {
-        ranks::title(&mut document, ranks);
-        summary(&mut document, &report.summary());
-        ranks::table(&mut document, ranks, report.top);
-    }
-    if let Some(shown) = shown {
-        let which = if several.is_some() { "The worst of them: " } else { "" };
-        document.title(Text::from(which).and(code(&*shown.path)));
-        if several.is_none() {
-            summary(&mut document, &report.summary());
+    let Some(shown) = shown else { return document }; // a report has a snapshot
+    let device = match worst {
+        Some(worst) => shown.devices.iter().find(|device| device.device == worst.device),
+        None => shown.devices.first(),
+    };
+    match (&report.ranks, device) {
+        (Some(ranks), Some(device)) if report.snapshots.len() > 1 => {
+            screen_of_ranks(&mut document, report, ranks, (shown, device));
         }
-        snapshot(&mut document, shown, report);
+        (ranks, Some(device)) => {
+            screen(&mut document, shown, device, report.top);
+            if let Some(ranks) = ranks {
+                ranks::table(&mut document, ranks, report.top.min(MAX_DEVICES));
+            }
+        }
+        (_, None) => document.headline(&*report.summary().answer, ""),
     }
     let unreadable = report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
     document.list_under("Not read", unreadable);
+    let mut sections = Document::default();
+    add_sections(&mut sections, shown, report);
+    document.add_sections(sections);
     document
 }
 
-/// A short page on the snapshots that a finished command left in `directory`.
+/// Devices of one snapshot on the first screen, at most.
+const MAX_DEVICES: usize = 8;
+
+/// The page on the snapshots that a finished command left in `directory`.
 pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
-    let mut document = Document::default();
+    let mut document = analyze(report);
     let snapshots = counted(report.snapshots.len() as u64, "snapshot");
-    document.title(Text::from(format!("{snapshots} in ")).and(code(directory)));
-    summary(&mut document, &report.summary());
-    // Warnings of one rank suffice: the others ran the same program.
-    let first = report.snapshots.first().filter(|snapshot| snapshot.dry_run.is_some());
-    let shown_warnings = first.into_iter().flat_map(|snapshot| &snapshot.warnings);
-    for warning in shown_warnings.filter(|warning| comes_first(warning)) {
-        document.field(warning.code.word().replace('-', " "), &*warning.message);
-    }
-    document.field("more", code(format!("oomscope {directory}")));
+    document.field("saved", Text::from(format!("{snapshots} in ")).and(code(directory)));
     document
 }
 
-/// Whether the reader must see `warning` before any figure.
-fn comes_first(warning: &Warning) -> bool {
-    matches!(
-        warning.code,
-        Code::DryRun | Code::ForeignBackend | Code::NotAllocated | Code::UnknownMemory | Code::ValuesRead
-    )
-}
-
-fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &AnalyzeReport) {
-    for warning in snapshot.warnings.iter().filter(|warning| comes_first(warning)) {
-        document.warning(warning.code.word(), &*warning.message);
-    }
+/// What stands below the first screen: everything that is known of `snapshot`.
+fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &AnalyzeReport) {
+    document.heading(code(&*snapshot.path));
     document.paragraph(describe_file(snapshot));
-    if let (Some(ranks), [_]) = (&report.ranks, report.snapshots.as_slice()) {
-        ranks::heading(document, ranks);
-        ranks::table(document, ranks, report.top);
-    }
     // Worst first, as in the table.
     let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);
     let order: Vec<u64> = rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
     let mut devices: Vec<&DeviceReport> = snapshot.devices.iter().collect();
     devices.sort_by_key(|device| order.iter().position(|id| *id == device.device));
     for device in devices {
-        failed_requests(document, device);
-        hypothetical_request(document, device);
+        failed_request(document, device);
+        tried_request(document, device);
         memory(document, device);
         over_time(document, device);
         held_by::breakdown(document, device);
@@ -97,7 +85,7 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
         let segments = host.segments;
         document.paragraph(format!("{} in {}", size(segments.bytes), counted(segments.count, "segment")));
     }
-    let notes = snapshot.warnings.iter().filter(|warning| !comes_first(warning));
+    let notes = snapshot.warnings.iter();
     document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));
 }
 

@@ -1,12 +1,10 @@
-//! Live memory at the failure or the peak by category, phase and age; memory that grows with every step; and the lines
-//! that hold memory at the snapshot.
+//! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
 
-use super::phrases::{self, operation_label, stack_label, stack_label_in_line};
+use super::phrases::{self, location_details, location_label, operation_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size};
-use crate::output::document::{Cell, Document, Table, Text, strong};
+use crate::output::document::{Cell, Document, Table, Text};
 use crate::stacks::phases::Phase;
-use crate::study::attribution::Leaks;
 use crate::study::attribution::{Age, Category, Confidence, MemoryBreakdown};
 use crate::study::memory::LiveByLine;
 
@@ -22,10 +20,6 @@ pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
         document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
     }
     document.fields("kept", kept_since_start(held));
-    // With a failure, the failure's section shows the growth.
-    if device.ooms.is_empty() {
-        document.fields("grows", growth(&device.leaks, true, true).map(strong));
-    }
     let lines = largest_lines(held, device);
     if !lines.is_empty() {
         document.table(by_line(lines, held.allocated_bytes, held.blocks));
@@ -52,24 +46,23 @@ fn by_line(lines: &[LiveByLine], bytes: u64, blocks: u64) -> Table {
         .iter()
         .map(|held| {
             let share = percent(held.share_ratio);
-            vec![size(held.bytes).into(), share.into(), count(held.blocks).into(), holder(held)]
+            vec![holder(held), size(held.bytes).into(), share.into(), count(held.blocks).into()]
         })
         .collect();
     let others = bytes - lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
     let other_blocks = blocks - lines.iter().map(|line| line.blocks).sum::<u64>();
     if other_blocks > 0 {
-        let cells = [size(others), percent(ratio(others, bytes)), count(other_blocks)];
-        let name = "all other lines".to_owned();
-        rows.push(cells.into_iter().chain([name]).map(Cell::from).collect());
+        let cells = ["all other lines".to_owned(), size(others), percent(ratio(others, bytes)), count(other_blocks)];
+        rows.push(cells.into_iter().map(Cell::from).collect());
     }
-    Table::new(&["bytes", "share", "blocks", "allocated by"], &[3], rows)
+    Table::new(&["allocated by", "bytes", "share", "blocks"], &[0], rows)
 }
 
 /// A line, with its operation.
 fn holder(held: &LiveByLine) -> Cell {
-    let (line, below) = stack_label(&held.location);
     let operation = operation_label(held.operation.as_deref(), held.operation_share_ratio);
-    Cell::WithDetails(line, below.into_iter().chain(operation).collect())
+    let below = location_details(&held.location).into_iter().chain(operation);
+    Cell::WithDetails(location_label(&held.location), below.collect())
 }
 
 fn category(category: Category) -> &'static str {
@@ -190,42 +183,5 @@ fn kept_since_start(held: &MemoryBreakdown) -> Option<Text> {
         size(bytes),
         size(first.bytes)
     );
-    Some(Text::from(most).and(stack_label_in_line(&first.location)))
-}
-
-/// The lines that hold more after every step. `with_total` adds their sum, `with_end` the number of steps until memory
-/// runs out; a page with a failure shows these elsewhere.
-pub(super) fn growth(leaks: &Leaks, with_total: bool, with_end: bool) -> Option<Text> {
-    let first = leaks.suspects.first()?;
-    let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
-    let by = match first.every_steps {
-        0 | 1 => {
-            format!("by {} a step in each of {}", size(first.bytes_per_step), counted(u64::from(first.steps), "step"))
-        }
-        every => format!(
-            "by {} every {every} steps, {} so far",
-            size(first.bytes_per_step.saturating_mul(u64::from(every))),
-            counted(u64::from(first.steps), "time")
-        ),
-    };
-    let most = stack_label_in_line(&first.location);
-    let is_even = leaks.suspects.iter().all(|one| one.every_steps <= 1);
-    let more = if is_even { "more after every step" } else { "more and more" };
-    let what = if lines == 1 {
-        format!("one line holds {more}: ")
-    } else if with_total {
-        format!("{lines} lines hold {more}, {} a step in all; most: ", size(leaks.bytes_per_step))
-    } else {
-        format!("{lines} lines hold {more}; most: ")
-    };
-    let last = match (leaks.steps_left, leaks.remaining_bytes) {
-        (Some(steps @ 1..), Some(bytes)) if with_end => format!(
-            "; at this rate the {} left after the last step is used up in {}",
-            size(bytes),
-            counted(steps, "more step")
-        ),
-        _ => String::new(),
-    };
-    let variable = leaks.variable.as_ref().map(|variable| format!("; kept by {}", variable.in_sentence()));
-    Some(Text::from(what).and(most).and(format!(", {by}{}{last}", variable.unwrap_or_default())))
+    Some(Text::from(most).and(location_label(&first.location)))
 }

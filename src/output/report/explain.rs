@@ -1,7 +1,7 @@
 //! The page of `oomscope explain`.
 
 use super::failure_groups::{FailureGroup, group_failures, source_label};
-use super::phrases::{caller_label, frame_label, stack_block};
+use super::phrases::{frame_label, stack_block};
 use super::summary::summary;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
@@ -101,15 +101,13 @@ fn failure(document: &mut Document, group: &FailureGroup) {
     let place = faint(format!(" ({})", place.join("; ")));
     document.heading(alarm(group.title()).and(place));
     let culprit = match &failure.culprit {
-        Some(culprit) => strong(crate::output::document::source_location(frame_label(culprit)))
-            .and(source_text(failure.culprit_code.as_deref())),
+        Some(culprit) => strong(frame_label(culprit)).and(source_text(failure.culprit_code.as_deref())),
         None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
         None => "the traceback has no user code".into(),
     };
-    let caller = failure
-        .called_from
-        .as_ref()
-        .map(|frame| caller_label(frame).and(source_text(failure.called_from_code.as_deref())));
+    let caller = failure.called_from.as_ref().map(|frame| {
+        Text::from("called from ").and(frame_label(frame)).and(source_text(failure.called_from_code.as_deref()))
+    });
     document.fields("line", [culprit].into_iter().chain(caller));
     // Verdicts apply to PyTorch's allocator only.
     let verdict = if failure.system.is_some() { "why" } else { failure.verdict.word() };

@@ -1,19 +1,14 @@
-//! Why requests failed, and whether one more would be served.
+//! Failed and tried requests in full: what the first screen leaves out.
 
-use super::breakdown::growth;
-use super::phrases::{
-    describe_memory, describe_oom_position, describe_position_on, describe_remedies, describe_shortage,
-    operation_label, remedies_note, stack_block, stack_label, stack_label_in_line,
-};
+use super::phrases::{describe_shortage, entries_after, location_label, operation_label, stack_block};
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{Blocker, Growth, OomReport, RequestOutcome};
+use crate::analysis::failure::{Blocker, JudgedRequest, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
-use crate::output::document::{Document, Text, alarm, code, faint, strong};
+use crate::output::document::{Document, Text, code};
 use crate::output::wording::{describe_input, shape_label};
 use crate::stacks::frames::CodeLocation;
 use crate::study::memory::LiveByLine;
-use crate::whatif::program::{ChangeCertainty, ProgramRow};
 
 /// Maximum number of earlier failed requests listed.
 const MAX_EARLIER: usize = 3;
@@ -22,68 +17,29 @@ const MAX_BLOCKERS: usize = 3;
 /// Maximum number of lines listed whose memory waits for other streams.
 const MAX_PENDING: usize = 3;
 
-/// The last failed request in full, and a line on the earlier ones.
-pub(super) fn failed_requests(document: &mut Document, device: &DeviceReport) {
+/// Appends what the first screen leaves out of the last failed request, and the earlier ones.
+pub(super) fn failed_request(document: &mut Document, device: &DeviceReport) {
     // The last failure is the one that ended the program, if any did.
     let Some((last, before)) = device.ooms.split_last() else { return };
-    let title = alarm(format!("Out of memory on device {}", device.device));
-    document.heading(title.and(faint(format!(" ({})", describe_oom_position(last, device)))));
-    oom(document, last, device);
-    let earlier = device.oom_count - 1;
-    if earlier > 0 {
-        let requests_before: Vec<String> = before
-            .iter()
-            .rev()
-            .take(MAX_EARLIER)
-            .map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event)))
-            .collect();
-        let more = if earlier > MAX_EARLIER as u64 { ", ..." } else { "" };
-        let requests = counted(earlier, "failed request");
-        document.field("earlier", format!("{requests} before that: {}{more}", requests_before.join(", ")));
-    }
-}
-
-fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
-    let (name, below) = stack_label(&oom.location);
-    document.fields("line", [strong(name)].into_iter().chain(below));
-    document.field(
-        "request",
-        format!(
-            "{} ({} bytes) on stream {}",
-            size(oom.requested_bytes),
-            count(oom.requested_bytes),
-            stream(oom.stream)
-        ),
-    );
-    document.fields("for", device.local_tensors.as_ref().and_then(describe_request_shape).map(strong));
+    document.heading(format!("The failed request on device {}", device.device));
+    let at = match entries_after(last, device) {
+        0 => "the last of the trace".to_owned(),
+        after => format!("{} before the end of the trace", counted(after, "entry")),
+    };
+    document.field("entry", format!("{}, {at}", count(last.event)));
+    let exact = format!("{} ({} bytes)", size(last.requested_bytes), count(last.requested_bytes));
+    document.field("request", format!("{exact} on stream {}", stream(last.stream)));
+    document.fields("for", device.local_tensors.as_ref().and_then(describe_request_shape));
     document.fields("tensors", device.local_tensors.as_ref().map(list_tensors));
-    document.fields("doing", oom.operation.as_deref().map(code));
-    document.fields("metadata", oom.user_metadata.as_deref());
-    // Growth that explains the failure comes before the verdict.
-    let explains = device.explaining_growth(oom).is_some();
-    let of_steps = oom.growth.map(|growth| Text::from(describe_growth(growth)));
-    let grows =
-        of_steps.into_iter().chain(growth(&device.leaks, oom.growth.is_none(), false)).map(strong).collect::<Vec<_>>();
-    let verdict = strong(oom.verdict_reason.to_string());
-    if explains {
-        document.fields("grows", grows);
-        document.field(oom.verdict.word(), verdict);
-    } else {
-        document.field(oom.verdict.word(), verdict);
-        document.fields("grows", grows);
-    }
-    if let Some(input) = &oom.unusual_input {
-        document.fields("input", [strong(input.to_string()), describe_input(input).into()]);
-    }
-    let remedies = describe_remedies(oom).into_iter().map(Text::from);
-    document.fields("remedies", remedies.chain(remedies_note(oom).map(faint)));
-    document.fields("what to do", device.advice.iter().map(|advice| Text::from(advice.to_string())));
-    document.fields("in the program", device.changes.iter().map(describe_change));
-    if device.are_changes_skipped {
-        document.field("in the program", "not replayed, because the trace is long: run oomscope whatif --program");
-    }
-    circumstances(document, oom);
-    document.stack(stack_block("stack", &oom.frames, oom.frames.left_out));
+    document.fields("doing", last.operation.as_deref().map(code));
+    document.fields("metadata", last.user_metadata.as_deref());
+    document.field(last.verdict.word(), last.verdict_reason.to_string());
+    document.fields("input", last.unusual_input.as_ref().map(describe_input));
+    circumstances(document, last);
+    let earlier = before.iter().rev().take(MAX_EARLIER);
+    document
+        .fields("earlier", earlier.map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event))));
+    document.stack(stack_block("stack", &last.frames, last.frames.left_out));
 }
 
 /// Maximum number of tensors listed.
@@ -108,42 +64,11 @@ fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
     })
 }
 
-/// A change to the program, and the result of its replay.
-fn describe_change(row: &ProgramRow) -> Text {
-    let was = row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes);
-    let serves = match (row.fits, row.serves_failed) {
-        (Some(true), _) if row.sure == ChangeCertainty::Guess => "if that is right, this request is served",
-        (Some(true), _) if row.goes_on => "every request is served",
-        (Some(true), _) => "this request is served, what follows is not known",
-        (_, Some(true)) => "this request is served, not all that follow",
-        _ => "not enough",
-    };
-    Text::from(format!(
-        "{}: {serves}; peak reserved {} instead of {} ({})",
-        row.label(),
-        size(row.peak_reserved_bytes),
-        size(was),
-        row.sure
-    ))
-}
-
-/// The growth of live memory from step to step.
-fn describe_growth(growth: Growth) -> String {
-    let why = if growth.explains { "; without that the request would not have failed" } else { "" };
-    format!(
-        "live memory at this request grew over the last {}, by {} a step and {} in all{why}",
-        counted(growth.steps, "step"),
-        size(growth.bytes_per_step),
-        size(growth.bytes)
-    )
-}
-
 /// The use of memory at the failure, and the blocks in the way.
-fn circumstances(document: &mut Document, oom: &OomReport) {
+fn circumstances(document: &mut Document, oom: &JudgedRequest) {
     document.field("missing", describe_shortage(oom));
     let causes = oom.causes.iter().filter(|cause| cause.kind != oom.verdict);
-    let causes = causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note));
-    document.fields("at that moment", [describe_memory(oom)].into_iter().chain(causes));
+    document.fields("free", causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note)));
     document.fields("pending", oom.pending.iter().take(MAX_PENDING).map(describe_pending));
     // If live memory fills the device, no block in particular is in the way.
     if oom.verdict == Verdict::Capacity {
@@ -152,27 +77,17 @@ fn circumstances(document: &mut Document, oom: &OomReport) {
     document.fields("in the way", oom.blockers.iter().take(MAX_BLOCKERS).map(describe_blocker));
 }
 
-/// A hypothetical request, and whether it would be served.
-pub(super) fn hypothetical_request(document: &mut Document, device: &DeviceReport) {
+/// What the first screen leaves out of a tried request that fails.
+pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
     let Some(request) = &device.request else { return }; // without --request
-    let when = device.moment.map_or_else(String::new, |at| format!(" {}", describe_position_on(device, at)));
-    let request_label = format!("{} more on device {}{when}", size(request.asked_bytes), device.device);
-    match &request.outcome {
-        RequestOutcome::Served(served) => {
-            document.heading(format!("{request_label} would be served"));
-            document.field(served.request.verdict.word(), served.request.verdict_reason.to_string());
-        }
-        RequestOutcome::Failed(oom) => {
-            document.heading(alarm(format!("{request_label} would fail")));
-            document.field(oom.verdict.word(), strong(oom.verdict_reason.to_string()));
-            circumstances(document, oom);
-            if request.given_back_bytes > 0 {
-                let released = size(request.given_back_bytes);
-                document.field("", format!("after {released} of the cache was released to the device"));
-            }
+    if let RequestOutcome::Failed(oom) = &request.outcome {
+        document.heading(format!("The request of {} on device {}", size(request.asked_bytes), device.device));
+        circumstances(document, oom);
+        if request.given_back_bytes > 0 {
+            let released = size(request.given_back_bytes);
+            document.field("released", format!("{released} of the cache, before the request failed"));
         }
     }
-    document.fields("assumed", request.assumed.iter().map(|assumed| Text::from(assumed.to_string())));
 }
 
 /// Memory of a line that waits for other streams.
@@ -192,7 +107,7 @@ fn describe_blocker(it: &Blocker) -> Text {
 
 /// The line and the operation that allocated.
 fn allocation_site(location: &CodeLocation, operation: Option<Text>) -> Text {
-    let place = stack_label_in_line(location);
+    let place = location_label(location);
     match operation {
         Some(operation) => place.and(", ").and(operation),
         None => place,

@@ -21,11 +21,13 @@ mod plan;
 mod program;
 mod ranks;
 mod replay;
+mod screen;
 mod summary;
 mod timeline;
 mod together;
 mod trend;
 mod trials;
+mod tried;
 mod variables;
 mod whatif;
 

@@ -1,54 +1,45 @@
 //! Phrases that several pages share.
 
-use crate::analysis::failure::{OomReport, RecordedReplay, Remedy};
+use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
-use crate::output::document::{Document, Stack, Text, code, source_location};
-use crate::output::wording::{Summary, remedy_label};
+use crate::output::document::{Document, Stack, Text, code, faint, source_location};
+use crate::output::wording::Summary;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{MemoryHistory, TracePosition};
-use crate::whatif::{FailedRequest, ForecastVerdict};
+use crate::whatif::FailedRequest;
 
-/// `file:line in function`
-pub(super) fn frame_label(frame: &FrameReport) -> String {
-    format!("{} in {}", frame.file_line(), frame.name)
+/// `path:line function`; a page may shorten the path.
+pub(super) fn frame_label(frame: &FrameReport) -> Text {
+    match (frame.file.as_str(), frame.line) {
+        ("" | "??", _) => code(&*frame.name),
+        (file, 0) => source_location(file, &format!(" {}", frame.name)),
+        (file, line) => source_location(file, &format!(":{line} {}", frame.name)),
+    }
 }
 
-/// The label of a stack and the lines below it. The label is the autograd node of a backward pass, else the source
-/// line.
-pub(super) fn stack_label(code_location: &CodeLocation) -> (Text, Vec<Text>) {
-    let frame = code_location.frame.as_ref();
-    let caller = code_location.called_from.as_ref().map(caller_label);
-    let (name, line) = match (code_location.backward.as_deref(), frame) {
-        (Some(UNKNOWN_NODE), Some(frame)) => (source_location(frame_label(frame)), Some("in its backward pass".into())),
-        (Some(node), _) => (code(format!("backward: {node}")), frame.map(caller_label)),
-        (None, Some(frame)) => (source_location(frame_label(frame)), None),
-        (None, None) if code_location.has_stack => ("no line of user code".into(), None),
-        (None, None) => ("no stack recorded".into(), None),
-    };
-    let words = Text::from("for the forward line ");
-    let forward = code_location.forward.as_ref().map(|frame| words.and(source_location(frame_label(frame))));
-    let region = code_location.compile_context.as_deref();
+/// The place of a stack in one line: its source line, or the autograd node of a backward pass.
+pub(super) fn location_label(location: &CodeLocation) -> Text {
+    match (location.backward.as_deref(), &location.frame) {
+        (Some(UNKNOWN_NODE), Some(frame)) => faint("backward of ").and(frame_label(frame)),
+        (Some(UNKNOWN_NODE), None) => "the backward pass".into(),
+        (Some(node), Some(frame)) => code(node).and(faint(" from ")).and(frame_label(frame)),
+        (Some(node), None) => code(node),
+        (None, Some(frame)) => frame_label(frame),
+        (None, None) if location.has_stack => "no line of user code".into(),
+        (None, None) => "no stack recorded".into(),
+    }
+}
+
+/// What a table has below that line: the caller, the forward line, the compiled region.
+pub(super) fn location_details(location: &CodeLocation) -> Vec<Text> {
+    let caller = location.called_from.as_ref().map(|frame| Text::from("called from ").and(frame_label(frame)));
+    let forward = location.forward.as_ref().map(|frame| Text::from("for the forward line ").and(frame_label(frame)));
+    let region = location.compile_context.as_deref();
     let region = region.map(|region| region.strip_prefix("Torch-Compiled Region: ").unwrap_or(region));
     let compiled = region.map(|region| Text::from("in compiled region ").and(code(region)));
-    (name, [line, forward, caller, compiled].into_iter().flatten().collect())
-}
-
-pub(super) fn caller_label(frame: &FrameReport) -> Text {
-    Text::from("called from ").and(source_location(frame_label(frame)))
-}
-
-/// The same as one phrase.
-pub(super) fn stack_label_in_line(location: &CodeLocation) -> Text {
-    let (mut name, below) = stack_label(location);
-    if location.frame.is_none() && !location.has_stack {
-        name = "a stack that was not recorded".into();
-    }
-    let between = |index| if index == 0 { " (" } else { ", " };
-    let end = if below.is_empty() { "" } else { ")" };
-    let more = below.into_iter().enumerate();
-    more.fold(name, |line, (index, more)| line.and(between(index)).and(more)).and(end)
+    [caller, forward, compiled].into_iter().flatten().collect()
 }
 
 /// An operation, with its share of the bytes if that is below 100%.
@@ -68,7 +59,7 @@ pub(super) fn python_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usize
 /// A stack of [`python_frames`]; `left_out` frames of it are not in the report.
 pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: u64) -> Stack {
     let (python, folded) = python_frames(frames);
-    let frames = python.into_iter().map(frame_label).collect();
+    let frames = python.into_iter().map(|frame| format!("{} {}", frame.file_line(), frame.name)).collect();
     Stack { name, frames, folded_frames: (folded as u64).saturating_add(left_out) }
 }
 
@@ -159,37 +150,13 @@ pub(super) fn describe_position_on(device: &DeviceReport, moment: TracePosition)
 }
 
 /// The number of entries after a failed request.
-pub(super) fn entries_after(oom: &OomReport, device: &DeviceReport) -> u64 {
+pub(super) fn entries_after(oom: &JudgedRequest, device: &DeviceReport) -> u64 {
     let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_entries);
     entries.saturating_sub(oom.event.saturating_add(1))
 }
 
-/// The entry index of a failed request, and its distance from the end of the trace.
-pub(super) fn describe_oom_position(oom: &OomReport, device: &DeviceReport) -> String {
-    match entries_after(oom, device) {
-        0 => format!("entry {}, the last of the trace", count(oom.event)),
-        after => format!("entry {}, {} before the end of the trace", count(oom.event), counted(after, "entry")),
-    }
-}
-
-/// The use of memory when the request failed.
-pub(super) fn describe_memory(oom: &OomReport) -> String {
-    let pending = oom.reserved_bytes - oom.allocated_bytes - oom.cached_bytes;
-    let pending = match pending {
-        0 => String::new(),
-        bytes => format!(" + {} pending", size(bytes)),
-    };
-    format!(
-        "{} reserved = {} allocated + {} free in the cache{pending}; the device had {} free",
-        size(oom.reserved_bytes),
-        size(oom.allocated_bytes),
-        size(oom.cached_bytes),
-        size(oom.device_free_bytes)
-    )
-}
-
 /// Why neither the device nor the cache could serve the request.
-pub(super) fn describe_shortage(oom: &OomReport) -> String {
+pub(super) fn describe_shortage(oom: &JudgedRequest) -> String {
     let cache = match oom.largest_free_block_bytes {
         0 => "no usable free block in the cache".to_owned(),
         enough if enough >= oom.requested_bytes => {
@@ -207,111 +174,6 @@ pub(super) fn describe_shortage(oom: &OomReport) -> String {
         )
     };
     format!("{device}; {cache}")
-}
-
-/// Maximum number of remedies shown.
-const SHOWN_REMEDIES: usize = 3;
-/// A remedy is called slow if it makes this many times the recorded device calls, and more than [`FEW_DEVICE_CALLS`].
-const SLOW_FACTOR: u64 = 2;
-const FEW_DEVICE_CALLS: u64 = 100;
-/// A smaller shortage is not shown in numbers: the two sizes would look equal.
-const MIN_SHOWN_EXCESS: u64 = 1 << 20;
-
-/// The settings that help, best first, or why none does. Empty if none was replayed.
-pub(super) fn describe_remedies(oom: &OomReport) -> Vec<String> {
-    let Some(undisturbed) = oom.as_recorded else { return Vec::new() }; // no replay
-    let mut texts = describe_tried_settings(oom, &undisturbed);
-    if undisturbed.undecided > 0 {
-        texts.push(format!(
-            "{} undecided: the result depends on whether a request was made in a graph capture or \
-             in use_mem_pool, which is not recorded",
-            counted(undisturbed.undecided, "more setting")
-        ));
-    }
-    texts
-}
-
-/// The result of the settings whose replay is conclusive.
-fn describe_tried_settings(oom: &OomReport, own: &RecordedReplay) -> Vec<String> {
-    if oom.remedies.is_empty() && !own.no_setting_helps {
-        return Vec::new();
-    }
-    let shown: Vec<&Remedy> = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).take(SHOWN_REMEDIES).collect();
-    let before = [None].into_iter().chain(shown.iter().map(Some));
-    let helping: Vec<String> =
-        shown.iter().zip(before).map(|(remedy, before)| describe_remedy(remedy, before.copied(), own)).collect();
-    if !helping.is_empty() {
-        return helping;
-    }
-    let (needed, reach) = (size(own.needed_bytes), size(own.reach_bytes));
-    let tried = counted(oom.remedies.len() as u64, "setting");
-    let excess = own.needed_bytes.saturating_sub(own.reach_bytes);
-    vec![if own.no_setting_helps && excess < MIN_SHOWN_EXCESS {
-        format!(
-            "no allocator setting avoids this: live memory and the request need {needed}, and less \
-             is within reach"
-        )
-    } else if own.no_setting_helps {
-        format!(
-            "no allocator setting avoids this: live memory and the request need {needed}, {} more \
-             than the {reach} within reach",
-            size(excess)
-        )
-    } else if own.is_rounded_up && excess > 0 {
-        format!(
-            "{tried} replayed, none avoids it: live memory and the request, rounded up by \
-             roundup_power2_divisions, need {needed}, more than the {reach} within reach; the size \
-             before rounding is not recorded and may be smaller"
-        )
-    } else if own.reserved_before_bytes > 0 {
-        format!(
-            "{tried} replayed, none avoids it. Each replay keeps the {} reserved before the \
-             recording as recorded; a setting in effect from the program's start may still help \
-             (record from the start to replay that)",
-            size(own.reserved_before_bytes)
-        )
-    } else {
-        format!(
-            "{tried} replayed, none avoids it: live memory and the request need {needed} of the \
-             {reach} within reach, but no setting tried produces a layout that fits"
-        )
-    }]
-}
-
-/// Limits of the replays, if a remedy helps.
-pub(super) fn remedies_note(oom: &OomReport) -> Option<String> {
-    if !oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
-        return None;
-    }
-    let before = oom.as_recorded.map_or(0, |own| own.reserved_before_bytes);
-    let start = if before > 0 {
-        format!("; the {} reserved before the recording stays as recorded", size(before))
-    } else {
-        String::new()
-    };
-    let pool =
-        if oom.pool_id.is_none() { "; the request's pool is not recorded, the default pool is assumed" } else { "" };
-    let known = |remedy: &Remedy| !matches!(remedy.forecast, None | Some(ForecastVerdict::Unknown { .. }));
-    let is_predicted = oom.remedies.iter().any(known);
-    let after = if is_predicted { "; the requests after this one are predicted from earlier steps" } else { "" };
-    Some(format!("(replays of settings of PYTORCH_CUDA_ALLOC_CONF{after}{pool}{start})"))
-}
-
-/// `before` is the remedy described before it.
-fn describe_remedy(remedy: &Remedy, before: Option<&Remedy>, own: &RecordedReplay) -> String {
-    let calls = remedy.device_allocs.saturating_add(remedy.device_frees);
-    let recorded = own.device_allocs.saturating_add(own.device_frees);
-    let slow = if calls > FEW_DEVICE_CALLS && calls / SLOW_FACTOR >= recorded { ", which are slow" } else { "" };
-    let outcome = remedy.outcome(own.reach_bytes);
-    let is_same = remedy.forecast.is_some() && before.is_some_and(|before| before.outcome(own.reach_bytes) == outcome);
-    let outcome = if is_same { "the same".to_owned() } else { outcome };
-    format!(
-        "with {}: {outcome}; peak reserved {}, {}{slow} ({} recorded)",
-        remedy_label(remedy),
-        size(remedy.peak_reserved_bytes),
-        counted(calls, "device call"),
-        count(recorded)
-    )
 }
 
 /// The entries of a timeline.

@@ -3,7 +3,7 @@
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{counted, percent, size};
-use crate::output::document::{Cell, Document, Table, Text, code};
+use crate::output::document::{Cell, Document, Table, code};
 
 /// The paths of rows without their common directory and ending.
 pub(super) struct Names {
@@ -67,32 +67,6 @@ fn capacity(rank: &RankRow) -> String {
         (None, Some(bytes)) => format!(">= {}", size(bytes)),
         (None, None) => String::new(),
     }
-}
-
-pub(super) fn title(document: &mut Document, ranks: &Ranks) {
-    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    let number = counted(paths.len() as u64, "snapshot");
-    let number = match ranks.rows.len() {
-        devices if devices > paths.len() => {
-            format!("{number} of {}", counted(devices as u64, "device"))
-        }
-        _ => number,
-    };
-    let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
-    let which = match names.directory() {
-        "" => Text::from(number),
-        directory => Text::from(format!("{number} in ")).and(code(directory)),
-    };
-    document.title(which.and(", the worst first"));
-}
-
-/// The heading above the devices of one snapshot, and a comparison.
-pub(super) fn heading(document: &mut Document, ranks: &Ranks) {
-    let number = counted(ranks.rows.len() as u64, "device");
-    document.heading(format!("{number}, the worst first"));
-    document.paragraph(&*ranks.summary);
 }
 
 /// The first `top` rows of the table, worst first.

@@ -13,10 +13,10 @@ pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
     let rest = kept.top.rest;
     if rest.blocks > 0 {
         let share = percent(ratio(rest.bytes, device.memory.allocated_bytes));
-        let cells = [size(rest.bytes), share, count(rest.blocks), "all other variables".to_owned()];
+        let cells = ["all other variables".to_owned(), size(rest.bytes), share, count(rest.blocks)];
         rows.push(cells.into_iter().map(Cell::from).collect());
     }
-    document.table(Table::new(&["bytes", "share", "blocks", "kept by"], &[3], rows));
+    document.table(Table::new(&["kept by", "bytes", "share", "blocks"], &[0], rows));
     if !kept.complete {
         document.paragraph("The recorder had no time to look at every object of the program.");
     }
@@ -27,7 +27,7 @@ pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
     let Some(annotated) = &device.annotated else { return };
     document.heading("Allocated memory that the program annotated");
     let cells = |bytes, share: f64, blocks, text: Cell| {
-        vec![size(bytes).into(), percent(share).into(), count(blocks).into(), text]
+        vec![text, size(bytes).into(), percent(share).into(), count(blocks).into()]
     };
     let mut rows: Vec<Vec<Cell>> = annotated
         .rows
@@ -39,7 +39,7 @@ pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
         let share = ratio(rest.bytes, device.memory.allocated_bytes);
         rows.push(cells(rest.bytes, share, rest.blocks, "all other annotations".into()));
     }
-    document.table(Table::new(&["bytes", "share", "blocks", "annotation"], &[3], rows));
+    document.table(Table::new(&["annotation", "bytes", "share", "blocks"], &[0], rows));
 }
 
 fn row(kept: &KeptByVariable) -> Vec<Cell> {
@@ -47,9 +47,9 @@ fn row(kept: &KeptByVariable) -> Vec<Cell> {
     let allocated = kept.name.is_none().then(|| format!("allocated by {}", kept.allocated_by.label()));
     let below = kept.details().into_iter().chain(allocated).map(Text::from).collect();
     vec![
+        Cell::WithDetails(name, below),
         size(kept.bytes).into(),
         percent(kept.share_ratio).into(),
         count(kept.blocks).into(),
-        Cell::WithDetails(name, below),
     ]
 }

@@ -41,9 +41,9 @@ impl fmt::Display for Advice {
                 "{settings} serves this request in a replay; what follows is not known: {}",
                 describe_unknown(*why)
             ),
-            Self::Change(label, _, true) => write!(f, "{label}; in a replay every request then succeeds"),
+            Self::Change(label, _, true) => write!(f, "{label}; in a replay every request is then served"),
             Self::Change(label, _, false) => {
-                write!(f, "{label}; in a replay this request then succeeds; what follows is not known")
+                write!(f, "{label}; in a replay this request is then served, and what follows is not known")
             }
             Self::HoldLess(largest, is_training, why) => {
                 let reduction = suggest_reduction(*largest, *is_training);
@@ -55,7 +55,7 @@ impl fmt::Display for Advice {
                 write!(
                     f,
                     "load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {}",
-                    location.label()
+                    location.brief_label()
                 )
             }
             Self::Standard(verdict) => f.write_str(verdict.advice_text()),
@@ -68,7 +68,7 @@ impl fmt::Display for Advice {
             Self::LargestHolder(line, allocated_bytes) => write!(
                 f,
                 "The largest holder is {}: {} of {} allocated ({}).",
-                line.location.label(),
+                line.location.brief_label(),
                 size(line.bytes),
                 size(*allocated_bytes),
                 percent(ratio(line.bytes, *allocated_bytes))
@@ -84,14 +84,14 @@ impl fmt::Display for Advice {
                 f,
                 "{} of {}, {}, {} {} of free memory apart: allocate them before the rest, or free them earlier.",
                 counted(blocker.blocks, "block"),
-                blocker.location.label(),
+                blocker.location.brief_label(),
                 size(blocker.bytes_held),
                 if blocker.blocks == 1 { "keeps" } else { "keep" },
                 size(blocker.bytes_unlocked)
             ),
             Self::EmptyCacheNoRemedy => f.write_str(EMPTY_CACHE_NO_REMEDY),
             Self::Pending(line) => {
-                let (label, bytes) = (line.location.label(), size(line.bytes));
+                let (label, bytes) = (line.location.brief_label(), size(line.bytes));
                 write!(f, "Most of the pending memory was allocated at {label}: {bytes}.")
             }
             Self::Outside(bytes) => write!(
@@ -107,7 +107,7 @@ impl fmt::Display for Advice {
 /// How to avoid the graphs.
 impl fmt::Display for UnusedGraphs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.called_at.short_label();
+        let line = self.called_at.brief_label();
         write!(
             f,
             "run the model at {line} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), \
@@ -120,7 +120,7 @@ impl fmt::Display for UnusedGraphs {
 
 /// How to keep a result without its graph.
 pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> String {
-    let line = graphs.result_at.as_ref().map_or_else(String::new, |line| format!(" of {}", line.short_label()));
+    let line = graphs.result_at.as_ref().map_or_else(String::new, |line| format!(" of {}", line.brief_label()));
     let value = if graphs.is_scalar { ".item() or .detach()" } else { ".detach()" };
     let keep = match variable {
         Some(variable) if variable.is_list() => {
@@ -134,7 +134,7 @@ pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> 
 
 /// How to stop the growth of what `line` allocates and `variable` keeps.
 fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&KeptByVariable>) -> String {
-    let line = line.map(CodeLocation::label);
+    let line = line.map(CodeLocation::brief_label);
     let is_cycle = variable.is_some_and(|variable| variable.root == Some(RootKind::Cycle));
     let variable = variable.map(KeptByVariable::in_sentence);
     let action = match (kind, line, variable) {
@@ -158,7 +158,7 @@ fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&
 /// How to share the load of one device.
 impl fmt::Display for DataParallelImbalance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.called_at.as_ref().map_or_else(String::new, |line| format!(" at {}", line.short_label()));
+        let line = self.called_at.as_ref().map_or_else(String::new, |line| format!(" at {}", line.brief_label()));
         write!(
             f,
             "use DistributedDataParallel, or compute the loss inside forward(): DataParallel{line} gathers the outputs of \
@@ -184,7 +184,7 @@ impl fmt::Display for IdleCache {
 
 impl Advice {
     /// Text to copy for this advice on `oom`: a setting, a command or a source line.
-    pub(super) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
+    pub(crate) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
         let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
         match self {
             Self::Detach(graphs, variable) => {
@@ -251,7 +251,7 @@ fn describe_replays(why: &NoSettingHelps) -> String {
 
 /// A line whose request failed because of its own size.
 fn describe_oversized(request: &OversizedRequest) -> String {
-    let (line, bytes) = (request.location.label(), size(request.bytes));
+    let (line, bytes) = (request.location.brief_label(), size(request.bytes));
     if request.bytes > request.reach_bytes {
         format!("{line}: {bytes} is more than the {} that this process can have in all", size(request.reach_bytes))
     } else {

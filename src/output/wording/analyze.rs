@@ -41,7 +41,7 @@ fn summarize_all(report: &AnalyzeReport) -> Summary {
 }
 
 /// Summarizes the device `worst` of `snapshot`, or its first one.
-pub(super) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) -> Summary {
+pub(crate) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) -> Summary {
     let device = match worst {
         Some(worst) => snapshot.devices.iter().find(|device| device.device == worst),
         None => snapshot.devices.first(),

@@ -150,7 +150,8 @@ impl Brief {
         let held = last.map_or(device.at_peak.as_ref(), |oom| oom.held.as_ref());
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
         let remedies = last.iter().flat_map(|oom| &oom.remedies);
-        let remedies = remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none() && !remedy.fails_again());
+        let remedies =
+            remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none() && !remedy.then.fails_again());
         Self {
             device: Some(device.device),
             verdict: last.map(|oom| oom.verdict),

@@ -67,6 +67,7 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
         WhyUnknown::SingleIteration => "only one earlier step is recorded",
         WhyUnknown::NewSizes => "the sizes in this step are new",
         WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
+        WhyUnknown::LongTrace => "the trace is too long to replay it further",
         WhyUnknown::IrregularSizes => "sizes vary from step to step",
     }
 }
@@ -99,7 +100,7 @@ pub(super) fn is_negligible(bytes: u64, capacity: u64) -> bool {
 }
 
 /// The setting to change: `expandable_segments:True`, `no max_split_size_mb`.
-pub(crate) fn remedy_label(remedy: &Remedy) -> String {
+pub(super) fn remedy_label(remedy: &Remedy) -> String {
     match (remedy.settings.as_str(), remedy.without) {
         (settings, None) => settings.to_owned(),
         ("", Some(option)) => format!("no {option}"),

@@ -33,7 +33,7 @@ pub(crate) fn describe_input(input: &UnusualInput) -> String {
     format!(
         "{} at {}, {} the usual {}",
         size(input.input_bytes),
-        input.location.label(),
+        input.location.brief_label(),
         times(input.input_bytes, input.usual_input_bytes),
         size(input.usual_input_bytes)
     )
@@ -41,7 +41,7 @@ pub(crate) fn describe_input(input: &UnusualInput) -> String {
 
 /// How to avoid the failure.
 pub(super) fn limit_input(input: &UnusualInput) -> String {
-    let (line, now, most) = (input.location.label(), size(input.input_bytes), size(input.most_input_bytes));
+    let (line, now, most) = (input.location.brief_label(), size(input.input_bytes), size(input.most_input_bytes));
     let (usual, ratio) = (size(input.usual_input_bytes), times(input.input_bytes, input.usual_input_bytes));
     let before = counted(input.iterations, "step");
     match input.change {

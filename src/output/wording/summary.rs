@@ -28,7 +28,7 @@ impl Summary {
 }
 
 /// `oomscope ARGUMENTS PATH`; `None` for standard input, which cannot be read again.
-pub(super) fn command_line(arguments: &str, path: &str) -> Option<String> {
+pub(crate) fn command_line(arguments: &str, path: &str) -> Option<String> {
     (path != "-").then(|| format!("oomscope {arguments} {}", quote_shell_word(path)))
 }
 

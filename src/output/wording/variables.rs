@@ -17,7 +17,7 @@ impl KeptByVariable {
 
     /// The line that fills the container.
     fn filled_at(&self) -> Option<String> {
-        self.container.as_ref()?.filled_at.as_ref().map(FrameReport::short_label)
+        self.container.as_ref()?.filled_at.as_ref().map(FrameReport::brief_label)
     }
 
     /// The container rather than its items: "`trainer.history`, a list of 15 filled at train.py:8 in main".
@@ -49,6 +49,13 @@ impl KeptByVariable {
         kind_label(self.kind)
     }
 
+    /// Type and shape of the largest tensor.
+    pub(crate) fn type_label(&self) -> Option<String> {
+        let (shape, dtype) = (self.shape.as_ref()?, self.dtype.as_ref()?);
+        let each = if self.blocks > 1 { "the largest is " } else { "" };
+        Some(format!("{each}{}", shape_label(dtype, shape)))
+    }
+
     /// Where the variable is, or how to free the memory.
     pub(crate) fn place_label(&self) -> Option<String> {
         match (self.root?, &self.function, &self.module) {
@@ -61,10 +68,7 @@ impl KeptByVariable {
 
     /// Everything except the name: use, container, type of the largest tensor, place.
     pub(crate) fn details(&self) -> Vec<String> {
-        let largest = self.shape.as_ref().zip(self.dtype.as_ref()).map(|(shape, dtype)| {
-            let each = if self.blocks > 1 { "the largest is " } else { "" };
-            format!("{each}{}", shape_label(dtype, shape))
-        });
+        let largest = self.type_label();
         let shared = self.places.map(|places| format!("shared by {}", counted(places, "tensor")));
         let largest =
             largest.map(|largest| [Some(largest), shared].into_iter().flatten().collect::<Vec<_>>().join(" "));

@@ -97,7 +97,7 @@ fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRo
         _ if matches!(best.forecast, Some(ForecastVerdict::FailsAgain { .. })) => {
             ("this only postpones the failure: see which code holds the memory", command_line("analyze", path))
         }
-        _ if best.forecast.as_ref().is_some_and(ForecastVerdict::goes_on) => {
+        _ if best.forecast.is_some() && best.then.goes_on() => {
             ("set it", Some(shell_assignment(&best.settings, recorded_settings)))
         }
         Some(bytes)

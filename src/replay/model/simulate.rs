@@ -72,33 +72,27 @@ pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mu
     simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
-/// The same, with an observer of the allocator's state.
+/// [`simulate_with_headroom`], with an observer of the allocator's state.
 pub fn simulate_observed(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
-    mut sink: Option<&mut EntrySink<'_>>,
+    entries: &BTreeSet<usize>,
     observe: &mut StateObserver<'_>,
 ) -> Simulation {
-    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
-    let mut predicted = 0;
-    for operation in &program.operations {
-        simulator.perform(operation);
-        predicted += simulator.pass_entries(operation, &mut sink);
-        observe(operation.entry_index as usize, &simulator.allocator);
-    }
-    simulator.into_simulation(predicted)
-}
-
-/// [`simulate`]. The result has the headroom right after each request of `entries` that is served: the largest further
-/// request on the same stream and for the same pool that would be served.
-pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     simulator.headroom_probe = Some((entries, largest_request));
     for operation in &program.operations {
         simulator.perform(operation);
         simulator.allocator.clear_entries();
+        observe(operation.entry_index as usize, &simulator.allocator);
     }
     simulator.into_simulation(0)
+}
+
+/// [`simulate`]. The result has the headroom right after each request of `entries` that is served: the largest further
+/// request on the same stream and for the same pool that would be served.
+pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
+    simulate_observed(program, hypothesis, entries, &mut |_, _| ())
 }
 
 /// The largest request like `request` that would be served now, to within 1/256 or 2 MiB.

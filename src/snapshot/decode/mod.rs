@@ -11,6 +11,7 @@ mod entry_keys;
 mod finish;
 mod recorder_info;
 mod records;
+mod source_lines;
 mod tensor_names;
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,12 @@ impl FrameReport {
         }
     }
 
+    /// `file:line`, with the last component of the path.
+    pub fn brief_label(&self) -> String {
+        let start = self.file.rfind(['/', '\\']).map_or(0, |at| at + 1);
+        format!("{}:{}", self.file.get(start..).unwrap_or(&self.file), self.line)
+    }
+
     /// `file:line in function`, with the last two components of the path.
     pub fn short_label(&self) -> String {
         let start = self.file.rmatch_indices(['/', '\\']).nth(1).map_or(0, |(at, _)| at + 1);

@@ -93,19 +93,23 @@ impl CodeLocation {
         }
     }
 
-    /// One line of text: the code, with its caller or its autograd node.
+    /// The code in a sentence: `app/train.py:12 in step`.
     pub fn label(&self) -> String {
-        let from = |line: &FrameReport| format!(" (called from {})", line.short_label());
-        // Code at the outermost line has no caller to name.
-        let caller = self.called_from.as_ref().map(from).unwrap_or_default();
+        self.describe(FrameReport::short_label)
+    }
+
+    /// The same for a reader who has seen the path: `train.py:12`.
+    pub fn brief_label(&self) -> String {
+        self.describe(FrameReport::brief_label)
+    }
+
+    fn describe(&self, label: impl Fn(&FrameReport) -> String) -> String {
         match (self.backward.as_deref(), &self.frame) {
-            (Some(UNKNOWN_NODE), Some(line)) => {
-                format!("the backward pass of {}{caller}", line.short_label())
-            }
+            (Some(UNKNOWN_NODE), Some(line)) => format!("the backward pass of {}", label(line)),
             (Some(UNKNOWN_NODE), None) => "the backward pass".to_owned(),
-            (Some(node), None) => format!("backward: {node}{caller}"),
-            (Some(node), Some(line)) => format!("backward: {node}{}", from(line)),
-            (None, Some(line)) => format!("{}{caller}", line.short_label()),
+            (Some(node), None) => format!("backward: {node}"),
+            (Some(node), Some(line)) => format!("backward: {node} (called from {})", label(line)),
+            (None, Some(line)) => label(line),
             (None, None) if self.has_stack => "stacks without a line of the user's code".to_owned(),
             (None, None) => "blocks without a recorded stack".to_owned(),
         }

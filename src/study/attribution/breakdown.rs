@@ -13,6 +13,7 @@ use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::base::warning::words;
 use crate::snapshot::{Pools, Segment};
+use crate::stacks::frames::LineId;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::memory;
@@ -187,6 +188,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let classified = classify(self.live_set, self.lifetimes, self.phases);
         let by_stack = self.sums(|block| Some(block.extended_stack));
         let kept = self.sums(|block| self.is_kept_since_start(block).then_some(block.extended_stack));
+        let categories = self.categories_of_lines(&classified);
+        let category_of = |line| categories.get(&line).copied();
         let all_kept = kept.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
@@ -200,9 +203,9 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             by_age: self.by_age(),
             by_range: self.by_range(top),
             by_file: self.by_file(top),
-            by_line: memory::top_lines(stacks, by_stack.clone(), self.all, top),
+            by_line: memory::top_lines(stacks, by_stack.clone(), self.all, top, &category_of),
             by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
-            kept_since_start: memory::top_lines(stacks, kept, all_kept, top),
+            kept_since_start: memory::top_lines(stacks, kept, all_kept, top, &category_of),
             unused_graphs: self.unused_graphs(&classified),
         }
     }
@@ -244,6 +247,20 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             ByCategory { category, share: sum.share_of(self.all), confidence, high_bytes, known_bytes, medium_bytes }
         };
         sorted_by_bytes(sums).into_iter().map(row).collect()
+    }
+
+    /// For each line the classification that most of its bytes have.
+    fn categories_of_lines(&self, classified: &[Classification]) -> FxHashMap<LineId, Classification> {
+        let stacks = self.device.stacks();
+        let blocks = self.live_set.blocks.iter().zip(classified);
+        let by_stack = sum_by_key(blocks.map(|(block, class)| ((block.extended_stack, *class), block.bytes)));
+        let by_line = by_stack.into_iter().map(|((stack, class), sum)| ((stacks.line_id(stack), class), sum.bytes));
+        let mut largest: FxHashMap<LineId, Classification> = FxHashMap::default();
+        for ((line, class), _) in sorted_by_bytes(sum_by_key(by_line)) {
+            // Descending: the first one has most.
+            largest.entry(line).or_insert(class);
+        }
+        largest
     }
 
     fn by_rule(&self, rules: &[CategoryRule]) -> Vec<ByRule> {

@@ -73,6 +73,33 @@ pub(crate) struct GrowingLine {
     pub(crate) live_blocks: u64,
 }
 
+/// The rise of the live bytes from iteration to iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GrowthRate {
+    /// The typical rise.
+    pub(crate) bytes_per_iteration: u64,
+    /// The mean over all iterations but the first, with the rare ones that leave more.
+    pub(crate) mean_bytes: u64,
+}
+
+impl GrowthRate {
+    /// `live` has the live bytes at the start of each iteration. `None` if they do not rise.
+    pub(crate) fn from_live(live: &[i64]) -> Option<Self> {
+        let bytes_per_iteration = typical_rise(live).filter(|bytes| *bytes > 0)?;
+        Some(Self { bytes_per_iteration, mean_bytes: mean_rise(live).unwrap_or(bytes_per_iteration) })
+    }
+
+    /// Whether each iteration adds about the same, so that the figures of one predict those of all.
+    pub(crate) fn is_steady(self) -> bool {
+        self.mean_bytes.abs_diff(self.bytes_per_iteration) <= self.bytes_per_iteration / STEADY_PARTS
+    }
+
+    /// The rise per iteration in the long run.
+    pub(crate) fn lasting_bytes(self) -> u64 {
+        if self.is_steady() { self.bytes_per_iteration } else { self.mean_bytes }
+    }
+}
+
 impl Growth {
     /// The same with the bytes that were allocated before each of [`Self::start_entries`]: a block may be larger than
     /// its request.
@@ -90,9 +117,8 @@ impl Growth {
         self
     }
 
-    /// Whether each iteration adds about the same, so that the figures of one predict those of all.
-    pub(crate) fn is_steady(&self) -> bool {
-        self.mean_bytes.abs_diff(self.bytes_per_iteration) <= self.bytes_per_iteration / STEADY_PARTS
+    pub(crate) fn rate(&self) -> GrowthRate {
+        GrowthRate { bytes_per_iteration: self.bytes_per_iteration, mean_bytes: self.mean_bytes }
     }
 
     pub(crate) fn bytes_per_step(&self) -> u64 {
@@ -118,7 +144,7 @@ impl ProgramLoops {
         let iterations = self.iterations.as_ref().filter(is_loop)?;
         let starts = iterations.starts();
         let live: Vec<i64> = starts.iter().map(|start| self.requests.live_before(*start)).collect();
-        let bytes_per_iteration = typical_rise(&live).filter(|bytes| *bytes > 0)?;
+        let GrowthRate { bytes_per_iteration, mean_bytes } = GrowthRate::from_live(&live)?;
         let mut sums = kept_blocks(&self.requests, iterations);
         let kind = if sums.is_empty() { GrowthKind::Replaced } else { GrowthKind::Kept };
         let is_input = || needs_grow_faster(&self.requests, iterations, bytes_per_iteration);
@@ -139,7 +165,7 @@ impl ProgramLoops {
             kind,
             iterations: iterations.complete(),
             bytes_per_iteration,
-            mean_bytes: mean_rise(&live).unwrap_or(bytes_per_iteration),
+            mean_bytes,
             allocated_bytes: 0,
             start_entries: starts.iter().map(|start| self.requests.entry(*start)).collect(),
             steps_per_iteration: steps.div_ceil(iterations.complete() as u64).max(1),

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 pub(crate) use self::call_sites::CallSites;
 pub use self::growth::GrowthKind;
-pub(crate) use self::growth::{GrowingLine, Growth};
+pub(crate) use self::growth::{GrowingLine, Growth, GrowthRate};
 pub use self::inputs::InputChange;
 pub(crate) use self::inputs::UnusualInput;
 pub(crate) use self::period::Repetition;

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::super::attribution::{Category, Confidence};
 use super::sums::{BlockSum, BlockSums, TopRows, sorted_by_bytes, sum_by_key, top_rows};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
@@ -41,6 +42,12 @@ pub struct LiveByLine {
     /// Share of `bytes` that `operation` allocated, 0 to 1; absent without `operation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation_share_ratio: Option<f64>,
+    /// The category that most of these bytes have; absent where memory is not attributed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
+    /// The confidence in `category`; absent without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category_confidence: Option<Confidence>,
 }
 
 /// The `top` stacks by live bytes. `all` is the sum over all of `live`.
@@ -64,12 +71,13 @@ pub(crate) fn top_stacks(
     })
 }
 
-/// The `top` lines by live bytes. `all` is the sum over all of `live`.
+/// The `top` lines by live bytes. `all` is the sum over all of `live`; `category_of` tells what a line's blocks are for.
 pub(crate) fn top_lines(
     stacks: &StackReader<'_>,
     live: BlockSums<StackId>,
     all: BlockSum,
     top: usize,
+    category_of: &dyn Fn(LineId) -> Option<(Category, Confidence)>,
 ) -> TopRows<LiveByLine> {
     let mut lines: BlockSums<LineId> = FxHashMap::default();
     let mut members: FxHashMap<LineId, Vec<(StackId, u64)>> = FxHashMap::default();
@@ -82,6 +90,7 @@ pub(crate) fn top_lines(
     top_rows(lines, all, top, |line, sum| {
         let operations = members[&line].iter().map(|(stack, bytes)| (stacks.operation(*stack), *bytes));
         let largest = largest_operation(operations);
+        let (category, category_confidence) = category_of(line).unzip();
         LiveByLine {
             bytes: sum.bytes,
             blocks: sum.blocks,
@@ -89,6 +98,8 @@ pub(crate) fn top_lines(
             location: stacks.code_location(line),
             operation_share_ratio: largest.as_ref().map(|(_, bytes)| ratio(*bytes, sum.bytes)),
             operation: largest.map(|(operation, _)| operation),
+            category,
+            category_confidence,
         }
     })
 }

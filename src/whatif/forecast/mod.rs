@@ -37,7 +37,7 @@ const MAX_GROWING_REQUESTS: usize = 40_000;
 const MIN_RISING: usize = 4;
 
 /// A program that goes on after its last request failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Forecast<'a> {
     /// The recorded operations. Then the failed request again, now served, and the predicted operations. Each added
     /// request has an entry index of its own, counted on from the failed one.

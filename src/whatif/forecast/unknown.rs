@@ -17,5 +17,7 @@ words! {
         NewRequests = "new-requests",
         /// Sizes vary from iteration to iteration without a rule
         IrregularSizes = "irregular-sizes",
+        /// The trace is too long to replay it further
+        LongTrace = "long-trace",
     }
 }

@@ -8,6 +8,7 @@ use crate::base::warning::words;
 use crate::replay::model::Simulation;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
+use crate::study::iterations::{Growth, GrowthRate};
 
 /// Small differences between iterations add up: further requests are predicted to within one or two iterations only.
 const SURE_REQUESTS: usize = 12_000;
@@ -56,34 +57,17 @@ pub enum ForecastVerdict {
     },
 }
 
-impl ForecastVerdict {
-    /// Whether the rest of its iteration and one more are served.
-    pub fn goes_on(&self) -> bool {
-        matches!(self, Self::GoesOn { .. })
-    }
-
-    /// How far the program gets, to compare settings.
-    pub(crate) fn reach(&self) -> (u8, u64) {
-        match self {
-            Self::GoesOn { .. } => (4, 0),
-            Self::FailsAgain { after_requests, sure: false, .. } => (3, *after_requests),
-            Self::Unknown { .. } => (2, 0),
-            Self::FailsAgain { after_requests, .. } => (1, *after_requests),
-        }
-    }
-}
-
 impl Forecast<'_> {
-    /// The number (from 1) of the predicted request that is the first to fail in `simulation`, a replay of
-    /// [`Self::program`].
-    pub(crate) fn first_failure(&self, simulation: &Simulation) -> Option<usize> {
-        let later = simulation.ooms.iter().map(|(entry, _)| *entry).find(|entry| *entry > self.failed)?;
+    /// The number of the predicted request that is the first of `failed`, the entry indexes and bytes of the requests
+    /// that fail in a replay of [`Self::program`]. 0 is the repetition of the failed request.
+    pub(crate) fn first_failure(&self, failed: &[(usize, u64)]) -> Option<usize> {
+        let later = failed.iter().map(|(entry, _)| *entry).find(|entry| *entry > self.failed)?;
         Some(later - self.failed - 1)
     }
 
     /// Whether a request fails in `simulation` in the rest of the iteration or in one more; `None` if these are unknown.
     pub(crate) fn fails_soon(&self, simulation: &Simulation) -> Option<bool> {
-        match self.first_failure(simulation).filter(|request| *request <= self.one_more) {
+        match self.first_failure(&simulation.ooms).filter(|request| *request <= self.one_more) {
             Some(request) => (request <= self.sure).then_some(true),
             None => self.covers_one_more().then_some(false),
         }
@@ -98,18 +82,29 @@ impl Forecast<'_> {
     /// The fate of the program in `simulation`, a replay of [`Self::program`] with the headroom at
     /// [`Self::headroom_entries`], in which the failed request is served.
     pub(crate) fn verdict(&self, device: DeviceStudy<'_, '_>, simulation: &Simulation) -> ForecastVerdict {
-        let failure = self.first_failure(simulation).filter(|request| *request > 0);
-        let is_estimate = |request: &usize| self.is_estimate(*request);
+        let headroom = self.headroom_entries().iter().filter_map(|entry| simulation.headroom.get(entry)).min();
+        let growth = self.growth.as_ref().map(Growth::rate);
+        self.verdict_with(device, &simulation.ooms, headroom.copied().unwrap_or(0), growth)
+    }
+
+    /// The same for a changed program: the entry indexes and bytes of the requests that fail in its replay, the headroom
+    /// when most is allocated, and the growth that remains.
+    pub(crate) fn verdict_with(
+        &self,
+        device: DeviceStudy<'_, '_>,
+        failed: &[(usize, u64)],
+        headroom_bytes: u64,
+        growth: Option<GrowthRate>,
+    ) -> ForecastVerdict {
+        let failure = self.first_failure(failed).filter(|request| *request > 0);
+        let is_estimate = |request: &usize| self.is_estimate(*request, growth);
         if let Some(request) = failure.filter(|request| !is_estimate(request)) {
             return self.failure(device, request);
         }
-        let headroom = self.headroom_entries().iter().filter_map(|entry| simulation.headroom.get(entry)).min();
-        let headroom_bytes = headroom.copied().unwrap_or(0);
-        match (self.limit, &self.growth) {
+        match (self.limit, growth) {
             (Some(why), _) if why != WhyUnknown::IrregularSizes => ForecastVerdict::Unknown { why },
             (_, Some(growth)) => {
-                let rate = if growth.is_steady() { growth.bytes_per_iteration } else { growth.mean_bytes };
-                let by_headroom = 1 + headroom_bytes / rate.max(1);
+                let by_headroom = 1 + headroom_bytes / growth.lasting_bytes().max(1);
                 let iterations = match failure {
                     _ if !growth.is_steady() => by_headroom,
                     Some(request) => self.iterations_until(request),
@@ -128,9 +123,9 @@ impl Forecast<'_> {
     }
 
     /// Whether the failure of predicted `request` says only that memory grows: it is in a later iteration, and these vary.
-    fn is_estimate(&self, request: usize) -> bool {
+    fn is_estimate(&self, request: usize, growth: Option<GrowthRate>) -> bool {
         let varies = self.limit == Some(WhyUnknown::IrregularSizes);
-        self.growth.as_ref().is_some_and(|growth| request > self.one_more && (varies || !growth.is_steady()))
+        growth.is_some_and(|growth| request > self.one_more && (varies || !growth.is_steady()))
     }
 
     fn period(&self) -> usize {

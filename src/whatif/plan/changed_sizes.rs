@@ -57,7 +57,7 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
     /// Peak of the live bytes at the recorded size.
     fn recorded_peak_bytes(&self) -> u64 {
         let hypothesis = hypothesis_with(self.recording.device, &Overrides::default());
-        self.recorded.script.to_program(&self.recording.program).peak_bytes(&hypothesis.settings)
+        self.recorded.script.to_program(self.recording.program()).peak_bytes(&hypothesis.settings)
     }
 
     /// The changed program at `size`; `None` if the change has nothing to change there.
@@ -65,7 +65,7 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
         let (requests, initial) = self.fitted.bytes_at(size.into());
         let resized = self.recording.resized(&requests, &initial);
         let changed = self.change.apply(&resized)?;
-        Some(changed.script.to_program(&self.recording.program))
+        Some(changed.script.to_program(self.recording.program()))
     }
 
     /// The largest size that fits under `overrides`, which have a capacity; `None` if the change is lost at other

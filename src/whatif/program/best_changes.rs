@@ -3,19 +3,16 @@
 use rayon::prelude::*;
 
 use super::change_replay::ChangeReplayer;
-use super::find_changes::finders;
+use super::find_changes::{finders, is_tried_by_default};
 use super::recorded_program::RecordedProgram;
 use super::report::ProgramRow;
 use super::summary::rank_rows;
 use crate::study::DeviceStudy;
 
-/// Longer traces are not replayed by default, because each change costs a replay.
-const MAX_ENTRIES: usize = 500_000;
-
 /// The best `most` changes that serve the last failed request of `device`; `None` if the trace is too long to try them
 /// by default. Checkpoints all modules or the one that holds most, and of the changes to the optimizer's state only the offload.
 pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>, most: usize) -> Option<Vec<ProgramRow>> {
-    if device.device().len() > MAX_ENTRIES {
+    if !is_tried_by_default(device) {
         return None;
     }
     let recording = RecordedProgram::from_device(device);

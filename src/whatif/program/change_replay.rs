@@ -1,13 +1,19 @@
 //! Replaying changed programs.
 
-use super::change::ChangedProgram;
+use std::collections::BTreeSet;
+
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::growth::remaining_growth;
 use super::recorded_program::RecordedProgram;
 use super::report::{ProgramRow, RowFailure};
 use crate::allocator::device::UNBOUNDED;
 use crate::base::units::signed_difference;
-use crate::replay::model::{EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed};
+use crate::replay::model::{
+    EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed, simulate_with_headroom,
+};
 use crate::replay::ops::{OperationKind, Program};
-use crate::whatif::{Overrides, hypothesis_with};
+use crate::study::iterations::GrowthRate;
+use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
 
 /// Replays changed programs and compares them with the unchanged one.
 pub(super) struct ChangeReplayer<'r, 's, 'a> {
@@ -31,6 +37,11 @@ struct ReplayOutcome {
     reserved: u64,
     /// Entry index and bytes of each failed request; `None` without a capacity.
     failed: Option<Vec<(usize, u64)>>,
+    /// The largest further request that would be served on the device when most is allocated; 0 if the replay does not go
+    /// beyond a failure that ended the recording.
+    headroom: u64,
+    /// Bytes of the device that are never reserved; `None` without a capacity.
+    free: Option<u64>,
 }
 
 impl ReplayOutcome {
@@ -45,10 +56,7 @@ struct ReplayFigures {
     reserved: u64,
     /// Entry index and bytes of each failed request.
     failed: Vec<(usize, u64)>,
-}
-
-fn replay_figures(program: &Program<'_>, hypothesis: &Hypothesis) -> ReplayFigures {
-    figures_of(simulate(program, hypothesis, None))
+    headroom: u64,
 }
 
 fn figures_of(simulation: Simulation) -> ReplayFigures {
@@ -57,6 +65,7 @@ fn figures_of(simulation: Simulation) -> ReplayFigures {
         allocated: statistics.allocated_bytes.all.peak,
         reserved: statistics.reserved_bytes.all.peak,
         failed: simulation.ooms,
+        headroom: simulation.headroom.values().copied().min().unwrap_or(0),
     }
 }
 
@@ -69,12 +78,12 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             capacity,
             hypothesis,
             last_failed: device.device().failed_requests().last(),
-            baseline: ReplayOutcome { allocated: 0, reserved: 0, failed: None },
+            baseline: ReplayOutcome { allocated: 0, reserved: 0, failed: None, headroom: 0, free: None },
             baseline_from_empty: None,
         };
-        replayer.baseline = replayer.replay(&recording.program);
-        if !recording.program.initial_blocks.is_empty() {
-            let from_empty = recording.program.clone().into_owned().with_empty_start();
+        replayer.baseline = replayer.replay(recording.program());
+        if !recording.program().initial_blocks.is_empty() {
+            let from_empty = recording.program().clone().with_empty_start();
             replayer.baseline_from_empty = Some(replayer.replay(&from_empty));
         }
         replayer
@@ -92,9 +101,9 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// The row of a changed program if it serves the last failed request.
     pub(super) fn row_if_served(&self, row: ChangedProgram) -> Option<ProgramRow> {
-        let starts_from_empty = row.script.changes_initial_blocks(&self.recording.program);
-        let program = row.script.to_program(&self.recording.program);
-        let on_device = replay_figures(&program, &self.hypothesis);
+        let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
+        let program = row.script.to_program(self.recording.program());
+        let on_device = self.replay_on_device(&program);
         if on_device.failed.iter().any(|(at, _)| Some(*at) == self.last_failed) {
             return None;
         }
@@ -112,7 +121,21 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     }
 
     fn replay(&self, program: &Program<'_>) -> ReplayOutcome {
-        self.outcome_from(program, replay_figures(program, &self.hypothesis))
+        self.outcome_from(program, self.replay_on_device(program))
+    }
+
+    fn replay_on_device(&self, program: &Program<'_>) -> ReplayFigures {
+        figures_of(simulate_with_headroom(program, &self.hypothesis, &self.headroom_entries(program)))
+    }
+
+    /// The entry after which to measure the headroom: that of the request with which most is allocated.
+    fn headroom_entries(&self, program: &Program<'_>) -> BTreeSet<usize> {
+        if !self.recording.is_continued() {
+            return BTreeSet::new();
+        }
+        let mut peak = (0, 0);
+        program.for_each_request(&self.hypothesis.settings, |entry, live| peak = peak.max((live, entry)));
+        BTreeSet::from([peak.1])
     }
 
     /// The outcome of `program`, whose replay on the device has the figures `on_device`.
@@ -121,22 +144,24 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         // in the pool.
         let needed = |program: &Program<'_>| {
             let overrides = Overrides { capacity: Some(UNBOUNDED), ..Overrides::default() };
-            replay_figures(program, &Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) })
+            let hypothesis = Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) };
+            figures_of(simulate(program, &hypothesis, None))
         };
+        let free = free_of(&self.hypothesis, on_device.reserved);
         let has_initial_memory = !program.initial_segments.is_empty();
         let needs = match () {
             () if has_initial_memory => needed(&program.clone().with_empty_start()),
             () if !on_device.failed.is_empty() => needed(program),
             () => ReplayFigures { failed: Vec::new(), ..on_device },
         };
-        let mut failed = on_device.failed;
+        let (mut failed, headroom) = (on_device.failed, on_device.headroom);
         // Memory reserved before the recording may alone exceed the device.
         let before = self.recording.device.reserved_before();
         if has_initial_memory && self.capacity.is_some_and(|bytes| bytes < before) {
             failed.insert(0, (0, before));
         }
         let failed = self.hypothesis.capacity.map(|_| failed);
-        ReplayOutcome { allocated: needs.allocated, reserved: needs.reserved, failed }
+        ReplayOutcome { allocated: needs.allocated, reserved: needs.reserved, failed, headroom, free }
     }
 
     /// The row of the unchanged program.
@@ -146,8 +171,8 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// The row of a changed program.
     pub(super) fn replay_row(&self, row: ChangedProgram) -> ProgramRow {
-        let starts_from_empty = row.script.changes_initial_blocks(&self.recording.program);
-        let program = row.script.to_program(&self.recording.program);
+        let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
+        let program = row.script.to_program(self.recording.program());
         let outcome = self.replay(&program);
         self.build_row(row, &outcome, starts_from_empty)
     }
@@ -159,9 +184,10 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         row: ChangedProgram,
         observe: &mut StateObserver<'_>,
     ) -> (ProgramRow, Vec<(usize, u64)>) {
-        let starts_from_empty = row.script.changes_initial_blocks(&self.recording.program);
-        let program = row.script.to_program(&self.recording.program);
-        let simulation = simulate_observed(&program, &self.hypothesis, None, observe);
+        let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
+        let program = row.script.to_program(self.recording.program());
+        let entries = self.headroom_entries(&program);
+        let simulation = simulate_observed(&program, &self.hypothesis, &entries, observe);
         let outcome = self.outcome_from(&program, figures_of(simulation));
         let failed = outcome.failed.clone().unwrap_or_default();
         (self.build_row(row, &outcome, starts_from_empty), failed)
@@ -169,7 +195,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// The replay of a changed program on the device. `sink` receives every entry that the model writes.
     pub(super) fn simulate(&self, row: &ChangedProgram, sink: &mut EntrySink<'_>) -> Simulation {
-        simulate(&row.script.to_program(&self.recording.program), &self.hypothesis, Some(sink))
+        simulate(&row.script.to_program(self.recording.program()), &self.hypothesis, Some(sink))
     }
 
     fn build_row(&self, row: ChangedProgram, outcome: &ReplayOutcome, starts_from_empty: bool) -> ProgramRow {
@@ -180,7 +206,10 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let serves_failed =
             last.filter(|entry| is_requested && baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
         let failures = outcome.failed.as_ref();
+        let growth = remaining_growth(self.recording, &row.script);
+        let goes_beyond_failure = self.recording.is_continued() || !self.recording.device.ends_with_failure();
         ProgramRow {
+            then: self.then(&row, outcome, growth),
             change: row.change,
             sure: row.certainty,
             description: row.description,
@@ -193,16 +222,30 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             reserved_gain_bytes: signed_difference(outcome.reserved, self.baseline.reserved),
             fits: failures.map(Vec::is_empty),
             serves_failed,
-            goes_on: self.recording.is_continued() || !self.recording.device.ends_with_failure(),
+            goes_on: goes_beyond_failure && growth.is_none(),
             failed: failures.and_then(|failed| failed.first()).map(|failed| self.failure(*failed)),
             starts_from_empty,
         }
     }
 
+    /// What the job does with this change, after which memory grows by `growth`.
+    fn then(&self, row: &ChangedProgram, outcome: &ReplayOutcome, growth: Option<GrowthRate>) -> JobOutcome {
+        let device = self.recording.device;
+        if row.change == ProgramChange::AsRecorded && self.capacity.is_none() {
+            return JobOutcome::recorded(device, outcome.free);
+        }
+        let failed = outcome.failed.as_deref().unwrap_or_default();
+        let forecast = self.recording.forecast();
+        let verdict = forecast.map(|forecast| forecast.verdict_with(device, failed, outcome.headroom, growth));
+        let then = JobOutcome::from_replay(device, failed, verdict.as_ref(), outcome.free);
+        if row.certainty == ChangeCertainty::Exact { then } else { then.as_estimate() }
+    }
+
     /// Whether the changed program still makes the request of `entry`, which failed as recorded.
     fn still_requests(&self, row: &ChangedProgram, entry: usize) -> bool {
         row.script.blocks.iter().any(|block| {
-            let allocated_at = block.allocated_at.map(|op| self.recording.program.operations[op as usize].entry_index);
+            let allocated_at =
+                block.allocated_at.map(|op| self.recording.program().operations[op as usize].entry_index);
             block.is_failed && block.bytes > 0 && allocated_at.is_some_and(|at| at as usize == entry)
         })
     }
@@ -210,7 +253,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     fn failure(&self, (event, requested_bytes): (usize, u64)) -> RowFailure {
         let recording = self.recording;
         let request = recording
-            .program
+            .program()
             .operations
             .iter()
             .position(|op| op.entry_index as usize == event && matches!(op.kind, OperationKind::Alloc { .. }));

@@ -150,8 +150,8 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
             change: ProgramChange::Checkpoint,
             certainty: if plan.is_guess() { ChangeCertainty::Guess } else { ChangeCertainty::About },
             description: match names {
-                Some(names) => format!("activation checkpointing of {}: {calls}", names.join(", ")),
-                None => format!("activation checkpointing of each of {calls}"),
+                Some(names) => format!("checkpoint {}: {calls}", names.join(", ")),
+                None => format!("checkpoint each of {calls}"),
             },
             line: lines.next(),
             other_lines: lines.collect(),

@@ -10,6 +10,7 @@ use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
 use super::gradients::drop_gradients;
+use super::growth::grows_noticeably;
 use super::leftovers::free_leftovers;
 use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
 use super::precision::halve_precision;
@@ -19,6 +20,14 @@ use super::without_line::LargestLines;
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, Study};
 use crate::whatif::{divergence_warning, settings_changed_warning, single_entry_warning, verify_study};
+
+/// Changes to longer traces are only replayed on request, because each costs a replay.
+const MAX_ENTRIES_BY_DEFAULT: usize = 500_000;
+
+/// Whether the trace of `device` is short enough to replay changes to its program by default.
+pub(in crate::whatif) fn is_tried_by_default(device: DeviceStudy<'_, '_>) -> bool {
+    device.device().len() <= MAX_ENTRIES_BY_DEFAULT
+}
 
 /// Replays the program of each device with every change that its recording suggests, and without each of the `top`
 /// lines that hold most at the peak; on a device of `capacity` bytes if given.
@@ -35,7 +44,12 @@ pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>
     ProgramReport { path: path.to_owned(), torch_version: verified.torch_version, warnings: warnings.to_vec(), devices }
 }
 
-fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> ProgramDevice {
+/// The changes to the program of `device`, replayed on a device of `capacity` bytes if given.
+pub(in crate::whatif) fn analyze_device(
+    device: DeviceStudy<'_, '_>,
+    capacity: Option<u64>,
+    top: usize,
+) -> ProgramDevice {
     analyze_recording(&RecordedProgram::from_device(device), capacity, top)
 }
 
@@ -69,6 +83,7 @@ pub(super) fn analyze_recording(
         exact: device.inferred().verification.is_exact(),
         lost: device.lost_history(),
         reserved_before_bytes: device.reserved_before(),
+        grows: grows_noticeably(device),
         ends_in_failure: device.ends_with_failure(),
         goes_on: recording.is_continued(),
         as_recorded: replayer.baseline_row(unchanged(recording)),

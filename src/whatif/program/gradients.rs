@@ -69,7 +69,7 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     Some(ChangedProgram {
         change: ProgramChange::GradientsGone,
         certainty: ChangeCertainty::About,
-        description: "zero_grad(set_to_none=True) right after each step".to_owned(),
+        description: "call zero_grad(set_to_none=True) right after each step".to_owned(),
         line: recording.largest_line(changed_blocks.iter().copied()),
         other_lines: Vec::new(),
         bytes_at_peak: recording.bytes_at_peak(|block| changed_blocks.binary_search(&block).is_ok()),

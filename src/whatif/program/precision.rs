@@ -46,8 +46,8 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
         change: ProgramChange::HalfPrecision,
         certainty: ChangeCertainty::Guess,
         description: match seen {
-            Some(_) => "the model in bfloat16 where it is float32".to_owned(),
-            None => "the model in bfloat16, unless it already is".to_owned(),
+            Some(_) => "run the model in bfloat16 where it is float32".to_owned(),
+            None => "run the model in bfloat16, unless it already is".to_owned(),
         },
         line: recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters)),
         other_lines: Vec::new(),

@@ -1,6 +1,5 @@
 //! The recorded program of one device: its operations, their phases, and what each block was for.
 
-use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,7 +21,8 @@ const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
 /// The operations of a device's program. After a failure that ended it they go on as predicted, up to the end of one more iteration.
 pub(crate) struct RecordedProgram<'s, 'a> {
     pub(crate) device: DeviceStudy<'s, 'a>,
-    pub(crate) program: Cow<'s, Program<'a>>,
+    /// What follows the failure that ended the recording.
+    forecast: Option<Forecast<'a>>,
     /// The unchanged operations.
     pub(crate) script: Script,
     /// The trace entry of each operation, which has its stack and phase. A repeated operation has that of its source.
@@ -67,27 +67,26 @@ impl Dtypes {
 impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// `device` has a trace.
     pub(crate) fn from_device(device: DeviceStudy<'s, 'a>) -> Self {
-        let forecast = Forecast::from_device(device, ForecastLength::OneMore).filter(Forecast::has_one_more);
-        let (program, repeats) = match forecast {
-            Some(forecast) => (Cow::Owned(forecast.program), forecast.sources),
-            None => (Cow::Borrowed(device.program()), Vec::new()),
-        };
+        let forecast = Forecast::from_device(device, ForecastLength::OneMore);
+        let continued = forecast.as_ref().filter(|forecast| forecast.has_one_more());
+        let program = continued.map_or_else(|| device.program(), |forecast| &forecast.program);
+        let repeats: &[u32] = continued.map_or(&[], |forecast| &forecast.sources);
         let entry_of = |op: usize| {
             let op = repeats.get(op).map_or(op, |op| *op as usize);
             program.operations[op].entry_index
         };
         let entries = (0..program.operations.len()).map(entry_of).collect();
-        let script = Script::from_program(&program);
+        let script = Script::from_program(program);
         let peak = PeakBlocks::from_script(&script, &device.inferred().hypothesis.settings);
         let op_count = program.operations.len();
         let is_recorded = |op: &usize| repeats.get(*op).is_none_or(|source| *source as usize == *op);
         let recorded = (0..op_count).find(|op| !is_recorded(op)).unwrap_or(op_count);
         Self {
             device,
-            program,
             script,
             entry_indexes: entries,
             recorded_ops: recorded,
+            forecast,
             peak,
             categories: OnceLock::new(),
             dtypes: OnceLock::new(),
@@ -105,7 +104,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let peak = PeakBlocks::from_script(&script, &self.device.inferred().hypothesis.settings);
         Self {
             device: self.device,
-            program: self.program.clone(),
+            forecast: self.forecast.clone(),
             script,
             entry_indexes: self.entry_indexes.clone(),
             recorded_ops: self.recorded_ops,
@@ -113,6 +112,17 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
             categories,
             dtypes: OnceLock::new(),
         }
+    }
+
+    /// The operations that [`Self::script`] edits.
+    pub(crate) fn program(&self) -> &Program<'a> {
+        let continued = self.forecast.as_ref().filter(|forecast| forecast.has_one_more());
+        continued.map_or_else(|| self.device.program(), |forecast| &forecast.program)
+    }
+
+    /// The prediction of what follows the failure that ended the recording.
+    pub(crate) fn forecast(&self) -> Option<&Forecast<'a>> {
+        self.forecast.as_ref()
     }
 
     /// The stack that allocated `block`, with its autograd node and `torch.compile` region.
@@ -158,7 +168,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         for (index, block) in self.script.blocks.iter().enumerate() {
             let freed_at = block.freed_at.filter(is_recorded).map(|op| at(op).saturating_add(1));
             let bytes = self.rounded_bytes(to_u32(index));
-            let initial = self.program.initial_blocks.get(index).map(|initial| (initial.addr, block.stack));
+            let initial = self.program().initial_blocks.get(index).map(|initial| (initial.addr, block.stack));
             let allocated_at = block.allocated_at.filter(is_recorded).filter(|_| !block.is_failed).map(at);
             let requested = allocated_at.map(|entry| {
                 let entry = trace.entry(entry as usize);
@@ -278,7 +288,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
 
     /// Number of requests between the entries `from` and `to`.
     pub(crate) fn requests_between(&self, from: usize, to: usize) -> u64 {
-        let requests = self.program.operations.iter().filter(|operation| {
+        let requests = self.program().operations.iter().filter(|operation| {
             (from + 1..to).contains(&(operation.entry_index as usize))
                 && matches!(operation.kind, OperationKind::Alloc { .. })
         });

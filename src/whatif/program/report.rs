@@ -6,6 +6,7 @@ use super::change::{ChangeCertainty, ProgramChange};
 use crate::base::warning::Warning;
 use crate::stacks::frames::CodeLocation;
 use crate::study::LostHistory;
+use crate::whatif::JobOutcome;
 
 /// The JSON of `oomscope whatif --program`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,6 +38,9 @@ pub struct ProgramDevice {
     /// pool and allocates the initial blocks first, because earlier work may have left more reserved than the program
     /// needs.
     pub reserved_before_bytes: u64,
+    /// Whether memory grows noticeably from iteration to iteration.
+    #[serde(skip)]
+    pub grows: bool,
     /// Whether the recording ends with a failed request, so that later requests are not recorded.
     pub ends_in_failure: bool,
     /// Whether the replays go on after that failure for one more step, like the step before it.
@@ -80,8 +84,10 @@ pub struct ProgramRow {
     /// make it, and if it does not fail in the replay of the unchanged program.
     pub serves_failed: Option<bool>,
     /// Whether the replay includes requests after the last one that failed as recorded: recorded ones, or predicted ones
-    /// up to the end of one more iteration.
+    /// up to the end of one more iteration. False if memory still grows from iteration to iteration.
     pub goes_on: bool,
+    /// What the job does with this change.
+    pub then: JobOutcome,
     /// The first request that fails; null if none does.
     pub failed: Option<RowFailure>,
     /// Whether blocks from before the recording change. Requests are then served from a pool that starts empty and in

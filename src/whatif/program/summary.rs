@@ -22,8 +22,8 @@ impl ProgramRow {
         match &self.location.frame {
             Some(frame) => {
                 let others = self.other_locations.iter().filter_map(|line| line.frame.as_ref());
-                let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::short_label).collect();
-                format!("{}: {}", self.description, lines.join(", "))
+                let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::brief_label).collect();
+                format!("{} ({})", self.description, lines.join(", "))
             }
             None => self.description.clone(),
         }
@@ -47,7 +47,7 @@ pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
     let has_gain = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
     let mut rows: Vec<&ProgramRow> = rows.iter().filter(has_gain).collect();
     rows.sort_by_key(|row| {
-        let serves = (row.fits, row.serves_failed);
+        let serves = (row.fits, row.serves_failed, row.then.goes_on());
         let is_sure = row.serves_failed == Some(true) && row.sure != ChangeCertainty::Guess;
         Reverse((serves, is_sure || is_notable(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
     });

@@ -1,25 +1,29 @@
 //! A document as a terminal page.
 
+mod bar;
 mod shorten;
 mod style;
 mod table;
 
 pub use style::Style;
 
-use super::block::{Block, Document, Field, Item, Stack};
+use super::block::{Block, Document, Field, Item, Source, Stack};
 use super::text::{Text, faint};
 use super::text_chart::draw;
 use super::wrap::{display_width, wrap};
 use crate::base::units::{counted, escape_command_lines};
-use shorten::shorten;
+use shorten::{fit, fit_spans};
 
-/// Width of field names; pages narrower than `NARROW_PAGE` put the name above the text.
-const NAME_COLUMNS: usize = 16;
+/// Columns of field names, at least and at most; pages narrower than `NARROW_PAGE` put a longer name above the text.
+const NAME_COLUMNS: [usize; 2] = [6, 16];
 const NARROW_PAGE: usize = 60;
-/// Maximum number of frames shown of a stack.
+/// The context of a headline stands no further to the right.
+const HEADLINE_COLUMNS: usize = 100;
+/// Maximum number of frames shown of a stack, and of callers of a line.
 const MAX_FRAMES: usize = 8;
+const MAX_CALLERS: usize = 4;
 
-/// Renders `document` as a terminal page.
+/// Renders the first screen of `document` as a terminal page; [`Document::in_full`] has the rest.
 pub fn terminal(document: &Document, style: Style) -> String {
     let mut page = Page { out: String::new(), style, last: None };
     page.blocks(document);
@@ -45,9 +49,10 @@ impl<'a> Page<'a> {
 
     fn block(&mut self, block: &'a Block) {
         match block {
+            Block::Headline(answer, context) => self.headline(answer, context),
             Block::Heading(_, text) => self.heading(text),
             Block::Paragraph(text) => self.text(text, "", ""),
-            Block::Fields(fields) => fields.iter().for_each(|field| self.field(field)),
+            Block::Fields(fields) => self.fields(fields),
             Block::List(items) => items.iter().for_each(|item| self.item(item)),
             Block::Table(table) => self.out.push_str(&table::table(table, self.style)),
             Block::Chart(chart) => {
@@ -55,6 +60,9 @@ impl<'a> Page<'a> {
                     self.line(&line);
                 }
             }
+            Block::Bar(bar) => bar::lines(bar, self.style).iter().for_each(|line| self.line(line)),
+            Block::Source(source) => self.source(source),
+            Block::Callers(callers) => self.callers(callers),
             Block::Stack(stack) => self.stack(stack),
             Block::Code(lines) => {
                 for line in lines {
@@ -67,10 +75,7 @@ impl<'a> Page<'a> {
                 self.last = Some(block);
                 self.blocks(inside);
             }
-            Block::Warning(code, text) => {
-                let text = Text::from("warning: ").and(text.clone()).and(format!(" [{code}]"));
-                self.text(&text, "", "");
-            }
+            Block::Warning(_, text) => self.text(text, "note: ", "      "),
         }
     }
 
@@ -87,16 +92,31 @@ impl<'a> Page<'a> {
         self.line(&format!("{first}{wrapped}"));
     }
 
-    /// Shortens source locations in `text` to `room` columns; they may still wrap before the function's name.
+    /// Shortens source locations in `text` to `room` columns each; they may still wrap before the function's name.
     fn shorten_to_fit(&self, text: &Text, room: usize) -> Text {
-        let mut text = text.clone();
-        for span in text.spans.iter_mut().filter(|span| span.is_location) {
-            let mut words = span.text.split(" in ");
-            if words.any(|word| display_width(word) > room) {
-                span.text = shorten(&span.text, room, self.style.ellipsis());
-            }
+        let fitted = text.spans.iter().flat_map(|span| match span.path_len {
+            0 => vec![span.clone()],
+            _ => fit_spans(&Text { spans: vec![span.clone()] }, room, self.style).spans,
+        });
+        Text { spans: fitted.collect() }
+    }
+
+    /// The answer, and its context at the end of the line, or of the next one.
+    fn headline(&mut self, answer: &Text, context: &Text) {
+        let width = self.style.width.min(HEADLINE_COLUMNS);
+        let plain_width =
+            |text: &Text| text.spans.iter().map(|span| display_width(&self.style.escaped(&span.text))).sum();
+        let (answer_width, context_width): (usize, usize) = (plain_width(answer), plain_width(context));
+        let gap = width.saturating_sub(answer_width + context_width);
+        if gap >= 2 || context.is_empty() {
+            let shown = self.style.render_heading(&fit_spans(answer, self.style.width, self.style));
+            return self.line(&format!("{shown}{}{}", " ".repeat(gap), self.style.render(context)));
         }
-        text
+        let room = self.style.width;
+        let shown = self.style.render_heading(&self.shorten_to_fit(answer, room));
+        self.line(&wrap(&shown, room, "  "));
+        let below = self.style.render(&fit_spans(context, room.saturating_sub(2), self.style));
+        self.line(&format!("  {below}"));
     }
 
     fn heading(&mut self, text: &Text) {
@@ -105,23 +125,27 @@ impl<'a> Page<'a> {
         self.line(&wrapped);
     }
 
-    /// First column of a field's text.
-    fn text_column(&self) -> usize {
-        if self.style.width < NARROW_PAGE { 4 } else { NAME_COLUMNS + 2 }
+    fn fields(&mut self, fields: &[Field]) {
+        let longest = fields.iter().map(|field| display_width(&self.style.escaped(&field.name))).max().unwrap_or(0);
+        let [least, most] = NAME_COLUMNS;
+        let column = longest.clamp(least, most) + 2;
+        let is_narrow = self.style.width < NARROW_PAGE && longest > least;
+        for field in fields {
+            self.field(field, if is_narrow { None } else { Some(column) });
+        }
     }
 
-    fn field(&mut self, field: &Field) {
+    /// A field whose text starts at `column`, or below its name.
+    fn field(&mut self, field: &Field, column: Option<usize>) {
         let name = self.style.escaped(&field.name);
-        let is_narrow = self.style.width < NARROW_PAGE;
-        let indent = " ".repeat(self.text_column());
-        let mut first = format!("  {name:<NAME_COLUMNS$}");
-        if is_narrow {
+        let indent = " ".repeat(column.unwrap_or(4));
+        let pad = indent.len().saturating_sub(display_width(&name)).max(usize::from(!name.is_empty()));
+        let mut first = format!("{}{}", self.style.bold(&name), " ".repeat(pad));
+        if column.is_none() {
             if !name.is_empty() {
                 self.line(&first);
             }
             first.clone_from(&indent);
-        } else if name.chars().count() >= NAME_COLUMNS {
-            first.push(' ');
         }
         for text in &field.texts {
             self.text(text, &first, &indent);
@@ -134,14 +158,49 @@ impl<'a> Page<'a> {
         self.text(&item.text, &point, "    ");
         let room = self.style.width.saturating_sub(6);
         for text in &item.details {
-            let shown = shorten(&self.style.render(text), room, self.style.ellipsis());
-            self.line(&format!("      {}", wrap(&shown, room, "      ")));
+            let shown = self.style.render(&fit_spans(text, room, self.style));
+            self.line(&format!("      {shown}"));
         }
     }
 
+    fn source(&mut self, source: &Source) {
+        let last = source.first.saturating_add(source.lines.len() as u64);
+        let digits = last.to_string().len();
+        let (bar, arrow) = self.style.pick(("│", "←"), ("|", "<-"));
+        for (number, line) in (source.first..).zip(&source.lines) {
+            let start = format!("  {number:>digits$} {bar} ");
+            let room = self.style.width.saturating_sub(display_width(&start));
+            if number == source.marked {
+                let note = format!("  {arrow} {}", source.note);
+                let line = fit(&line.as_str().into(), room.saturating_sub(display_width(&note)), self.style);
+                self.line(&format!("{}{}{note}", self.style.dim(&start), self.style.bold(&line)));
+            } else {
+                let line = fit(&line.as_str().into(), room, self.style);
+                self.line(&self.style.dim(&format!("{start}{line}")));
+            }
+        }
+    }
+
+    /// As many callers as fit on one line.
+    fn callers(&mut self, callers: &[Text]) {
+        let arrow = self.style.pick(" ← ", " <- ");
+        let room = self.style.width.saturating_sub(2);
+        let mut line = Text::from("called from ");
+        for (index, caller) in callers.iter().take(MAX_CALLERS).enumerate() {
+            let longer = if index == 0 { line.clone() } else { line.clone().and(arrow) };
+            let longer = longer.and(caller.clone());
+            let width: usize = longer.spans.iter().map(|span| display_width(&self.style.escaped(&span.text))).sum();
+            if index > 0 && width > room {
+                break;
+            }
+            line = longer;
+        }
+        let shown = fit(&line, room, self.style);
+        self.line(&format!("  {}", self.style.dim(&shown)));
+    }
+
     fn stack(&mut self, stack: &Stack) {
-        let room = self.style.width.saturating_sub(self.text_column());
-        let frame = |frame: &String| shorten(&self.style.escaped(frame), room, self.style.ellipsis()).into();
+        let frame = |frame: &String| frame.as_str().into();
         let mut texts: Vec<Text> = stack.frames.iter().take(MAX_FRAMES).map(frame).collect();
         let mut rest = Vec::new();
         if let Some(more @ 1..) = stack.frames.len().checked_sub(MAX_FRAMES) {
@@ -154,24 +213,27 @@ impl<'a> Page<'a> {
         if !rest.is_empty() {
             texts.push(faint(format!("({})", rest.join(", "))));
         }
-        self.field(&Field { name: stack.name.to_owned(), texts });
+        self.fields(&[Field { name: stack.name.to_owned(), texts }]);
     }
 }
 
 /// Whether `before` and `after` are separated by an empty line.
 fn needs_blank_line(before: &Block, after: &Block) -> bool {
-    use Block::{Chart, Code, Details, Fields, Heading, List, Paragraph, Stack, Table, Warning};
+    use Block::{
+        Bar, Callers, Chart, Code, Details, Fields, Heading, Headline, List, Paragraph, Source, Stack, Table, Warning,
+    };
+    let is_headline = matches!(before, Headline(..) | Source(_) | Callers(_));
     let follows_text = matches!(before, Paragraph(_) | Warning(..));
     let starts_group = match after {
-        Heading(..) | Details(..) | Code(_) => return true,
+        Heading(..) | Headline(..) | Details(..) | Code(_) | Bar(_) => return true,
+        Source(_) | Callers(_) => return !is_headline,
         Table(_) | Chart(_) => true,
-        Fields(_) | Stack(_) => follows_text,
-        Paragraph(_) | Warning(..) => !follows_text,
+        Fields(_) | Stack(_) => follows_text || is_headline || matches!(before, Bar(_) | Table(_) | List(_)),
+        Paragraph(_) | Warning(..) => !follows_text && !is_headline,
         List(_) => !follows_text && !matches!(before, List(_)),
     };
     matches!(before, Code(_)) || (starts_group && !matches!(before, Heading(..) | Details(..)))
 }
-
 #[cfg(test)]
 mod tests {
     use super::super::chart::{Band, Chart, ChartRow, RowNote, Shape};

@@ -1,32 +1,67 @@
-//! Shortens source locations.
+//! Cuts text to the width of a line.
 
+use super::style::Style;
+use crate::output::document::text::{Span, Text};
 use crate::output::document::wrap::display_width;
 
 /// Path separators of Linux and Windows.
-pub(super) const SEPARATORS: [char; 2] = ['/', '\\'];
+const SEPARATORS: [char; 2] = ['/', '\\'];
+/// What is left of a path before anything else is cut.
+const MIN_PATH_COLUMNS: usize = 16;
 
-/// Shortens a location such as `/a/b/train.py:12 in step` to `room` columns, keeping the end of the path and the start
-/// of the function's name. A long name leaves the path at least `MIN_PATH_COLUMNS`, so the result may be wider.
-pub(super) fn shorten(place: &str, room: usize, dots: &str) -> String {
-    const MIN_PATH_COLUMNS: usize = 16;
-    if display_width(place) <= room {
-        return place.to_owned();
+/// `text` in `room` columns, as plain text: paths lose their start, then the text its end.
+pub(super) fn fit(text: &Text, room: usize, style: Style) -> String {
+    fit_spans(text, room, style).spans.iter().map(|span| style.escaped(&span.text)).collect()
+}
+
+/// The same, with the emphasis.
+pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
+    let width = |text: &Text| text.spans.iter().map(|span| display_width(&style.escaped(&span.text))).sum::<usize>();
+    let dots = style.ellipsis();
+    let mut text = text.clone();
+    for index in 0..text.spans.len() {
+        let excess = width(&text).saturating_sub(room);
+        if excess == 0 {
+            return text;
+        }
+        text.spans[index].shorten_path(excess, dots);
     }
-    let (path, name) = place.split_at(place.rfind(" in ").unwrap_or(place.len()));
-    let name = &if display_width(name) > room {
-        format!("{}{dots}", first_columns(name, room.saturating_sub(display_width(dots))))
-    } else {
-        name.to_owned()
-    };
-    let room = room.saturating_sub(display_width(name)).max(MIN_PATH_COLUMNS);
-    if display_width(path) <= room {
-        return format!("{path}{name}");
+    if width(&text) <= room {
+        return text;
     }
-    let keep = room.saturating_sub(display_width(dots));
-    let end = last_columns(path, keep);
-    // Start at a separator: complete directory names only.
-    let end = end.find(SEPARATORS).and_then(|at| end.get(at..)).unwrap_or(end);
-    format!("{dots}{end}{name}")
+    let mut left = room.saturating_sub(display_width(dots));
+    for span in &mut text.spans {
+        let kept = first_columns(&span.text, left).len();
+        left -= display_width(&span.text[..kept]).min(left);
+        if kept < span.text.len() {
+            span.text.truncate(kept);
+            span.text.push_str(if left == 0 || kept > 0 { dots } else { "" });
+            left = 0;
+        }
+    }
+    // One ellipsis is enough.
+    let last = text.spans.iter().position(|span| span.text.ends_with(dots));
+    if let Some(last) = last {
+        text.spans.truncate(last + 1);
+    }
+    text
+}
+
+impl Span {
+    /// Cuts at least `excess` columns off the start of the path, as far as `MIN_PATH_COLUMNS` remain.
+    fn shorten_path(&mut self, excess: usize, dots: &str) {
+        let (path, rest) = self.text.split_at(self.path_len);
+        let room = display_width(path).saturating_sub(excess).max(MIN_PATH_COLUMNS);
+        if path.is_empty() || display_width(path) <= room {
+            return;
+        }
+        let end = last_columns(path, room.saturating_sub(display_width(dots)));
+        // Start at a separator: complete directory names only.
+        let end = end.find(SEPARATORS).and_then(|at| end.get(at..)).unwrap_or(end);
+        let path = format!("{dots}{end}");
+        self.path_len = path.len();
+        self.text = path + rest;
+    }
 }
 
 /// The longest prefix of `text` that fits into `room` columns.
@@ -54,16 +89,21 @@ fn last_columns(text: &str, room: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::document::text::source_location;
+
+    fn cut(path: &str, rest: &str, room: usize) -> String {
+        let style = Style { width: 80, unicode: true, colour: false };
+        fit(&source_location(path, rest), room, style)
+    }
 
     #[test]
-    fn long_paths_keep_their_end() {
-        assert_eq!(shorten("/a/b/train.py", 20, "..."), "/a/b/train.py");
-        assert_eq!(shorten("/very/long/way/to/train.py", 17, "..."), ".../to/train.py");
-        assert_eq!(shorten(r"C:\very\long\way\to\train.py", 17, "..."), r"...\to\train.py");
-        assert_eq!(shorten(&"/endless".repeat(1 << 20), 17, "..."), ".../endless");
-        let long = "/very/long/way/to/train.py:12 in step";
-        assert_eq!(shorten(long, 30, "…"), "…/long/way/to/train.py:12 in step".replace("/long/way", "/way"));
-        assert_eq!(shorten("/a/b.py:1 in a_function_of_a_long_name", 14, "…"), "/a/b.py:1 in a_functio…");
-        assert_eq!(shorten(&"x".repeat(40), 20, "…"), format!("…{}", "x".repeat(19)));
+    fn paths_lose_their_start_and_text_its_end() {
+        assert_eq!(cut("/a/b/train.py", "", 20), "/a/b/train.py");
+        assert_eq!(cut("/very/long/way/to/train.py", "", 17), "…/to/train.py");
+        assert_eq!(cut(r"C:\very\long\way\to\train.py", "", 17), r"…\to\train.py");
+        assert_eq!(cut(&"/endless".repeat(1 << 20), "", 17), "…/endless");
+        assert_eq!(cut("/very/long/way/to/train.py", ":12 step", 30), "…/way/to/train.py:12 step");
+        assert_eq!(cut("/a/b.py", ":1 a_function_of_a_long_name", 14), "/a/b.py:1 a_f…");
+        assert_eq!(cut("", "日本日本日本", 8), "日本日…");
     }
 }

@@ -68,15 +68,28 @@ impl Style {
         self.paint(text, Ansi::new().bold())
     }
 
+    pub(super) fn bold(self, text: &str) -> String {
+        self.painted(text, Ansi::new().bold())
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.painted(text, Ansi::new().dimmed())
+    }
+
+    /// `text`, which is escaped already, in `ansi`.
+    pub(super) fn painted(self, text: &str, ansi: Ansi) -> String {
+        if self.colour && !text.is_empty() { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
+    }
+
     fn paint(self, text: &Text, plain: Ansi) -> String {
         let paint = |(text, tone): (String, Tone)| {
             let style = match tone {
                 Tone::Plain => plain,
-                Tone::Strong => AnsiColor::Yellow.on_default().bold(),
+                Tone::Strong => plain.bold(),
                 Tone::Alarm => AnsiColor::Red.on_default().bold(),
                 Tone::Faint => Ansi::new().dimmed(),
             };
-            if self.colour { format!("{style}{text}{style:#}") } else { text }
+            self.painted(&text, style)
         };
         text.spans.iter().map(|span| paint((self.escaped(&span.text), span.tone))).collect()
     }

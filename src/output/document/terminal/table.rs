@@ -1,147 +1,220 @@
-//! Tables, laid out by comfy-table. On a page too narrow for the columns, each row becomes a few lines. Cells have no
-//! emphasis, because comfy-table counts escape sequences as columns.
+//! Tables: one line a row, aligned by comfy-table. Columns are dropped and text is cut until a row fits; where that is
+//! not enough, each row becomes a few lines. Emphasis is added to finished lines, because comfy-table counts escape
+//! sequences as columns.
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
+use anstyle::{AnsiColor, Style as Ansi};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableStyle, Width};
 
-use super::shorten::{SEPARATORS, shorten};
+use super::shorten::fit;
 use super::style::Style;
-use crate::output::document::table::{Cell, Table};
-use crate::output::document::text::Text;
+use crate::output::document::table::{Cell, Mark, Table};
+use crate::output::document::text::Tone;
 use crate::output::document::wrap::{display_width, wrap};
 
+/// Columns to the left of the rows. The header begins at the margin: it is the table's heading.
+const INDENT: usize = 2;
+/// Empty columns between two columns.
+const GAP: usize = 2;
 /// A text column is never made narrower than this.
-const MIN_TEXT_COLUMNS: u16 = 16;
-/// Margins on both sides of a table, in total.
-const MARGINS: usize = 3;
+const MIN_TEXT_COLUMNS: usize = 16;
 /// Width of a full bar; pages of at most `PAGE_COLUMNS_WITHOUT_BARS` have none.
 const MAX_BAR_COLUMNS: usize = 20;
 const PAGE_COLUMNS_WITHOUT_BARS: usize = 70;
+/// Wider tables are hard to read across.
+const MAX_WIDE_COLUMNS: usize = 100;
 
 /// Renders `table`.
 pub(super) fn table(table: &Table, style: Style) -> String {
-    let room = style.width.saturating_sub(MARGINS);
-    let mut laid_out = lay_out(table, style, None);
-    let widths = laid_out.column_max_content_widths();
-    let total = widths.iter().map(|width| usize::from(*width) + 2).sum::<usize>().saturating_sub(2);
-    if let Some(excess @ 1..) = total.checked_sub(room) {
-        if let Some(dropped) = table.optional_columns.first() {
-            return self::table(&table.clone().without_column(*dropped), style);
+    let Some(widths) = widths(table, style) else {
+        return match table.optional_columns.first() {
+            Some(dropped) => self::table(&table.clone().without_column(*dropped), style),
+            None => stacked(table, style),
+        };
+    };
+    let rows: Vec<Vec<String>> = table.rows.iter().map(|row| cells(row, &widths, style)).collect();
+    let mut out = Lines::new(style);
+    out.caption(table);
+    let mut lines = aligned(table, &rows, &widths).into_iter();
+    if let Some(header) = lines.next().filter(|_| table.header.iter().any(|name| !name.is_empty())) {
+        let (first, width) = (first_name(table), widths.first().copied().unwrap_or(0));
+        // The cell of the first name is empty.
+        let others = if first.is_empty() { header.as_str() } else { header.get(width..).unwrap_or_default() };
+        let pad = if first.is_empty() { INDENT } else { (width + INDENT).saturating_sub(display_width(first)) };
+        out.line("", &style.bold(format!("{first}{}{others}", " ".repeat(pad)).trim_end()));
+    }
+    for (row, cells) in table.rows.iter().zip(&rows) {
+        let height = cells.iter().map(|cell| cell.lines().count()).max().unwrap_or(1);
+        for (index, line) in lines.by_ref().take(height.max(1)).enumerate() {
+            out.line("  ", &painted(row, index, line.trim_end(), style));
         }
-        let widest = widths.iter().enumerate().filter(|(column, _)| table.text_columns.contains(column));
-        let widest = widest.max_by_key(|(_, width)| **width);
-        let narrowed = widest.map(|(column, width)| {
-            (column, usize::from(*width).saturating_sub(excess).max(usize::from(MIN_TEXT_COLUMNS)))
-        });
-        laid_out = lay_out(table, style, narrowed);
     }
-    let mut out = String::new();
-    let mut line = |indent: &str, text: &str| {
-        out.push_str(format!("{indent}{text}").trim_end());
-        out.push('\n');
-    };
-    if let Some(caption) = &table.caption {
-        line("", &wrap(&style.render(caption), style.width, ""));
-    }
-    let lines: Vec<String> = laid_out.lines().collect();
-    let fits = |text: &String| display_width(text.trim_end()) <= style.width.saturating_sub(2);
-    let lines = if lines.iter().all(fits) {
-        lines
-    } else {
-        table.rows.iter().flat_map(|row| stack_row(table, row, style)).collect()
-    };
-    for text in &lines {
-        line("  ", text);
-    }
-    if let Some(note) = &table.note {
-        line("  ", &wrap(&style.render(note), room, "  "));
-    }
-    out
+    out.note(table);
+    out.text
 }
 
-/// Lays out the cells; `narrowed` is a column and the width to wrap it to.
-fn lay_out(table: &Table, style: Style, narrowed: Option<(usize, usize)>) -> comfy_table::Table {
-    let room = |column| match narrowed {
-        Some((narrow, room)) if narrow == column => room,
-        _ => usize::MAX,
+/// A table's lines.
+struct Lines {
+    text: String,
+    style: Style,
+}
+
+impl Lines {
+    fn new(style: Style) -> Self {
+        Self { text: String::new(), style }
+    }
+
+    fn line(&mut self, indent: &str, text: &str) {
+        self.text.push_str(format!("{indent}{text}").trim_end());
+        self.text.push('\n');
+    }
+
+    fn caption(&mut self, table: &Table) {
+        if let Some(caption) = &table.caption {
+            let caption = wrap(&self.style.render(caption), self.style.width, "");
+            self.line("", &caption);
+        }
+    }
+
+    fn note(&mut self, table: &Table) {
+        if let Some(note) = &table.note {
+            let note = wrap(&self.style.render(note), self.style.width.saturating_sub(INDENT), "  ");
+            self.line("  ", &note);
+        }
+    }
+}
+
+/// The name of a first column of text: it begins at the margin, to the left of the rows.
+fn first_name(table: &Table) -> &str {
+    if table.text_columns.contains(&0) { table.header.first().map_or("", AsRef::as_ref) } else { "" }
+}
+
+/// The width of each column, with text columns cut as needed; `None` if the table does not fit even so.
+fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
+    let room = style.width.saturating_sub(INDENT);
+    let natural = |column: usize| {
+        let cells = table.rows.iter().filter_map(|row| row.get(column));
+        let lines = cells.map(|cell| cell_lines(cell, usize::MAX, style));
+        let widest = lines.flat_map(|cell| cell.lines().map(display_width).collect::<Vec<_>>()).max().unwrap_or(0);
+        let name = table.header.get(column).map_or(0, |name| display_width(name));
+        let name = if column == 0 && !first_name(table).is_empty() { name.saturating_sub(INDENT) } else { name };
+        widest.max(name)
     };
-    let rule = style.pick('─', '-');
-    let rule = LineStyle::none().fill(rule).junction(rule);
+    let mut widths: Vec<usize> = (0..table.header.len()).map(natural).collect();
+    let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+    while let Some(excess @ 1..) = total(&widths).checked_sub(room) {
+        if !table.optional_columns.is_empty() {
+            return None;
+        }
+        let texts = widths.iter().enumerate().filter(|(column, _)| table.text_columns.contains(column));
+        let (column, width) = texts.max_by_key(|(_, width)| **width).filter(|(_, width)| **width > MIN_TEXT_COLUMNS)?;
+        let narrowed = width.saturating_sub(excess).max(MIN_TEXT_COLUMNS);
+        *widths.get_mut(column)? = narrowed;
+    }
+    if table.is_wide {
+        let spare = room.min(MAX_WIDE_COLUMNS - INDENT).saturating_sub(total(&widths));
+        *widths.first_mut()? += spare;
+    }
+    Some(widths)
+}
+
+fn cells(row: &[Cell], widths: &[usize], style: Style) -> Vec<String> {
+    row.iter().zip(widths).map(|(cell, width)| cell_lines(cell, *width, style)).collect()
+}
+
+/// The header and the rows, aligned.
+fn aligned(table: &Table, rows: &[Vec<String>], widths: &[usize]) -> Vec<String> {
     let mut laid_out = comfy_table::Table::new();
-    laid_out.load_style(TableStyle::new().header_separator(rule));
+    laid_out.load_style(TableStyle::new());
     laid_out.set_content_arrangement(ContentArrangement::Dynamic);
-    laid_out.set_width(u16::try_from(style.width.saturating_sub(2)).unwrap_or(u16::MAX));
-    laid_out.set_header(table.header.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
-    laid_out.add_rows(
-        table.rows.iter().map(|row| row.iter().enumerate().map(|(column, cell)| cell_lines(cell, room(column), style))),
-    );
-    let widths = laid_out.column_max_content_widths();
-    for ((index, column), width) in laid_out.column_iter_mut().enumerate().zip(widths) {
-        let is_words = table.text_columns.contains(&index);
-        column.set_padding((0, 1));
-        column.set_cell_alignment(if is_words { CellAlignment::Left } else { CellAlignment::Right });
-        // Text may wrap; a number must not be cut.
-        column.set_constraint(if is_words && width > MIN_TEXT_COLUMNS {
-            ColumnConstraint::LowerBoundary(Width::Fixed(MIN_TEXT_COLUMNS + 1))
-        } else {
-            ColumnConstraint::ContentWidth
-        });
+    laid_out.set_width(u16::MAX);
+    let mut header: Vec<&str> = table.header.iter().map(AsRef::as_ref).collect();
+    if let Some(first) = header.first_mut().filter(|_| !first_name(table).is_empty()) {
+        *first = "";
     }
-    laid_out
+    laid_out.set_header(header);
+    laid_out.add_rows(rows);
+    for ((index, column), width) in laid_out.column_iter_mut().enumerate().zip(widths) {
+        let is_text = table.text_columns.contains(&index);
+        let gap = if index + 1 < widths.len() { GAP } else { 0 };
+        column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
+        column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
+        let width = u16::try_from(width + gap).unwrap_or(u16::MAX);
+        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+    }
+    laid_out.lines().collect()
 }
 
-/// A row as lines: its first text, and below it the other cells with their column names.
-fn stack_row(table: &Table, row: &[Cell], style: Style) -> Vec<String> {
-    let room = style.width.saturating_sub(2);
-    let first = row
-        .iter()
-        .enumerate()
-        .find(|(column, cell)| table.text_columns.contains(column) && !cell_lines(cell, room, style).is_empty());
-    let others = row
-        .iter()
-        .enumerate()
-        .filter(|(column, cell)| first.is_none_or(|(first, _)| first != *column) && !matches!(cell, Cell::Bar(_)));
-    let others = others.filter_map(|(column, cell)| {
-        let value = cell_lines(cell, usize::MAX, style);
-        let name = table.header.get(column).map_or("", AsRef::as_ref);
-        (!value.is_empty()).then(|| format!("{name} {}", value.trim()).trim().to_owned())
-    });
-    let others = others.collect::<Vec<_>>().join(", ");
-    let first = first.map(|(_, cell)| cell_lines(cell, room, style));
-    let below = format!("    {}", wrap(&others, room.saturating_sub(4), "    "));
-    let below = Some(below).filter(|_| !others.is_empty());
-    let all = first.into_iter().chain(below).collect::<Vec<_>>().join("\n");
-    all.lines().map(str::to_owned).collect()
-}
-
-/// A cell, wrapped to `room` columns.
-fn cell_lines(cell: &Cell, room: usize, style: Style) -> String {
-    let fitted = |text: &Text, indent: usize| {
-        let (room, indent) = (room.saturating_sub(indent), " ".repeat(indent));
-        format!("{indent}{}", wrap(&shorten_text(text, room, style), room, &indent))
+/// Line `index` of `row` with its emphasis.
+fn painted(row: &[Cell], index: usize, line: &str, style: Style) -> String {
+    let Some(Cell::Marked(mark, _)) = row.first().filter(|_| index == 0) else {
+        let is_faint = match row.first() {
+            Some(Cell::Text(text)) => !text.spans.is_empty() && text.spans.iter().all(|span| span.tone == Tone::Faint),
+            _ => false,
+        };
+        return if is_faint || index > 0 { style.dim(line) } else { line.to_owned() };
     };
-    match cell {
-        Cell::Text(text) => fitted(text, 0),
-        Cell::Indented(depth, text) => fitted(text, 2 * usize::from(*depth)),
-        Cell::WithDetails(text, below) => {
-            let below = below.iter().map(|text| fitted(text, 2));
-            [fitted(text, 0)].into_iter().chain(below).collect::<Vec<_>>().join("\n")
+    let colour = match mark {
+        Mark::Good => AnsiColor::Green,
+        Mark::Perhaps => AnsiColor::Yellow,
+        Mark::Bad => AnsiColor::Red,
+    };
+    let glyph = glyph(*mark, style);
+    line.replacen(glyph, &style.painted(glyph, Ansi::from(colour.on_default()).bold()), 1)
+}
+
+fn glyph(mark: Mark, style: Style) -> &'static str {
+    let [unicode, ascii] = mark.glyphs();
+    style.pick(unicode, ascii)
+}
+
+/// Each row as lines: its first text, and below it the other cells with their column names.
+fn stacked(table: &Table, style: Style) -> String {
+    let mut out = Lines::new(style);
+    out.caption(table);
+    let room = style.width.saturating_sub(INDENT);
+    for row in &table.rows {
+        let first = row
+            .iter()
+            .enumerate()
+            .find(|(column, cell)| table.text_columns.contains(column) && !cell_lines(cell, room, style).is_empty());
+        let others = row
+            .iter()
+            .enumerate()
+            .filter(|(column, cell)| first.is_none_or(|(first, _)| first != *column) && !matches!(cell, Cell::Bar(_)));
+        let others = others.filter_map(|(column, cell)| {
+            let value = cell_lines(cell, usize::MAX, style);
+            let name = table.header.get(column).map_or("", AsRef::as_ref);
+            (!value.is_empty()).then(|| format!("{name} {}", value.trim()).trim().to_owned())
+        });
+        let others = others.collect::<Vec<_>>().join(", ");
+        let first = first.map(|(_, cell)| cell_lines(cell, room, style));
+        let below = format!("    {}", wrap(&others, room.saturating_sub(4), "    "));
+        let below = Some(below).filter(|_| !others.is_empty());
+        for text in first.into_iter().chain(below) {
+            text.lines().for_each(|line| out.line("  ", line));
         }
+    }
+    out.note(table);
+    out.text
+}
+
+/// A cell, cut to `room` columns.
+fn cell_lines(cell: &Cell, room: usize, style: Style) -> String {
+    let indented =
+        |text, indent: usize| format!("{}{}", " ".repeat(indent), fit(text, room.saturating_sub(indent), style));
+    match cell {
+        Cell::Text(text) => fit(text, room, style),
+        Cell::Indented(depth, text) => indented(text, 2 * usize::from(*depth)),
+        Cell::WithDetails(text, below) => {
+            let below = below.iter().map(|text| indented(text, 2));
+            [fit(text, room, style)].into_iter().chain(below).collect::<Vec<_>>().join("\n")
+        }
+        Cell::Marked(mark, text) => format!("{} {}", glyph(*mark, style), fit(text, room.saturating_sub(2), style)),
         Cell::Bar(share) => {
             let room = style.width.saturating_sub(PAGE_COLUMNS_WITHOUT_BARS).min(MAX_BAR_COLUMNS);
             style.pick("█", "#").repeat(bar_columns(*share, room))
         }
     }
-}
-
-/// Shortens a location at the end of `text` so that all of it fits into `room` columns.
-fn shorten_text(text: &Text, room: usize, style: Style) -> String {
-    let mut shown: Vec<String> = text.spans.iter().map(|span| style.escaped(&span.text)).collect();
-    let is_place = text.spans.last().is_some_and(|last| last.is_code && last.text.contains(SEPARATORS));
-    if let Some((place, before)) = shown.split_last_mut().filter(|_| is_place) {
-        let beside: usize = before.iter().map(|text| display_width(text)).sum();
-        *place = shorten(place, room.saturating_sub(beside), style.ellipsis());
-    }
-    shown.concat()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to `room`")]

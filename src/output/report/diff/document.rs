@@ -1,6 +1,6 @@
 //! The page of `oomscope diff`: the result, the figures, the lines responsible.
 
-use super::super::phrases::{frame_label, operation_label, python_frames, stack_label};
+use super::super::phrases::{frame_label, location_details, location_label, operation_label, python_frames};
 use super::super::summary::summary;
 use super::cells::{
     FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, notes, phases, pools, ranks,
@@ -11,7 +11,7 @@ use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, RanksDiff, StackChange, Status,
     VariableChange,
 };
-use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, source_location};
+use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code};
 use crate::study::figures::Figure;
 
 /// Maximum number of frames shown of a stack.
@@ -157,8 +157,8 @@ fn row(held: &LiveChange, share: String, who: Cell) -> Vec<Cell> {
 
 fn line(line: &LineChange) -> Vec<Cell> {
     let held = &line.held;
-    let (who, below) = stack_label(&line.location);
-    let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(source_location(from.file_line())));
+    let (who, below) = (location_label(&line.location), location_details(&line.location));
+    let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(frame_label(from)));
     let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
     let share = share_or_word(held, line.status);
     row(held, share, Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()))
@@ -204,7 +204,7 @@ fn stack(stack: &StackChange) -> Item {
         blocks(held)
     );
     let (frames, _) = python_frames(&stack.frames);
-    let mut below: Vec<Text> = frames.iter().take(FRAMES).map(|frame| source_location(frame_label(frame))).collect();
+    let mut below: Vec<Text> = frames.iter().take(FRAMES).map(|frame| frame_label(frame)).collect();
     if frames.is_empty() {
         below.push(match stack.frames.first() {
             None => "no stack recorded".into(),

@@ -120,12 +120,12 @@ fn findings(document: &mut Document, group: &[&Finding]) {
     let device = format!(", device {} of ", finding.device);
     document.subheading(title.and(device).and(code(&*finding.path)));
     document.paragraph(&*finding.message);
-    document.list(finding.lines.iter().map(|line| {
-        Item::from(
-            strong(crate::output::document::source_location(location_label(line)))
-                .and(format!(": {}", bytes_label(line))),
-        )
-    }));
+    document.list(
+        finding
+            .lines
+            .iter()
+            .map(|line| Item::from(strong(location_label(line)).and(format!(": {}", bytes_label(line))))),
+    );
 }
 
 fn with_severity(finding: &Finding, text: &str) -> Text {

@@ -1,6 +1,5 @@
 //! Phrases that the page and the CI formats share.
 
-use super::super::phrases::frame_label;
 use crate::base::units::{counted, escape_text, size};
 use crate::compare::gate::{CheckReport, CodeLine, FileWarning, Finding, Severity};
 use crate::stacks::frames::FrameReport;
@@ -26,7 +25,7 @@ pub(crate) fn device_label(finding: &Finding) -> String {
 /// `train.py:12 in step`, with the path in the repository if known.
 pub(crate) fn location_label(line: &CodeLine) -> String {
     let file = escape_text(line.source.as_deref().unwrap_or(&line.frame.file));
-    frame_label(&FrameReport { file, ..line.frame.clone() })
+    format!("{} in {}", FrameReport { file, ..line.frame.clone() }.file_line(), line.frame.name)
 }
 
 /// `20 MiB held at the snapshot`

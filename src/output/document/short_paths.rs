@@ -1,0 +1,162 @@
+//! Shortens the paths of source files: to the file's name where no other file of the page has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::block::{Block, Document};
+use super::table::Cell;
+use super::text::{Span, Text};
+
+/// Path separators of Linux and Windows.
+const SEPARATORS: [char; 2] = ['/', '\\'];
+/// Directories of installed packages.
+const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+/// Paths that differ only further up are shortened to the same text.
+const MAX_COMPONENTS: usize = 8;
+/// Components of a path in a headline: it names the place once for the page.
+const HEADLINE_COMPONENTS: usize = 2;
+
+impl Document {
+    /// Shortens the path of each source location: in a package to the path below `site-packages`, else to as many
+    /// components as tell it from the other files of the page. Stacks keep complete paths.
+    pub fn shorten_locations(&mut self) {
+        let mut paths = BTreeSet::new();
+        self.visit_locations(&mut |span, _| {
+            paths.insert(span.text[..span.path_len].to_owned());
+        });
+        let components = shortest_components(&paths);
+        self.visit_locations(&mut |span, is_headline| {
+            let path = &span.text[..span.path_len];
+            let least = if is_headline { HEADLINE_COMPONENTS } else { 1 };
+            let kept = match below_packages(path) {
+                Some(package) => package,
+                None => last_components(path, components.get(path).copied().unwrap_or(1).max(least)),
+            };
+            let cut = span.path_len - kept.len();
+            span.path_len -= cut;
+            span.text.drain(..cut);
+        });
+    }
+
+    /// Calls `visit` with every source location, and whether it is in a headline.
+    fn visit_locations(&mut self, visit: &mut dyn FnMut(&mut Span, bool)) {
+        for block in self.blocks.iter_mut().chain(&mut self.sections) {
+            match block {
+                Block::Headline(text, context) => {
+                    visit_text(text, &mut |span| visit(span, true));
+                    visit_text(context, &mut |span| visit(span, true));
+                }
+                Block::Heading(_, text) | Block::Paragraph(text) | Block::Warning(_, text) => {
+                    visit_text(text, &mut |span| visit(span, false));
+                }
+                Block::Callers(texts) => {
+                    texts.iter_mut().for_each(|text| visit_text(text, &mut |span| visit(span, false)))
+                }
+                Block::Bar(bar) => {
+                    bar.parts.iter_mut().for_each(|part| visit_text(&mut part.label, &mut |span| visit(span, false)));
+                }
+                Block::Fields(fields) => {
+                    let texts = fields.iter_mut().flat_map(|field| &mut field.texts);
+                    texts.for_each(|text| visit_text(text, &mut |span| visit(span, false)));
+                }
+                Block::List(items) => {
+                    let texts =
+                        items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details));
+                    texts.for_each(|text| visit_text(text, &mut |span| visit(span, false)));
+                }
+                Block::Table(table) => {
+                    let cells = table.rows.iter_mut().flatten().flat_map(cell_texts);
+                    let texts = table.caption.iter_mut().chain(&mut table.note).chain(cells);
+                    texts.for_each(|text| visit_text(text, &mut |span| visit(span, false)));
+                }
+                Block::Details(heading, inside) => {
+                    visit_text(heading, &mut |span| visit(span, false));
+                    inside.visit_locations(visit);
+                }
+                Block::Code(_) | Block::Chart(_) | Block::Source(_) | Block::Stack(_) => {}
+            }
+        }
+    }
+}
+
+fn visit_text(text: &mut Text, visit: &mut dyn FnMut(&mut Span)) {
+    text.spans.iter_mut().filter(|span| span.path_len > 0).for_each(visit);
+}
+
+fn cell_texts(cell: &mut Cell) -> Vec<&mut Text> {
+    match cell {
+        Cell::Text(text) | Cell::Indented(_, text) | Cell::Marked(_, text) => vec![text],
+        Cell::WithDetails(text, below) => std::iter::once(text).chain(below).collect(),
+        Cell::Bar(_) => Vec::new(),
+    }
+}
+
+/// For each path, the number of its last components that no other path ends with.
+fn shortest_components(paths: &BTreeSet<String>) -> BTreeMap<&str, usize> {
+    let mut components: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut open: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let mut count = 1;
+    while !open.is_empty() {
+        let mut by_end: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for path in open.drain(..) {
+            by_end.entry(last_components(path, count)).or_default().push(path);
+        }
+        for (end, same) in by_end {
+            // A path without more components stays as it is.
+            let is_unique = same.len() == 1 || count == MAX_COMPONENTS;
+            for path in same {
+                if is_unique || path.len() == end.len() {
+                    components.insert(path, count);
+                } else {
+                    open.push(path);
+                }
+            }
+        }
+        count += 1;
+    }
+    components
+}
+
+/// The last `count` components of `path`.
+fn last_components(path: &str, count: usize) -> &str {
+    let start = path.rmatch_indices(SEPARATORS).nth(count.saturating_sub(1)).map_or(0, |(at, _)| at + 1);
+    path.get(start..).unwrap_or(path)
+}
+
+/// The path below the directory of installed packages.
+fn below_packages(path: &str) -> Option<&str> {
+    let start = PACKAGES.iter().find_map(|name| Some(path.rfind(name)? + name.len()))?;
+    path.get(start..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text::source_location;
+    use super::*;
+
+    fn shortened(paths: &[&str]) -> Vec<String> {
+        let mut document = Document::default();
+        let locations = paths.iter().map(|path| source_location(path, ":3 main"));
+        document.fields("at", locations);
+        document.shorten_locations();
+        let mut left = Vec::new();
+        document.visit_locations(&mut |span, _| left.push(span.text.trim_end_matches(":3 main").to_owned()));
+        left
+    }
+
+    #[test]
+    fn names_of_files_are_enough_where_they_differ() {
+        let paths =
+            ["/app/train.py", "/app/a/model.py", "/app/b/model.py", "/x/site-packages/hf/trainer.py", "train.py"];
+        assert_eq!(shortened(&paths), ["app/train.py", "a/model.py", "b/model.py", "hf/trainer.py", "train.py"]);
+        assert_eq!(shortened(&[r"C:\Users\ann\a.py", r"C:\Users\ann\b\c.py"]), ["a.py", "c.py"]);
+        assert_eq!(shortened(&["/ü/a.py", "/û/a.py", "<string>"]), ["ü/a.py", "û/a.py", "<string>"]);
+    }
+
+    #[test]
+    fn a_headline_keeps_the_directory() {
+        let mut document = Document::default();
+        document.headline(source_location("/home/ann/app/train.py", ":3 main"), "");
+        document.shorten_locations();
+        assert_eq!(document.blocks, [Block::Headline(source_location("app/train.py", ":3 main"), "".into())]);
+    }
+}

@@ -1,0 +1,102 @@
+//! A bar of the parts of one whole, and its legend.
+
+use anstyle::{AnsiColor, Style as Ansi};
+
+use super::style::Style;
+use crate::output::document::block::{Bar, BarKind, BarPart};
+use crate::output::document::wrap::display_width;
+
+/// The longest bar: a longer one shows no more.
+const MAX_COLUMNS: usize = 96;
+/// Columns to the left of the bar, and empty columns between two entries of the legend.
+const INDENT: &str = "  ";
+const GAP: &str = "   ";
+
+/// The bar, and below it the legend.
+pub(super) fn lines(bar: &Bar, style: Style) -> Vec<String> {
+    let room = style.width.saturating_sub(2 * INDENT.len()).min(MAX_COLUMNS);
+    let columns = columns(&bar.parts, room);
+    let cells =
+        |(part, columns): (&BarPart, usize)| style.painted(&glyph(part.kind, style).repeat(columns), ink(part.kind));
+    let drawn: String = bar.parts.iter().zip(columns).map(cells).collect();
+    let mut lines = vec![format!("{INDENT}{drawn}")];
+    let (mut legend, mut width) = (INDENT.to_owned(), INDENT.len());
+    for part in &bar.parts {
+        let shown = format!("{} {}", style.painted(glyph(part.kind, style), ink(part.kind)), style.render(&part.label));
+        let gap = if width > INDENT.len() { GAP } else { "" };
+        let next = width + gap.len() + display_width(&shown);
+        if next > style.width && width > INDENT.len() {
+            lines.push(std::mem::replace(&mut legend, format!("{INDENT}{shown}")));
+            width = INDENT.len() + display_width(&shown);
+        } else {
+            legend = format!("{legend}{gap}{shown}");
+            width = next;
+        }
+    }
+    lines.push(legend);
+    lines
+}
+
+/// The columns of each part. They add up to `room`, and a part that is not empty has at least one.
+fn columns(parts: &[BarPart], room: usize) -> Vec<usize> {
+    let total = parts.iter().map(|part| u128::from(part.bytes)).sum::<u128>().max(1);
+    let (mut sum, mut drawn) = (0, 0);
+    let mut columns: Vec<usize> = Vec::with_capacity(parts.len());
+    for part in parts {
+        sum += u128::from(part.bytes);
+        let end = usize::try_from((sum * room as u128 + total / 2) / total).unwrap_or(room);
+        columns.push(end.saturating_sub(drawn));
+        drawn = end;
+    }
+    for index in 0..columns.len() {
+        let is_missing = columns[index] == 0 && parts[index].bytes > 0;
+        let widest = (0..columns.len()).max_by_key(|other| columns[*other]).filter(|widest| columns[*widest] > 1);
+        if let Some(widest) = widest.filter(|_| is_missing) {
+            columns[widest] -= 1;
+            columns[index] += 1;
+        }
+    }
+    columns
+}
+
+fn glyph(kind: BarKind, style: Style) -> &'static str {
+    match kind {
+        BarKind::Allocated => style.pick("█", "#"),
+        BarKind::Peak => style.pick("▓", "+"),
+        BarKind::Cached => style.pick("▒", "="),
+        BarKind::Outside => style.pick("▚", "%"),
+        BarKind::Free => style.pick("░", "."),
+    }
+}
+
+fn ink(kind: BarKind) -> Ansi {
+    match kind {
+        BarKind::Allocated | BarKind::Peak => Ansi::new(),
+        BarKind::Cached => AnsiColor::Yellow.on_default(),
+        BarKind::Outside | BarKind::Free => Ansi::new().dimmed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(bytes: u64, kind: BarKind) -> BarPart {
+        BarPart { bytes, kind, label: format!("{bytes} B").into() }
+    }
+
+    #[test]
+    fn every_part_is_seen_and_the_bar_is_full() {
+        let style = Style { width: 24, unicode: false, colour: false };
+        let parts = vec![part(980, BarKind::Allocated), part(1, BarKind::Cached), part(19, BarKind::Free)];
+        let shown = lines(&Bar { parts }, style);
+        assert_eq!(shown, ["  ##################=.", "  # 980 B   = 1 B", "  . 19 B"]);
+    }
+
+    #[test]
+    fn hostile_figures_do_not_overflow() {
+        let parts = [part(u64::MAX, BarKind::Allocated), part(u64::MAX, BarKind::Free), part(0, BarKind::Cached)];
+        assert_eq!(columns(&parts, 10), [5, 5, 0]);
+        assert_eq!(columns(&parts[..1], 0), [0]);
+    }
+}

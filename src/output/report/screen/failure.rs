@@ -1,0 +1,117 @@
+//! A failed request, as a compiler shows an error: the place, why, who holds the memory, what helps.
+
+use super::{add_blockers, add_growth, add_holders, add_next, add_notes, add_part, moment_label};
+use crate::analysis::failure::OomReport;
+use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::base::units::{count, size};
+use crate::output::document::{BarKind, Document, Source, Text, alarm, code, faint, strong};
+use crate::output::report::phrases::{frame_label, location_label};
+use crate::output::report::tried::tried_table;
+use crate::output::wording::{command_line, describe_cause};
+use crate::stacks::frames::Origin;
+
+/// Rows of a table of holders beside one of what grows or is in the way.
+const ROWS_BESIDE_GROWTH: usize = 3;
+
+/// Appends the screen of `oom`, the last failure of `device`.
+pub(super) fn show_failure(
+    document: &mut Document,
+    snapshot: &SnapshotReport,
+    device: &DeviceReport,
+    oom: &OomReport,
+    rows: usize,
+) {
+    document.headline(headline(device, oom), faint(context(device, oom)));
+    if let Some(source) = &oom.source {
+        document.source(Source {
+            first: source.first_line.into(),
+            lines: source.lines.clone(),
+            marked: source.line.into(),
+            note: size(oom.requested_bytes),
+        });
+    }
+    document.callers(callers(oom));
+    add_notes(document, snapshot);
+    add_memory(document, device, oom);
+    document.field("why", describe_cause(oom, device));
+    let grows = device.explaining_growth(oom).is_some();
+    if grows {
+        add_growth(document, device, ROWS_BESIDE_GROWTH);
+    }
+    let has_blockers = add_blockers(document, oom);
+    let rows = if grows || has_blockers { rows.min(ROWS_BESIDE_GROWTH) } else { rows };
+    add_holders(document, device, oom.held.as_ref(), rows);
+    if let Some(table) = tried_table(&device.tried, MAX_TRIED) {
+        document.table(table);
+    }
+    add_action(document, snapshot, device, oom);
+}
+
+/// `out of memory on GPU 0: app/train.py:26 forward requested 399 MiB`
+pub(super) fn headline(device: &DeviceReport, oom: &OomReport) -> Text {
+    let start = alarm("out of memory").and(format!(" on GPU {}: ", device.device));
+    let requested = strong(size(oom.requested_bytes));
+    if oom.location.frame.is_none() && oom.location.backward.is_none() {
+        return start.and(requested).and(" requested, ").and(location_label(&oom.location));
+    }
+    start.and(location_label(&oom.location)).and(" requested ").and(requested)
+}
+
+fn context(device: &DeviceReport, oom: &OomReport) -> String {
+    let failures = match device.oom_count {
+        0 | 1 => None,
+        failures => Some(format!("last of {} failures", count(failures))),
+    };
+    let parts: Vec<String> = moment_label(oom.held.as_ref()).into_iter().chain(failures).collect();
+    parts.join(" · ")
+}
+
+/// The program's own frames around the failing line; those of one file without its name.
+fn callers(oom: &OomReport) -> Vec<Text> {
+    let frames = || oom.frames.iter().filter(|frame| frame.origin() == Origin::User);
+    let Some(first) = &oom.location.frame else { return Vec::new() };
+    let callers = frames().skip_while(|frame| *frame != first).skip_while(|frame| *frame == first);
+    let mut file = first.file.as_str();
+    let mut labels = Vec::new();
+    for (index, frame) in callers.enumerate() {
+        let is_same_file = index > 0 && frame.file == file;
+        file = &frame.file;
+        let line = format!(":{} {}", frame.line, frame.name);
+        labels.push(if is_same_file { code(line) } else { frame_label(frame) });
+    }
+    labels
+}
+
+/// The whole device when the request failed.
+fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
+    let mut parts = Vec::new();
+    let pending = oom.reserved_bytes.saturating_sub(oom.allocated_bytes).saturating_sub(oom.cached_bytes);
+    let (allocated, free) = (oom.allocated_bytes, oom.device_free_bytes);
+    add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated", size(allocated)));
+    add_part(&mut parts, pending, BarKind::Peak, format!("{} freed, in use by another stream", size(pending)));
+    let largest = match oom.largest_free_block_bytes {
+        0 => "none of it usable".to_owned(),
+        bytes => format!("largest piece {}", size(bytes)),
+    };
+    add_part(&mut parts, oom.cached_bytes, BarKind::Cached, format!("{} cached ({largest})", size(oom.cached_bytes)));
+    add_part(&mut parts, free, BarKind::Free, format!("{} free on the device", size(free)));
+    let reach = oom.reserved_bytes.saturating_add(free);
+    let outside = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(reach));
+    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
+    document.bar(parts);
+}
+
+/// Rows of the table of what was tried.
+const MAX_TRIED: usize = 6;
+
+/// The best advice, its text to copy, and the next command.
+pub(super) fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {
+    if let Some(first) = device.advice.first() {
+        document.field("do", first.to_string());
+        let settings = snapshot.settings_string.as_deref();
+        // A source line to copy is part of the advice.
+        let copy = first.copy(oom, settings).filter(|text| !text.contains(".py:"));
+        document.fields("copy", copy.map(code));
+    }
+    add_next(document, command_line("report -o oom.html", &snapshot.path));
+}

@@ -1,0 +1,169 @@
+//! Who holds the memory: variables by name if the recorder named them, else source lines; and what grows.
+
+use crate::allocator::verdict::Verdict;
+use crate::analysis::DeviceReport;
+use crate::analysis::failure::{Blocker, OomReport};
+use crate::base::units::{count, percent, ratio, size};
+use crate::output::document::{Cell, Document, Table, Text, code, faint};
+use crate::output::report::phrases::{frame_label, location_label};
+use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
+use crate::study::memory::{BlockSum, LiveByLine};
+use crate::study::variables::KeptByVariable;
+
+/// Names are shown if they cover at least this share of the memory.
+const MIN_NAMED_RATIO: f64 = 0.5;
+/// Blocks in the way, at most.
+const MAX_BLOCKERS: usize = 3;
+/// Smaller categories are not listed.
+const MIN_CATEGORY_RATIO: f64 = 0.01;
+
+/// Appends the table of who holds `held`, the memory of `device` at that time, or what it holds at the snapshot.
+pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: Option<&MemoryBreakdown>, rows: usize) {
+    let all = held.map_or(device.memory.allocated_bytes, |held| held.allocated_bytes);
+    let blocks = held.map_or(device.memory.blocks.active_allocated.count, |held| held.blocks);
+    let all = BlockSum { bytes: all, blocks };
+    if all.bytes == 0 {
+        return;
+    }
+    let named = device.kept_by.as_ref().filter(|kept| {
+        let named = kept.top.rows.iter().filter(|row| row.name.is_some()).map(|row| row.bytes);
+        // Names are those of the snapshot, which may be later.
+        device.memory.allocated_bytes == all.bytes && ratio(named.sum(), all.bytes) >= MIN_NAMED_RATIO
+    });
+    let (mut cells, shown): (Vec<Vec<Cell>>, Vec<BlockSum>) = match (named, held) {
+        (Some(kept), _) => {
+            kept.top.rows.iter().take(rows).map(|row| (variable(row), sum(row.bytes, row.blocks))).unzip()
+        }
+        (None, Some(held)) => lines(&held.by_line.rows, rows),
+        (None, None) => lines(&device.top_lines, rows),
+    };
+    let rest = shown.into_iter().fold(all, BlockSum::minus);
+    if rest.bytes > 0 {
+        cells.push(row(faint("everything else"), "", rest, all.bytes));
+    }
+    let categories = held.and_then(|held| categories(&held.by_category)).map(faint);
+    document.table(Table::new(&HEADER, &[0, 1], cells).optional_columns(&[4]).wide().note(categories));
+}
+
+const HEADER: [&str; 5] = ["held by", "", "bytes", "share", "blocks"];
+
+fn sum(bytes: u64, blocks: u64) -> BlockSum {
+    BlockSum { bytes, blocks }
+}
+
+fn row(holder: Text, category: &str, held: BlockSum, all: u64) -> Vec<Cell> {
+    let share = percent(ratio(held.bytes, all));
+    vec![holder.into(), category.into(), size(held.bytes).into(), share.into(), count(held.blocks).into()]
+}
+
+fn lines(held: &[LiveByLine], rows: usize) -> (Vec<Vec<Cell>>, Vec<BlockSum>) {
+    let cells = |line: &LiveByLine| {
+        let operation = line.operation.as_deref().and_then(|operation| operation.rsplit(' ').next());
+        let operation = operation.map_or_else(Text::default, |name| faint(format!("  {name}")));
+        let category = category_label(line.category, line.category_confidence);
+        let cells: Vec<Cell> = vec![
+            location_label(&line.location).and(operation).into(),
+            category.into(),
+            size(line.bytes).into(),
+            percent(line.share_ratio).into(),
+            count(line.blocks).into(),
+        ];
+        (cells, sum(line.bytes, line.blocks))
+    };
+    held.iter().take(rows).map(cells).unzip()
+}
+
+fn variable(kept: &KeptByVariable) -> Vec<Cell> {
+    let category = if kept.is_graph() { "autograd graph" } else { kept.kind_label().unwrap_or("") };
+    vec![
+        variable_label(kept).into(),
+        category.into(),
+        size(kept.bytes).into(),
+        percent(kept.share_ratio).into(),
+        count(kept.blocks).into(),
+    ]
+}
+
+/// A variable: its name, the container or type, and where it is filled or allocated.
+fn variable_label(kept: &KeptByVariable) -> Text {
+    let name = match (&kept.container, &kept.name) {
+        (Some(container), _) => code(&*container.name),
+        (None, Some(_)) => code(kept.holder()),
+        (None, None) => kept.holder().into(),
+    };
+    let what = kept.container_label().or_else(|| kept.type_label());
+    let what = what.map_or_else(Text::default, |what| format!(" ({what})").into());
+    let filled = kept.container.as_ref().and_then(|container| container.filled_at.as_ref());
+    let at = filled.map_or_else(|| location_label(&kept.allocated_by), frame_label);
+    name.and(what).and("  ").and(at)
+}
+
+/// `activations`, `activations?` if that is a guess; empty if nothing is known.
+fn category_label(category: Option<Category>, confidence: Option<Confidence>) -> String {
+    match category {
+        None | Some(Category::Other) => String::new(),
+        Some(category) => {
+            let guess = if confidence == Some(Confidence::Low) { "?" } else { "" };
+            format!("{}{guess}", category.word().replace('-', " "))
+        }
+    }
+}
+
+/// `activations 91% · optimizer state 5%`, for memory whose purpose is known.
+fn categories(rows: &[ByCategory]) -> Option<String> {
+    let is_known = rows.iter().any(|row| row.category != Category::Other);
+    let large = rows.iter().filter(|row| row.share.share_ratio >= MIN_CATEGORY_RATIO);
+    let labels = large.map(|row| {
+        let guess = if row.confidence == Confidence::Low { "?" } else { "" };
+        format!("{}{guess} {}", row.category.word().replace('-', " "), percent(row.share.share_ratio))
+    });
+    let labels: Vec<String> = labels.collect();
+    let has_guess =
+        rows.iter().any(|row| row.confidence == Confidence::Low && row.share.share_ratio >= MIN_CATEGORY_RATIO);
+    let legend = if has_guess { "   (?: a guess)" } else { "" };
+    (is_known && !labels.is_empty()).then(|| format!("{}{legend}", labels.join(" · ")))
+}
+
+/// Appends the table of what keeps the growing memory.
+pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: usize) {
+    let leaks = &device.leaks;
+    if leaks.suspects.is_empty() {
+        return;
+    }
+    let mut cells: Vec<Vec<Cell>> = Vec::new();
+    if let Some(kept) = &leaks.variable {
+        let holder = variable_label(kept);
+        cells.push(vec![
+            holder.into(),
+            size(leaks.bytes_per_step).into(),
+            size(kept.bytes).into(),
+            count(kept.blocks).into(),
+        ]);
+    }
+    let line = |suspect: &LeakSuspect| -> Vec<Cell> {
+        vec![
+            location_label(&suspect.location).into(),
+            size(suspect.bytes_per_step).into(),
+            size(suspect.bytes).into(),
+            count(suspect.blocks).into(),
+        ]
+    };
+    cells.extend(leaks.suspects.iter().take(rows).map(line));
+    document.table(Table::new(&["grows at", "a step", "now", "blocks"], &[0], cells).wide());
+}
+
+/// Appends the table of blocks that keep free memory apart, if that is why `oom` failed; returns whether it is.
+pub(super) fn add_blockers(document: &mut Document, oom: &OomReport) -> bool {
+    // If live memory fills the device, no block in particular is in the way.
+    if oom.verdict == Verdict::Capacity || oom.blockers.is_empty() {
+        return false;
+    }
+    let row = |blocker: &Blocker| -> Vec<Cell> {
+        let bytes = [blocker.bytes_unlocked, blocker.bytes_held].map(size);
+        let holder = location_label(&blocker.location);
+        [holder.into()].into_iter().chain(bytes.map(Cell::from)).chain([count(blocker.blocks).into()]).collect()
+    };
+    let rows = oom.blockers.iter().take(MAX_BLOCKERS).map(row);
+    document.table(Table::new(&["in the way", "keeps apart", "holds", "blocks"], &[0], rows).wide());
+    true
+}

@@ -1,0 +1,111 @@
+//! A recording without a failed request, a state without a trace, memory at a chosen moment, and a request that is tried.
+
+use super::{add_growth, add_holders, add_next, add_notes, add_part};
+use crate::analysis::failure::RequestOutcome;
+use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::base::units::{counted, duration, size};
+use crate::base::warning::Code;
+use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
+use crate::output::report::phrases::describe_position_on;
+use crate::output::wording::{command_line, summarize_snapshot};
+
+/// A recording without a failed request, a state without a trace, or a moment that the user chose.
+pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
+    let has_trace = device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
+    document.headline(headline(snapshot, device, has_trace), faint(context(snapshot, device)));
+    add_notes(document, snapshot);
+    add_memory(document, device, has_trace && device.moment.is_none());
+    let held = device.at_moment.as_ref().or(device.at_peak.as_ref().filter(|_| device.moment.is_none()));
+    let grows = !device.leaks.suspects.is_empty() && device.moment.is_none();
+    if grows {
+        add_growth(document, device, rows.min(3));
+    }
+    add_holders(document, device, held, rows);
+    add_action(document, snapshot, device);
+}
+
+/// `no request failed: 53,000 entries over 2 min 11 s, GPU 0`
+fn headline(snapshot: &SnapshotReport, device: &DeviceReport, has_trace: bool) -> Text {
+    let gpu = format!("GPU {}", device.device);
+    if snapshot.warnings.iter().any(|warning| warning.code == Code::ForeignBackend) {
+        return strong(format!("{gpu}: another allocator than PyTorch's recorded this"));
+    }
+    let memory = &device.memory;
+    if let Some(moment) = device.moment {
+        return strong(describe_position_on(device, moment)).and(format!(", {gpu}"));
+    }
+    if let (false, Some(failed)) =
+        (has_trace, snapshot.recorder.as_ref().and_then(|info| info.failure_on(device.device)))
+    {
+        let start = alarm("out of memory").and(format!(" on {gpu}: "));
+        return start.and(strong(size(failed.requested_bytes))).and(" requested; no history, so the line is not known");
+    }
+    let Some(timeline) = device.timeline.as_ref().filter(|_| has_trace) else {
+        let share = format!("{} of {} reserved", size(memory.allocated_bytes), size(memory.reserved_bytes));
+        return strong("no history recorded").and(format!(": {share} is allocated, {gpu}"));
+    };
+    let lasted =
+        timeline.duration_us.filter(|us| *us > 0).map_or_else(String::new, |us| format!(" over {}", duration(us)));
+    let entries = counted(timeline.entries, "entry");
+    let lost = snapshot.warnings.iter().any(|warning| warning.code == Code::HistoryLost);
+    let part = if lost { " (what is left of the recording)" } else { "" };
+    strong("no request failed").and(format!(": {entries}{lasted}{part}, {gpu}"))
+}
+
+fn context(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
+    let steps = Some(device.steps.completed).filter(|steps| *steps > 0).map(|steps| counted(steps, "step"));
+    let parts: Vec<String> = steps.into_iter().chain([format!("PyTorch {}", snapshot.torch_version)]).collect();
+    parts.join(", ")
+}
+
+/// What is live, what was at the peak, and what is reserved, of the device if its size is known.
+fn add_memory(document: &mut Document, device: &DeviceReport, with_peak: bool) {
+    let (memory, peak) = (&device.memory, &device.peak);
+    let mut parts = Vec::new();
+    let allocated = memory.allocated_bytes;
+    let at_least = if peak.is_lower_bound { "at least " } else { "" };
+    let (peak_allocated, peak_reserved) = if with_peak {
+        (peak.allocated_bytes.max(allocated), peak.reserved_bytes.max(memory.reserved_bytes))
+    } else {
+        (allocated, memory.reserved_bytes)
+    };
+    let when = if with_peak { " at the end" } else { "" };
+    add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated{when}", size(allocated)));
+    let grown = format!("up to {at_least}{} at the peak", size(peak_allocated));
+    add_part(&mut parts, peak_allocated - allocated, BarKind::Peak, grown);
+    let reserved = format!("{at_least}{} reserved", size(peak_reserved));
+    add_part(&mut parts, peak_reserved.saturating_sub(peak_allocated), BarKind::Cached, reserved);
+    let free = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(peak_reserved));
+    add_part(&mut parts, free, BarKind::Free, format!("{} more on the device", size(free)));
+    document.bar(parts);
+}
+
+fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport) {
+    let summary = summarize_snapshot(snapshot, Some(device.device));
+    document.fields("do", summary.action);
+    document.fields("copy", summary.copy.filter(|text| !text.contains(".py:")).map(code));
+    if device.timeline.is_some() {
+        add_next(document, command_line("report -o memory.html", &snapshot.path));
+    } else {
+        add_next(document, command_line("analyze --full", &snapshot.path));
+    }
+}
+
+/// The answer to `--request`.
+pub(super) fn requested(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
+    let Some(request) = &device.request else { return };
+    let asked = format!("{} more on GPU {}", size(request.asked_bytes), device.device);
+    let when = device.moment.map_or_else(String::new, |moment| describe_position_on(device, moment));
+    let (answer, why) = match &request.outcome {
+        RequestOutcome::Served(served) => {
+            (strong(format!("{asked} would be served")), served.request.verdict_reason.to_string())
+        }
+        RequestOutcome::Failed(oom) => (alarm(format!("{asked} would fail")), oom.verdict_reason.to_string()),
+    };
+    document.headline(answer, faint(when));
+    add_notes(document, snapshot);
+    add_memory(document, device, false);
+    document.field("why", why);
+    document.fields("if", request.assumed.iter().map(|assumed| Text::from(assumed.to_string())));
+    add_holders(document, device, device.at_moment.as_ref(), rows);
+}

@@ -1,0 +1,178 @@
+//! The outcome of a job under the conditions of a replay: one fact, from one function, for every command.
+
+use serde::Serialize;
+
+use super::forecast::{ForecastVerdict, WhyUnknown};
+use crate::replay::model::{Hypothesis, Simulation};
+use crate::snapshot::Action;
+use crate::stacks::frames::CodeLocation;
+use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
+
+/// The outcome of a job under the conditions of a replay: other settings, another device or a changed program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum JobOutcome {
+    /// Every request is served, but for failures that the recorded program survived: the recorded requests, and after a
+    /// failure that ended the recording the rest of its iteration and one more.
+    GoesOn {
+        /// After a failure that ended the recording, the largest further request that would be served when most is
+        /// allocated; otherwise the bytes of the device that are never reserved. Null if no capacity is known.
+        headroom_bytes: Option<u64>,
+        /// Sizes vary from iteration to iteration without a rule, so that a larger input than all so far may fail.
+        sizes_vary: bool,
+    },
+    /// The failure that ended the recording is only postponed.
+    FailsAgain {
+        /// Number of requests that are served after the failed one.
+        after_requests: u64,
+        /// Number of iterations between that of the failed request and the one that fails then.
+        steps_later: u64,
+        /// Whether the requests up to it were predicted by established laws and replayed. Otherwise both numbers are
+        /// estimates.
+        sure: bool,
+        /// The source line whose request fails then; without a frame if it was not replayed.
+        location: Box<CodeLocation>,
+    },
+    /// Recorded requests fail.
+    RequestFails {
+        /// Number of recorded requests that fail.
+        requests: u64,
+        /// Entry index of the first of them, those aside that the recorded program survived; null if memory from before
+        /// the recording alone exceeds the device.
+        event: Option<usize>,
+        /// The source line of that request.
+        location: Box<CodeLocation>,
+    },
+    /// Nothing that is recorded shows it.
+    NotKnown {
+        /// Why.
+        why: WhyUnknown,
+    },
+}
+
+impl JobOutcome {
+    /// The outcome of a replay of the program of `device`, in which the requests with the entry indexes and bytes of
+    /// `failed` fail. `later` is the verdict of the forecast, if a failure ended the recording and the replay, which then
+    /// includes the forecast, serves that request. `free_bytes` of the device are never reserved.
+    pub(crate) fn from_replay(
+        device: DeviceStudy<'_, '_>,
+        failed: &[(usize, u64)],
+        later: Option<&ForecastVerdict>,
+        free_bytes: Option<u64>,
+    ) -> Self {
+        if let Some((event, bytes)) = first_fatal(device, failed) {
+            let ending = ending_failure(device);
+            let is_recorded = |(entry, _): &&(usize, u64)| ending.is_none_or(|last| *entry <= last);
+            let is_request = bytes > 0 && matches!(device.device().action(event), Some(Action::Alloc | Action::Oom));
+            return Self::RequestFails {
+                requests: failed.iter().filter(is_recorded).count().max(1) as u64,
+                event: is_request.then_some(event),
+                location: Box::new(if is_request { location(device, event) } else { CodeLocation::default() }),
+            };
+        }
+        match (ending_failure(device), later) {
+            (None, _) => Self::GoesOn { headroom_bytes: free_bytes, sizes_vary: false },
+            (Some(_), Some(verdict)) => Self::from(verdict),
+            (Some(_), None) if device.device().len() > MAX_CONTINUED_ENTRIES => {
+                Self::NotKnown { why: WhyUnknown::LongTrace }
+            }
+            (Some(_), None) => Self::NotKnown { why: WhyUnknown::NoLoop },
+        }
+    }
+
+    /// The outcome as recorded, with `free_bytes` of the device never reserved.
+    pub(crate) fn recorded(device: DeviceStudy<'_, '_>, free_bytes: Option<u64>) -> Self {
+        let trace = device.device();
+        let failed: Vec<_> = trace.failed_requests().map(|event| (event, trace.entry(event).size)).collect();
+        Self::from_replay(device, &failed, None, free_bytes)
+    }
+
+    /// The same, if the numbers of requests and steps are estimates.
+    #[must_use]
+    pub(crate) fn as_estimate(mut self) -> Self {
+        if let Self::FailsAgain { sure, .. } = &mut self {
+            *sure = false;
+        }
+        self
+    }
+
+    /// Whether every request is served, as far as requests are recorded or predicted.
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::GoesOn { .. })
+    }
+
+    /// Whether a failure is only postponed.
+    pub fn fails_again(&self) -> bool {
+        matches!(self, Self::FailsAgain { .. })
+    }
+
+    /// How far the job gets, to compare outcomes. An estimated failure in later iterations comes after what is not known.
+    pub(crate) fn reach(&self) -> (u8, u64) {
+        match self {
+            Self::GoesOn { .. } => (4, 0),
+            Self::FailsAgain { after_requests, sure: false, .. } => (3, *after_requests),
+            Self::NotKnown { .. } => (2, 0),
+            Self::FailsAgain { after_requests, .. } => (1, *after_requests),
+            Self::RequestFails { requests, .. } => (0, u64::MAX - requests),
+        }
+    }
+}
+
+impl From<&ForecastVerdict> for JobOutcome {
+    fn from(verdict: &ForecastVerdict) -> Self {
+        match verdict {
+            ForecastVerdict::GoesOn { headroom_bytes, sizes_vary } => {
+                Self::GoesOn { headroom_bytes: Some(*headroom_bytes), sizes_vary: *sizes_vary }
+            }
+            ForecastVerdict::FailsAgain { after_requests, iterations_later, sure, location, .. } => Self::FailsAgain {
+                after_requests: *after_requests,
+                steps_later: *iterations_later,
+                sure: *sure,
+                location: location.clone(),
+            },
+            ForecastVerdict::Unknown { why } => Self::NotKnown { why: *why },
+        }
+    }
+}
+
+/// Whether a replay of the recorded program in which `failed` requests fail gets to the failure that ended the recording,
+/// and serves it, so that the outcome depends on the forecast.
+pub(super) fn outlives_recording(device: DeviceStudy<'_, '_>, failed: &[(usize, u64)]) -> bool {
+    ending_failure(device).is_some() && first_fatal(device, failed).is_none()
+}
+
+/// Bytes of the device that are never reserved in `simulation`; `None` if no capacity is known.
+pub(crate) fn free_at_peak(hypothesis: &Hypothesis, simulation: &Simulation) -> Option<u64> {
+    free_of(hypothesis, simulation.allocator.statistics().reserved_bytes.all.peak)
+}
+
+/// Bytes of the device of `hypothesis` beyond `reserved`.
+pub(crate) fn free_of(hypothesis: &Hypothesis, reserved: u64) -> Option<u64> {
+    let within_reach = [hypothesis.capacity, hypothesis.limit].into_iter().flatten().min()?;
+    Some(within_reach.saturating_sub(reserved))
+}
+
+/// The entry index of the failed request that ended the recording.
+fn ending_failure(device: DeviceStudy<'_, '_>) -> Option<usize> {
+    let last = device.failed_requests().next_back()?;
+    let trace = device.device();
+    (!(last..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc))).then_some(last)
+}
+
+/// The first of the `failed` requests that counts. The program survived all recorded failures but the last, so it survives
+/// them in a replay. Failures of predicted requests are the forecast's.
+fn first_fatal(device: DeviceStudy<'_, '_>, failed: &[(usize, u64)]) -> Option<(usize, u64)> {
+    let last = device.failed_requests().next_back();
+    let is_survived =
+        |entry: usize| last.is_some_and(|last| entry < last) && device.device().action(entry) == Some(Action::Oom);
+    let mut fatal = failed.iter().filter(|(entry, _)| !is_survived(*entry));
+    let Some(ending) = ending_failure(device) else { return fatal.next().copied() };
+    // The forecast's first entry repeats the failed request.
+    let (entry, bytes) = fatal.find(|(entry, _)| *entry <= ending + 1)?;
+    Some(((*entry).min(ending), *bytes))
+}
+
+fn location(device: DeviceStudy<'_, '_>, entry: usize) -> CodeLocation {
+    let stacks = device.stacks();
+    stacks.code_location(stacks.line_id(device.device().entry(entry).extended_stack))
+}

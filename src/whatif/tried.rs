@@ -1,0 +1,185 @@
+//! Settings and changes to the program in one list, the best first.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::outcome::JobOutcome;
+use super::program::{ChangeCertainty, ProgramDevice, ProgramRow, grows_noticeably};
+use super::reports::WhatIfRow;
+use super::verdict::NOTICEABLE_PARTS;
+use crate::base::warning::words;
+use crate::stacks::frames::CodeLocation;
+use crate::study::DeviceStudy;
+
+words! {
+    /// Whether something that was tried helps.
+    pub enum TriedMark {
+        /// The job goes on, and that is no guess. If no request failed: at least 2 % less memory is reserved
+        Helps = "helps",
+        /// The same as a guess or an estimate, or what follows the failed request is not known
+        MayHelp = "may-help",
+        /// Requests fail, at once or later; if no request failed, nothing noticeable is gained
+        NoHelp = "no-help",
+    }
+}
+
+words! {
+    /// What was tried.
+    pub enum TriedKind {
+        /// Settings of the allocator
+        Settings = "settings",
+        /// A change to the program
+        Program = "program",
+    }
+}
+
+words! {
+    /// How sure a replay is.
+    pub enum TriedCertainty {
+        /// The model reproduces the recording, and the program makes the same requests or omits some
+        Exact = "exact",
+        /// Calls are repeated or moved, and their place is inferred from the order of the recorded calls
+        About = "about",
+        /// Sizes depend on what the memory was for, which is inferred from stacks and lifetimes
+        Guess = "guess",
+        /// The model does not reproduce the recording
+        Estimate = "estimate",
+    }
+}
+
+/// Settings or a change to the program, replayed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TriedRow {
+    /// Whether it helps.
+    pub mark: TriedMark,
+    /// Settings or program.
+    pub kind: TriedKind,
+    /// Settings in the syntax of `oomscope whatif --set`, or the change in words.
+    pub what: String,
+    /// What the job does then.
+    pub then: JobOutcome,
+    /// Peak of reserved bytes.
+    pub peak_reserved_bytes: u64,
+    /// How sure the replay is.
+    pub sure: TriedCertainty,
+    /// The source line to change; absent for settings, and if no line is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<Box<CodeLocation>>,
+}
+
+/// The program of a device as recorded, with which everything tried is compared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TriedOn {
+    /// Whether the model reproduces the recording.
+    pub(crate) is_exact: bool,
+    /// Memory grows noticeably from iteration to iteration.
+    pub(crate) grows: bool,
+}
+
+impl TriedOn {
+    pub(crate) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
+        Self { is_exact: device.inferred().verification.is_exact(), grows: grows_noticeably(device) }
+    }
+
+    /// `unchanged` is the peak of reserved bytes as recorded, if no request failed.
+    pub(crate) fn settings(
+        self,
+        what: String,
+        (then, peak_reserved_bytes): (&JobOutcome, u64),
+        unchanged: Option<u64>,
+    ) -> TriedRow {
+        let sure = if self.is_exact { TriedCertainty::Exact } else { TriedCertainty::Estimate };
+        let gains = !self.grows && saves(unchanged, peak_reserved_bytes);
+        let mark = mark(then, sure, gains);
+        let kind = TriedKind::Settings;
+        TriedRow { mark, kind, what, then: then.clone(), peak_reserved_bytes, sure, location: None }
+    }
+
+    /// See [`Self::settings`].
+    pub(crate) fn change(self, row: &ProgramRow, unchanged: Option<u64>) -> TriedRow {
+        let sure = match row.sure {
+            _ if !self.is_exact => TriedCertainty::Estimate,
+            ChangeCertainty::Exact => TriedCertainty::Exact,
+            ChangeCertainty::About => TriedCertainty::About,
+            ChangeCertainty::Guess => TriedCertainty::Guess,
+        };
+        let stops_growth = !self.grows || row.goes_on;
+        TriedRow {
+            mark: mark(&row.then, sure, stops_growth && saves(unchanged, row.peak_reserved_bytes)),
+            kind: TriedKind::Program,
+            what: row.description.clone(),
+            then: row.then.clone(),
+            peak_reserved_bytes: row.peak_reserved_bytes,
+            sure,
+            location: row.location.frame.is_some().then(|| Box::new(row.location.clone())),
+        }
+    }
+}
+
+/// Whether `peak` is noticeably below `unchanged`, where that is to be compared.
+fn saves(unchanged: Option<u64>, peak: u64) -> bool {
+    unchanged.is_none_or(|unchanged| peak <= unchanged - unchanged / NOTICEABLE_PARTS)
+}
+
+/// `gains`: the job gains from it if it goes on.
+fn mark(then: &JobOutcome, sure: TriedCertainty, gains: bool) -> TriedMark {
+    let is_sure = matches!(sure, TriedCertainty::Exact | TriedCertainty::About);
+    match then {
+        JobOutcome::GoesOn { .. } if gains && is_sure => TriedMark::Helps,
+        JobOutcome::GoesOn { .. } if gains => TriedMark::MayHelp,
+        JobOutcome::NotKnown { .. } => TriedMark::MayHelp,
+        JobOutcome::GoesOn { .. } | JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => {
+            TriedMark::NoHelp
+        }
+    }
+}
+
+impl ProgramDevice {
+    /// The changes, the best first.
+    pub fn tried(&self) -> Vec<TriedRow> {
+        let on = TriedOn { is_exact: self.exact, grows: self.grows };
+        let unchanged = Some(self.as_recorded.peak_reserved_bytes).filter(|_| self.as_recorded.then.goes_on());
+        let rows = self.rows.iter().map(|row| on.change(row, unchanged));
+        sort_tried(rows.collect())
+    }
+}
+
+/// The settings of `rows`, of which the first has the recorded ones, and the changes to the `program`; the best first.
+pub(super) fn tried_rows(
+    device: DeviceStudy<'_, '_>,
+    rows: &[WhatIfRow],
+    program: Option<&ProgramDevice>,
+) -> Vec<TriedRow> {
+    let Some((recorded, others)) = rows.split_first() else { return Vec::new() };
+    let on = TriedOn::from_device(device);
+    let unchanged = Some(recorded.peak_reserved_bytes).filter(|_| recorded.then.goes_on());
+    let settings = others
+        .iter()
+        .filter(|row| row.has_use)
+        .map(|row| on.settings(row.settings.clone(), (&row.then, row.peak_reserved_bytes), unchanged));
+    let changes = program.map(ProgramDevice::tried).unwrap_or_default();
+    sort_tried(settings.chain(changes).collect())
+}
+
+/// Sorts `rows`, the best first: what helps, then what may help; then by how far the job gets, then settings before
+/// changes, then by peak reserved memory. Of settings that need about the same the simplest comes first, and those that
+/// keep large blocks from small requests come last.
+pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
+    let group = |row: &TriedRow| (row.mark, Reverse(row.then.reach()), row.kind);
+    let mut lowest: BTreeMap<_, u64> = BTreeMap::new();
+    for row in &rows {
+        let peak = lowest.entry(group(row)).or_insert(u64::MAX);
+        *peak = row.peak_reserved_bytes.min(*peak);
+    }
+    rows.sort_by_cached_key(|row| {
+        let group = group(row);
+        let lowest = lowest.get(&group).copied().unwrap_or(0); // every row has a group
+        let is_noticeable = row.peak_reserved_bytes > lowest.saturating_add(lowest / NOTICEABLE_PARTS);
+        let limits_splits = row.kind == TriedKind::Settings && row.what.contains("max_split_size_mb");
+        let options = if row.kind == TriedKind::Settings { row.what.matches(',').count() } else { 0 };
+        (group, limits_splits, is_noticeable, options, row.peak_reserved_bytes, row.what.clone())
+    });
+    rows
+}
