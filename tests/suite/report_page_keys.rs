@@ -201,7 +201,7 @@ fn the_view_is_saved_as_picture_and_csv() {
     browser.settle();
     let svg = browser.value("oomscope.svg()");
     let svg = svg.as_str().unwrap();
-    assert!(svg.contains("after entry 53,078: 5.187 GiB allocated") && svg.contains("activations"), "{svg:.400}");
+    assert!(svg.contains("after entry 53,078: 5.19 GiB allocated") && svg.contains("activations"), "{svg:.400}");
     assert!(svg.contains("&lt;img onerror=1&gt;&amp;") && svg.matches("<image ").count() == 5, "{svg:.400}");
     let size = browser.value(
         "oomscope.png().then(async (url) => { const image = new Image(); image.src = url; await image.decode(); \
@@ -246,7 +246,7 @@ fn two_files_are_compared() {
     let sum = |column: usize| sums.iter().map(|row| row[column]).sum::<i64>();
     assert_eq!([sum(1), sum(2)], [peaks[0] as i64, peaks[1] as i64], "{at}");
     assert_eq!(sum(0), peaks[1] as i64 - peaks[0] as i64);
-    let result = browser.value("document.querySelector('.result').textContent");
+    let result = browser.value("document.querySelector('.head h1').textContent");
     assert!(result.as_str().unwrap().starts_with("peak allocated "), "{result}");
     assert_eq!(browser.errors(), Vec::<Value>::new());
     let refused = refusal(&["report", "--diff", "-o", &out, &files[0]]);

@@ -77,10 +77,10 @@ fn two_moments_are_compared() {
     let view = browser.value("oomscope.view()");
     assert_eq!((&view["from"], &view["moment"]), (&steps[count - 2], &steps[count - 1]));
     let shown = text_of(&mut browser, "comparison");
-    assert!(shown.contains("from A to B") && shown.contains("stayed 389.1 MiB in 294 blocks"), "{shown}");
+    assert!(shown.contains("from A to B") && shown.contains("stayed 389 MiB in 294 blocks"), "{shown}");
     browser.value("document.querySelector('#comparison button').click()");
     let note = text_of(&mut browser, "highlight-note");
-    assert!(note.starts_with("came between A, after entry ") && note.contains(": 131.5 MiB in 100 blocks"), "{note}");
+    assert!(note.starts_with("came between A, after entry ") && note.contains(": 132 MiB in 100 blocks"), "{note}");
     // The address has the comparison.
     browser.settle();
     let (seen, hash) = (browser.value("oomscope.view()"), browser.value("location.hash"));

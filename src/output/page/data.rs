@@ -116,7 +116,7 @@ impl Packing<'_, '_, '_> {
             categories: Category::ALL.iter().map(|one| one.word()).collect(),
             variables: variables::rows(device),
             phases: Phase::ALL.iter().map(|one| one.word()).collect(),
-            proof: Proof::of(report),
+            proof: Proof::from_report(report),
             failure_count: report.oom_count,
             failures,
             marks: events::marks(device, shown),

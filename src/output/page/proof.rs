@@ -18,7 +18,7 @@ pub(super) enum Proof {
 }
 
 impl Proof {
-    pub(super) fn of(report: &DeviceReport) -> Self {
+    pub(super) fn from_report(report: &DeviceReport) -> Self {
         let leaks = &report.leaks;
         let is_kept = leaks.kind == Some(GrowthKind::Kept) && !leaks.suspects.is_empty();
         match report.ooms.last() {

@@ -102,10 +102,6 @@ function drawDock() {
     tab.tabIndex = isShown ? 0 : -1;
     byId(`pane-${id}`).classList.toggle("shown", isShown);
   }
-  // The result is in the pane only if the two lines on top do not have all of it.
-  const result = document.querySelector(".result");
-  const isWhole = !!result && result.scrollHeight <= result.clientHeight + 1;
-  byId("summary").querySelector("dl")?.classList.toggle("known", isWhole);
   // As high as the window below the summary, or all of it once that is scrolled away.
   const above = Math.round(byId("work").getBoundingClientRect().top);
   byId("dock").style.setProperty("--above", `${Math.max(0, Math.min(above, 320))}px`);

@@ -11,7 +11,8 @@ function highlightBy(device, query) {
   if (!query.trim()) return null;
   const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
   if (blocker) return highlightedByBlocker(device, Number(blocker[1]), Number(blocker[2]));
-  if (query === KEPT) return keptRows(device);
+  const keptLine = keptQuery(query);
+  if (keptLine !== null) return keptRows(device, keptLine);
   const { data } = device;
   const between = /^(came|went|stayed):(\d+)-(\d+)$/.exec(query);
   if (between) return highlightedBetween(data, between[1], Number(between[2]), Number(between[3]));
@@ -33,7 +34,11 @@ function queryLabel(query) {
     const [from, to] = [Number(between[2]), Number(between[3])].map((m) => device.momentText(m));
     return `${between[1]} between A, ${from}, and B, ${to}`;
   }
-  if (query === KEPT) return "kept after every step";
+  const keptLine = keptQuery(query);
+  if (keptLine !== null) {
+    const line = keepingLines(device)[keptLine];
+    return line ? `kept by ${keptLineText(line)}` : "kept after every step";
+  }
   if (query === "stack:none") return "without a stack";
   const group = /^(category|line|variable):(.*)$/s.exec(query);
   return group && (group[1] === "line" ? shortLine(group[2]) : group[2]);

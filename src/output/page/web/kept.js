@@ -2,7 +2,7 @@
 
 /** Maximum number of lines. */
 const KEPT_LINES = 5;
-/** The query of the blocks that they keep. */
+/** The query of the blocks that they keep; with an index, of one line. */
 const KEPT = "kept:";
 
 /** The lines that hold more after every step, most first. @param {Device} of @returns {any[]} */
@@ -12,22 +12,28 @@ function keepingLines(of) {
 
 /** Whether each kind of allocation is of a line. @param {Device} of @param {any} line of the analysis */
 function kindsOfLine({ data, stacks }, { frame, called_from: caller }) {
-  const wanted = frame ? `${frame.file}:${frame.line} ${frame.name}` : "";
-  const end = caller ? `:${caller.line} in ${caller.name})` : "";
-  const isLine = new Uint8Array(stacks.lines);
-  for (let line = 0; line < stacks.lines; line += 1) {
-    const at = stacks.lineFrame[line] - 1;
-    isLine[line] = (at < 0 ? "" : stacks.frameText(at)) === wanted && stacks.lineLabel(line).endsWith(end) ? 1 : 0;
-  }
-  return Uint8Array.from({ length: data.kinds }, (_, kind) => isLine[stacks.lineOfKind[kind]]);
+  /** @param {any} one @param {number} row 1 + a frame's, or 0 */
+  const isFrame = (one, row) =>
+    (one ? `${one.file}:${one.line} ${one.name}` : "") === (row ? stacks.frameText(row - 1) : "");
+  const isLine = Array.from(
+    stacks.lineFrame,
+    (row, line) => isFrame(frame, row) && isFrame(caller, stacks.lineCaller[line]),
+  );
+  return Uint8Array.from({ length: data.kinds }, (_, kind) => (isLine[stacks.lineOfKind[kind]] ? 1 : 0));
 }
 
-/** Whether each allocation is of such a line, and kept: of those live at the end, the oldest. @param {Device} of */
-function keptRows(of) {
+/** The line that a query such as `kept:2` means, or -1 for `kept:`, which means all; null for any other query. @param {string} query */
+function keptQuery(query) {
+  const kept = /^kept:(\d*)$/.exec(query);
+  return kept && (kept[1] ? Number(kept[1]) : -1);
+}
+
+/** Whether each allocation is of a line, or of any, and kept: of those live at the end, the oldest. @param {Device} of @param {number} only */
+function keptRows(of, only) {
   const { data } = of;
   const result = new Uint8Array(data.allocations);
   const end = of.lastFailure()?.moment ?? data.entries;
-  for (const line of keepingLines(of)) {
+  for (const line of keepingLines(of).filter((_, at) => only < 0 || at === only)) {
     const kinds = kindsOfLine(of, line);
     let { blocks } = line;
     for (let row = 0; row < result.length && blocks; row += 1) {
@@ -39,6 +45,11 @@ function keptRows(of) {
   return result;
 }
 
+/** @param {any} line */
+function keptLineText({ frame }) {
+  return frame ? `${shortPath(frame.file)}:${frame.line} ${frame.name}` : "no stack recorded";
+}
+
 function drawKept() {
   const lines = keepingLines(device);
   byId("kept-section").hidden = !lines.length;
@@ -48,25 +59,15 @@ function drawKept() {
   const rows = lines.slice(0, KEPT_LINES).map((line) => {
     const bar = make("i", { class: "share" });
     bar.style.width = `${Math.round((90 * line.bytes) / most)}px`;
-    const where = line.frame ? `${shortPath(line.frame.file)}:${line.frame.line} in ${line.frame.name}` : "no stack";
-    return [bytesCell(line.bytes_per_step), bytesCell(line.bytes), bar, countText(line.steps), where];
+    return [bytesCell(line.bytes_per_step), bytesCell(line.bytes), bar, countText(line.steps), keptLineText(line)];
   });
   const rest = lines.length - rows.length + device.analysis.leaks.other_suspects;
   const ends = left ? `, room for ${countOf(left, "more step")}` : "";
   const more = rest ? `; ${countOf(rest, "other line")} less` : "";
   const caption = `${bytesText(rate)} more after every step${ends}${more}`;
-  const table = makeTable(caption, ["#a step", "#in all", "", "#steps", "line"], rows, (at) => showKept(lines[at]));
+  const table = makeTable(caption, ["#a step", "#in all", "", "#steps", "line"], rows, (at) => setQuery(KEPT + at));
   const isOn = view.query === KEPT;
   const button = make("button", { "aria-pressed": String(isOn), onclick: () => setQuery(isOn ? "" : KEPT) }, "highlight");
   table.caption.append(" ", button);
   byId("kept").replaceChildren(table);
-}
-
-/** Highlights and lists what a line holds. @param {any} line */
-function showKept(line) {
-  const kinds = kindsOfLine(device, line);
-  const kind = kinds.indexOf(1);
-  if (kind < 0) return;
-  setQuery(`line:${device.stacks.lineLabel(device.stacks.lineOfKind[kind])}`);
-  showPane("search");
 }

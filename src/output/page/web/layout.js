@@ -138,7 +138,6 @@ function buildPage() {
     result: [
       make("div", { id: "summary" }),
       make("section", { id: "failure", hidden: true }),
-      make("div", { id: "file-facts" }),
     ],
     entries: [make("div", { id: "entry-list" }), make("div", { id: "entry" })],
     selected: [make("div", { id: "selection", "aria-live": "polite" })],
