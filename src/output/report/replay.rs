@@ -3,7 +3,7 @@
 use super::phrases::{add_failed_requests, begin_replay_page};
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Document, Table, alarm};
-use crate::output::wording::describe_outcome_counts;
+use crate::output::wording::describe_what_if;
 use crate::study::LostHistory;
 use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom};
 
@@ -82,7 +82,7 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
     if device.events.recorded == 0 {
         return document.heading(format!("Device {name}: no trace to replay"));
     }
-    let title = format!("Device {name}: {}", describe_outcome_counts(recorded.ooms.len(), device.ooms.len()));
+    let title = format!("Device {name}: {}", describe_what_if(device, recorded));
     document.heading(if device.ooms.is_empty() { title.into() } else { alarm(title) });
     start(document, device);
     assumed(document, device);

@@ -1,8 +1,7 @@
 //! The summaries of answers about all snapshots of a job.
 
 use super::Summary;
-use super::forecast::describe_devices_later;
-use super::replay::describe_outcome;
+use super::outcome::{compare_failures, describe_devices_later};
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted, duration, size};
@@ -10,6 +9,7 @@ use crate::compare::fleet::{
     FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetTimelineRow, FleetWhatIfReport, FleetWhatIfRow,
     SnapshotDevice,
 };
+use crate::whatif::JobOutcome;
 
 /// `rank3.pickle (device 0)`
 fn name_device(path: &str, device: u64) -> String {
@@ -145,11 +145,14 @@ fn summarize_what_if(rows: &[FleetReplayRow]) -> String {
     let failing = |ooms: fn(&FleetReplayRow) -> u64| rows.iter().filter(|row| ooms(row) > 0).count();
     let highest = |bytes: fn(&FleetReplayRow) -> u64| rows.iter().map(bytes).max().unwrap_or(0);
     let requests = |ooms: fn(&FleetReplayRow) -> u64| rows.iter().map(ooms).sum::<u64>();
-    let as_usize = |requests: u64| usize::try_from(requests).unwrap_or(usize::MAX);
-    let outcome = describe_outcome(as_usize(requests(|row| row.recorded_ooms)), as_usize(requests(|row| row.ooms)));
+    let outcome = compare_failures(requests(|row| row.recorded_ooms), requests(|row| row.ooms));
+    let number_of = |is_counted: fn(&JobOutcome) -> bool| {
+        rows.iter().filter_map(|row| row.then.as_ref()).filter(|then| is_counted(then)).count() as u64
+    };
+    let later = describe_devices_later(number_of(JobOutcome::fails_again), number_of(JobOutcome::is_not_known));
     let (recorded, now) = (failing(|row| row.recorded_ooms), failing(|row| row.ooms));
     format!(
-        "{outcome}; {} of {} fail instead of {}; at most {} reserved instead of {}",
+        "{outcome}; {} of {} fail instead of {}{later}; at most {} reserved instead of {}",
         count(now as u64),
         counted(rows.len() as u64, "device"),
         count(recorded as u64),

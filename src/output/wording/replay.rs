@@ -1,12 +1,13 @@
 //! The summary of a replay.
 
 use super::Summary;
+use super::outcome::{POSTPONES, SET_IT, TRY_IT, compare_failures, outcome_clause};
 use super::summary::command_line;
 use super::whatif::ESTIMATE;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted, size};
 use crate::study::LostHistory;
-use crate::whatif::{ReplayReport, ReplayedDevice};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, ReplayReport, ReplayedDevice};
 
 impl ReplayReport {
     /// Summarizes a replay by its worst device.
@@ -65,34 +66,41 @@ fn summarize_what_if(report: &ReplayReport, device: &ReplayedDevice, recorded: &
         return (1, Summary::from_answer(format!("device {id} has no trace to replay")));
     }
     let estimate = if recorded.exact == Some(false) { ESTIMATE } else { "" };
+    let then = device.then.as_ref();
     let answer = format!(
         "on device {id} {}; {} would be reserved at the peak instead of {}{estimate}",
-        describe_outcome(recorded_failures, failures),
+        describe_what_if(device, recorded),
         size(device.peak_reserved_bytes),
         size(recorded.peak_reserved_bytes)
     );
-    let settings = report.settings_string.as_deref().filter(|settings| !settings.is_empty());
-    let helps = failures < recorded_failures || device.peak_reserved_bytes < recorded.peak_reserved_bytes;
-    let copy = settings.filter(|_| failures == 0 && helps).map(|settings| shell_assignment(settings, None));
-    let action = match (failures, &copy) {
-        (0, Some(_)) => Some("set it in the job's environment".to_owned()),
-        (0, None) => None,
-        _ => Some("try many settings at once".to_owned()),
+    let is_less =
+        device.peak_reserved_bytes <= recorded.peak_reserved_bytes - recorded.peak_reserved_bytes / NOTICEABLE_PARTS;
+    let gains = failures < recorded_failures || is_less;
+    let settings = report.settings_string.as_deref().filter(|settings| !settings.is_empty() && gains);
+    let (action, copy) = match then {
+        Some(JobOutcome::GoesOn { .. }) => {
+            (settings.map(|_| SET_IT), settings.map(|settings| shell_assignment(settings, None)))
+        }
+        Some(JobOutcome::FailsAgain { .. }) => (Some(POSTPONES), command_line("analyze", &report.path)),
+        Some(JobOutcome::NotKnown { .. }) => (Some(TRY_IT), command_line("analyze", &report.path)),
+        Some(JobOutcome::RequestFails { .. }) | None => {
+            (Some("try other settings, and changes of the program"), command_line("whatif", &report.path))
+        }
     };
-    let copy = if failures > 0 { command_line("whatif", &report.path) } else { copy };
-    (if failures > 0 { 2 } else { 0 }, Summary { answer, who: None, variable: None, action, copy })
+    let severity = if then.is_some_and(JobOutcome::goes_on) { 0 } else { 2 };
+    (severity, Summary { answer, who: None, variable: None, action: action.map(str::to_owned), copy })
 }
 
-/// Compares the number of failed requests, such as `no request fails; 3 failed as recorded`.
-pub(crate) fn describe_outcome(recorded: usize, predicted: usize) -> String {
-    let predicted_text = match predicted {
-        1 => "1 request fails".to_owned(),
-        n => format!("{} requests fail", count(n as u64)),
-    };
-    match (recorded, predicted) {
-        (0, 0) => "no request fails, as recorded".to_owned(),
-        (_, 0) => format!("no request fails; {} failed as recorded", count(recorded as u64)),
-        (0, _) => format!("{predicted_text}; none failed as recorded"),
-        (_, _) => format!("{predicted_text}; {} failed as recorded", count(recorded as u64)),
+/// What the job does in the what-if of `device`, compared with the `recorded` run.
+pub(crate) fn describe_what_if(device: &ReplayedDevice, recorded: &ReplayedDevice) -> String {
+    let failures = compare_failures(recorded.ooms.len() as u64, device.ooms.len() as u64);
+    match &device.then {
+        Some(then @ (JobOutcome::FailsAgain { .. } | JobOutcome::NotKnown { .. })) => {
+            format!("the failed request is served, and {}", outcome_clause(then))
+        }
+        Some(then @ JobOutcome::GoesOn { .. }) if !recorded.ooms.is_empty() => {
+            format!("{failures}; {}", outcome_clause(then))
+        }
+        Some(JobOutcome::GoesOn { .. } | JobOutcome::RequestFails { .. }) | None => failures,
     }
 }

@@ -11,7 +11,7 @@ mod usage;
 
 use self::failure::show_failure;
 use self::holders::{add_blockers, add_growth, add_holders};
-use self::notes::add_notes;
+pub(super) use self::notes::add_notes;
 pub(super) use self::ranks::screen_of_ranks;
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};

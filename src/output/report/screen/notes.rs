@@ -1,16 +1,15 @@
 //! The warnings that change how an answer is to be read.
 
-use crate::analysis::SnapshotReport;
 use crate::base::units::counted;
-use crate::base::warning::Code;
+use crate::base::warning::{Code, Warning};
 use crate::output::document::Document;
 
 /// Warnings on the first screen, at most.
 const MAX_NOTES: usize = 2;
 
 /// Appends them, and the number of the others.
-pub(super) fn add_notes(document: &mut Document, snapshot: &SnapshotReport) {
-    let (first, others): (Vec<_>, Vec<_>) = snapshot.warnings.iter().partition(|warning| changes_answer(warning.code));
+pub(in crate::output::report) fn add_notes(document: &mut Document, warnings: &[Warning]) {
+    let (first, others): (Vec<_>, Vec<_>) = warnings.iter().partition(|warning| changes_answer(warning.code));
     let shown = &first[..first.len().min(MAX_NOTES)];
     for warning in shown {
         document.warning(warning.code.word(), &*warning.message);
