@@ -23,10 +23,10 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/** A small square in a colour of the page. @param {string} colour */
-function swatch(colour) {
-  const square = make("i", { class: "swatch" });
-  square.style.background = colour;
+/** A small square in a colour of the page, hatched for a guess. @param {string} colour @param {boolean} [isGuess] */
+function swatch(colour, isGuess) {
+  const square = make("i", { class: isGuess ? "swatch guess" : "swatch" });
+  square.style.backgroundColor = colour;
   return square;
 }
 
