@@ -42,11 +42,10 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     end(&mut document, &report.summary(), &report.path);
     add_notes(&mut document, &report.warnings);
     sections.list_under("Notes", report.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
-    let mut rules = format!("Replayed by the rules of PyTorch {}", report.torch_version);
+    sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
-        rules += &format!("; times of device calls are estimated from calls measured on {gpu}");
+        sections.paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
     }
-    sections.paragraph(rules);
     document.add_sections(sections);
     document
 }
