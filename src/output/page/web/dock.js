@@ -42,11 +42,7 @@ function makeDock(contents) {
   );
   for (const [id, title] of PANES) {
     tabs.append(
-      make(
-        "button",
-        { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id },
-        title,
-      ),
+      make("button", { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id }, title),
     );
     const attributes = { role: "tabpanel", class: "pane", id: `pane-${id}`, "aria-labelledby": `tab-${id}` };
     dock.append(make("div", { ...attributes, tabindex: "0" }, ...contents[id]));

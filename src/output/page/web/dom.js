@@ -60,7 +60,9 @@ function makeTable(caption, heads, rows, choose) {
     });
     return make("tr", {}, ...cells);
   });
-  const head = heads.map((text, at) => make("th", { scope: "col", class: alignment[at] }, text.replace("#", "")));
+  const head = heads.map((text, at) =>
+    text ? make("th", { scope: "col", class: alignment[at] }, text.replace("#", "")) : make("td"),
+  );
   const table = make(
     "table",
     {},

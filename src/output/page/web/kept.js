@@ -67,7 +67,11 @@ function drawKept() {
   const caption = `${bytesText(rate)} more after every step${ends}${more}`;
   const table = makeTable(caption, ["#a step", "#in all", "", "#steps", "line"], rows, (at) => setQuery(KEPT + at));
   const isOn = view.query === KEPT;
-  const button = make("button", { "aria-pressed": String(isOn), onclick: () => setQuery(isOn ? "" : KEPT) }, "highlight");
+  const button = make(
+    "button",
+    { "aria-pressed": String(isOn), onclick: () => setQuery(isOn ? "" : KEPT) },
+    "highlight",
+  );
   table.caption.append(" ", button);
   byId("kept").replaceChildren(table);
 }

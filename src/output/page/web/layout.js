@@ -135,10 +135,7 @@ function buildPage() {
     ),
   );
   const panes = {
-    result: [
-      make("div", { id: "summary" }),
-      make("section", { id: "failure", hidden: true }),
-    ],
+    result: [make("div", { id: "summary" }), make("section", { id: "failure", hidden: true })],
     entries: [make("div", { id: "entry-list" }), make("div", { id: "entry" })],
     selected: [make("div", { id: "selection", "aria-live": "polite" })],
     search: foundPane(),

@@ -39,7 +39,8 @@ async function showPage(index, changes = {}) {
     openDevices.delete(/** @type {number} */ ([...openDevices.keys()].find((key) => key !== index)));
   failureIndex = -1;
   view.page = index;
-  byId("page-title").textContent = pages.length > 1 ? device.page.title : device.page.title.replace(/, device \d+$/, "");
+  byId("page-title").textContent =
+    pages.length > 1 ? device.page.title : device.page.title.replace(/, device \d+$/, "");
   byId("page-title").title = analysis?.snapshots?.[device.page.snapshot]?.path ?? "";
   const { undrawn } = device.data.header;
   byId("undrawn").textContent = undrawn

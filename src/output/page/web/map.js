@@ -166,10 +166,7 @@ function drawMap() {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const width = Math.round(canvas.clientWidth * ratio);
   if (!width) return;
-  const rows = Math.max(
-    tapes.length,
-    Math.floor((mapRoom() - tapes.length * TAPE_TITLE_HEIGHT) / (MAP_ROW + ROW_GAP)),
-  );
+  const rows = Math.max(tapes.length, Math.floor((mapRoom() - tapes.length * TAPE_TITLE_HEIGHT) / (MAP_ROW + ROW_GAP)));
   const perPixel = fitTapes(tapes, width, rows);
   mapLayout = { tapes, perPixel, width, ratio };
   shell.style.height = `${
