@@ -5,10 +5,9 @@ use super::forecast::describe_devices_later;
 use super::replay::describe_outcome;
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
-use crate::base::units::{count, counted, duration, size};
+use crate::base::units::{count, counted, size};
 use crate::compare::fleet::{
-    FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetTimelineRow, FleetWhatIfReport, FleetWhatIfRow,
-    SnapshotDevice,
+    FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetWhatIfReport, FleetWhatIfRow, SnapshotDevice,
 };
 
 /// `rank3.pickle (device 0)`
@@ -168,19 +167,10 @@ impl FleetTimelineReport {
             0 => format!("no request failed on {}", all(devices)),
             _ => format!("requests failed on {} of {}", count(failing), counted(devices, "device")),
         };
-        let name = name_device(&worst.path, worst.device);
-        let answer = format!("{failures}; {name} is the worst: reserved memory peaks at {}", peak(worst));
+        let (name, peak) = (name_device(&worst.path, worst.device), size(worst.reserved.bytes));
+        let answer = format!("{failures}; {name} is the worst: reserved memory peaks at {peak}");
         let action = "see who held the memory there".to_owned();
         let copy = command_line(&format!("analyze --at {}", if failing > 0 { "failure" } else { "peak" }), &worst.path);
         Summary { action: copy.is_some().then_some(action), copy, ..Summary::from_answer(answer) }
     }
-}
-
-fn peak(row: &FleetTimelineRow) -> String {
-    let at = row
-        .reserved
-        .event
-        .map_or_else(|| " before its first entry".to_owned(), |event| format!(" at entry {}", count(event)));
-    let after = row.reserved.after_us.map(|us| format!(", after {}", duration(us))).unwrap_or_default();
-    format!("{}{at}{after}", size(row.reserved.bytes))
 }

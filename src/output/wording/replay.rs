@@ -26,36 +26,32 @@ impl ReplayReport {
 /// How well the model reproduces the recording of `device`; with its severity.
 fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8, Summary) {
     let (id, recorded) = (device.device, device.events.recorded as u64);
-    let whatif = command_line("whatif", &report.path);
-    match (device.exact, &device.first_divergence) {
-        _ if recorded == 0 => (1, Summary::from_answer(format!("device {id} has no trace to replay"))),
+    let (severity, answer, action) = match (device.exact, &device.first_divergence) {
+        _ if recorded == 0 => return (0, Summary::from_answer("no trace to replay")),
         (None, _) => {
-            let answer = format!("the single trace entry of device {id} shows no allocator decision to reproduce");
-            (2, Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne)))
+            let answer = format!("the single trace entry of GPU {id} shows no allocator decision to reproduce");
+            return (2, Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne)));
         }
         (Some(true), _) => {
-            let answer = format!(
-                "the model reproduces all {} of device {id}; {} reserved at the peak, {} allocated",
-                counted(recorded, "recorded entry"),
-                size(device.peak_reserved_bytes),
-                size(device.peak_allocated_bytes)
-            );
-            let action = "try other settings: what-ifs of this recording are reliable".to_owned();
-            (0, Summary { answer, who: None, variable: None, action: Some(action), copy: whatif })
+            let entries = report.devices.iter().map(|device| device.events.recorded as u64);
+            let traced: Vec<u64> = entries.filter(|entries| *entries > 0).collect();
+            let on = match traced.len() as u64 {
+                1 => format!("GPU {id}"),
+                several => counted(several, "GPU"),
+            };
+            let answer = format!("reproduced: all {} of {on}", counted(traced.iter().sum(), "recorded entry"));
+            (1, answer, "try other settings: what-ifs of this recording are reliable")
         }
         (Some(false), divergence) => {
             let at = divergence
                 .as_ref()
                 .map_or_else(String::new, |divergence| format!(" at entry {}", count(divergence.event as u64)));
-            let matched = count(device.events.matched.unwrap_or(0) as u64); // null only in a what-if
-            let answer = format!(
-                "the model diverges from the recording of device {id}{at}: {matched} of {} reproduced",
-                counted(recorded, "entry")
-            );
-            let action = "treat every what-if of this recording as an estimate".to_owned();
-            (3, Summary { answer, who: None, variable: None, action: Some(action), copy: whatif })
+            let answer = format!("the model diverges from the recording of GPU {id}{at}");
+            (3, answer, "treat every what-if of this recording as an estimate")
         }
-    }
+    };
+    let copy = command_line("whatif", &report.path);
+    (severity, Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) })
 }
 
 /// The what-if run of `device`, compared with the `recorded` one; with its severity.

@@ -8,18 +8,13 @@ use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, LiveChange, MemoryUse, PhaseChange, PoolChange, RankChange, RanksDiff,
     SettingChange, Status, StepChange, StreamChange,
 };
-use crate::output::document::{Cell, code};
+use crate::output::document::{Cell, Mark, Table, code, faint};
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// The header of [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
-/// The header of [`settings`].
-pub(super) const SETTINGS: [&str; 3] = ["setting", "before", "after"];
 /// The header of [`pools`] and, with another first cell, of [`streams`].
 pub(super) const SPACES: [&str; 6] = ["pool", "reserved before", "after", "change", "allocated", "free"];
-/// The header of [`ranks`].
-pub(super) const RANKS: [&str; 8] = ["rank", "device", "before", "after", "change", "", "peak reserved", "failed"];
-
 pub(super) fn word(status: Status) -> &'static str {
     match status {
         Status::New => "new",
@@ -193,15 +188,23 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// The settings that differ.
-pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
+/// The settings that differ, `shown` of them: `expandable_segments False → True`.
+pub(super) fn settings(changes: &[SettingChange], shown: usize) -> Vec<String> {
     let name = |key: &str| match key {
         "torch_version" => "PyTorch".to_owned(),
         "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
         "found_settings" => "inferred by replay".to_owned(),
         key => key.to_owned(),
     };
-    changes.iter().map(|change| vec![name(&change.key), value(&change.before), value(&change.after)]).collect()
+    let line =
+        |change: &SettingChange| format!("{} {} → {}", name(&change.key), value(&change.before), value(&change.after));
+    // The settings string repeats the settings that it changes.
+    let is_repeated = changes.len() > changes.iter().filter(|change| name(&change.key) != change.key).count();
+    let changes: Vec<&SettingChange> =
+        changes.iter().filter(|change| !is_repeated || change.key != "settings_string").collect();
+    let others = changes.len().saturating_sub(shown) as u64;
+    let others = (others > 0).then(|| format!("and {}: --full", counted(others, "other")));
+    changes.into_iter().take(shown).map(line).chain(others).collect()
 }
 
 fn space(name: String, before: MemoryUse<u64>, after: MemoryUse<u64>, by: MemoryUse<i64>) -> Vec<String> {
@@ -242,30 +245,32 @@ pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
     }
 }
 
-/// The ranks, their names without a common ending.
-pub(super) fn ranks(ranks: &RanksDiff) -> Vec<Vec<Cell>> {
+/// Rows of the table of ranks, at most.
+const MAX_RANKS: usize = 10;
+
+/// The ranks, the worst first, their names without a common ending.
+pub(super) fn ranks(ranks: &RanksDiff) -> Table {
     let ending = [".pickle", ".pkl", ".json"]
         .into_iter()
         .find(|ending| ranks.rows.iter().all(|row| row.name.ends_with(ending)))
         .unwrap_or_default(); // no common ending to leave out
-    ranks.rows.iter().map(|row| rank(row, ending)).collect()
-}
-
-fn rank(row: &RankChange, ending: &str) -> Vec<Cell> {
-    let ooms = match (row.before_ooms, row.after_ooms) {
-        (before, after) if before == after => count(after),
-        (before, after) => format!("{} → {}", count(before), count(after)),
+    let row = |row: &RankChange| -> Vec<Cell> {
+        let name = row.name.strip_suffix(ending).unwrap_or(&row.name);
+        let mark = if row.after_ooms > row.before_ooms { Mark::Bad } else { Mark::Good };
+        vec![
+            Cell::Marked(mark, code(format!("{name} GPU {}", row.device))),
+            size(row.before_allocated_bytes).into(),
+            size(row.after_allocated_bytes).into(),
+            signed_size(row.delta_allocated_bytes).into(),
+            share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
+            format!("{} → {}", count(row.before_ooms), count(row.after_ooms)).into(),
+        ]
     };
-    vec![
-        code(row.name.strip_suffix(ending).unwrap_or(&row.name)).into(),
-        row.device.to_string().into(),
-        size(row.before_allocated_bytes).into(),
-        size(row.after_allocated_bytes).into(),
-        signed_size(row.delta_allocated_bytes).into(),
-        share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
-        signed_size(row.delta_peak_reserved_bytes).into(),
-        ooms.into(),
-    ]
+    let header = ["allocated", "before", "after", "change", "", "failed requests"];
+    let others = ranks.rows.len().saturating_sub(MAX_RANKS) as u64;
+    let note = (others > 0).then(|| faint(format!("and {}: --format json", counted(others, "other"))));
+    let rows = ranks.rows.iter().take(MAX_RANKS).map(row);
+    Table::new(&header, &[0], rows).optional_columns(&[5]).wide().note(note)
 }
 
 /// Ranks that are on one side only, files that could not be read, and warnings.

@@ -1,10 +1,11 @@
 //! A failed request, as a compiler shows an error: the place, why, who holds the memory, what helps.
 
-use super::{add_blockers, add_growth, add_holders, add_next, add_notes, add_part, moment_label};
+use super::{add_blockers, add_growth, add_holders, add_next, add_part, moment_label};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Document, Source, Text, alarm, code, faint, strong};
+use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::{frame_label, location_label};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause};
@@ -31,7 +32,7 @@ pub(super) fn show_failure(
         });
     }
     document.callers(callers(oom));
-    add_notes(document, snapshot);
+    add_notes(document, &snapshot.warnings);
     add_memory(document, device, oom);
     document.field("why", describe_cause(oom, device));
     let grows = device.explaining_growth(oom).is_some();

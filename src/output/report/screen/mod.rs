@@ -5,13 +5,11 @@
 
 mod failure;
 mod holders;
-mod notes;
 mod ranks;
 mod usage;
 
 use self::failure::show_failure;
 use self::holders::{add_blockers, add_growth, add_holders};
-use self::notes::add_notes;
 pub(super) use self::ranks::screen_of_ranks;
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};

@@ -1,11 +1,12 @@
 //! A recording without a failed request, a state without a trace, memory at a chosen moment, and a request that is tried.
 
-use super::{add_growth, add_holders, add_next, add_notes, add_part};
+use super::{add_growth, add_holders, add_next, add_part};
 use crate::analysis::failure::RequestOutcome;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{counted, duration, size};
 use crate::base::warning::Code;
 use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
+use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::describe_position_on;
 use crate::output::wording::{command_line, summarize_snapshot};
 
@@ -13,7 +14,7 @@ use crate::output::wording::{command_line, summarize_snapshot};
 pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
     let has_trace = device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
     document.headline(headline(snapshot, device, has_trace), faint(context(snapshot, device)));
-    add_notes(document, snapshot);
+    add_notes(document, &snapshot.warnings);
     add_memory(document, device, has_trace && device.moment.is_none());
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref().filter(|_| device.moment.is_none()));
     let grows = !device.leaks.suspects.is_empty() && device.moment.is_none();
@@ -103,7 +104,7 @@ pub(super) fn requested(document: &mut Document, snapshot: &SnapshotReport, devi
         RequestOutcome::Failed(oom) => (alarm(format!("{asked} would fail")), oom.verdict_reason.to_string()),
     };
     document.headline(answer, faint(when));
-    add_notes(document, snapshot);
+    add_notes(document, &snapshot.warnings);
     add_memory(document, device, false);
     document.field("why", why);
     document.fields("if", request.assumed.iter().map(|assumed| Text::from(assumed.to_string())));
