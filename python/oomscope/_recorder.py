@@ -657,7 +657,7 @@ def names(options):
 
 
 def load_source():
-    """The module that reads source lines, or None if it is not wanted or cannot be loaded. Loaded early, as `_names`."""
+    """The module that reads source lines, or None if it is not wanted or cannot be loaded. Loaded early, too."""
     if os.environ.get("OOMSCOPE_SOURCE") == "0":
         return None
     try:

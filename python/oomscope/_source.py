@@ -1,8 +1,8 @@
 """Reads the text of the source lines that an answer about a snapshot names.
 
 `describe(taken)` returns {file: [line number, text, line number, text, ..]}, which the recorder stores as
-`oomscope.source` in the snapshot: the failing line with its neighbours, the lines of the program that called it, and the
-lines that hold most memory. At most `MAX_LINES` lines are read, from `MAX_FILES` files, and each is cut after
+`oomscope.source` in the snapshot: the failing line with its neighbours, the lines of the program that called it, and
+the lines that hold most memory. At most `MAX_LINES` lines are read, from `MAX_FILES` files, and each is cut after
 `MAX_CHARACTERS`.
 
 It imports nothing and runs no code of the program. A file that has changed since the recorder started is not read,
@@ -47,9 +47,10 @@ class Lines:
         """Who wrote a file: the user, a library other than torch and Python's own, or None."""
         if path not in self.authors:
             author = objects.author_of_file(path, self.torch_directory)
-            is_python = path == self.script or path.startswith(TYPED) or path.endswith(EXTENSIONS) and path[0] != "<"
+            is_generated = path.startswith("<") and not path.startswith(TYPED)
+            is_python = path.endswith(EXTENSIONS) or path.startswith(TYPED) or path == self.script
             is_code = author in (objects.USER, objects.LIBRARY) and not objects.is_standard_library(path)
-            self.authors[path] = author if is_python and is_code else None
+            self.authors[path] = author if is_python and is_code and not is_generated else None
         return self.authors[path]
 
     def code_of(self, frames):
@@ -99,7 +100,8 @@ class Lines:
         return tuple(found)
 
     def texts(self):
-        return {file: text for file, text in ((file, texts_of(file, self.wanted[file])) for file in self.wanted) if text}
+        texts = {file: texts_of(file, numbers) for file, numbers in self.wanted.items()}
+        return {file: text for file, text in texts.items() if text}
 
 
 def describe(taken):

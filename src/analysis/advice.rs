@@ -23,15 +23,12 @@ pub enum Advice {
     FreeGrowth(Option<CodeLocation>, GrowthKind, Option<Box<KeptByVariable>>),
     /// Limit the input of an iteration: it is larger than in all earlier ones.
     LimitInput(UnusualInput),
-    /// Set or remove an option: in a replay the rest of the iteration and one more then succeed.
+    /// Set or remove an option: in a replay the job then goes on.
     GoOn(Box<Remedy>),
-    /// Set an option: in a replay the request and all recorded after it then succeed.
-    Set(String),
     /// Try an option: in a replay the request then succeeds, but the requests after it are not known.
     Try(String, WhyUnknown),
-    /// Change the program as described, at a line: in a replay every request then succeeds. The flag: these include
-    /// the requests after the failed one.
-    Change(String, CodeLocation, bool),
+    /// Change the program as described, at a line: in a replay the request is then served, and this is the outcome.
+    Change(String, CodeLocation, JobOutcome),
     /// Hold less memory, most of which belongs to the category. The flag: the program has a backward pass or an
     /// optimizer.
     HoldLess(Category, bool, NoSettingHelps),
@@ -153,7 +150,7 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Vec<Advice> {
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
         && explaining_growth(oom, evidence.leaks).is_none();
-    let leads_with_setting = matches!(first, Advice::GoOn(_) | Advice::Set(_));
+    let leads_with_setting = matches!(first, Advice::GoOn(_) | Advice::Try(..));
     let mut advice = vec![if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }];
     if let (Some(Advice::Change(..)), Some(input)) = (advice.first(), &oom.unusual_input) {
         advice.push(Advice::LimitInput(input.clone()));
@@ -222,13 +219,11 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
         return Advice::LimitInput(input.clone());
     }
     if let Some(change) = change {
-        return Advice::Change(change.label(), change.location.clone(), change.then.goes_on());
+        return Advice::Change(change.label(), change.location.clone(), change.then.clone());
     }
-    // A capacity verdict predicts that later requests fail too.
-    if let Some(remedy) = settable(oom).find(|remedy| remedy.serves_later == Some(true))
-        && oom.verdict != Verdict::Capacity
-    {
-        return Advice::Set(remedy.settings.clone());
+    // A setting that uses the free memory fits the verdict, even if it may only postpone the failure.
+    if let Some(setting) = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation) {
+        return setting;
     }
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);

@@ -11,7 +11,7 @@ use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
 pub(super) fn quote_source(devices: &mut [DeviceReport], source: &SourceLines) {
     for oom in devices.iter_mut().filter_map(|device| device.ooms.last_mut()) {
         let frame = oom.location.frame.as_ref();
-        oom.request.source = frame.and_then(|frame| SourceExcerpt::around(frame, source));
+        oom.request.source = frame.and_then(|frame| SourceExcerpt::quote(frame, source));
     }
 }
 

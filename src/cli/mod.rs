@@ -186,9 +186,11 @@ fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         let is_command = |name: &str| Cli::command().find_subcommand(name).is_some();
         !arg.to_str().is_some_and(is_command) && Path::new(arg).exists()
     };
-    if args.get(1).is_some_and(is_file) {
-        let is_log = args.get(1).is_some_and(|path| starts_like_log(Path::new(path)));
-        args.insert(1, if is_log { "explain" } else { "analyze" }.into());
+    let is_flag = |arg: &&OsString| ["--bytes", "--full", "--wide"].iter().any(|flag| *arg == flag);
+    let first = 1 + args.iter().skip(1).take_while(is_flag).count();
+    if args.get(first).is_some_and(is_file) {
+        let is_log = args.get(first).is_some_and(|path| starts_like_log(Path::new(path)));
+        args.insert(first, if is_log { "explain" } else { "analyze" }.into());
     }
     args
 }

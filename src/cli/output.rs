@@ -157,9 +157,14 @@ pub(super) fn stderr_style() -> Style {
 fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {
     let width = match size {
         Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
-        _ => DEFAULT_WIDTH,
+        _ => requested_width().unwrap_or(DEFAULT_WIDTH),
     };
     Style { width: width.max(MIN_WIDTH), unicode: supports_unicode(terminal), colour }
+}
+
+/// The width that the environment asks for where there is no terminal.
+fn requested_width() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }
 
 type TerminalSize = (terminal_size::Width, terminal_size::Height);

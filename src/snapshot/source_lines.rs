@@ -6,7 +6,7 @@ use crate::base::units::{escape_name, escape_text};
 
 /// Longer lines are cut, in characters. `python/oomscope/_source.py` cuts at the same length.
 const MAX_LINE_CHARS: usize = 160;
-/// Tabs are shown as so many spaces.
+/// Takes the place of a tab.
 const TAB: &str = "    ";
 
 /// Text of source lines by file and line number, as reports show both.
@@ -19,8 +19,10 @@ pub struct SourceLines {
 impl SourceLines {
     /// Adds the text of a line, unless it is known. It is cut, and escaped for output.
     pub fn add(&mut self, file: &str, line: u32, text: &str) {
-        let start = text.char_indices().nth(MAX_LINE_CHARS).map_or(text, |(end, _)| &text[..end]);
-        let shown = || escape_text(&start.replace('\t', TAB)).trim_end().to_owned();
+        let shown = || {
+            let text: String = text.trim_end().chars().take(MAX_LINE_CHARS).collect();
+            escape_text(&text.replace('\t', TAB))
+        };
         self.files.entry(escape_name(file)).or_default().entry(line).or_insert_with(shown);
     }
 

@@ -15,7 +15,7 @@ use super::program::{analyze_device, is_tried_by_default};
 use super::recorded_run::RecordedRun;
 use super::reports::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
-use super::tried::tried_rows;
+use super::tried::{TriedMark, tried_rows};
 use super::verdict::{best, requirement};
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::AllocatorEntry;
@@ -23,7 +23,6 @@ use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
 use crate::replay::model::{EntrySink, Hypothesis};
-use crate::snapshot::{Action, Device};
 use crate::study::{DeviceStudy, Study};
 
 /// Which settings to try, and on which device.
@@ -85,6 +84,7 @@ pub fn compare_settings(
         let lines = options.program_lines.filter(|_| is_tried_by_default(device));
         let program = lines.map(|lines| analyze_device(device, options.capacity, lines));
         let mut tried = tried_rows(device, &device_rows, program.as_ref());
+        let best_tried = tried.first().filter(|row| row.mark != TriedMark::NoHelp).cloned();
         tried.truncate(options.top.unwrap_or(usize::MAX));
         programs.extend(program);
         let capacity = options.capacity.or(device.inferred_capacity());
@@ -102,11 +102,11 @@ pub fn compare_settings(
             skips_program: options.program_lines.is_some() && !is_tried_by_default(device),
             verdict: SettingsVerdict {
                 best: device_rows.get(1..).and_then(best).cloned(),
+                best_tried,
                 rows: device_rows.len(),
                 fewest_ooms,
                 requirement: requirement(&device_rows, capacity, [live, reserved_before]),
                 lost: device.lost_history(),
-                ends_at_failure: ends_at_failure(device.device()),
             },
         });
         device_rows.truncate(options.top.unwrap_or(usize::MAX).saturating_add(1));
@@ -125,13 +125,6 @@ pub fn compare_settings(
         devices,
         program: options.program_lines.map(|_| programs),
     })
-}
-
-/// Whether no allocation is recorded after the last failed request.
-fn ends_at_failure(device: Device<'_>) -> bool {
-    let allocates_after =
-        |failed: usize| (failed..device.len()).any(|entry| device.action(entry) == Some(Action::Alloc));
-    device.failed_requests().last().is_some_and(|failed| !allocates_after(failed))
 }
 
 /// Settings to replay with.

@@ -87,15 +87,6 @@ impl JobOutcome {
         Self::from_replay(device, &failed, None, free_bytes)
     }
 
-    /// The same, if the numbers of requests and steps are estimates.
-    #[must_use]
-    pub(crate) fn as_estimate(mut self) -> Self {
-        if let Self::FailsAgain { sure, .. } = &mut self {
-            *sure = false;
-        }
-        self
-    }
-
     /// Whether every request is served, as far as requests are recorded or predicted.
     pub fn goes_on(&self) -> bool {
         matches!(self, Self::GoesOn { .. })
@@ -104,6 +95,11 @@ impl JobOutcome {
     /// Whether a failure is only postponed.
     pub fn fails_again(&self) -> bool {
         matches!(self, Self::FailsAgain { .. })
+    }
+
+    /// Whether nothing that is recorded shows it.
+    pub fn is_not_known(&self) -> bool {
+        matches!(self, Self::NotKnown { .. })
     }
 
     /// How far the job gets, to compare outcomes. An estimated failure in later iterations comes after what is not known.

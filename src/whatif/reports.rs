@@ -214,8 +214,10 @@ pub struct WhatIfDevice {
 /// The verdict of all rows of a device, those that `--top` removes included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsVerdict {
-    /// The best row without a failed request, other than the recorded settings.
+    /// The best row with which the last failed request is served, other than the recorded settings.
     pub best: Option<WhatIfRow>,
+    /// The best of the settings and changes of the program, if anything helps or may help.
+    pub best_tried: Option<TriedRow>,
     /// Number of rows.
     pub rows: usize,
     /// The least number of failed requests in a row.
@@ -224,8 +226,6 @@ pub struct SettingsVerdict {
     pub requirement: Requirement,
     /// Why the start of the recording is missing.
     pub lost: Option<LostHistory>,
-    /// No allocation is recorded after the last failed request.
-    pub ends_at_failure: bool,
 }
 
 /// The needs of a program if requests fail under all settings.

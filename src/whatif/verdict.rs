@@ -1,5 +1,6 @@
 //! The verdict of the rows of a device: the best one, and the needs of the program if every row fails.
 
+use super::outcome::JobOutcome;
 use super::reports::{Requirement, WhatIfRow};
 
 /// Settings that need less than 1/50 more than the best count as equally good, and the simplest of them is named.
@@ -18,10 +19,10 @@ pub(super) fn requirement(rows: &[WhatIfRow], capacity: Option<u64>, [live, rese
     }
 }
 
-/// The best row without a failed request. Settings that keep large blocks from small requests come last, and among
+/// The best row with which the last failed request is served. Settings that keep large blocks from small requests come last, and among
 /// settings that need about the same memory the simplest wins. Only the rows count with which the program gets furthest.
 pub(super) fn best(rows: &[WhatIfRow]) -> Option<&WhatIfRow> {
-    let serving = || rows.iter().filter(|row| row.ooms == 0);
+    let serving = || rows.iter().filter(|row| !matches!(row.then, JobOutcome::RequestFails { .. }));
     let furthest = serving().map(|row| row.then.reach()).max()?;
     let candidates = || serving().filter(|row| row.then.reach() == furthest);
     let minimum = candidates().map(|row| row.peak_reserved_bytes).min()?;

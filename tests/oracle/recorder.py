@@ -524,6 +524,7 @@ def neutral(snapshot, venv):
     walk(snapshot)
     recorded = snapshot["oomscope"]
     recorded.update(host="node1", pid=4242, time=1_750_000_000)
+    recorded["source"] = {text(file): lines for file, lines in recorded["source"].items()}
     recorded["threads"] = [t for t in recorded["threads"] if t["asked"] or t["name"] == "MainThread"]
     return snapshot
 

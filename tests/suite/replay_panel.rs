@@ -68,6 +68,7 @@ fn figures_of_command(arguments: &[&str]) -> Value {
             "ooms": row["ooms"],
             "first": row["first_oom_event"],
             "forecast": row["forecast"],
+            "then": row["then"],
             "allocated": row["peak_allocated_bytes"],
             "reserved": row["peak_reserved_bytes"],
             "calls": [row["device_allocs"], row["device_frees"], row["retries"]],
@@ -77,6 +78,7 @@ fn figures_of_command(arguments: &[&str]) -> Value {
     json!({
         "ooms": device["ooms"].as_array().unwrap().len(),
         "first": device["ooms"][0]["event"],
+        "then": device["then"],
         "allocated": device["peak_allocated_bytes"],
         "reserved": device["peak_reserved_bytes"],
         "calls": [device["device_allocs"], device["device_frees"], device["retries"]],
@@ -87,6 +89,7 @@ fn figures_of_answer(run: &Value, has_forecast: bool) -> Value {
     let mut figures = json!({
         "ooms": run["ooms"],
         "first": run["failed"][0]["event"],
+        "then": run["then"],
         "allocated": run["peak_allocated_bytes"],
         "reserved": run["peak_reserved_bytes"],
         "calls": [run["device_allocs"], run["device_frees"], run["retries"]],
@@ -166,6 +169,7 @@ fn changed_programs_have_the_figures_of_whatif_program() {
                 assert_eq!(run["change"][key], row[key], "{name}: {key} of {}, alone", change["label"]);
             }
             assert_eq!(run["peak_reserved_bytes"], row["peak_reserved_bytes"]);
+            assert_eq!(run["then"], row["then"]);
             assert_eq!(run["ooms"].as_u64().unwrap() == 0, row["fits"] == true, "{name}: {}", change["label"]);
         }
     }

@@ -21,7 +21,7 @@ pub struct SourceExcerpt {
 
 impl SourceExcerpt {
     /// `None` if the text of the line is unknown.
-    pub(in crate::analysis) fn around(frame: &FrameReport, source: &SourceLines) -> Option<Self> {
+    pub(in crate::analysis) fn quote(frame: &FrameReport, source: &SourceLines) -> Option<Self> {
         let text = |line: u32| source.get(&frame.file, line).map(str::to_owned);
         let failing = text(frame.line)?;
         let before = frame.line.checked_sub(1).and_then(text);

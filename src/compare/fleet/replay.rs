@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use crate::analysis::Unreadable;
-use crate::whatif::{ReplayReport, ReplayedDevice};
+use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice};
 
 /// The JSON of `oomscope replay` for several snapshots.
 #[derive(Debug, Serialize)]
@@ -43,6 +43,9 @@ pub struct FleetReplayRow {
     pub recorded_ooms: u64,
     /// Number of requests that fail in this replay.
     pub ooms: u64,
+    /// What the job does then; only in a what-if.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<JobOutcome>,
     /// Recorded peak of reserved bytes.
     pub recorded_peak_reserved_bytes: u64,
     /// Peak of reserved bytes in this replay.
@@ -100,6 +103,7 @@ impl FleetReplayRow {
             why: recorded.first_divergence.as_ref().map(|divergence| divergence.why.clone()),
             recorded_ooms: recorded.ooms.len() as u64,
             ooms: device.ooms.len() as u64,
+            then: device.then.clone(),
             recorded_peak_reserved_bytes: recorded.peak_reserved_bytes,
             peak_reserved_bytes: device.peak_reserved_bytes,
             peak_allocated_bytes: device.peak_allocated_bytes,

@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 use crate::analysis::Unreadable;
-use crate::whatif::{ForecastVerdict, NOTICEABLE_PARTS, WhatIfReport, WhatIfRow};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, WhatIfReport, WhatIfRow};
 
 /// The JSON of `oomscope whatif` for several snapshots.
 #[derive(Debug, Serialize)]
@@ -37,7 +37,7 @@ pub struct FleetWhatIfReport {
 pub struct FleetWhatIfRow {
     /// The options tried, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
     pub settings: String,
-    /// Number of devices on which every recorded request is served.
+    /// Number of devices on which every recorded request is served, but for failures that the program survived.
     pub served_devices: u64,
     /// Number of devices on which a request fails.
     pub failing_devices: u64,
@@ -188,13 +188,12 @@ impl Tally {
 
     fn add(&mut self, path: &str, row: &WhatIfRow) {
         let sum = &mut self.row;
-        match (row.ooms, &row.forecast) {
-            (0, forecast) => {
-                sum.served_devices += 1;
-                sum.failing_later_devices += u64::from(matches!(forecast, Some(ForecastVerdict::FailsAgain { .. })));
-                sum.unknown_later_devices += u64::from(matches!(forecast, Some(ForecastVerdict::Unknown { .. })));
-            }
-            _ => sum.failing_devices += 1,
+        if matches!(row.then, JobOutcome::RequestFails { .. }) {
+            sum.failing_devices += 1;
+        } else {
+            sum.served_devices += 1;
+            sum.failing_later_devices += u64::from(row.then.fails_again());
+            sum.unknown_later_devices += u64::from(row.then.is_not_known());
         }
         sum.ooms += row.ooms as u64;
         sum.peak_reserved_bytes = sum.peak_reserved_bytes.max(row.peak_reserved_bytes);

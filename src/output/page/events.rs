@@ -9,6 +9,7 @@ use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
 use crate::analysis::failure::OomReport;
 use crate::base::ids::to_u32;
+use crate::output::wording::outcome_clause;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
@@ -50,8 +51,7 @@ pub(super) fn failures(
 
 /// The outcome of each remedy, in a sentence.
 fn outcomes(oom: &OomReport) -> Vec<String> {
-    let reach = oom.as_recorded.map_or(0, |recorded| recorded.reach_bytes);
-    oom.remedies.iter().map(|remedy| remedy.outcome(reach)).collect()
+    oom.remedies.iter().map(|remedy| outcome_clause(&remedy.then)).collect()
 }
 
 /// Releases of device memory, and snapshots.

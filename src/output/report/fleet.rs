@@ -10,15 +10,10 @@ use crate::compare::fleet::{
     FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetTimelineRow, FleetWhatIfReport, FleetWhatIfRow,
 };
 use crate::output::document::{Cell, Document, Mark, Table, Text, alarm, code, faint, strong};
+use crate::output::wording::describe_outcome;
 
 /// Rows of a table, at most.
 const MAX_ROWS: usize = 10;
-
-/// `64 ranks: 3 fail, 61 do not`, and the directory that they are in.
-fn headline(document: &mut Document, ranks: u64, result: impl Into<Text>, directory: &str) {
-    let directory = if directory.is_empty() { Text::default() } else { faint(directory) };
-    document.headline(strong(counted(ranks, "rank")).and(": ").and(result), directory);
-}
 
 /// Appends the files that could not be read: their number, and below the first screen each with the reason.
 fn add_unreadable(document: &mut Document, unreadable: &[Unreadable]) {
@@ -39,13 +34,8 @@ fn shorten(table: Table, all: usize) -> Table {
 /// Lays out the settings for all snapshots.
 pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
     let mut document = Document::default();
-    let failing = report.rows.first().map_or(0, |recorded| recorded.failing_devices);
-    let result = match failing {
-        0 => Text::from("no request fails as recorded"),
-        failing if failing == report.devices => alarm("all fail as recorded"),
-        failing => alarm(format!("{} fail as recorded", count(failing))),
-    };
-    headline(&mut document, report.devices, result, "figures of the worst rank");
+    let summary = report.summary();
+    document.headline(strong(&*summary.answer), "");
     if report.inexact_devices > 0 {
         let recordings = counted(report.inexact_devices, "recording");
         document.warning(Code::ModelParted.word(), format!("estimates for {recordings}: the model diverges"));
@@ -54,10 +44,6 @@ pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
     let rows = report.rows.iter().take(MAX_ROWS).map(|row| setting_cells(row, report.devices));
     let table = Table::new(&header, &[0, 1], rows).optional_columns(&[4]);
     document.table(shorten(table, report.rows_tried));
-    let summary = report.summary();
-    // A setting that serves every rank is a row of the table.
-    let is_explained = report.best.is_some() || failing == 0;
-    document.fields("why", Some(&*summary.answer).filter(|_| !is_explained));
     add_unreadable(&mut document, &report.unreadable);
     add_action(&mut document, &summary);
     document
@@ -103,34 +89,29 @@ pub fn fleet_replay(report: &FleetReplayReport) -> Document {
     let names = Names::from_paths(rows.iter().map(|row| &*row.path));
     let are_several = rows.len() as u64 > report.snapshots;
     let is_what_if = report.mode == "what-if";
-    let number = |is_counted: fn(&FleetReplayRow) -> bool| rows.iter().filter(|row| is_counted(row)).count() as u64;
-    let [recorded, now] = [number(|row| row.recorded_ooms > 0), number(|row| row.ooms > 0)];
-    let result = match number(|row| row.exact == Some(false)) {
-        _ if is_what_if && now == recorded => strong(format!("{} fail, as recorded", count(now))),
-        _ if is_what_if => strong(format!("{} fail instead of {}", count(now), count(recorded))),
-        0 => strong("all reproduced"),
-        diverging => alarm(format!("the model diverges from {}", counted(diverging, "recording"))),
-    };
-    headline(&mut document, rows.len() as u64, result, names.directory());
+    let summary = report.summary();
+    let diverges = !is_what_if && rows.iter().any(|row| row.exact == Some(false));
+    let answer = if diverges { alarm(&*summary.answer) } else { strong(&*summary.answer) };
+    document.headline(answer, faint(names.directory()));
     let header: &[&str] = if is_what_if {
-        &["rank", "fails", "as recorded", "peak reserved", "as recorded"]
+        &["rank", "the job then", "reserved as recorded", "what-if"]
     } else {
         &["rank", "entries reproduced", "failed requests", "peak reserved"]
     };
     let cells = |row| replay_cells(row, rank_label(&names, &row.path, row.device, are_several), is_what_if);
-    document.table(shorten(Table::new(header, &[0], rows.iter().take(MAX_ROWS).map(cells)), rows.len()));
+    let text_columns: &[usize] = if is_what_if { &[0, 1] } else { &[0] };
+    document.table(shorten(Table::new(header, text_columns, rows.iter().take(MAX_ROWS).map(cells)), rows.len()));
     document.fields("why", rows.first().and_then(|worst| worst.why.as_deref()));
     add_unreadable(&mut document, &report.unreadable);
-    add_action(&mut document, &report.summary());
+    add_action(&mut document, &summary);
     document
 }
 
 fn replay_cells(row: &FleetReplayRow, rank: Text, is_what_if: bool) -> Vec<Cell> {
-    if is_what_if {
-        let mark = if row.ooms > 0 { Mark::Bad } else { Mark::Good };
-        let failures = [row.ooms, row.recorded_ooms].map(|requests| Cell::from(count(requests)));
-        let peaks = [row.peak_reserved_bytes, row.recorded_peak_reserved_bytes].map(|bytes| Cell::from(size(bytes)));
-        return [Cell::Marked(mark, rank)].into_iter().chain(failures).chain(peaks).collect();
+    if let Some(then) = row.then.as_ref().filter(|_| is_what_if) {
+        let mark = if then.goes_on() { Mark::Good } else { Mark::Bad };
+        let peaks = [row.recorded_peak_reserved_bytes, row.peak_reserved_bytes].map(|bytes| Cell::from(size(bytes)));
+        return [Cell::Marked(mark, rank), describe_outcome(then).into()].into_iter().chain(peaks).collect();
     }
     let (mark, reproduced) = match row.matched_events {
         Some(matched) if matched < row.recorded_events => {
@@ -147,18 +128,16 @@ pub fn fleet_timeline(report: &FleetTimelineReport) -> Document {
     let rows = &report.rows;
     let names = Names::from_paths(rows.iter().map(|row| &*row.path));
     let are_several = rows.len() as u64 > report.snapshots;
-    let failing = rows.iter().filter(|row| row.oom_count > 0).count() as u64;
-    let result = match failing {
-        0 => strong("no request failed"),
-        _ => alarm(format!("requests failed on {}", count(failing))),
-    };
-    headline(&mut document, rows.len() as u64, result, names.directory());
+    let summary = report.summary();
+    let failed = rows.iter().any(|row| row.oom_count > 0);
+    let answer = if failed { alarm(&*summary.answer) } else { strong(&*summary.answer) };
+    document.headline(answer, faint(names.directory()));
     let header = ["rank", "failed", "peak allocated", "peak reserved", "at entry", "after"];
     let cells = |row| timeline_cells(row, rank_label(&names, &row.path, row.device, are_several));
     let table = Table::new(&header, &[0], rows.iter().take(MAX_ROWS).map(cells)).optional_columns(&[4, 5]);
     document.table(shorten(table, rows.len()));
     add_unreadable(&mut document, &report.unreadable);
-    add_action(&mut document, &report.summary());
+    add_action(&mut document, &summary);
     if let Some(worst) = &report.worst {
         let mut sections = Document::default();
         sections.paragraph(Text::from("The worst: ").and(code(&*worst.path)));

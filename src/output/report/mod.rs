@@ -42,10 +42,9 @@ pub use gate::check;
 #[cfg(feature = "cuda")]
 pub use live::{costs, live};
 pub use plan::plan;
-pub use program::program;
 pub use replay::replay;
 pub use timeline::timeline;
 pub use together::together;
 pub use trend::trend;
 pub use trials::{add_trials, size_search, trials};
-pub use whatif::whatif;
+pub use whatif::{program, whatif};

@@ -1,102 +1,51 @@
-//! The page of `oomscope whatif --program`.
+//! Changes to the program of a device in full: the figures of each, and what the program would need without a line.
 
-use super::phrases::add_warnings;
-use super::summary::summary;
-use crate::base::units::{counted, signed_size, size};
-use crate::output::document::{Cell, Document, Table, alarm, code};
-use crate::whatif::program::{ProgramDevice, ProgramReport, ProgramRow};
+use super::phrases::location_label;
+use crate::base::units::{signed_size, size};
+use crate::output::document::{Cell, Document, Table, Text};
+use crate::output::wording::describe_outcome;
+use crate::whatif::program::{ProgramDevice, ProgramRow};
 
-/// Lays out `report`.
-pub fn program(report: &ProgramReport) -> Document {
-    let mut document = Document::default();
-    document.title(code(&*report.path));
-    summary(&mut document, &report.summary());
-    add_warnings(&mut document, &report.warnings);
-    document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
-    for device in &report.devices {
-        self::device(&mut document, device);
-    }
-    document
+/// The answer if a recording suggests no change.
+pub(super) fn no_change() -> &'static str {
+    "nothing to try: the recording shows no training step, no repeated module and nothing left behind"
 }
 
-fn device(document: &mut Document, device: &ProgramDevice) {
-    document.heading(format!("Device {}", device.device));
-    document.field(
-        "device",
-        match device.capacity_bytes {
-            Some(capacity) => format!("{} within reach", size(capacity)),
-            None => "of unknown size: no request failed, so the file shows no capacity".to_owned(),
-        },
-    );
+/// Appends the figures of all changes to the program of `device`.
+pub(super) fn add_program(document: &mut Document, device: &ProgramDevice) {
+    document.heading(format!("Changes of the program on device {}", device.device));
     if device.reserved_before_bytes > 0 {
-        document.field(
-            "start",
-            format!(
-                "the recording started with {} reserved; the peaks are those of the same requests on an empty pool",
-                size(device.reserved_before_bytes)
-            ),
-        );
+        document.paragraph(format!(
+            "The recording started with {} reserved; the peaks are those of the same requests on an empty pool",
+            size(device.reserved_before_bytes)
+        ));
     }
-    if device.goes_on {
-        document.field("continued", "after the failure, by one step like the one before it");
-    } else if device.ends_in_failure {
-        document
-            .field("continued", "unknown: the recording ends with the failure and has no earlier step like this one");
-    }
-    let is_bounded = device.capacity_bytes.is_some();
-    let header: &[&str] = if is_bounded {
-        &["change", "peak allocated", "peak reserved", "saved", "fits", "sure"]
-    } else {
-        &["change", "peak allocated", "peak reserved", "saved", "sure"]
-    };
-    let (gains, idle): (Vec<_>, Vec<_>) = device.rows.iter().partition(|row| row.is_gain());
-    let rows = [&device.as_recorded].into_iter().chain(gains);
-    document.table(Table::new(header, &[0], rows.map(|row| cells(row, is_bounded))));
-    if !idle.is_empty() {
-        let idle: Vec<&str> = idle.iter().map(|row| row.description.as_str()).collect();
-        document.paragraph(format!("Also replayed, without a lower peak: {}", idle.join("; ")));
-    }
+    let header = ["change", "the job then", "allocated", "reserved", "saved", "sure"];
+    let rows = [&device.as_recorded].into_iter().chain(&device.rows);
+    let cells = rows.map(|row| {
+        let mut cells = figures(row.label().into(), row);
+        cells.push(row.sure.word().into());
+        cells
+    });
+    document.table(Table::new(&header, &[0, 1, 5], cells));
     if !device.without.is_empty() {
         document.heading("Without a line");
-        let header: &[&str] = if is_bounded {
-            &["held", "peak allocated", "peak reserved", "saved", "fits", "line"]
-        } else {
-            &["held", "peak allocated", "peak reserved", "saved", "line"]
-        };
-        let rows = device.without.iter().map(|row| without(row, is_bounded));
-        document.table(Table::new(header, &[header.len() - 1], rows));
+        let header = ["line", "the job then", "allocated", "reserved", "saved", "held"];
+        let cells = device.without.iter().map(|row| {
+            let mut cells = figures(location_label(&row.location), row);
+            cells.push(size(row.bytes_at_peak).into());
+            cells
+        });
+        document.table(Table::new(&header, &[0, 1], cells));
     }
 }
 
-fn cells(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = vec![row.label().into()];
-    cells.extend(figures(row, is_bounded));
-    cells.push(row.sure.word().into());
-    cells
-}
-
-fn without(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = vec![size(row.bytes_at_peak).into()];
-    cells.extend(figures(row, is_bounded));
-    cells.push(row.location.label().into());
-    cells
-}
-
-fn figures(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = vec![
+fn figures(name: Text, row: &ProgramRow) -> Vec<Cell> {
+    vec![
+        name.into(),
+        describe_outcome(&row.then).into(),
         size(row.peak_allocated_bytes).into(),
         size(row.peak_reserved_bytes).into(),
         signed_size(row.reserved_gain_bytes.saturating_neg()).into(),
-    ];
-    if is_bounded {
-        cells.push(match (&row.failed, row.serves_failed) {
-            (None, _) => "yes".into(),
-            (Some(failed), Some(true)) => match failed.requests_later {
-                Some(n) => format!("{} more", counted(n, "request")).into(),
-                None => "not all".into(),
-            },
-            (Some(_), _) => alarm("no").into(),
-        });
-    }
-    cells
+    ]
 }

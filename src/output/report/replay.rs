@@ -15,33 +15,22 @@ const MAX_ROWS: usize = 10;
 pub fn replay(report: &ReplayReport) -> Document {
     let mut document = Document::default();
     let summary = report.summary();
-    let traced: Vec<&ReplayedDevice> = report.devices.iter().filter(|device| device.events.recorded > 0).collect();
-    let what_ifs = traced.iter().filter_map(|device| Some((*device, device.then.as_ref()?)));
-    match what_ifs.min_by_key(|(_, then)| then.reach()) {
-        Some((worst, then)) => {
-            let on = if traced.len() > 1 { format!(", on GPU {}", worst.device) } else { String::new() };
-            let outcome = describe_outcome(then);
-            let outcome = if then.goes_on() { strong(outcome) } else { alarm(outcome) };
-            document.headline(Text::from(format!("the job then{on}: ")).and(outcome), faint(context(report, worst)));
-            add_notes(&mut document, &report.warnings);
-            match (&*traced, &worst.recorded) {
-                ([_], Some(recorded)) => document.table(figures(worst, recorded)),
-                _ => document.table(what_if_table(&traced)),
-            }
-            document.fields("fails", first_failure(worst, then));
-        }
-        None => {
-            let diverges = traced.iter().any(|device| device.exact == Some(false));
-            let answer = if diverges { alarm(&*summary.answer) } else { strong(&*summary.answer) };
-            document.headline(answer, faint(rules(report)));
-            add_notes(&mut document, &report.warnings);
-            if !traced.is_empty() {
-                document.table(verified_table(&traced));
-            }
-            let divergence = traced.iter().find_map(|device| device.first_divergence.as_ref());
-            document.fields("why", divergence.map(|divergence| &*divergence.why));
-        }
+    let traced: Vec<&ReplayedDevice> = report.traced().collect();
+    let Some(worst) = report.worst() else {
+        document.headline(strong(&*summary.answer), faint(rules(report)));
+        return document;
+    };
+    let goes_well = worst.exact != Some(false) && worst.then.as_ref().is_none_or(JobOutcome::goes_on);
+    let answer = if goes_well { strong(&*summary.answer) } else { alarm(&*summary.answer) };
+    document.headline(answer, faint(context(report, worst)));
+    add_notes(&mut document, &report.warnings);
+    match (&worst.then, &worst.recorded, &*traced) {
+        (Some(_), Some(recorded), [_]) => document.table(figures(worst, recorded)),
+        (Some(_), ..) => document.table(what_if_table(&traced)),
+        (None, ..) => document.table(verified_table(&traced)),
     }
+    document.fields("why", worst.first_divergence.as_ref().map(|divergence| &*divergence.why));
+    document.fields("fails", worst.then.as_ref().and_then(|then| first_failure(worst, then)));
     add_action(&mut document, &summary);
     let mut sections = Document::default();
     for device in &traced {
@@ -64,7 +53,11 @@ fn rules(report: &ReplayReport) -> String {
 
 /// The same, and the memory of the device.
 fn context(report: &ReplayReport, device: &ReplayedDevice) -> String {
-    let capacity = device.assumed.capacity_bytes.map(|capacity| format!(", {} within reach", size(capacity)));
+    let capacity = device
+        .assumed
+        .capacity_bytes
+        .filter(|_| device.then.is_some())
+        .map(|capacity| format!(", {} within reach", size(capacity)));
     format!("{}{}", rules(report), capacity.unwrap_or_default())
 }
 

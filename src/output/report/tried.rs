@@ -1,24 +1,45 @@
 //! The table of what was tried in replays: settings and changes to the program, the best first.
 
 use crate::base::units::{counted, size};
-use crate::output::document::{Cell, Mark, Table, code, faint, source_location};
+use crate::output::document::{Cell, Mark, Table, Text, code, faint, source_location};
 use crate::output::wording::describe_outcome;
-use crate::whatif::{TriedCertainty, TriedMark, TriedRow};
+use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
 
-/// The first `shown` of `tried`, and what the others come to; `None` if nothing was tried.
-pub(super) fn tried_table(tried: &[TriedRow], shown: usize) -> Option<Table> {
+/// The program as recorded.
+#[derive(Clone, Copy)]
+pub(super) struct Baseline<'a> {
+    pub(super) outcome: &'a JobOutcome,
+    pub(super) reserved_bytes: u64,
+    /// The most that was live at once: no setting needs less.
+    pub(super) live_bytes: u64,
+}
+
+/// The first `shown` of `tried`, and what the others come to; with `baseline` between the bounds of what is possible.
+pub(super) fn tried_table(tried: &[TriedRow], shown: usize, baseline: Option<Baseline<'_>>) -> Table {
     let helpful = tried.iter().filter(|row| row.mark != TriedMark::NoHelp).count();
-    // Rows that do not help are worth a line if they get further than others, or if nothing helps.
-    let shown = tried.len().min(shown);
-    let rows: Vec<Vec<Cell>> = tried.iter().take(shown).map(cells).collect();
-    let others = (tried.len() - shown) as u64;
+    let listed: Vec<&TriedRow> = tried.iter().take(shown).collect();
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
+        rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
+    }
+    rows.extend(listed.iter().map(|row| cells(row)));
+    if let Some(Baseline { live_bytes, .. }) = baseline {
+        rows.push(plain("lower bound: live at once", String::new(), live_bytes));
+    }
+    let others = (tried.len() - listed.len()) as u64;
     let note = (others > 0).then(|| {
-        let better = if helpful > shown { "" } else { ": none helps" };
+        let better = if helpful > listed.len() { "" } else { ": none helps" };
         faint(format!("{}{better}", counted(others, "other")))
     });
-    let header = ["tried in a replay", "the job then", "peak reserved", "sure"];
-    let table = Table::new(&header, &[0, 1, 3], rows).optional_columns(&[3]).wide().note(note);
-    (!tried.is_empty()).then_some(table)
+    let header = ["tried in a replay", "the job then", "reserved", "sure"];
+    let table = Table::new(&header, &[0, 1, 3], rows).wide().note(note);
+    let is_sure = listed.iter().all(|row| row.sure == TriedCertainty::Exact);
+    if is_sure { table.without_column(3) } else { table }
+}
+
+/// A row without a mark, below those with one.
+fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
+    vec![faint(format!("  {name}")).into(), outcome.into(), size(bytes).into(), "".into()]
 }
 
 fn cells(row: &TriedRow) -> Vec<Cell> {
@@ -29,10 +50,13 @@ fn cells(row: &TriedRow) -> Vec<Cell> {
     };
     let frame = row.location.as_ref().and_then(|location| location.frame.as_ref());
     let place = frame.map(|frame| faint("  ").and(source_location(&frame.file, &format!(":{}", frame.line))));
-    let what = code(row.what.replace(',', ", "));
+    let what = match row.kind {
+        TriedKind::Settings => code(row.what.replace(',', ", ")),
+        TriedKind::Program => row.what.as_str().into(),
+    };
     let sure = if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() };
     vec![
-        Cell::Marked(mark, place.into_iter().fold(what, crate::output::document::Text::and)),
+        Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
         describe_outcome(&row.then).into(),
         size(row.peak_reserved_bytes).into(),
         sure.into(),

@@ -1,97 +1,144 @@
-//! The page of `oomscope whatif`.
+//! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
 
-use super::phrases::add_warnings;
-use super::summary::summary;
-use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Cell, Document, Table, alarm, code};
-use crate::output::wording::describe_requirement;
-use crate::whatif::{ForecastVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
+use super::notes::add_notes;
+use super::program::{add_program, no_change};
+use super::tried::{Baseline, tried_table};
+use crate::base::units::{count, duration, size};
+use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
+use crate::output::wording::{Summary, command_line, describe_outcome};
+use crate::whatif::program::ProgramReport;
+use crate::whatif::{TriedMark, TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow};
 
-/// The job fails again after the failed request.
-const LATER: &str = "later";
-/// The requests after the failed one are not known.
-const UNKNOWN: &str = "unknown";
+/// Rows of all tables on the first screen.
+const MAX_ROWS: usize = 24;
+/// Devices on the first screen.
+const MAX_DEVICES: usize = 4;
 
-/// Lays out `report`.
+/// Lays out what was tried with settings, and with the program if that was tried too.
 pub fn whatif(report: &WhatIfReport) -> Document {
     let mut document = Document::default();
-    document.title(code(&*report.path));
-    summary(&mut document, &report.summary());
-    add_warnings(&mut document, &report.warnings);
-    document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
-    if let Some(gpu) = &report.costs_of {
-        document.paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
-    }
+    let shown = report.devices.len().clamp(1, MAX_DEVICES);
+    let mut sections = Document::default();
     let mut rows = report.rows.iter().peekable();
-    for device in &report.devices {
-        let own = std::iter::from_fn(|| rows.next_if(|row| row.device == device.device));
-        self::device(&mut document, device, &own.collect::<Vec<_>>());
+    for (index, device) in report.devices.iter().enumerate() {
+        let own: Vec<&WhatIfRow> = std::iter::from_fn(|| rows.next_if(|row| row.device == device.device)).collect();
+        let Some(recorded) = own.first() else { continue }; // a device has the row of the recorded settings
+        if index < shown {
+            let baseline = Baseline {
+                outcome: &recorded.then,
+                reserved_bytes: recorded.peak_reserved_bytes,
+                live_bytes: device.lower_bound_bytes,
+            };
+            let context = within_reach(device.device, device.capacity_bytes);
+            add_device(&mut document, &device.tried, baseline, (context, MAX_ROWS / shown));
+        }
+        add_settings(&mut sections, device, &own);
     }
-    if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
-        document.paragraph(format!("{} left out by --top", counted(out as u64, "more row")));
+    if report.devices.iter().any(|device| device.skips_program) {
+        document.paragraph("Changes of the program were not tried, because the trace is long: --program tries them");
     }
+    report.program.iter().flatten().for_each(|device| add_program(&mut sections, device));
+    end(&mut document, &report.summary(), &report.path);
+    add_notes(&mut document, &report.warnings);
+    sections.list_under("Notes", report.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
+    let mut rules = format!("Replayed by the rules of PyTorch {}", report.torch_version);
+    if let Some(gpu) = &report.costs_of {
+        rules += &format!("; times of device calls are estimated from calls measured on {gpu}");
+    }
+    sections.paragraph(rules);
+    document.add_sections(sections);
     document
 }
 
-fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
-    let name = format!("Device {}", device.device);
-    document.heading(if device.some_row_serves {
-        name.into()
-    } else {
-        alarm(format!("{name}: no setting that was tried serves every request"))
-    });
-    document.field(
-        "device",
-        match device.capacity_bytes {
-            Some(capacity) => format!("{} within reach", size(capacity)),
-            None => "of unknown size: no request failed, so the file shows no capacity".to_owned(),
-        },
-    );
-    document.field("lower bound", format!("{} live at once", size(device.lower_bound_bytes)));
-    if device.reserved_before_bytes > 0 {
-        document.field(
-            "start",
-            format!(
-                "the recording started with {} reserved, which every replay keeps: a smaller device is never \
-                 reported as sufficient",
-                size(device.reserved_before_bytes)
-            ),
-        );
+/// Lays out changes to the program alone.
+pub fn program(report: &ProgramReport) -> Document {
+    let mut document = Document::default();
+    let shown = report.devices.len().clamp(1, MAX_DEVICES);
+    let mut sections = Document::default();
+    for (index, device) in report.devices.iter().enumerate() {
+        if index < shown {
+            let recorded = &device.as_recorded;
+            let baseline = Baseline {
+                outcome: &recorded.then,
+                reserved_bytes: recorded.peak_reserved_bytes,
+                live_bytes: recorded.peak_allocated_bytes,
+            };
+            let context = within_reach(device.device, device.capacity_bytes);
+            add_device(&mut document, &device.tried(), baseline, (context, MAX_ROWS / shown));
+        }
+        add_program(&mut sections, device);
     }
-    if !device.some_row_serves {
-        document.field("needed", describe_requirement(device.verdict.requirement));
-    }
-    // The cost of calls says more than their number, and the settings need the space.
-    let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
-        &["fails", "peak reserved", "fits from", "allocs", "calls take", "settings"]
-    } else {
-        &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
-    };
-    document.table(Table::new(header, &[header.len() - 1], rows.iter().map(|row| cells(row))));
-    let has = |word: &str| rows.iter().any(|row| fails_label(row) == word);
-    if has(LATER) {
-        document.paragraph(
-            "later: every recorded request is served, but the job fails again: such settings only postpone the failure",
-        );
-    }
-    if has(UNKNOWN) {
-        document.paragraph("unknown: every recorded request is served, but what follows is not known");
+    end(&mut document, &report.summary(), &report.path);
+    add_notes(&mut document, &report.warnings);
+    sections.list_under("Notes", report.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
+    sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
+    document.add_sections(sections);
+    document
+}
+
+/// `GPU 0, 5.86 GiB within reach`
+fn within_reach(device: u64, capacity: Option<u64>) -> String {
+    match capacity {
+        Some(capacity) => format!("GPU {device}, {} within reach", size(capacity)),
+        None => format!("GPU {device}, of unknown size"),
     }
 }
 
-/// How many requests fail, or when one will.
-fn fails_label(row: &WhatIfRow) -> String {
-    match (row.ooms, &row.forecast) {
-        (0, Some(ForecastVerdict::FailsAgain { .. })) => LATER.to_owned(),
-        (0, Some(ForecastVerdict::Unknown { .. })) => UNKNOWN.to_owned(),
-        (0, _) => "no".to_owned(),
-        (requests, _) => count(requests as u64),
+/// Appends the answer and the table of one device, with `rows` rows.
+fn add_device(document: &mut Document, tried: &[TriedRow], baseline: Baseline<'_>, (context, rows): (String, usize)) {
+    let marked = |mark| tried.iter().filter(|row| row.mark == mark).count() as u64;
+    let all = count(tried.len() as u64);
+    let answer = match (tried.first(), marked(TriedMark::Helps), marked(TriedMark::MayHelp)) {
+        (None, ..) => no_change().into(),
+        (Some(best), 0, 0) if best.then.goes_on() => {
+            strong("nothing needs noticeably less").and(format!(" of {all} tried"))
+        }
+        (Some(_), 0, 0) => alarm("nothing helps").and(format!(" of {all} tried")),
+        (Some(best), 0, perhaps) => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(name(best)),
+        (Some(best), helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(name(best)),
+    };
+    document.headline(answer, faint(context));
+    document.table(tried_table(tried, rows, Some(baseline)));
+}
+
+fn name(row: &TriedRow) -> Text {
+    code(row.label())
+}
+
+/// What to do, and where to look.
+fn end(document: &mut Document, summary: &Summary, path: &str) {
+    document.fields("do", summary.action.as_deref());
+    let copy = summary.copy.clone().filter(|text| !text.starts_with("oomscope") && !text.contains(".py:"));
+    document.fields("copy", copy.map(code));
+    document.fields("next", command_line("analyze", path).map(code));
+}
+
+/// Appends the figures of every setting.
+fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
+    document.heading(format!("Settings on device {}", device.device));
+    if device.reserved_before_bytes > 0 {
+        document.paragraph(format!(
+            "The recording started with {} reserved, which every replay keeps: a smaller device is never reported as \
+             sufficient",
+            size(device.reserved_before_bytes)
+        ));
     }
+    // The cost of calls says more than their number, and the settings need the space.
+    let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
+        &["settings", "the job then", "reserved", "fits from", "allocs", "calls take"]
+    } else {
+        &["settings", "the job then", "reserved", "fits from", "allocs", "frees", "retries"]
+    };
+    document.table(Table::new(header, &[0, 1], rows.iter().map(|row| cells(row))));
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
-        fails_label(row).into(),
+        match row.settings.as_str() {
+            "" => "as recorded".into(),
+            settings => code(settings.replace(',', ", ")).into(),
+        },
+        describe_outcome(&row.then).into(),
         size(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),
@@ -100,9 +147,5 @@ fn cells(row: &WhatIfRow) -> Vec<Cell> {
         Some(us) => cells.push(duration(us).into()),
         None => cells.extend([count(row.device_frees), count(row.retries)].map(Cell::from)),
     }
-    cells.push(match row.settings.as_str() {
-        "" => "as recorded".into(),
-        settings => code(settings.replace(',', ", ")).into(),
-    });
     cells
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::forecast::{count_of, describe_later, describe_unknown, remedy_label};
 use super::larger_input::limit_input;
+use super::outcome::{count_of, describe_unknown, outcome_clause, remedy_label};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, RecordedReplay};
@@ -15,7 +15,7 @@ use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{Category, KeptGraphs, UnusedGraphs};
 use crate::study::iterations::GrowthKind;
 use crate::study::variables::KeptByVariable;
-use crate::whatif::ForecastVerdict;
+use crate::whatif::JobOutcome;
 
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,23 +27,20 @@ impl fmt::Display for Advice {
             }
             Self::LimitInput(input) => f.write_str(&limit_input(input)),
             Self::GoOn(remedy) => {
-                let later = remedy.forecast.as_ref().map_or_else(String::new, describe_later);
+                let later = outcome_clause(&remedy.then);
                 match remedy.without.filter(|_| remedy.settings.is_empty()) {
                     Some(option) => write!(f, "remove {option}: in a replay {later}"),
                     None => write!(f, "set {}: in a replay {later}", remedy_label(remedy)),
                 }
             }
-            Self::Set(settings) => {
-                write!(f, "set {settings}: in a replay this request and all recorded after it then succeed")
-            }
             Self::Try(settings, why) => write!(
                 f,
-                "{settings} serves this request in a replay; what follows is not known: {}",
+                "try {settings}: in a replay it serves this request, and what follows is not known ({})",
                 describe_unknown(*why)
             ),
-            Self::Change(label, _, true) => write!(f, "{label}; in a replay every request is then served"),
-            Self::Change(label, _, false) => {
-                write!(f, "{label}; in a replay this request is then served, and what follows is not known")
+            Self::Change(label, _, then) => {
+                let served = if then.goes_on() { "" } else { "this request is then served; " };
+                write!(f, "{label}: in a replay {served}{}", outcome_clause(then))
             }
             Self::HoldLess(largest, is_training, why) => {
                 let reduction = suggest_reduction(*largest, *is_training);
@@ -198,7 +195,7 @@ impl Advice {
             // A recorded setting is removed where it was set.
             Self::GoOn(remedy) if remedy.without.is_some() => None,
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings, settings_string)),
-            Self::Set(settings) | Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
+            Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::HoldLess(..) => oom.holder(),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
@@ -238,8 +235,8 @@ fn describe_replays(why: &NoSettingHelps) -> String {
     match why {
         NoSettingHelps::ExceedsReach => "no allocator setting helps".to_owned(),
         NoSettingHelps::AllFail => "under every replayed setting the request fails".to_owned(),
-        NoSettingHelps::AllPostpone(remedy) => match &remedy.forecast {
-            Some(ForecastVerdict::FailsAgain { after_requests: after_requests @ 1.., sure, .. }) => {
+        NoSettingHelps::AllPostpone(remedy) => match &remedy.then {
+            JobOutcome::FailsAgain { after_requests: after_requests @ 1.., sure, .. } => {
                 let requests = count_of(*after_requests, "request", *sure);
                 format!("{} only postpones the failure, by {requests}", remedy_label(remedy))
             }

@@ -178,10 +178,10 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     } else if let Some(idle) = &device.idle_cache {
         (Some(idle.to_string()), Some("torch.cuda.empty_cache()".to_owned()))
     } else if is_lost {
-        let action = "to see all of it, record again with more trace entries";
+        let action = "record again with more trace entries, to see all of it";
         (Some(action.to_owned()), Some("oomscope run --max-entries 4M -- python train.py".to_owned()))
     } else if device.truncated {
-        let action = "to see the memory from before the recording, start it before the model is built";
+        let action = "start the recording before the model is built, to see who holds the memory from before it";
         (Some(action.to_owned()), Some(RECORD_COMMAND.to_owned()))
     } else {
         (None, None)

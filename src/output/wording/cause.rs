@@ -15,8 +15,8 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     // A setting that serves the input needs no word about it.
     let needs_less = matches!(first, Some(Advice::LimitInput(_) | Advice::Change(..)));
     let reason = match (first, oom.unusual_input.as_ref().filter(|_| needs_less)) {
-        (Some(Advice::RequestLess(_)), _) => "the request itself is too large".to_owned(),
-        (_, Some(input)) => input.to_string(),
+        (Some(Advice::RequestLess(_)), _) => return format!("{}: the request itself is too large", oom.verdict),
+        (_, Some(input)) => return format!("{}: {input}", oom.verdict),
         (_, None) => describe_shortage(oom),
     };
     let certainty = if oom.confidence == Certainty::Certain { "" } else { ", probably" };

@@ -1,22 +1,141 @@
-//! What a job does under the conditions of a replay.
+//! What the job does under the conditions of a replay: in a cell of a table, and in a sentence.
 
-use crate::base::units::counted;
-use crate::whatif::JobOutcome;
+use crate::analysis::failure::Remedy;
+use crate::base::units::{count, counted, size};
+use crate::whatif::{JobOutcome, WhyUnknown};
 
-/// In a few words, for a table: `fails 3 requests later`.
-pub(crate) fn describe_outcome(outcome: &JobOutcome) -> String {
-    match outcome {
-        JobOutcome::GoesOn { sizes_vary: false, .. } => "goes on".to_owned(),
-        JobOutcome::GoesOn { sizes_vary: true, .. } => "goes on, if inputs stay".to_owned(),
+/// To do about settings with which the job goes on.
+pub(super) const SET_IT: &str = "set it in the job's environment";
+/// To do about settings with which the job fails again.
+pub(super) const POSTPONES: &str = "this only postpones the failure: see which code holds the memory";
+/// To do about settings of which nothing shows what follows.
+pub(super) const TRY_IT: &str = "try it, and see which code holds the memory";
+
+/// For a cell of a table: `goes on`, `fails 1 request later`, `fails about 120 steps later`, `request fails`.
+pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
+    match then {
+        JobOutcome::GoesOn { .. } => "goes on".to_owned(),
+        JobOutcome::FailsAgain { steps_later, sure, .. } if *steps_later > 1 || !sure => {
+            format!("fails {} later", count_of(*steps_later, "step", *sure))
+        }
         JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
-        JobOutcome::FailsAgain { after_requests, steps_later: 0 | 1, sure, .. } => {
-            format!("fails {} later", super::forecast::count_of(*after_requests, "request", *sure))
-        }
-        JobOutcome::FailsAgain { steps_later, sure, .. } => {
-            format!("fails {} later", super::forecast::count_of(*steps_later, "step", *sure))
-        }
-        JobOutcome::RequestFails { requests: 0 | 1, .. } => "request fails".to_owned(),
-        JobOutcome::RequestFails { requests, .. } => format!("{} fail", counted(*requests, "request")),
+        JobOutcome::FailsAgain { after_requests, .. } => format!("fails {} later", counted(*after_requests, "request")),
+        JobOutcome::RequestFails { requests: 1, .. } => "request fails".to_owned(),
+        JobOutcome::RequestFails { requests, .. } => format!("{} requests fail", count(*requests)),
         JobOutcome::NotKnown { .. } => "not known".to_owned(),
+    }
+}
+
+/// For a sentence: `the job goes on, with 3 MiB headroom`.
+pub(crate) fn outcome_clause(then: &JobOutcome) -> String {
+    match then {
+        JobOutcome::GoesOn { headroom_bytes, sizes_vary } => {
+            let until = if *sizes_vary { " until a larger input comes" } else { "" };
+            let headroom = headroom_bytes.map_or_else(String::new, |bytes| format!(", with {} headroom", size(bytes)));
+            format!("the job goes on{until}{headroom}")
+        }
+        JobOutcome::FailsAgain { after_requests, steps_later, sure, location } => {
+            let requests = match after_requests {
+                0 => "at the next request".to_owned(),
+                requests => format!("after {}", count_of(*requests, "request", *sure)),
+            };
+            let steps = match steps_later {
+                0 => String::new(),
+                1 if *sure => ", in the next step".to_owned(),
+                steps => format!(", {} later", count_of(*steps, "step", *sure)),
+            };
+            let is_known = location.frame.is_some() || location.backward.is_some();
+            let line = if is_known { format!(", at {}", location.brief_label()) } else { String::new() };
+            format!("the job fails again {requests}{steps}{line}")
+        }
+        JobOutcome::RequestFails { event: None, .. } => {
+            "the memory from before the recording alone exceeds the device".to_owned()
+        }
+        JobOutcome::RequestFails { requests: 1, .. } => "the request fails".to_owned(),
+        JobOutcome::RequestFails { requests, .. } => format!("{} requests fail", count(*requests)),
+        JobOutcome::NotKnown { why } => format!("what follows is not known: {}", describe_unknown(*why)),
+    }
+}
+
+/// How many devices fail again, or may, after a setting that serves every recorded request.
+pub(super) fn describe_devices_later(failing: u64, unknown: u64) -> String {
+    let fails = if failing == 1 { "fails" } else { "fail" };
+    let failing = (failing > 0).then(|| format!("; {} {fails} again later", counted(failing, "device")));
+    let unknown = (unknown > 0).then(|| format!("; for {} what follows is not known", counted(unknown, "device")));
+    [failing, unknown].into_iter().flatten().collect()
+}
+
+/// `17,711 requests`, or `about 18,000 requests` if that is an estimate.
+pub(super) fn count_of(number: u64, noun: &str, is_sure: bool) -> String {
+    if is_sure {
+        return counted(number, noun);
+    }
+    let scale = 10u64.pow(number.max(1).ilog10().saturating_sub(1));
+    format!("about {}", counted((number + scale / 2) / scale * scale, noun))
+}
+
+pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
+    match why {
+        WhyUnknown::NoLoop => "nothing before was like it",
+        WhyUnknown::FirstIteration => "no step was complete before it",
+        WhyUnknown::SingleIteration => "only one earlier step is recorded",
+        WhyUnknown::NewSizes => "the sizes in this step are new",
+        WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
+        WhyUnknown::IrregularSizes => "sizes vary from step to step",
+        WhyUnknown::LongTrace => "the trace is too long to replay it further",
+    }
+}
+
+/// The setting to change: `expandable_segments:True`, `no max_split_size_mb`.
+pub(super) fn remedy_label(remedy: &Remedy) -> String {
+    match (remedy.settings.as_str(), remedy.without) {
+        (settings, None) => settings.to_owned(),
+        ("", Some(option)) => format!("no {option}"),
+        (settings, Some(option)) => format!("{settings} and no {option}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::MIB;
+
+    #[test]
+    fn each_outcome_has_a_cell_and_a_clause() {
+        let fails = |after_requests, steps_later, sure| JobOutcome::FailsAgain {
+            after_requests,
+            steps_later,
+            sure,
+            location: Box::default(),
+        };
+        let goes_on = |headroom, sizes_vary| JobOutcome::GoesOn { headroom_bytes: headroom, sizes_vary };
+        let request_fails = |requests, event| JobOutcome::RequestFails { requests, event, location: Box::default() };
+        for (then, cell, clause) in [
+            (goes_on(None, false), "goes on", "the job goes on"),
+            (goes_on(Some(3 * MIB), false), "goes on", "the job goes on, with 3 MiB headroom"),
+            (
+                goes_on(Some(3 * MIB), true),
+                "goes on",
+                "the job goes on until a larger input comes, with 3 MiB headroom",
+            ),
+            (fails(0, 0, true), "fails at the next request", "the job fails again at the next request"),
+            (fails(1, 0, true), "fails 1 request later", "the job fails again after 1 request"),
+            (fails(24, 1, true), "fails 24 requests later", "the job fails again after 24 requests, in the next step"),
+            (
+                fails(11_911, 119, false),
+                "fails about 120 steps later",
+                "the job fails again after about 12,000 requests, about 120 steps later",
+            ),
+            (request_fails(1, Some(7)), "request fails", "the request fails"),
+            (request_fails(3, Some(7)), "3 requests fail", "3 requests fail"),
+            (request_fails(1, None), "request fails", "the memory from before the recording alone exceeds the device"),
+            (
+                JobOutcome::NotKnown { why: WhyUnknown::FirstIteration },
+                "not known",
+                "what follows is not known: no step was complete before it",
+            ),
+        ] {
+            assert_eq!((describe_outcome(&then).as_str(), outcome_clause(&then).as_str()), (cell, clause));
+        }
     }
 }

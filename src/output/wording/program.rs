@@ -1,10 +1,12 @@
 //! The summary of changes to the program.
 
 use super::Summary;
+use super::outcome::outcome_clause;
 use super::whatif::ESTIMATE;
 use crate::base::units::size;
 use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
+use crate::whatif::JobOutcome;
 use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramDevice, ProgramReport, ProgramRow};
 
 impl ProgramReport {
@@ -56,7 +58,7 @@ impl ProgramReport {
             best.description,
             size(best.peak_reserved_bytes),
             size(baseline.peak_reserved_bytes),
-            describe_outcome(best, worst)
+            then_clause(best, worst)
         );
         let action = match best.sure {
             ChangeCertainty::Guess if best.change == ProgramChange::Checkpoint => {
@@ -78,18 +80,11 @@ impl ProgramReport {
     }
 }
 
-/// Describes whether requests that failed as recorded are served.
-fn describe_outcome(row: &ProgramRow, device: &ProgramDevice) -> &'static str {
-    match (device.as_recorded.fits, row.fits, row.serves_failed) {
-        (Some(false), Some(true), _) if row.sure == ChangeCertainty::Guess => {
-            ", and every request may be served (a guess)"
-        }
-        (Some(false), Some(true), _) if device.ends_in_failure && !device.goes_on => {
-            ", and every request is served; later requests are not recorded"
-        }
-        (Some(false), Some(true), _) => ", and every request is served",
-        (Some(false), _, Some(true)) => ", and the failed request is served, but not every later one",
-        (Some(false), ..) => ", which is not enough",
-        _ => "",
+/// What the job does with the change, if requests fail without it.
+fn then_clause(row: &ProgramRow, device: &ProgramDevice) -> String {
+    match &row.then {
+        _ if device.as_recorded.then.goes_on() => String::new(),
+        JobOutcome::RequestFails { .. } => ", which is not enough".to_owned(),
+        then => format!("; {}", outcome_clause(then)),
     }
 }

@@ -1,94 +1,86 @@
 //! The summary of a replay.
 
 use super::Summary;
+use super::outcome::{POSTPONES, SET_IT, TRY_IT, describe_outcome};
 use super::summary::command_line;
 use super::whatif::ESTIMATE;
 use crate::allocator::conf::shell_assignment;
-use crate::base::units::{count, counted, size};
+use crate::base::units::{count, counted};
 use crate::study::LostHistory;
-use crate::whatif::{ReplayReport, ReplayedDevice};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, ReplayReport, ReplayedDevice};
 
 impl ReplayReport {
     /// Summarizes a replay by its worst device.
     pub fn summary(&self) -> Summary {
-        let summarize = |device: &ReplayedDevice| match &device.recorded {
-            Some(recorded) => summarize_what_if(self, device, recorded),
-            None => summarize_verification(self, device),
+        let Some(worst) = self.worst() else { return Summary::from_answer("no trace to replay") };
+        match (&worst.recorded, &worst.then) {
+            (Some(recorded), Some(then)) => self.summarize_what_if(worst, recorded, then),
+            _ => self.summarize_verification(worst),
+        }
+    }
+
+    /// The devices with a trace.
+    pub(crate) fn traced(&self) -> impl DoubleEndedIterator<Item = &ReplayedDevice> {
+        self.devices.iter().filter(|device| device.events.recorded > 0)
+    }
+
+    /// The device that is reproduced worst, or on which the job does not get as far as on others.
+    pub(crate) fn worst(&self) -> Option<&ReplayedDevice> {
+        let verified = |device: &ReplayedDevice| match device.exact {
+            Some(false) => 0,
+            None => 1,
+            Some(true) => 2,
         };
-        let summaries = self.devices.iter().map(summarize);
-        // `max_by_key` takes the last of equals; the first one is wanted.
-        let worst = summaries.rev().max_by_key(|(severity, _)| *severity);
-        let nothing = "nothing to replay: no device has memory or a trace";
-        worst.map_or_else(|| Summary::from_answer(nothing), |(_, summary)| summary)
+        self.traced().min_by_key(|device| (device.then.as_ref().map(JobOutcome::reach), verified(device)))
     }
-}
 
-/// How well the model reproduces the recording of `device`; with its severity.
-fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8, Summary) {
-    let (id, recorded) = (device.device, device.events.recorded as u64);
-    let (severity, answer, action) = match (device.exact, &device.first_divergence) {
-        _ if recorded == 0 => return (0, Summary::from_answer("no trace to replay")),
-        (None, _) => {
-            let answer = format!("the single trace entry of GPU {id} shows no allocator decision to reproduce");
-            return (2, Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne)));
-        }
-        (Some(true), _) => {
-            let entries = report.devices.iter().map(|device| device.events.recorded as u64);
-            let traced: Vec<u64> = entries.filter(|entries| *entries > 0).collect();
-            let on = match traced.len() as u64 {
-                1 => format!("GPU {id}"),
-                several => counted(several, "GPU"),
-            };
-            let answer = format!("reproduced: all {} of {on}", counted(traced.iter().sum(), "recorded entry"));
-            (1, answer, "try other settings: what-ifs of this recording are reliable")
-        }
-        (Some(false), divergence) => {
-            let at = divergence
-                .as_ref()
-                .map_or_else(String::new, |divergence| format!(" at entry {}", count(divergence.event as u64)));
-            let answer = format!("the model diverges from the recording of GPU {id}{at}");
-            (3, answer, "treat every what-if of this recording as an estimate")
-        }
-    };
-    let copy = command_line("whatif", &report.path);
-    (severity, Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) })
-}
-
-/// The what-if run of `device`, compared with the `recorded` one; with its severity.
-fn summarize_what_if(report: &ReplayReport, device: &ReplayedDevice, recorded: &ReplayedDevice) -> (u8, Summary) {
-    let (id, recorded_failures, failures) = (device.device, recorded.ooms.len(), device.ooms.len());
-    if device.events.recorded == 0 {
-        return (1, Summary::from_answer(format!("device {id} has no trace to replay")));
+    /// How well the model reproduces the recording.
+    fn summarize_verification(&self, worst: &ReplayedDevice) -> Summary {
+        let id = worst.device;
+        let (answer, action) = match (worst.exact, &worst.first_divergence) {
+            (None, _) => {
+                let answer = format!("the single trace entry of GPU {id} shows no allocator decision to reproduce");
+                return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
+            }
+            (Some(true), _) => {
+                let entries = self.traced().map(|device| device.events.recorded as u64).sum();
+                let on = match self.traced().count() as u64 {
+                    1 => format!("GPU {id}"),
+                    several => counted(several, "GPU"),
+                };
+                let answer = format!("reproduced: all {} of {on}", counted(entries, "recorded entry"));
+                (answer, "try other settings: what-ifs of this recording are reliable")
+            }
+            (Some(false), divergence) => {
+                let at = divergence.as_ref().map(|divergence| format!(" at entry {}", count(divergence.event as u64)));
+                let at = at.unwrap_or_default();
+                let answer = format!("the model diverges from the recording of GPU {id}{at}");
+                (answer, "treat every what-if of this recording as an estimate")
+            }
+        };
+        let copy = command_line("whatif", &self.path);
+        Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) }
     }
-    let estimate = if recorded.exact == Some(false) { ESTIMATE } else { "" };
-    let answer = format!(
-        "on device {id} {}; {} would be reserved at the peak instead of {}{estimate}",
-        describe_outcome(recorded_failures, failures),
-        size(device.peak_reserved_bytes),
-        size(recorded.peak_reserved_bytes)
-    );
-    let settings = report.settings_string.as_deref().filter(|settings| !settings.is_empty());
-    let helps = failures < recorded_failures || device.peak_reserved_bytes < recorded.peak_reserved_bytes;
-    let copy = settings.filter(|_| failures == 0 && helps).map(|settings| shell_assignment(settings, None));
-    let action = match (failures, &copy) {
-        (0, Some(_)) => Some("set it in the job's environment".to_owned()),
-        (0, None) => None,
-        _ => Some("try many settings at once".to_owned()),
-    };
-    let copy = if failures > 0 { command_line("whatif", &report.path) } else { copy };
-    (if failures > 0 { 2 } else { 0 }, Summary { answer, who: None, variable: None, action, copy })
-}
 
-/// Compares the number of failed requests, such as `no request fails; 3 failed as recorded`.
-pub(crate) fn describe_outcome(recorded: usize, predicted: usize) -> String {
-    let predicted_text = match predicted {
-        1 => "1 request fails".to_owned(),
-        n => format!("{} requests fail", count(n as u64)),
-    };
-    match (recorded, predicted) {
-        (0, 0) => "no request fails, as recorded".to_owned(),
-        (_, 0) => format!("no request fails; {} failed as recorded", count(recorded as u64)),
-        (0, _) => format!("{predicted_text}; none failed as recorded"),
-        (_, _) => format!("{predicted_text}; {} failed as recorded", count(recorded as u64)),
+    /// What the job does in the what-if of `worst`, compared with the `recorded` run.
+    fn summarize_what_if(&self, worst: &ReplayedDevice, recorded: &ReplayedDevice, then: &JobOutcome) -> Summary {
+        let estimate = if recorded.exact == Some(false) { ESTIMATE } else { "" };
+        let on = if self.traced().count() > 1 { format!(", on GPU {}", worst.device) } else { String::new() };
+        let peak = recorded.peak_reserved_bytes;
+        let gains =
+            worst.ooms.len() < recorded.ooms.len() || worst.peak_reserved_bytes <= peak - peak / NOTICEABLE_PARTS;
+        let settings = self.settings_string.as_deref().filter(|settings| !settings.is_empty() && gains);
+        let (action, copy) = match then {
+            JobOutcome::GoesOn { .. } => {
+                (settings.map(|_| SET_IT), settings.map(|settings| shell_assignment(settings, None)))
+            }
+            JobOutcome::FailsAgain { .. } => (Some(POSTPONES), command_line("analyze", &self.path)),
+            JobOutcome::NotKnown { .. } => (Some(TRY_IT), command_line("analyze", &self.path)),
+            JobOutcome::RequestFails { .. } => {
+                (Some("try other settings, and changes of the program"), command_line("whatif", &self.path))
+            }
+        };
+        let answer = format!("the job then{on}: {}{estimate}", describe_outcome(then));
+        Summary { action: action.map(str::to_owned), copy, ..Summary::from_answer(answer) }
     }
 }

@@ -1,19 +1,19 @@
 //! The outcome of one replay, in one sentence.
 
-use super::forecast::describe_later;
+use super::outcome::outcome_clause;
 use super::whatif::ESTIMATE;
 use crate::base::units::{count, counted, size};
-use crate::whatif::TriedRun;
+use crate::whatif::{JobOutcome, TriedRun};
 
 impl TriedRun {
     /// Whether requests fail, where the first one does, and the fate of the program after the recorded requests.
     pub fn outcome(&self) -> String {
         let estimate = if self.exact { "" } else { ESTIMATE };
-        let outcome = match (self.failed.first(), &self.forecast) {
-            (Some(first), _) if first.requested_bytes == 0 => {
+        let outcome = match (&self.then, self.failed.first()) {
+            (JobOutcome::RequestFails { event: None, .. }, _) => {
                 "nothing fits: the memory from before the recording alone exceeds the device".to_owned()
             }
-            (Some(first), _) => {
+            (JobOutcome::RequestFails { .. }, Some(first)) => {
                 let line = self.location.as_ref().map_or_else(String::new, |line| format!(", {}", line.label()));
                 let (bytes, entry) = (size(first.requested_bytes), count(first.event as u64));
                 match self.ooms {
@@ -24,11 +24,9 @@ impl TriedRun {
                     }
                 }
             }
-            (None, Some(forecast)) => format!("every recorded request is served; {}", describe_later(forecast)),
-            (None, None) => {
-                let headroom = self.capacity_bytes.and_then(|capacity| capacity.checked_sub(self.peak_reserved_bytes));
-                let headroom = headroom.map_or_else(String::new, |bytes| format!(", with {} headroom", size(bytes)));
-                format!("every recorded request is served{headroom}")
+            (then, _) => {
+                let served = if self.ooms == 0 { "every recorded request is served; " } else { "" };
+                format!("{served}{}", outcome_clause(then))
             }
         };
         format!("{outcome}{estimate}")

@@ -1,12 +1,15 @@
 //! The summary of a comparison of settings.
 
 use super::Summary;
-use super::forecast::{describe_later, is_negligible};
+use super::outcome::{POSTPONES, SET_IT, TRY_IT, outcome_clause};
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted, size};
+use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
-use crate::whatif::{ForecastVerdict, NOTICEABLE_PARTS, Requirement, WhatIfDevice, WhatIfReport, WhatIfRow};
+use crate::whatif::{
+    JobOutcome, NOTICEABLE_PARTS, Requirement, TriedKind, TriedMark, TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow,
+};
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
 pub(super) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
@@ -37,17 +40,24 @@ fn summarize_device(device: &WhatIfDevice, report: &WhatIfReport) -> (u8, Summar
         size(device.lower_bound_bytes),
         size(recorded.peak_reserved_bytes)
     );
-    let (severity, mut summary) = match (recorded.ooms, &verdict.best) {
-        (0, _) => (0, summarize_all_served(device, recorded, report.recorded_settings.as_deref())),
-        (_, Some(best)) => (1, summarize_served(device, recorded, best, report)),
-        (_, None) => (2, summarize_none_served(device)),
+    let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
+    let (severity, mut summary) = match (recorded.then.goes_on(), change, &verdict.best) {
+        (true, change, _) => (0, summarize_all_served(device, recorded, change, report.recorded_settings.as_deref())),
+        (false, Some(change), _) => (1, summarize_change(device, change)),
+        (false, None, Some(best)) => (1, summarize_served(device, recorded, best, report)),
+        (false, None, None) => (2, summarize_none_served(device)),
     };
     summary.answer.push_str(estimate);
     (severity, Summary { who: Some(largest_holder), ..summary })
 }
 
-/// The summary if no request fails under the recorded settings.
-fn summarize_all_served(device: &WhatIfDevice, recorded: &WhatIfRow, recorded_settings: Option<&str>) -> Summary {
+/// The summary if no request fails under the recorded settings; `change` is the best of what was tried.
+fn summarize_all_served(
+    device: &WhatIfDevice,
+    recorded: &WhatIfRow,
+    change: Option<&TriedRow>,
+    recorded_settings: Option<&str>,
+) -> Summary {
     let (id, best) = (device.device, device.verdict.best.as_ref());
     let peak = recorded.peak_reserved_bytes;
     let noticeable = peak / NOTICEABLE_PARTS;
@@ -62,70 +72,81 @@ fn summarize_all_served(device: &WhatIfDevice, recorded: &WhatIfRow, recorded_se
         Some(capacity) => format!("device {id} of {}", size(capacity)),
         None => format!("device {id}"),
     };
-    match saving {
-        None => Summary::from_answer(format!(
-            "no request fails on {on} under the recorded settings, and no setting tried needs noticeably less than the \
-             {} reserved",
-            size(peak)
-        )),
-        Some(best) => Summary {
-            answer: format!(
-                "no request fails on {on} under the recorded settings; {} would reserve {} at its peak instead of {}",
-                best.settings,
-                size(best.peak_reserved_bytes),
-                size(peak)
-            ),
-            who: None,
-            variable: None,
+    let served = format!("no request fails on {on} under the recorded settings");
+    let would_reserve = |what: &str, bytes: u64| {
+        format!("{served}; {what} would reserve {} at its peak instead of {}", size(bytes), size(peak))
+    };
+    match (saving, change.filter(|change| change.mark == TriedMark::Helps)) {
+        (Some(best), _) => Summary {
+            answer: would_reserve(&best.settings, best.peak_reserved_bytes),
             action: Some(format!("set it to reserve {} less", size(peak - best.peak_reserved_bytes))),
             copy: Some(shell_assignment(&best.settings, recorded_settings)),
+            ..Summary::default()
         },
+        (None, Some(change)) => Summary {
+            answer: would_reserve(&format!("to {}", change.label()), change.peak_reserved_bytes),
+            action: Some(change.label()),
+            copy: change.file_line(),
+            ..Summary::default()
+        },
+        (None, None) => Summary::from_answer(format!(
+            "{served}, and nothing that was tried needs noticeably less than the {} reserved",
+            size(peak)
+        )),
+    }
+}
+
+/// The summary if `change` to the program is the best of what was tried for a request that fails.
+fn summarize_change(device: &WhatIfDevice, change: &TriedRow) -> Summary {
+    let action = match change.mark {
+        TriedMark::Helps => change.label(),
+        TriedMark::MayHelp | TriedMark::NoHelp => format!("try it, and record again: {}", change.label()),
+    };
+    Summary {
+        answer: format!("{} on device {}: {}", change.label(), device.device, outcome_clause(&change.then)),
+        action: Some(action),
+        copy: change.file_line(),
+        ..Summary::default()
     }
 }
 
 /// The summary if `best` serves requests that fail under the recorded settings.
 fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRow, report: &WhatIfReport) -> Summary {
-    let (path, recorded_settings) = (&report.path, report.recorded_settings.as_deref());
-    let failed = match recorded.ooms {
-        1 => "the failed request".to_owned(),
-        n => format!("all requests, {} of which failed as recorded", count(n as u64)),
+    let failed = match (recorded.ooms, best.ooms) {
+        (0 | 1, _) => "the failed request".to_owned(),
+        (n, 0) => format!("all requests, {} of which failed as recorded", count(n as u64)),
+        _ => "the last failed request".to_owned(),
     };
-    let needed = best.smallest_capacity_bytes;
-    let headroom =
-        device.capacity_bytes.zip(needed).and_then(|(capacity, needed_bytes)| capacity.checked_sub(needed_bytes));
-    let (action, copy) = match headroom {
-        _ if matches!(best.forecast, Some(ForecastVerdict::FailsAgain { .. })) => {
-            ("this only postpones the failure: see which code holds the memory", command_line("analyze", path))
+    let (action, copy) = match best.then {
+        JobOutcome::GoesOn { .. } => {
+            (SET_IT, Some(shell_assignment(&best.settings, report.recorded_settings.as_deref())))
         }
-        _ if best.forecast.is_some() && best.then.goes_on() => {
-            ("set it", Some(shell_assignment(&best.settings, recorded_settings)))
+        JobOutcome::NotKnown { .. } => (TRY_IT, command_line("analyze", &report.path)),
+        JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => {
+            (POSTPONES, command_line("analyze", &report.path))
         }
-        Some(bytes)
-            if device.verdict.ends_at_failure
-                && device.capacity_bytes.is_some_and(|capacity| is_negligible(bytes, capacity)) =>
-        {
-            (
-                "this leaves almost no headroom after the failed request: see whether the next step would fit",
-                command_line("analyze", path),
-            )
-        }
-        _ if best.forecast.is_some() => ("try it, and see which code holds the memory", command_line("analyze", path)),
-        _ => ("set it", Some(shell_assignment(&best.settings, recorded_settings))),
     };
-    let caveat = match (&best.forecast, device.verdict.ends_at_failure) {
-        (Some(forecast), _) => format!("; {}", describe_later(forecast)),
-        (None, true) => "; later requests are not recorded".to_owned(),
-        (None, false) => String::new(),
-    };
-    let headroom = headroom.filter(|_| best.forecast.is_none());
-    let headroom_text = headroom.map_or_else(String::new, |bytes| format!("; {} headroom", size(bytes)));
     let (setting, id) = (&best.settings, device.device);
     Summary {
-        answer: format!("{setting} serves {failed} on device {id}{headroom_text}{caveat}"),
-        who: None,
-        variable: None,
+        answer: format!("{setting} serves {failed} on device {id}; {}", outcome_clause(&best.then)),
         action: Some(action.to_owned()),
         copy,
+        ..Summary::default()
+    }
+}
+
+impl TriedRow {
+    /// The settings, or the change and its place: `checkpoint each of 8 calls (model.py:44)`.
+    pub fn label(&self) -> String {
+        match self.location.as_ref().and_then(|location| location.frame.as_ref()) {
+            Some(frame) => format!("{} ({})", self.what, frame.brief_label()),
+            None => self.what.clone(),
+        }
+    }
+
+    /// The line to change, to copy.
+    fn file_line(&self) -> Option<String> {
+        self.location.as_ref()?.frame.as_ref().map(FrameReport::file_line)
     }
 }
 
@@ -144,7 +165,7 @@ fn summarize_none_served(device: &WhatIfDevice) -> Summary {
 }
 
 /// Describes what the program would need, if a request fails under every setting.
-pub(crate) fn describe_requirement(requirement: Requirement) -> String {
+fn describe_requirement(requirement: Requirement) -> String {
     match requirement {
         Requirement::LessMemory => {
             "a smaller program or a larger device; no setting helps, because live memory alone exceeds the device"

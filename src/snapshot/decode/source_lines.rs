@@ -2,8 +2,11 @@
 
 use super::super::SourceLines;
 use super::Decoder;
-use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
+use super::recorder_info::MAX_TEXT;
 use crate::snapshot::pickle::Value;
+
+/// The recorder writes no more.
+const MAX_LINES: usize = 200;
 
 impl Decoder {
     /// For each file, line numbers and texts by turns; `python/oomscope/_source.py` describes them. Other values are
@@ -11,7 +14,7 @@ impl Decoder {
     pub(super) fn read_source_lines(&self, value: Value) -> SourceLines {
         let mut lines = SourceLines::default();
         // Files may share one long list, so the bound is for all of them.
-        let mut left = 2 * MAX_ITEMS;
+        let mut left = 2 * MAX_LINES;
         for (file, value) in self.pairs(value) {
             let items = self.items(value);
             let read = items.get(..left).unwrap_or(&items);

@@ -41,7 +41,7 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
     Some(ChangedProgram {
         change: ProgramChange::HalfBatch,
         certainty: ChangeCertainty::Guess,
-        description: "run half the batch, twice before each step".to_owned(),
+        description: "run half the batch, twice a step".to_owned(),
         line: recording.largest_line(inputs),
         other_lines: Vec::new(),
         bytes_at_peak: recording.bytes_at_peak(|block| is_halved[block as usize]),

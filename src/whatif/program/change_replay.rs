@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::growth::remaining_growth;
 use super::recorded_program::RecordedProgram;
 use super::report::{ProgramRow, RowFailure};
@@ -237,8 +237,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let failed = outcome.failed.as_deref().unwrap_or_default();
         let forecast = self.recording.forecast();
         let verdict = forecast.map(|forecast| forecast.verdict_with(device, failed, outcome.headroom, growth));
-        let then = JobOutcome::from_replay(device, failed, verdict.as_ref(), outcome.free);
-        if row.certainty == ChangeCertainty::Exact { then } else { then.as_estimate() }
+        JobOutcome::from_replay(device, failed, verdict.as_ref(), outcome.free)
     }
 
     /// Whether the changed program still makes the request of `entry`, which failed as recorded.

@@ -47,7 +47,7 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
         certainty: ChangeCertainty::Guess,
         description: match seen {
             Some(_) => "run the model in bfloat16 where it is float32".to_owned(),
-            None => "run the model in bfloat16, unless it already is".to_owned(),
+            None => "run the model in bfloat16".to_owned(),
         },
         line: recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters)),
         other_lines: Vec::new(),

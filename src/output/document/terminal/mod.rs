@@ -148,9 +148,23 @@ impl<'a> Page<'a> {
             first.clone_from(&indent);
         }
         for text in &field.texts {
-            self.text(text, &first, &indent);
+            match text.spans.as_slice() {
+                [command] if command.is_code && command.path_len == 0 => self.command(&command.text, &first, &indent),
+                _ => self.text(text, &first, &indent),
+            }
             first.clone_from(&indent);
         }
+    }
+
+    /// Writes text to copy, broken as a shell reads it.
+    fn command(&mut self, command: &str, first: &str, indent: &str) {
+        const CONTINUED: &str = " \\";
+        let room = self.style.width.saturating_sub(indent.len());
+        let shown = self.style.escaped(command);
+        let fits = display_width(&shown) <= room;
+        let room = if fits { room } else { room.saturating_sub(CONTINUED.len()) };
+        let wrapped = wrap(&shown, room, indent).replace('\n', &format!("{CONTINUED}\n"));
+        self.line(&format!("{first}{wrapped}"));
     }
 
     fn item(&mut self, item: &Item) {

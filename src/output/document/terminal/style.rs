@@ -17,6 +17,9 @@ const ASCII: Glyphs = Glyphs {
     paint: None,
 };
 
+/// Characters of our own sentences, for terminals without Unicode.
+const OWN_CHARACTERS: [(char, &str); 4] = [('→', "->"), ('←', "<-"), ('·', "-"), ('−', "-")];
+
 /// Colours of layers; adjacent layers contrast.
 const LAYERS: [AnsiColor; 5] =
     [AnsiColor::Blue, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Cyan, AnsiColor::Yellow];
@@ -57,7 +60,10 @@ impl Style {
     /// Escapes what a terminal would act on. All text goes through this function.
     pub(super) fn escaped(self, text: &str) -> String {
         let plain = escape_text(text);
-        if self.unicode { plain } else { plain.replace('→', "->") }
+        if self.unicode {
+            return plain;
+        }
+        OWN_CHARACTERS.iter().fold(plain, |text, (own, ascii)| text.replace(*own, ascii))
     }
 
     pub(super) fn render(self, text: &Text) -> String {

@@ -42,8 +42,8 @@ pub(super) fn show_failure(
     let has_blockers = add_blockers(document, oom);
     let rows = if grows || has_blockers { rows.min(ROWS_BESIDE_GROWTH) } else { rows };
     add_holders(document, device, oom.held.as_ref(), rows);
-    if let Some(table) = tried_table(&device.tried, MAX_TRIED) {
-        document.table(table);
+    if !device.tried.is_empty() {
+        document.table(tried_table(&device.tried, MAX_TRIED, None));
     }
     add_action(document, snapshot, device, oom);
 }

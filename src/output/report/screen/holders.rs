@@ -34,16 +34,22 @@ pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: 
         (Some(kept), _) => {
             kept.top.rows.iter().take(rows).map(|row| (variable(row), sum(row.bytes, row.blocks))).unzip()
         }
-        (None, Some(held)) => lines(&held.by_line.rows, rows),
-        (None, None) => lines(&device.top_lines, rows),
+        (None, Some(held)) => lines(&held.by_line.rows, rows, device.truncated),
+        (None, None) => lines(&device.top_lines, rows, device.truncated),
     };
     let rest = shown.into_iter().fold(all, BlockSum::minus);
     if rest.bytes > 0 {
         cells.push(row(faint("everything else"), "", rest, all.bytes));
     }
     let categories = held.and_then(|held| categories(&held.by_category)).map(faint);
-    document.table(Table::new(&HEADER, &[0, 1], cells).optional_columns(&[4]).wide().note(categories));
+    let table = Table::new(&HEADER, &[0, 1], cells).optional_columns(&[4]).wide().note(categories);
+    let has_purpose =
+        table.rows.iter().any(|row| !matches!(row.get(CATEGORY), Some(Cell::Text(text)) if text.is_empty()));
+    document.table(if has_purpose { table } else { table.without_column(CATEGORY) });
 }
+
+/// The column of categories.
+const CATEGORY: usize = 1;
 
 const HEADER: [&str; 5] = ["held by", "", "bytes", "share", "blocks"];
 
@@ -56,13 +62,19 @@ fn row(holder: Text, category: &str, held: BlockSum, all: u64) -> Vec<Cell> {
     vec![holder.into(), category.into(), size(held.bytes).into(), share.into(), count(held.blocks).into()]
 }
 
-fn lines(held: &[LiveByLine], rows: usize) -> (Vec<Vec<Cell>>, Vec<BlockSum>) {
+/// The first `rows` of `held`; `is_late` if memory was allocated before the recording.
+fn lines(held: &[LiveByLine], rows: usize, is_late: bool) -> (Vec<Vec<Cell>>, Vec<BlockSum>) {
     let cells = |line: &LiveByLine| {
         let operation = line.operation.as_deref().and_then(|operation| operation.rsplit(' ').next());
         let operation = operation.map_or_else(Text::default, |name| faint(format!("  {name}")));
         let category = category_label(line.category, line.category_confidence);
+        let place = if is_late && !line.location.has_stack {
+            "allocated before the recording".into()
+        } else {
+            location_label(&line.location)
+        };
         let cells: Vec<Cell> = vec![
-            location_label(&line.location).and(operation).into(),
+            place.and(operation).into(),
             category.into(),
             size(line.bytes).into(),
             percent(line.share_ratio).into(),
@@ -154,8 +166,9 @@ pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: u
 
 /// Appends the table of blocks that keep free memory apart, if that is why `oom` failed; returns whether it is.
 pub(super) fn add_blockers(document: &mut Document, oom: &OomReport) -> bool {
-    // If live memory fills the device, no block in particular is in the way.
-    if oom.verdict == Verdict::Capacity || oom.blockers.is_empty() {
+    // If live memory or a limit is the reason, no block in particular is in the way.
+    let keeps_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream | Verdict::PrivatePool);
+    if !keeps_apart || oom.blockers.is_empty() {
         return false;
     }
     let row = |blocker: &Blocker| -> Vec<Cell> {

@@ -1,0 +1,116 @@
+//! Every command says the same of what a job does under the same conditions.
+
+use oomscope::analysis::{DeviceReport, Options, analyze};
+use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
+use oomscope::whatif::{
+    JobOutcome, Overrides, TriedKind, TriedMark, WhatIfOptions, WhatIfReport, compare_settings, replay_with,
+};
+use serde_json::{Value, json};
+
+use crate::support::fixtures;
+
+/// Programs that PyTorch really ran on.
+const CONTINUED: [&str; 7] = [
+    "goes_on/buckets-430",
+    "goes_on/first_adam_step-330",
+    "goes_on/first_gradients-420",
+    "goes_on/kept_losses-420",
+    "goes_on/memory_bank-420",
+    "goes_on/predictions_with_graph-800",
+    "goes_on/varying_lengths-430",
+];
+/// Those of them whose memory grows in every step.
+const GROWING: [&str; 3] = ["goes_on/kept_losses-420", "goes_on/memory_bank-420", "goes_on/predictions_with_graph-800"];
+
+/// Settings of each device that are compared: each costs several replays.
+const COMPARED: usize = 2;
+
+fn with_failures() -> Vec<(String, Snapshot)> {
+    let names = fixtures::names().into_iter().filter(|name| name.contains("oom"));
+    let names = names.chain(CONTINUED.map(str::to_owned));
+    names.map(|name| (name.clone(), fixtures::snapshot(&name))).collect()
+}
+
+fn devices(snapshot: &Snapshot) -> Vec<DeviceReport> {
+    analyze(snapshot, "a", 0, Options::default()).devices
+}
+
+fn json_of(then: &JobOutcome) -> Value {
+    json!(then)
+}
+
+/// Those that get furthest, and one that does not serve the request.
+fn compared(device: &DeviceReport) -> Vec<(String, Value)> {
+    let remedies = device.ooms.last().map_or(&[][..], |oom| &oom.remedies);
+    let serving = remedies.iter().filter(|remedy| remedy.avoids_oom).take(COMPARED - 1);
+    let compared = serving.chain(remedies.iter().rev().filter(|remedy| !remedy.avoids_oom)).take(COMPARED);
+    compared.map(|remedy| (remedy.settings_change(), json_of(&remedy.then))).collect()
+}
+
+#[test]
+fn analyze_whatif_and_replay_agree_on_what_the_job_does_then() {
+    let mut words = std::collections::BTreeSet::new();
+    let mut count = 0;
+    for (name, snapshot) in with_failures() {
+        for device in devices(&snapshot) {
+            let compared = compared(&device);
+            let settings: Vec<String> = compared.iter().map(|(settings, _)| settings.clone()).collect();
+            if settings.is_empty() {
+                continue;
+            }
+            let study = Study::new(&snapshot, Scope { device: Some(device.device), ..Scope::default() });
+            let options = WhatIfOptions { options: &settings, ..WhatIfOptions::default() };
+            let report: WhatIfReport = compare_settings(&study, "a", options, &|_, _| {}).unwrap();
+            for (settings, expected) in compared {
+                let row = report.rows.iter().find(|row| row.settings == settings).unwrap();
+                assert_eq!(json_of(&row.then), expected, "whatif: {name} {settings}");
+                let tried = report.devices[0].tried.iter().find(|row| row.what == settings).unwrap();
+                assert_eq!(json_of(&tried.then), expected, "tried: {name} {settings}");
+                let traced = study.devices().find(|traced| traced.id() == device.device).unwrap();
+                let overrides = Overrides::for_device(traced, &settings, None, None).unwrap();
+                let (replayed, _) = replay_with(&study, "a", &overrides, false);
+                assert_eq!(json!(replayed.devices[0].then), expected, "replay: {name} {settings}");
+                words.insert(expected["outcome"].as_str().unwrap().to_owned());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 30, "only {count} settings were compared");
+    assert_eq!(Vec::from_iter(words), ["fails-again", "goes-on", "not-known", "request-fails"]);
+}
+
+#[test]
+fn nothing_helps_that_fails_again() {
+    for (name, snapshot) in with_failures() {
+        for device in devices(&snapshot) {
+            assert!(device.tried.is_sorted_by_key(|row| row.mark), "{name}");
+            for row in &device.tried {
+                assert_eq!(row.mark == TriedMark::NoHelp, !row.then.goes_on() && !row.then.is_not_known(), "{row:?}");
+                assert!(row.mark != TriedMark::Helps || row.then.goes_on(), "{name}: {row:?}");
+            }
+        }
+    }
+}
+
+/// Half the batch only halves what a step leaves behind.
+#[test]
+fn only_what_stops_a_growth_helps() {
+    for name in GROWING {
+        let snapshot = fixtures::snapshot(name);
+        let study = Study::new(&snapshot, Scope::default());
+        let options = ["expandable_segments:True".to_owned()];
+        let options = WhatIfOptions { options: &options, program_lines: Some(0), ..WhatIfOptions::default() };
+        let report = compare_settings(&study, name, options, &|_, _| {}).unwrap();
+        let device = &report.devices[0];
+        assert!(!device.tried.is_empty(), "{name}");
+        for row in device.tried.iter().filter(|row| row.mark == TriedMark::Helps) {
+            assert_eq!(row.kind, TriedKind::Program, "{name}: {row:?}");
+            assert!(row.what.contains("leaves behind"), "{name}: {row:?}");
+        }
+        let changes = &report.program.as_ref().unwrap()[0].rows;
+        for row in changes.iter().filter(|row| row.goes_on) {
+            assert!(!row.then.fails_again(), "{name}: {row:?}");
+        }
+    }
+}
