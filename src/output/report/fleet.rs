@@ -28,7 +28,7 @@ fn add_unreadable(document: &mut Document, unreadable: &[Unreadable]) {
 /// The table of the first of `all` rows, and the number of the others.
 fn shorten(table: Table, all: usize) -> Table {
     let others = all.saturating_sub(MAX_ROWS) as u64;
-    table.wide().note((others > 0).then(|| faint(format!("and {}: --format json", counted(others, "other")))))
+    table.wide().note((others > 0).then(|| faint(format!("and {}", counted(others, "other")))))
 }
 
 /// Lays out the settings for all snapshots.

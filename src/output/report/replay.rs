@@ -96,7 +96,7 @@ fn verified_table(devices: &[&ReplayedDevice]) -> Table {
     Table::new(&header, &[0], devices.iter().take(MAX_ROWS).map(row)).wide()
 }
 
-/// What the job does then on each device.
+/// The outcome on each device.
 fn what_if_table(devices: &[&ReplayedDevice]) -> Table {
     let row = |device: &&ReplayedDevice| -> Option<Vec<Cell>> {
         let (then, recorded) = (device.then.as_ref()?, device.recorded.as_ref()?);
@@ -112,7 +112,7 @@ fn what_if_table(devices: &[&ReplayedDevice]) -> Table {
     Table::new(&header, &[0, 1], devices.iter().take(MAX_ROWS).filter_map(row)).wide()
 }
 
-/// What stands below the first screen about `device`.
+/// Everything below the first screen about `device`.
 fn add_details(document: &mut Document, device: &ReplayedDevice, are_several: bool) {
     document.heading(format!("GPU {}", device.device));
     start(document, device);

@@ -33,12 +33,6 @@ const PEAKS: [(&str, Figure); 5] = [
 ];
 /// Maximum number of ranges drawn.
 const RANGES: usize = 6;
-/// Describes reclaims.
-const RECLAIM: &str = "made the allocator release cached memory first, which is slow (a retry \
-                       after the device refused, or garbage collection)";
-/// Maximum number of marks listed per kind.
-const MAX_LISTED: usize = 3;
-
 /// Lays out `report`: the device that matters most, and the others below.
 pub fn timeline(report: &TimelineReport) -> Document {
     let mut document = Document::default();
@@ -103,15 +97,6 @@ fn peaks_table(devices: &[DeviceTimeline]) -> Table {
     Table::new(&["peak", "bytes", "at entry", "after"], &[0], rows).wide().note(note)
 }
 
-/// The meaning of the row `name`.
-fn legend_entry(name: &str, figure: Figure) -> String {
-    let mut meaning = figure.meaning().to_owned();
-    if let Some(first) = meaning.get_mut(..1) {
-        first.make_ascii_lowercase();
-    }
-    format!("{name}: {meaning}")
-}
-
 pub(super) fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
     ChartRow { name: name.into(), shape, note }
 }
@@ -156,12 +141,12 @@ struct TimelinePage<'a> {
 }
 
 impl TimelinePage<'_> {
-    /// What stands below the first screen.
+    /// Everything below the first screen.
     fn add_others(&mut self) {
         self.marks_and_ranges();
+        self.range_names();
         self.kinds();
         self.ratios();
-        self.events();
     }
 
     /// First entry of bucket `n`, relative to the first entry shown; the end of the trace for the bucket after the
@@ -244,16 +229,13 @@ impl TimelinePage<'_> {
         self.document.heading("Free memory, maximum of each column; each line has its own scale");
         let highest = RowNote::Text("highest".to_owned());
         let mut rows = vec![row("", Shape::Empty, highest)];
-        let mut words = Vec::new();
         for (name, figure) in FREE_MEMORY {
             let series = self.device.series.size(figure);
             if let Some(series) = series.filter(|series| series.highest > 0) {
-                words.push(legend_entry(name, figure));
                 rows.push(row(name, amounts(series), RowNote::Text(size(series.highest))));
             }
         }
         self.chart(rows);
-        self.document.field("", words.join("; "));
     }
 
     fn ratios(&mut self) {
@@ -263,43 +245,11 @@ impl TimelinePage<'_> {
             .iter()
             .filter_map(|(name, figure)| Some(row(*name, shares(series.ratio(*figure)?), RowNote::MinMax)));
         self.chart(rows.collect());
-        self.document.field("", RATIOS.map(|(name, figure)| legend_entry(name, figure)).join("; "));
     }
 
-    fn when(&self, event: u64, time_us: Option<u64>) -> String {
-        let after = time_us.zip(self.device.start_us).map(|(time, start)| time.saturating_sub(start));
-        // Before PyTorch 2.2 entries have no times.
-        let after = after.map(|us| format!(", after {}", duration(us))).unwrap_or_default();
-        format!("at entry {}{after}", count(event))
-    }
-
-    fn events(&mut self) {
-        let device = self.device;
-        let marks = &device.marks;
-        let kinds = [
-            ("failed", &marks.oom, "request", "failed"),
-            ("reclaim", &marks.reclaim, "request", RECLAIM),
-            ("empty_cache", &marks.empty_cache, "time", "the program emptied the cache"),
-        ];
-        let ranges = &device.ranges;
-        if kinds.iter().all(|(_, kind, ..)| kind.count == 0) && ranges.names.is_empty() {
-            return;
-        }
-        self.document.heading("Events");
-        for (name, kind, noun, what) in kinds {
-            if kind.count > 0 {
-                let mut largest: Vec<_> = kind.largest.iter().collect();
-                largest.sort_by_key(|mark| std::cmp::Reverse(mark.bytes));
-                largest.truncate(MAX_LISTED);
-                largest.sort_by_key(|mark| mark.event);
-                let entries_listed =
-                    largest.iter().map(|mark| format!("{} {}", size(mark.bytes), self.when(mark.event, mark.time_us)));
-                let entries_listed: Vec<String> = entries_listed.collect();
-                let more = if kind.count > MAX_LISTED as u64 { "; the largest: " } else { ": " };
-                let text = format!("{} {what}{more}{}", counted(kind.count, noun), entries_listed.join("; "));
-                self.document.field(name, text);
-            }
-        }
+    /// The names of the ranges in the chart.
+    fn range_names(&mut self) {
+        let ranges = &self.device.ranges;
         for (range, letter) in ranges.names.iter().take(RANGES).zip('a'..) {
             let entries = counted(range.events, "entry");
             let text = format!(" ({}): {entries} in all", range.source);

@@ -13,17 +13,16 @@ pub fn trend(report: &TrendReport) -> Document {
     let verdict = report.verdict();
     document.headline(if report.passed { strong(verdict) } else { alarm(verdict) }, faint(report.describe_runs()));
     if !report.rows.is_empty() {
-        let header = ["line", "since", "a week", "before", "now", "ranks"];
+        let header = ["line", "since", "a week", "before", "now", "on"];
         let others = report.rows.len().saturating_sub(MAX_ROWS) as u64;
         let note = (others > 0).then(|| faint(format!("and {}: --format json", counted(others, "other"))));
         let rows = report.rows.iter().take(MAX_ROWS).map(cells);
-        document.table(Table::new(&header, &[0, 1], rows).optional_columns(&[5, 3]).wide().note(note));
+        document.table(Table::new(&header, &[0, 1, 5], rows).optional_columns(&[5, 3]).wide().note(note));
     }
     document.fields("first run", report.rows.first().map(|first| code(&*first.since)));
     let skipped = [(report.without_time, "without a time"), (report.with_error, "with an error")];
-    for (lines, which) in skipped.into_iter().filter(|(lines, _)| *lines > 0) {
-        document.field("left out", format!("{} {which}", counted(lines, "line")));
-    }
+    let skipped = skipped.into_iter().filter(|(lines, _)| *lines > 0);
+    document.fields("left out", skipped.map(|(lines, which)| format!("{} {which}", counted(lines, "line"))));
     document.fields("do", report.summary().action);
     document
 }
@@ -39,6 +38,10 @@ fn cells(row: &TrendRow) -> Vec<Cell> {
         per_week.into(),
         size(row.before_bytes).into(),
         size(row.after_bytes).into(),
-        count(row.ranks).into(),
+        match row.ranks {
+            1 => row.rank.clone(),
+            n => format!("{} ranks", count(n)),
+        }
+        .into(),
     ]
 }

@@ -62,7 +62,7 @@ impl ReplayReport {
         Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) }
     }
 
-    /// What the job does in the what-if of `worst`, compared with the `recorded` run.
+    /// The outcome of the job in the what-if of `worst`, compared with the `recorded` run.
     fn summarize_what_if(&self, worst: &ReplayedDevice, recorded: &ReplayedDevice, then: &JobOutcome) -> Summary {
         let estimate = if recorded.exact == Some(false) { ESTIMATE } else { "" };
         let on = if self.traced().count() > 1 { format!(", on GPU {}", worst.device) } else { String::new() };

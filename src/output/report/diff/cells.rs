@@ -126,19 +126,6 @@ pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
     device.by_phase.iter().filter(occurs).map(row).collect()
 }
 
-/// Which steps are compared, unless all are.
-pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
-    let steps = device.steps?;
-    if (steps.before_until, steps.after_until) == (None, None) {
-        return None;
-    }
-    let compared = match steps.compared_steps {
-        1 => "Only the first step is compared".to_owned(),
-        n => format!("Only the first {} are compared", counted(n, "step")),
-    };
-    Some(format!("{compared}: {} started before, {} after", count(steps.before_steps), count(steps.after_steps)))
-}
-
 /// The positions of the peaks in both recordings.
 pub(super) fn moments(device: &DeviceDiff) -> String {
     let sides = [("old", device.before_moment), ("new", device.after_moment)];
@@ -147,19 +134,6 @@ pub(super) fn moments(device: &DeviceDiff) -> String {
         .filter_map(|(side, at)| Some(format!("{} in the {side} recording", phrases::describe_position(at?))))
         .collect();
     sides.join(", ")
-}
-
-/// The number of stacks matched on other lines or in other files.
-pub(super) fn moved(device: &DeviceDiff) -> Option<String> {
-    let counts = &device.stack_counts;
-    let all = counts.new + counts.gone + counts.grown + counts.shrunk + counts.unchanged;
-    (counts.moved > 0).then(|| {
-        format!(
-            "{} of {} matched on other lines or in other files than before",
-            count(counts.moved),
-            counted(all, "stack")
-        )
-    })
 }
 
 /// The range of changes of the steps, if several are compared.
@@ -188,8 +162,8 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// The settings that differ, `shown` of them: `expandable_segments False → True`.
-pub(super) fn settings(changes: &[SettingChange], shown: usize) -> Vec<String> {
+/// The settings that differ: `expandable_segments false → true`.
+pub(super) fn settings(changes: &[SettingChange]) -> Vec<String> {
     let name = |key: &str| match key {
         "torch_version" => "PyTorch".to_owned(),
         "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
@@ -202,9 +176,15 @@ pub(super) fn settings(changes: &[SettingChange], shown: usize) -> Vec<String> {
     let is_repeated = changes.len() > changes.iter().filter(|change| name(&change.key) != change.key).count();
     let changes: Vec<&SettingChange> =
         changes.iter().filter(|change| !is_repeated || change.key != "settings_string").collect();
-    let others = changes.len().saturating_sub(shown) as u64;
-    let others = (others > 0).then(|| format!("and {}: --full", counted(others, "other")));
-    changes.into_iter().take(shown).map(line).chain(others).collect()
+    changes.into_iter().map(line).collect()
+}
+
+/// The first `shown` of `lines`, and the number of the others.
+pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
+    let others = lines.len().saturating_sub(shown) as u64;
+    lines.truncate(shown);
+    lines.extend((others > 0).then(|| format!("and {}: --full", counted(others, "other"))));
+    lines
 }
 
 fn space(name: String, before: MemoryUse<u64>, after: MemoryUse<u64>, by: MemoryUse<i64>) -> Vec<String> {
@@ -248,14 +228,10 @@ pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
 /// Rows of the table of ranks, at most.
 const MAX_RANKS: usize = 10;
 
-/// The ranks, the worst first, their names without a common ending.
+/// The ranks, the worst first.
 pub(super) fn ranks(ranks: &RanksDiff) -> Table {
-    let ending = [".pickle", ".pkl", ".json"]
-        .into_iter()
-        .find(|ending| ranks.rows.iter().all(|row| row.name.ends_with(ending)))
-        .unwrap_or_default(); // no common ending to leave out
     let row = |row: &RankChange| -> Vec<Cell> {
-        let name = row.name.strip_suffix(ending).unwrap_or(&row.name);
+        let name = without_ending(&row.name);
         let mark = if row.after_ooms > row.before_ooms { Mark::Bad } else { Mark::Good };
         vec![
             Cell::Marked(mark, code(format!("{name} GPU {}", row.device))),
@@ -273,26 +249,16 @@ pub(super) fn ranks(ranks: &RanksDiff) -> Table {
     Table::new(&header, &[0], rows).optional_columns(&[5]).wide().note(note)
 }
 
-/// Ranks that are on one side only, files that could not be read, and warnings.
-pub(super) fn notes(report: &DiffReport) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(ranks) = &report.ranks {
-        for (side, names) in [("before", &ranks.only_before), ("after", &ranks.only_after)] {
-            if !names.is_empty() {
-                notes.push(format!("only {side}, not compared: {}", names.join(", ")));
-            }
-        }
-        for file in &ranks.unreadable {
-            let note = format!("not compared: {}: {}", file.path, file.message);
-            notes.push(note);
-        }
-    }
-    for warning in &report.warnings {
-        let side = match warning.side {
-            "both" => "both files",
-            side => side,
-        };
-        notes.push(format!("{side}: {}: {}", warning.warning.code, warning.warning.message));
-    }
-    notes
+/// The name of a rank without the ending of its file.
+pub(super) fn without_ending(name: &str) -> &str {
+    [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
+}
+
+/// Ranks that are on one side only, and files that could not be read.
+pub(super) fn not_compared(report: &DiffReport) -> Vec<String> {
+    let Some(ranks) = &report.ranks else { return Vec::new() };
+    let sides = [("before", &ranks.only_before), ("after", &ranks.only_after)].into_iter();
+    let sides =
+        sides.filter(|(_, names)| !names.is_empty()).map(|(side, names)| format!("only {side}: {}", names.join(", ")));
+    sides.chain(ranks.unreadable.iter().map(|file| format!("{}: {}", file.path, file.message))).collect()
 }

@@ -3,8 +3,8 @@
 use super::super::notes::changes_answer;
 use super::super::phrases::{frame_label, location_details, location_label, operation_label, python_frames};
 use super::cells::{
-    FIGURES, PHASES, SPACES, blocks, compared, figures, moments, moved, notes, phases, pools, ranks, settings, share,
-    steps, streams, word,
+    FIGURES, PHASES, SPACES, blocks, figures, first_of, moments, not_compared, phases, pools, ranks, settings, share,
+    steps, streams, without_ending, word,
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
@@ -45,12 +45,13 @@ pub fn diff(report: &DiffReport) -> Document {
         lines(&mut document, most, MAX_LINES);
     }
     document.fields("why", why(most));
+    document.fields("missing", first_of(not_compared(report), MAX_MESSAGES));
     // A snapshot without the device has no failures there.
     let [before, after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
     if before != after {
         document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
     }
-    document.fields("settings", settings(&report.settings_changed, MAX_SETTINGS));
+    document.fields("settings", first_of(settings(&report.settings_changed), MAX_SETTINGS));
     document.fields("next", command_line("analyze", &report.after_file).map(code));
     document.add_sections(sections(report, most));
     document
@@ -61,7 +62,7 @@ fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
     let fails = report.fail_on.as_ref().is_some_and(|fail_on| fail_on.failed);
     let start = if fails { alarm("FAILED: ") } else { Text::default() };
     let rank = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
-    let rank = rank.map_or_else(Text::default, |worst| code(&*worst.name).and(": "));
+    let rank = rank.map_or_else(Text::default, |worst| code(without_ending(&worst.name)).and(": "));
     let device_name = if report.devices.len() > 1 { format!("GPU {}: ", device.device) } else { String::new() };
     let figures = match device.at {
         ComparedMoment::Peak => [("peak allocated", Figure::PeakAllocated), ("peak reserved", Figure::PeakReserved)],
@@ -92,13 +93,7 @@ fn limits(document: &mut Document, report: &DiffReport) {
     let Some(fail_on) = report.fail_on.as_ref().filter(|fail_on| fail_on.failed) else { return };
     match (&*fail_on.failures, &*fail_on.missing) {
         ([_], []) => document.field("limit", &*fail_on.limit),
-        _ => {
-            let messages: Vec<&str> = fail_on.messages().collect();
-            let others = messages.len().saturating_sub(MAX_MESSAGES) as u64;
-            let others = (others > 0).then(|| format!("and {}: --full", counted(others, "other")));
-            let shown = messages.into_iter().take(MAX_MESSAGES).map(str::to_owned);
-            document.fields("limit", shown.chain(others));
-        }
+        _ => document.fields("limit", first_of(fail_on.messages().map(str::to_owned).collect(), MAX_MESSAGES)),
     }
 }
 
@@ -172,28 +167,29 @@ fn why(device: &DeviceDiff) -> Option<Text> {
     Some(code(grown.holder()).and(more))
 }
 
-/// What stands below the first screen.
+/// Everything below the first screen.
 fn sections(report: &DiffReport, most: &DeviceDiff) -> Document {
     let mut document = Document::default();
     document.heading("Compared");
     document.field("before", code(&*report.before));
     document.field("after", code(&*report.after));
-    document.fields("settings", settings(&report.settings_changed, usize::MAX).into_iter().skip(MAX_SETTINGS));
+    document.fields("settings", settings(&report.settings_changed).into_iter().skip(MAX_SETTINGS));
     let messages = report.fail_on.iter().flat_map(FailOn::messages);
     document.fields("limit", messages.skip(MAX_MESSAGES));
     for device in &report.devices {
         self::device(&mut document, device, report.at, device.device == most.device);
     }
-    document.list_under("Notes", notes(report));
+    document.fields("missing", not_compared(report).into_iter().skip(MAX_MESSAGES));
+    document.list_under(
+        "Notes",
+        report.warnings.iter().map(|of| format!("{}: {}: {}", of.side, of.warning.code, of.warning.message)),
+    );
     document
 }
 
 fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_lines: bool) {
     document.heading(format!("GPU {}", device.device));
-    let peak = (device.at == ComparedMoment::Peak).then(|| format!("The peak: {}", moments(device)));
-    for sentence in [compared(device), peak, moved(device)].into_iter().flatten() {
-        document.paragraph(sentence);
-    }
+    document.fields("peak", (device.at == ComparedMoment::Peak).then(|| moments(device)));
     document.table(Table::new(&FIGURES, &[0], figures(device, at)));
     if !has_lines {
         lines(document, device, usize::MAX);

@@ -81,7 +81,7 @@ fn limit_table(kinds: &[LimitKind<'_>]) -> Table {
     Table::new(header, &[0], rows).wide()
 }
 
-/// What stands below a limit that does not hold: the worst of several devices, and the line that holds most.
+/// The text below a limit that does not hold: the worst of several devices, and the line that holds most.
 fn below(worst: &Finding, names: Option<&Names>) -> Text {
     if worst.passed {
         return Text::default();
