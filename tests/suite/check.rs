@@ -150,7 +150,7 @@ fn two_figures_that_print_alike_are_told_apart() {
     let told = |bytes: u64| format!("{} bytes", oomscope::base::units::count(bytes));
     let message = finding["message"].as_str().unwrap();
     assert!(message.contains(&told(less)) && message.contains(&told(less + 1)), "{message}");
-    let page = run(&["check", "--max-stranded-ratio", "6.62%", OOM]).out.replace('\n', " ");
+    let page = run(&["--full", "check", "--max-stranded-ratio", "6.62%", OOM]).out.replace('\n', " ");
     assert!(page.contains("6.63%") && page.contains("the limit is 6.62%"), "{page}");
 }
 

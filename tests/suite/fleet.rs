@@ -259,7 +259,7 @@ fn settings_that_a_rank_has_no_use_for_are_tried_there_too() {
     let top = json(&["whatif", "--format", "json", "--top", "2", OOM, HOLES]);
     assert_eq!(list(&top["rows"]).len(), 3);
     assert_eq!(top["best"], all["best"]);
-    assert!(result_of(&["whatif", "--top", "2", OOM, HOLES]).contains("left out by --top"));
+    assert!(result_of(&["whatif", "--top", "2", OOM, HOLES]).contains(" others\n"));
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn replays_of_all_ranks_begin_with_the_worst() {
     );
     assert_eq!(all["rows"][2]["path"], HOLES, "the others failed");
     let page = result_of(&["replay", HOLES, OOM]);
-    assert!(page.contains("the model reproduces every recorded decision on all 2 devices"), "{page}");
+    assert!(page.starts_with("2 ranks: all reproduced"), "{page}");
     let set = json(&["replay", "--format", "json", "--set", "expandable_segments:True", HOLES, OOM]);
     let row = list(&set["rows"]).iter().find(|row| row["path"] == OOM).unwrap();
     let one = json(&["replay", "--format", "json", "--set", "expandable_segments:True", OOM]);
@@ -291,7 +291,7 @@ fn timelines_of_all_ranks_show_the_worst() {
         let highest = &series[format!("{figure}_bytes")];
         assert_eq!((&peak["bytes"], &peak["event"]), (&highest["highest"], &highest["highest_event"]));
     }
-    assert!(result_of(&["timeline", HOLES, OOM]).contains("requests failed on 1 of 2 devices"));
+    assert!(result_of(&["timeline", HOLES, OOM]).starts_with("2 ranks: requests failed on 1"));
     let csv = result_of(&["timeline", "--format", "csv", "--buckets", "5", HOLES, OOM]);
     let own = [HOLES, OOM].map(|path| result_of(&["timeline", "--format", "csv", "--buckets", "5", path]));
     let rows: Vec<&str> = csv.lines().collect();

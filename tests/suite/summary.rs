@@ -141,11 +141,11 @@ fn what_is_copied_from_a_what_if_serves_the_request() {
 #[test]
 fn a_replay_says_whether_what_ifs_can_be_relied_on() {
     let exact = summary_of(&format!("replay {FAILED}"));
-    assert!(text(&exact, "answer").starts_with("the model reproduces all 53,079 recorded entries"));
+    assert!(text(&exact, "answer").starts_with("reproduced: all 53,079 recorded entries of GPU 0"));
     assert_eq!(text(&exact, "copy"), format!("oomscope whatif {FAILED}"));
     let changed = summary_of(&format!("replay --set expandable_segments:True {FAILED}"));
-    assert!(text(&changed, "answer").starts_with("on device 0 no request fails; 1 failed as recorded"));
-    assert_eq!(changed["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    assert_eq!(text(&changed, "answer"), "the job then: fails 1 request later");
+    assert_eq!(text(&changed, "copy"), format!("oomscope analyze {FAILED}"));
 }
 
 #[test]

@@ -116,7 +116,7 @@ pub struct OtherRows {
 }
 
 impl OtherRows {
-    pub(super) fn add(&mut self, held: &LiveChange) {
+    pub(crate) fn add(&mut self, held: &LiveChange) {
         self.count += 1;
         self.held.merge(held);
     }

@@ -1,162 +1,160 @@
-//! The pages about all snapshots of a job: a table with a row for each setting or device, the worst named.
+//! The pages about all snapshots of a job: a table with a row for each setting or rank, the worst first.
 
 use super::ranks::Names;
-use super::summary::summary;
+use super::summary::add_action;
 use super::timeline::add_devices;
 use crate::analysis::Unreadable;
 use crate::base::units::{count, counted, duration, size};
+use crate::base::warning::Code;
 use crate::compare::fleet::{
     FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetTimelineRow, FleetWhatIfReport, FleetWhatIfRow,
-    MemoryPeak,
 };
-use crate::output::document::{Cell, Document, Table, Text, code};
-use crate::output::wording::Summary;
+use crate::output::document::{Cell, Document, Mark, Table, Text, alarm, code, faint, strong};
+use crate::output::wording::describe_outcome;
 
-/// Maximum number of devices in a table.
-const MAX_ROWS: usize = 20;
+/// Rows of a table, at most.
+const MAX_ROWS: usize = 10;
 
-fn begin(snapshots: u64, directory: &str, answer: &Summary) -> Document {
-    let mut document = Document::default();
-    let number = counted(snapshots, "snapshot");
-    document.title(match directory {
-        "" => Text::from(number),
-        directory => Text::from(format!("{number} in ")).and(code(directory)),
-    });
-    summary(&mut document, answer);
-    document
-}
-
+/// Appends the files that could not be read: their number, and below the first screen each with the reason.
 fn add_unreadable(document: &mut Document, unreadable: &[Unreadable]) {
     if !unreadable.is_empty() {
-        document.paragraph(format!("{} could not be used", counted(unreadable.len() as u64, "file")));
+        document.field("missing", format!("{} could not be used", counted(unreadable.len() as u64, "file")));
     }
+    let mut sections = Document::default();
+    sections.list_under("Not used", unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message))));
+    document.add_sections(sections);
 }
 
-/// `and 44 others; --format json has all`, if a table leaves rows out.
-fn note(rows: usize) -> Option<String> {
-    let others = rows.saturating_sub(MAX_ROWS) as u64;
-    (others > 0).then(|| format!("and {}; --format json has all", counted(others, "other")))
+/// The table of the first of `all` rows, and the number of the others.
+fn shorten(table: Table, all: usize) -> Table {
+    let others = all.saturating_sub(MAX_ROWS) as u64;
+    table.wide().note((others > 0).then(|| faint(format!("and {}", counted(others, "other")))))
 }
 
 /// Lays out the settings for all snapshots.
 pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
-    let mut document = begin(report.snapshots, "", &report.summary());
-    document.paragraph("A setting counts only if it serves every device. Figures are those of the worst device.");
-    let header = ["serves", "fails", "peak reserved", "fits from", "allocs", "settings"];
-    let rows = report.rows.iter().map(|row| setting_cells(row, report.devices));
-    document.table(Table::new(&header, &[5], rows));
-    if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
-        document.paragraph(format!("{} left out by --top", counted(out as u64, "more row")));
+    let mut document = Document::default();
+    let summary = report.summary();
+    document.headline(strong(&*summary.answer), "");
+    if report.inexact_devices > 0 {
+        let recordings = counted(report.inexact_devices, "recording");
+        document.warning(Code::ModelParted.word(), format!("estimates for {recordings}: the model diverges"));
     }
-    let shown = |count: fn(&FleetWhatIfRow) -> u64| report.rows.iter().any(|row| count(row) > 0);
-    if shown(|row| row.failing_later_devices) {
-        document.paragraph("later: every recorded request is served, but the job fails again on so many devices");
-    }
-    if shown(|row| row.unknown_later_devices) {
-        document
-            .paragraph("unknown: on so many devices every recorded request is served, but what follows is not known");
-    }
-    if shown(|row| row.untried_devices) {
-        document.paragraph("not tried: on so many devices the release lacks the setting, or it makes no difference");
-    }
+    let header = ["tried in a replay", "the jobs then", "peak reserved", "fits from", "device allocs"];
+    let rows = report.rows.iter().take(MAX_ROWS).map(|row| setting_cells(row, report.devices));
+    let table = Table::new(&header, &[0, 1], rows).optional_columns(&[4]);
+    document.table(shorten(table, report.rows_tried));
     add_unreadable(&mut document, &report.unreadable);
+    add_action(&mut document, &summary);
     document
 }
 
 fn setting_cells(row: &FleetWhatIfRow, devices: u64) -> Vec<Cell> {
-    let fails = match row.failing_devices {
-        0 => "no".to_owned(),
-        failing => counted(failing, "device"),
-    };
-    let later = [
-        (row.failing_later_devices, "later"),
-        (row.unknown_later_devices, "unknown"),
+    let kinds = [
+        (row.failing_devices, "fail"),
+        (row.failing_later_devices, "fail later"),
+        (row.unknown_later_devices, "not known"),
         (row.untried_devices, "not tried"),
     ];
-    let later = later.into_iter().filter(|(devices, _)| *devices > 0);
-    let later = later.fold(String::new(), |text, (devices, word)| text + ", " + &count(devices) + " " + word);
+    let mark = match kinds.map(|(devices, _)| devices) {
+        [0, 0, 0, 0] => Mark::Good,
+        [0, 0, _, 0] => Mark::Perhaps,
+        _ => Mark::Bad,
+    };
+    let kinds = kinds.into_iter().filter(|(devices, _)| *devices > 0);
+    let kinds: Vec<String> = kinds.map(|(of, word)| format!("{} of {} {word}", count(of), count(devices))).collect();
+    let settings = match row.settings.as_str() {
+        "" => "as recorded".into(),
+        settings => code(settings.replace(',', ", ")),
+    };
     vec![
-        format!("{} of {}", count(row.served_devices), count(devices)).into(),
-        format!("{fails}{later}").into(),
+        Cell::Marked(mark, settings),
+        if kinds.is_empty() { "all go on".to_owned() } else { kinds.join(", ") }.into(),
         size(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),
-        match row.settings.as_str() {
-            "" => "as recorded".into(),
-            settings => code(settings.replace(',', ", ")).into(),
-        },
     ]
+}
+
+/// The snapshot and the GPU of a row.
+fn rank_label(names: &Names, path: &str, device: u64, are_several: bool) -> Text {
+    let name = names.shorten(path);
+    code(if are_several { format!("{name} GPU {device}") } else { name.to_owned() })
 }
 
 /// Lays out the replays of all snapshots.
 pub fn fleet_replay(report: &FleetReplayReport) -> Document {
-    let names = Names::from_paths(report.rows.iter().map(|row| &*row.path));
-    let mut document = begin(report.snapshots, names.directory(), &report.summary());
+    let mut document = Document::default();
+    let rows = &report.rows;
+    let names = Names::from_paths(rows.iter().map(|row| &*row.path));
+    let are_several = rows.len() as u64 > report.snapshots;
     let is_what_if = report.mode == "what-if";
+    let summary = report.summary();
+    let diverges = !is_what_if && rows.iter().any(|row| row.exact == Some(false));
+    let answer = if diverges { alarm(&*summary.answer) } else { strong(&*summary.answer) };
+    document.headline(answer, faint(names.directory()));
     let header: &[&str] = if is_what_if {
-        &["snapshot", "device", "fails", "as recorded", "peak reserved", "as recorded"]
+        &["rank", "the job then", "reserved as recorded", "what-if"]
     } else {
-        &["snapshot", "device", "reproduced", "failed", "peak reserved"]
+        &["rank", "entries reproduced", "failed requests", "peak reserved"]
     };
-    let cells = report.rows.iter().take(MAX_ROWS).map(|row| replay_cells(row, &names, is_what_if));
-    document.table(Table::new(header, &[0], cells).note(note(report.rows.len())));
+    let cells = |row| replay_cells(row, rank_label(&names, &row.path, row.device, are_several), is_what_if);
+    let text_columns: &[usize] = if is_what_if { &[0, 1] } else { &[0] };
+    document.table(shorten(Table::new(header, text_columns, rows.iter().take(MAX_ROWS).map(cells)), rows.len()));
+    document.fields("why", rows.first().and_then(|worst| worst.why.as_deref()));
     add_unreadable(&mut document, &report.unreadable);
+    add_action(&mut document, &summary);
     document
 }
 
-fn replay_cells(row: &FleetReplayRow, names: &Names, is_what_if: bool) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = vec![code(names.shorten(&row.path)).into(), row.device.to_string().into()];
-    if is_what_if {
-        cells.extend([count(row.ooms), count(row.recorded_ooms)].map(Cell::from));
-        cells.extend([size(row.peak_reserved_bytes), size(row.recorded_peak_reserved_bytes)].map(Cell::from));
-        return cells;
+fn replay_cells(row: &FleetReplayRow, rank: Text, is_what_if: bool) -> Vec<Cell> {
+    if let Some(then) = row.then.as_ref().filter(|_| is_what_if) {
+        let mark = if then.goes_on() { Mark::Good } else { Mark::Bad };
+        let peaks = [row.recorded_peak_reserved_bytes, row.peak_reserved_bytes].map(|bytes| Cell::from(size(bytes)));
+        return [Cell::Marked(mark, rank), describe_outcome(then).into()].into_iter().chain(peaks).collect();
     }
-    let reproduced = match row.matched_events {
+    let (mark, reproduced) = match row.matched_events {
         Some(matched) if matched < row.recorded_events => {
-            format!("{} of {}", count(matched), count(row.recorded_events))
+            (Mark::Bad, format!("{} of {}", count(matched), count(row.recorded_events)))
         }
-        _ => format!("all {}", count(row.recorded_events)),
+        _ => (Mark::Good, format!("all {}", count(row.recorded_events))),
     };
-    cells.extend([reproduced, count(row.ooms), size(row.peak_reserved_bytes)].map(Cell::from));
-    cells
+    vec![Cell::Marked(mark, rank), reproduced.into(), count(row.ooms).into(), size(row.peak_reserved_bytes).into()]
 }
 
-/// Lays out the timelines of all snapshots: their peaks, and the charts of the worst.
+/// Lays out the timelines of all snapshots: their peaks, and below the charts of the worst.
 pub fn fleet_timeline(report: &FleetTimelineReport) -> Document {
-    let names = Names::from_paths(report.rows.iter().map(|row| &*row.path));
-    let mut document = begin(report.snapshots, names.directory(), &report.summary());
-    let header = [
-        "snapshot",
-        "device",
-        "failed",
-        "reclaims",
-        "peak reserved",
-        "at entry",
-        "after",
-        "peak allocated",
-        "stranded",
-    ];
-    let cells = report.rows.iter().take(MAX_ROWS).map(|row| timeline_cells(row, &names));
-    document.table(Table::new(&header, &[0], cells).optional_columns(&[3, 8, 7]).note(note(report.rows.len())));
-    if let Some(worst) = &report.worst {
-        document.paragraph(Text::from("The worst: ").and(code(&*worst.path)));
-        add_devices(&mut document, worst);
-    }
+    let mut document = Document::default();
+    let rows = &report.rows;
+    let names = Names::from_paths(rows.iter().map(|row| &*row.path));
+    let are_several = rows.len() as u64 > report.snapshots;
+    let summary = report.summary();
+    let failed = rows.iter().any(|row| row.oom_count > 0);
+    let answer = if failed { alarm(&*summary.answer) } else { strong(&*summary.answer) };
+    document.headline(answer, faint(names.directory()));
+    let header = ["rank", "failed", "peak allocated", "peak reserved", "at entry", "after"];
+    let cells = |row| timeline_cells(row, rank_label(&names, &row.path, row.device, are_several));
+    let table = Table::new(&header, &[0], rows.iter().take(MAX_ROWS).map(cells)).optional_columns(&[4, 5]);
+    document.table(shorten(table, rows.len()));
     add_unreadable(&mut document, &report.unreadable);
+    add_action(&mut document, &summary);
+    if let Some(worst) = &report.worst {
+        let mut sections = Document::default();
+        sections.paragraph(Text::from("The worst: ").and(code(&*worst.path)));
+        add_devices(&mut sections, worst, None);
+        document.add_sections(sections);
+    }
     document
 }
 
-fn timeline_cells(row: &FleetTimelineRow, names: &Names) -> Vec<Cell> {
-    let MemoryPeak { bytes, event, after_us } = row.reserved;
+fn timeline_cells(row: &FleetTimelineRow, rank: Text) -> Vec<Cell> {
+    let mark = if row.oom_count > 0 { Mark::Bad } else { Mark::Good };
     vec![
-        code(names.shorten(&row.path)).into(),
-        row.device.to_string().into(),
+        Cell::Marked(mark, rank),
         count(row.oom_count).into(),
-        count(row.reclaim_count).into(),
-        size(bytes).into(),
-        event.map_or_else(|| "before".to_owned(), count).into(),
-        after_us.map_or_else(String::new, duration).into(),
         size(row.allocated.bytes).into(),
-        size(row.stranded.bytes).into(),
+        size(row.reserved.bytes).into(),
+        row.reserved.event.map_or_else(|| "before".to_owned(), count).into(),
+        row.reserved.after_us.map_or_else(String::new, duration).into(),
     ]
 }

@@ -1,21 +1,21 @@
 //! The page of `oomscope live`.
 
-use super::phrases::{add_failed_requests, begin_replay_page};
+use super::phrases::{add_failed_requests, add_warnings};
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Document, Table, alarm};
+use crate::output::document::{Document, Table, Text, alarm, code};
 use crate::whatif::{CallTimes, Cost, Costs, EntryReport, LiveDevice, LiveDifference, LiveReport};
 
 /// Lays out `report`.
 pub fn live(report: &LiveReport) -> Document {
     let mut document = Document::default();
-    begin_replay_page(
-        &mut document,
-        &report.path,
-        None,
-        &report.torch_version,
-        report.settings_string.as_deref(),
-        &report.warnings,
-    );
+    document.title(code(&*report.path));
+    let settings = match report.settings_string.as_deref() {
+        Some("") => "default settings".into(),
+        Some(settings) => Text::from("settings ").and(code(settings)),
+        None => "settings not recorded by this release".into(),
+    };
+    document.paragraph(Text::from(format!("Rules of PyTorch {}, ", report.torch_version)).and(settings));
+    add_warnings(&mut document, &report.warnings);
     gpu(&mut document, report);
     for device in &report.devices {
         live_device(&mut document, device);

@@ -5,7 +5,6 @@ use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, faint, source_location};
-use crate::output::wording::Summary;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{MemoryHistory, TracePosition};
 use crate::whatif::FailedRequest;
@@ -88,28 +87,6 @@ pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
         Some(settings) => format!("settings {settings}"),
     });
     parts.join(", ")
-}
-
-/// Appends the start of a replay page: the file, the rules and settings, the warnings.
-pub(super) fn begin_replay_page(
-    document: &mut Document,
-    path: &str,
-    summary: Option<&Summary>,
-    torch_version: &str,
-    settings_string: Option<&str>,
-    warnings: &[Warning],
-) {
-    document.title(code(path));
-    if let Some(summary) = summary {
-        super::summary::summary(document, summary);
-    }
-    let settings = match settings_string {
-        Some("") => "default settings".into(),
-        Some(settings) => Text::from("settings ").and(code(settings)),
-        None => "settings not recorded by this release".into(),
-    };
-    document.paragraph(Text::from(format!("Rules of PyTorch {torch_version}, ")).and(settings));
-    self::add_warnings(document, warnings);
 }
 
 pub(super) fn add_warnings(document: &mut Document, warnings: &[Warning]) {

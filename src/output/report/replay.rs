@@ -1,93 +1,148 @@
-//! The page of `oomscope replay`.
+//! The page of `oomscope replay`: a row for each GPU, or what the job does then and six figures beside those recorded.
 
-use super::phrases::{add_failed_requests, begin_replay_page};
+use super::notes::{add_notes, add_other_notes};
+use super::phrases::{add_failed_requests, frame_label};
+use super::summary::add_action;
 use crate::base::units::{count, counted, size};
-use crate::output::document::{Document, Table, alarm};
-use crate::output::wording::describe_what_if;
-use crate::study::LostHistory;
+use crate::output::document::{Cell, Document, Mark, Table, Text, alarm, faint, strong};
+use crate::output::wording::describe_outcome;
 use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, SettingsFrom};
+
+/// Rows of a table of GPUs, at most.
+const MAX_ROWS: usize = 10;
 
 /// Lays out `report`.
 pub fn replay(report: &ReplayReport) -> Document {
     let mut document = Document::default();
-    begin_replay_page(
-        &mut document,
-        &report.path,
-        Some(&report.summary()),
-        &report.torch_version,
-        report.settings_string.as_deref(),
-        &report.warnings,
-    );
-    if report.devices.is_empty() {
-        document.paragraph("No device has memory or a trace: there is nothing to replay.");
+    let summary = report.summary();
+    let traced: Vec<&ReplayedDevice> = report.traced().collect();
+    let Some(worst) = report.worst() else {
+        document.headline(strong(&*summary.answer), faint(rules(report)));
+        return document;
+    };
+    let goes_well = worst.exact != Some(false) && worst.then.as_ref().is_none_or(JobOutcome::goes_on);
+    let answer = if goes_well { strong(&*summary.answer) } else { alarm(&*summary.answer) };
+    document.headline(answer, faint(context(report, worst)));
+    add_notes(&mut document, &report.warnings);
+    match (&worst.then, &worst.recorded, &*traced) {
+        (Some(_), Some(recorded), [_]) => document.table(figures(worst, recorded)),
+        (Some(_), ..) => document.table(what_if_table(&traced)),
+        (None, ..) => document.table(verified_table(&traced)),
     }
-    for device in &report.devices {
-        match &device.recorded {
-            None => verified(&mut document, device),
-            Some(recorded) => what_if(&mut document, device, recorded),
-        }
+    document.fields("why", worst.first_divergence.as_ref().map(|divergence| &*divergence.why));
+    document.fields("fails", worst.then.as_ref().and_then(|then| first_failure(worst, then)));
+    add_action(&mut document, &summary);
+    let mut sections = Document::default();
+    for device in &traced {
+        add_details(&mut sections, device, traced.len() > 1);
     }
+    add_other_notes(&mut sections, &report.warnings);
+    document.add_sections(sections);
     document
 }
 
-fn verified(document: &mut Document, device: &ReplayedDevice) {
-    let recorded = device.events.recorded;
-    let matched = device.events.matched.unwrap_or(0); // a device without a trace has nothing to match
-    let name = device.device;
-    if recorded == 0 {
-        return document.heading(format!("Device {name}: no trace to replay"));
-    }
-    if device.exact.is_none() {
-        document.heading(format!("Device {name}: one entry shows no decision to reproduce"));
-        return document.paragraph(format!("{}.", LostHistory::RingOfOne));
-    }
-    document.heading(if device.exact == Some(true) {
-        format!("Device {name}: every recorded decision was reproduced").into()
-    } else {
-        alarm(format!("Device {name}: the model diverges from the recording"))
-    });
-    document.field("entries", format!("{} of {} reproduced", count(matched as u64), count(recorded as u64)));
-    if let Some(divergence) = &device.first_divergence {
-        let at = count(divergence.event as u64);
-        document.field("diverges", format!("at entry {at}: {}", divergence.why));
-    }
+/// `PyTorch 2.15, default settings`
+fn rules(report: &ReplayReport) -> String {
+    let settings = match report.settings_string.as_deref() {
+        Some("") => "default settings",
+        Some(settings) => settings,
+        None => "settings not recorded",
+    };
+    format!("PyTorch {}, {settings}", report.torch_version)
+}
+
+/// The same, and the memory of the device.
+fn context(report: &ReplayReport, device: &ReplayedDevice) -> String {
+    let capacity = device
+        .assumed
+        .capacity_bytes
+        .filter(|_| device.then.is_some())
+        .map(|capacity| format!(", {} within reach", size(capacity)));
+    format!("{}{}", rules(report), capacity.unwrap_or_default())
+}
+
+/// Where the job fails then.
+fn first_failure(device: &ReplayedDevice, then: &JobOutcome) -> Option<Text> {
+    let (location, which) = match then {
+        JobOutcome::RequestFails { location, event, .. } => {
+            let failed = device.ooms.iter().find(|oom| Some(oom.event) == *event)?;
+            let at = format!(" requests {} at entry {}", size(failed.requested_bytes), count(failed.event as u64));
+            (location, at)
+        }
+        JobOutcome::FailsAgain { location, .. } => (location, " makes that request".to_owned()),
+        JobOutcome::GoesOn { .. } | JobOutcome::NotKnown { .. } => return None,
+    };
+    Some(frame_label(location.frame.as_ref()?).and(which))
+}
+
+/// How well each device is reproduced.
+fn verified_table(devices: &[&ReplayedDevice]) -> Table {
+    let row = |device: &&ReplayedDevice| -> Vec<Cell> {
+        let recorded = device.events.recorded as u64;
+        let (mark, reproduced) = match (device.exact, device.events.matched) {
+            (Some(false), Some(matched)) => (Mark::Bad, format!("{} of {}", count(matched as u64), count(recorded))),
+            (None, _) => (Mark::Perhaps, "nothing to reproduce".to_owned()),
+            _ => (Mark::Good, format!("all {}", count(recorded))),
+        };
+        vec![
+            Cell::Marked(mark, format!("GPU {}", device.device).into()),
+            reproduced.into(),
+            size(device.peak_allocated_bytes).into(),
+            size(device.peak_reserved_bytes).into(),
+            count(device.ooms.len() as u64).into(),
+        ]
+    };
+    let header = ["device", "entries", "peak allocated", "peak reserved", "failed requests"];
+    Table::new(&header, &[0], devices.iter().take(MAX_ROWS).map(row)).wide()
+}
+
+/// The outcome on each device.
+fn what_if_table(devices: &[&ReplayedDevice]) -> Table {
+    let row = |device: &&ReplayedDevice| -> Option<Vec<Cell>> {
+        let (then, recorded) = (device.then.as_ref()?, device.recorded.as_ref()?);
+        let mark = if then.goes_on() { Mark::Good } else { Mark::Bad };
+        Some(vec![
+            Cell::Marked(mark, format!("GPU {}", device.device).into()),
+            describe_outcome(then).into(),
+            size(recorded.peak_reserved_bytes).into(),
+            size(device.peak_reserved_bytes).into(),
+        ])
+    };
+    let header = ["device", "the job then", "reserved as recorded", "what-if"];
+    Table::new(&header, &[0, 1], devices.iter().take(MAX_ROWS).filter_map(row)).wide()
+}
+
+/// Everything below the first screen about `device`.
+fn add_details(document: &mut Document, device: &ReplayedDevice, are_several: bool) {
+    document.heading(format!("GPU {}", device.device));
     start(document, device);
-    document.field(
-        "end",
-        match device.end_differences {
-            Some(0) => "all segments and blocks as in the snapshot".to_owned(),
-            Some(n) if device.exact == Some(true) => {
-                format!("{} differ from the snapshot's", counted(n as u64, "segment"))
-            }
-            _ => "not compared: the replay stopped before the end".to_owned(),
-        },
-    );
+    if let Some(differences) = device.end_differences {
+        document.field(
+            "end",
+            match differences {
+                0 => "all segments and blocks as in the snapshot".to_owned(),
+                n if device.exact == Some(true) => {
+                    format!("{} differ from the snapshot's", counted(n as u64, "segment"))
+                }
+                _ => "not compared: the replay stopped before the end".to_owned(),
+            },
+        );
+    }
     assumed(document, device);
     if device.ambiguous_calls > 0 {
         let calls = counted(device.ambiguous_calls as u64, "call");
-        document.field(
-            "ambiguous",
-            format!(
-                "{calls} with several possible readings; the count of retries may be off by as \
-                 many"
-            ),
-        );
+        document
+            .field("ambiguous", format!("{calls} with several readings; the count of retries may be off by as many"));
     }
-    figures(document, device, None);
-    add_failed_requests(document, &device.ooms);
-}
-
-fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &ReplayedDevice) {
-    let name = device.device;
-    if device.events.recorded == 0 {
-        return document.heading(format!("Device {name}: no trace to replay"));
+    match &device.recorded {
+        Some(recorded) if are_several => document.table(figures(device, recorded)),
+        Some(_) => {}
+        None => {
+            let [allocs, frees] = [device.device_allocs, device.device_frees].map(count);
+            let retries = counted(device.retries, "retry");
+            document.field("calls", format!("{allocs} allocate on the device, {frees} free; {retries}"));
+        }
     }
-    let title = format!("Device {name}: {}", describe_what_if(device, recorded));
-    let goes_on = device.then.as_ref().is_some_and(JobOutcome::goes_on);
-    document.heading(if goes_on { title.into() } else { alarm(title) });
-    start(document, device);
-    assumed(document, device);
-    figures(document, device, Some(recorded));
     add_failed_requests(document, &device.ooms);
 }
 
@@ -103,7 +158,7 @@ fn start(document: &mut Document, device: &ReplayedDevice) {
 
 fn assumed(document: &mut Document, device: &ReplayedDevice) {
     let assumed = &device.assumed;
-    if let Some(capacity) = assumed.capacity_bytes {
+    if let Some(capacity) = assumed.capacity_bytes.filter(|_| device.recorded.is_none()) {
         document.field("device", format!("{} within reach", size(capacity)));
     }
     if let Some(limit) = assumed.limit_bytes {
@@ -145,9 +200,10 @@ fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
     }
 }
 
-fn figures(document: &mut Document, device: &ReplayedDevice, recorded: Option<&ReplayedDevice>) {
+/// Six figures, as recorded and in the what-if.
+fn figures(device: &ReplayedDevice, recorded: &ReplayedDevice) -> Table {
     type Figure = (&'static str, fn(&ReplayedDevice) -> String);
-    let figures: [Figure; 6] = [
+    const FIGURES: [Figure; 6] = [
         ("peak reserved", |d| size(d.peak_reserved_bytes)),
         ("peak allocated", |d| size(d.peak_allocated_bytes)),
         ("device allocations", |d| count(d.device_allocs)),
@@ -155,16 +211,6 @@ fn figures(document: &mut Document, device: &ReplayedDevice, recorded: Option<&R
         ("retries", |d| count(d.retries)),
         ("failed requests", |d| count(d.ooms.len() as u64)),
     ];
-    let rows = figures.iter().map(|(name, figure)| {
-        let mut row = vec![(*name).to_owned()];
-        row.extend(recorded.map(figure));
-        row.push(figure(device));
-        row
-    });
-    let header: &[&str] = match recorded {
-        Some(_) => &["", "recorded", "what-if"],
-        None if device.exact == Some(true) => &["", "replayed"],
-        None => &["", "recorded"],
-    };
-    document.table(Table::new(header, &[0], rows));
+    let rows = FIGURES.iter().map(|(name, figure)| vec![(*name).to_owned(), figure(recorded), figure(device)]);
+    Table::new(&["", "recorded", "what-if"], &[0], rows).wide()
 }

@@ -1,12 +1,15 @@
-//! The page of `oomscope timeline`: charts over one axis, then peaks and events as text.
+//! The page of `oomscope timeline`: memory over time and its peaks; below it, charts of all other series, and events.
 
-use super::phrases::{add_warnings, entry_range};
-use super::summary::summary;
+use super::notes::{add_notes, add_other_notes};
+use super::phrases::entry_range;
+use super::summary::add_copy;
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Band, Chart, ChartRow, Document, Layer, RowNote, Shape, code};
+use crate::output::document::{
+    Band, Cell, Chart, ChartRow, Document, Layer, RowNote, Shape, Table, alarm, code, faint, strong,
+};
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
-use crate::study::timeline::{DeviceTimeline, Series, TimelineReport};
+use crate::study::timeline::{DeviceTimeline, MarkSeries, Series, TimelineReport};
 use crate::study::{self, Activity};
 
 /// Rows of the chart of free memory.
@@ -20,46 +23,78 @@ const FREE_MEMORY: [(&str, Figure); 5] = [
 /// Rows of the chart of fragmentation.
 const RATIOS: [(&str, Figure); 3] =
     [("gap", Figure::GapRatio), ("stranded", Figure::StrandedRatio), ("external", Figure::ExternalRatio)];
-/// Figures whose peak is listed.
+/// Figures whose peak is listed; of several devices, the first two.
 const PEAKS: [(&str, Figure); 5] = [
-    ("reserved", Figure::Reserved),
     ("allocated", Figure::Allocated),
+    ("reserved", Figure::Reserved),
     ("stranded", Figure::Stranded),
     ("pending", Figure::Pending),
     ("private pools", Figure::PrivateReserved),
 ];
 /// Maximum number of ranges drawn.
 const RANGES: usize = 6;
-/// Describes reclaims.
-const RECLAIM: &str = "made the allocator release cached memory first, which is slow (a retry \
-                       after the device refused, or garbage collection)";
-/// Maximum number of marks listed per kind.
-const MAX_LISTED: usize = 3;
-
-/// Lays out `report`, one device after the other.
+/// Lays out `report`: the device that matters most, and the others below.
 pub fn timeline(report: &TimelineReport) -> Document {
     let mut document = Document::default();
-    document.title(code(&*report.path));
-    summary(&mut document, &report.summary());
-    add_warnings(&mut document, &report.warnings);
-    add_devices(&mut document, report);
+    let summary = report.summary();
+    let Some(worst) = report.worst() else {
+        document.headline(strong(&*summary.answer), "");
+        return document;
+    };
+    let answer = if worst.marks.oom.count > 0 { alarm(&*summary.answer) } else { strong(&*summary.answer) };
+    document.headline(answer, faint(range(worst)));
+    add_notes(&mut document, &report.warnings);
+    TimelinePage { document: &mut document, device: worst }.memory();
+    document.table(peaks_table(&report.devices));
+    add_copy(&mut document, summary.copy.as_deref());
+    let mut sections = Document::default();
+    add_devices(&mut sections, report, Some(worst.device));
+    add_other_notes(&mut sections, &report.warnings);
+    document.add_sections(sections);
     document
 }
 
-/// The charts of each device.
-pub(super) fn add_devices(document: &mut Document, report: &TimelineReport) {
+/// All charts of each device, without that of memory for the device that is `shown` already.
+pub(super) fn add_devices(document: &mut Document, report: &TimelineReport, shown: Option<u64>) {
     for device in &report.devices {
-        TimelinePage { document, device }.add_all();
+        let mut page = TimelinePage { document, device };
+        page.document.heading(format!("GPU {} over time: {}", device.device, range(device)));
+        if Some(device.device) != shown {
+            page.memory();
+        }
+        page.add_others();
     }
 }
 
-/// The meaning of the row `name`.
-fn legend_entry(name: &str, figure: Figure) -> String {
-    let mut meaning = figure.meaning().to_owned();
-    if let Some(first) = meaning.get_mut(..1) {
-        first.make_ascii_lowercase();
-    }
-    format!("{name}: {meaning}")
+/// The entries of `device` that are shown.
+fn range(device: &DeviceTimeline) -> String {
+    entry_range(device.first_event, device.events, device.trace_events, device.duration_us)
+}
+
+/// Devices in the table of peaks, at most.
+const MAX_DEVICES: usize = 4;
+
+/// The peaks of each device, and when they were reached.
+fn peaks_table(devices: &[DeviceTimeline]) -> Table {
+    let are_several = devices.len() > 1;
+    let row = |device: &DeviceTimeline, name: &str, series: &Series<u64>| -> Vec<Cell> {
+        let on = if are_several { format!("GPU {} ", device.device) } else { String::new() };
+        let after = series.highest_time_us.zip(device.start_us).map(|(time, start)| time.saturating_sub(start));
+        vec![
+            format!("{on}{name}").into(),
+            size(series.highest).into(),
+            series.highest_event.map_or_else(|| "before".to_owned(), count).into(),
+            after.map_or_else(String::new, duration).into(),
+        ]
+    };
+    let rows = devices.iter().take(MAX_DEVICES).flat_map(|device| {
+        let figures = PEAKS.iter().take(if are_several { 2 } else { PEAKS.len() });
+        let series = figures.filter_map(|(name, figure)| Some((*name, device.series.size(*figure)?)));
+        series.filter(|(_, series)| series.highest > 0).map(move |(name, series)| row(device, name, series))
+    });
+    let others = devices.len().saturating_sub(MAX_DEVICES) as u64;
+    let note = (others > 0).then(|| faint(format!("and {}: --full", counted(others, "other GPU"))));
+    Table::new(&["peak", "bytes", "at entry", "after"], &[0], rows).wide().note(note)
 }
 
 pub(super) fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
@@ -106,15 +141,12 @@ struct TimelinePage<'a> {
 }
 
 impl TimelinePage<'_> {
-    fn add_all(&mut self) {
-        let device = self.device;
-        let shown_range = entry_range(device.first_event, device.events, device.trace_events, device.duration_us);
-        self.document.heading(format!("Device {} over time: {shown_range}", device.device));
-        self.memory();
+    /// Everything below the first screen.
+    fn add_others(&mut self) {
+        self.marks_and_ranges();
+        self.range_names();
         self.kinds();
         self.ratios();
-        self.peaks();
-        self.events();
     }
 
     /// First entry of bucket `n`, relative to the first entry shown; the end of the trace for the bucket after the
@@ -141,44 +173,44 @@ impl TimelinePage<'_> {
         self.document.chart(Chart { entries, first, starts, times_us, rows });
     }
 
+    /// Allocated and reserved memory, steps and phases, and failed requests.
     fn memory(&mut self) {
         let device = self.device;
         let [reserved, allocated] = [Figure::Reserved, Figure::Allocated]
             .map(|figure| device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone()));
         let mut rows = vec![area(reserved, allocated, Vec::new()), row("", Shape::Axis, RowNote::Text(String::new()))];
         rows.extend(activity_rows(&device.activity));
-        let private = device.series.size(Figure::PrivateReserved);
-        if let Some(private) = private.filter(|series| series.highest > 0) {
-            let note = RowNote::Text(format!("to {}", size(private.highest)));
-            rows.push(row("in private", amounts(private), note));
+        let failed = &device.marks.oom;
+        if failed.count > 0 {
+            rows.push(self.marks("failed", failed));
+            let first = device.first_event;
+            let labels = failed.largest.iter().map(|mark| (mark.event - first, size(mark.bytes)));
+            rows.push(row("", Shape::Labels(labels.collect()), RowNote::None));
         }
-        rows.extend(self.marks());
-        rows.extend(self.ranges());
         self.chart(rows);
     }
 
-    fn marks(&self) -> Vec<ChartRow> {
-        let marks = &self.device.marks;
-        let kinds = [
-            ("failed", &marks.oom),
-            ("reclaim", &marks.reclaim),
-            ("empty_cache", &marks.empty_cache),
-            ("snapshot", &marks.snapshot),
-        ];
-        let kinds = kinds.into_iter().filter(|(_, kind)| kind.count > 0);
-        let drawn = kinds.map(|(name, kind)| {
-            let buckets = kind.in_bucket.iter().zip(0..).filter(|(n, _)| **n > 0);
-            let spans = buckets.map(|(_, n)| self.bucket(n)).collect();
-            row(name, Shape::Marks(spans), RowNote::Text(counted(kind.count, "time")))
+    /// Private pools, releases of cached memory, snapshots and named ranges.
+    fn marks_and_ranges(&mut self) {
+        let device = self.device;
+        let private = device.series.size(Figure::PrivateReserved).filter(|series| series.highest > 0);
+        let private = private.map(|series| {
+            let note = RowNote::Text(format!("to {}", size(series.highest)));
+            row("in private", amounts(series), note)
         });
-        let first = self.device.first_event;
-        let failed = marks.oom.largest.iter().map(|mark| (mark.event - first, size(mark.bytes)));
-        let labels = row("", Shape::Labels(failed.collect()), RowNote::None);
-        let mut drawn: Vec<ChartRow> = drawn.collect();
-        if marks.oom.count > 0 {
-            drawn.insert(1, labels);
+        let marks = &device.marks;
+        let kinds = [("reclaim", &marks.reclaim), ("empty_cache", &marks.empty_cache), ("snapshot", &marks.snapshot)];
+        let kinds = kinds.into_iter().filter(|(_, kind)| kind.count > 0).map(|(name, kind)| self.marks(name, kind));
+        let rows: Vec<ChartRow> = private.into_iter().chain(kinds).chain(self.ranges()).collect();
+        if !rows.is_empty() {
+            self.chart(rows);
         }
-        drawn
+    }
+
+    fn marks(&self, name: &str, kind: &MarkSeries) -> ChartRow {
+        let buckets = kind.in_bucket.iter().zip(0..).filter(|(n, _)| **n > 0);
+        let spans = buckets.map(|(_, n)| self.bucket(n)).collect();
+        row(name, Shape::Marks(spans), RowNote::Text(counted(kind.count, "time")))
     }
 
     fn ranges(&self) -> Vec<ChartRow> {
@@ -197,16 +229,13 @@ impl TimelinePage<'_> {
         self.document.heading("Free memory, maximum of each column; each line has its own scale");
         let highest = RowNote::Text("highest".to_owned());
         let mut rows = vec![row("", Shape::Empty, highest)];
-        let mut words = Vec::new();
         for (name, figure) in FREE_MEMORY {
             let series = self.device.series.size(figure);
             if let Some(series) = series.filter(|series| series.highest > 0) {
-                words.push(legend_entry(name, figure));
                 rows.push(row(name, amounts(series), RowNote::Text(size(series.highest))));
             }
         }
         self.chart(rows);
-        self.document.field("", words.join("; "));
     }
 
     fn ratios(&mut self) {
@@ -216,63 +245,11 @@ impl TimelinePage<'_> {
             .iter()
             .filter_map(|(name, figure)| Some(row(*name, shares(series.ratio(*figure)?), RowNote::MinMax)));
         self.chart(rows.collect());
-        self.document.field("", RATIOS.map(|(name, figure)| legend_entry(name, figure)).join("; "));
     }
 
-    /// The maximum of a series and when it was reached.
-    fn highest(&self, series: &Series<u64>) -> String {
-        let when = match series.highest_event {
-            Some(event) => self.when(event, series.highest_time_us),
-            None => "before the first entry shown".to_owned(),
-        };
-        format!("{} {when}", size(series.highest))
-    }
-
-    fn when(&self, event: u64, time_us: Option<u64>) -> String {
-        let after = time_us.zip(self.device.start_us).map(|(time, start)| time.saturating_sub(start));
-        // Before PyTorch 2.2 entries have no times.
-        let after = after.map(|us| format!(", after {}", duration(us))).unwrap_or_default();
-        format!("at entry {}{after}", count(event))
-    }
-
-    fn peaks(&mut self) {
-        self.document.heading("Peaks");
-        for (name, figure) in PEAKS {
-            let series = self.device.series.size(figure);
-            if let Some(series) = series.filter(|series| series.highest > 0) {
-                let text = self.highest(series);
-                self.document.field(name, text);
-            }
-        }
-    }
-
-    fn events(&mut self) {
-        let device = self.device;
-        let marks = &device.marks;
-        let kinds = [
-            ("failed", &marks.oom, "request", "failed"),
-            ("reclaim", &marks.reclaim, "request", RECLAIM),
-            ("empty_cache", &marks.empty_cache, "time", "the program emptied the cache"),
-        ];
-        let ranges = &device.ranges;
-        if kinds.iter().all(|(_, kind, ..)| kind.count == 0) && ranges.names.is_empty() {
-            return;
-        }
-        self.document.heading("Events");
-        for (name, kind, noun, what) in kinds {
-            if kind.count > 0 {
-                let mut largest: Vec<_> = kind.largest.iter().collect();
-                largest.sort_by_key(|mark| std::cmp::Reverse(mark.bytes));
-                largest.truncate(MAX_LISTED);
-                largest.sort_by_key(|mark| mark.event);
-                let entries_listed =
-                    largest.iter().map(|mark| format!("{} {}", size(mark.bytes), self.when(mark.event, mark.time_us)));
-                let entries_listed: Vec<String> = entries_listed.collect();
-                let more = if kind.count > MAX_LISTED as u64 { "; the largest: " } else { ": " };
-                let text = format!("{} {what}{more}{}", counted(kind.count, noun), entries_listed.join("; "));
-                self.document.field(name, text);
-            }
-        }
+    /// The names of the ranges in the chart.
+    fn range_names(&mut self) {
+        let ranges = &self.device.ranges;
         for (range, letter) in ranges.names.iter().take(RANGES).zip('a'..) {
             let entries = counted(range.events, "entry");
             let text = format!(" ({}): {entries} in all", range.source);

@@ -1,7 +1,7 @@
 //! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
 
+use super::notes::{add_notes, add_other_notes};
 use super::program::{add_program, no_change};
-use super::screen::add_notes;
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, duration, size};
 use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
@@ -41,7 +41,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     report.program.iter().flatten().for_each(|device| add_program(&mut sections, device));
     end(&mut document, &report.summary(), &report.path);
     add_notes(&mut document, &report.warnings);
-    sections.list_under("Notes", report.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
+    add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
         sections.paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
@@ -71,7 +71,7 @@ pub fn program(report: &ProgramReport) -> Document {
     }
     end(&mut document, &report.summary(), &report.path);
     add_notes(&mut document, &report.warnings);
-    sections.list_under("Notes", report.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
+    add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     document.add_sections(sections);
     document

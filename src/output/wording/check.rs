@@ -69,9 +69,7 @@ impl CheckReport {
         let lacks_history =
             worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost | Code::Truncated));
         let (action, copy) = match first {
-            Some(line) => {
-                ("request or keep less at that line; oomscope analyze shows what helps".to_owned(), Some(place(line)))
-            }
+            Some(line) => ("request or keep less at that line".to_owned(), Some(place(line))),
             None if lacks_history => ("record the job with its history".to_owned(), Some(RECORD_COMMAND.to_owned())),
             None => ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path)),
         };
@@ -79,7 +77,7 @@ impl CheckReport {
     }
 
     /// The verdict in one sentence.
-    fn verdict(&self) -> String {
+    pub(crate) fn verdict(&self) -> String {
         let all = self.findings.len() as u64;
         let failed = self.count(Severity::Fail) as u64;
         let warned = self.count(Severity::Warn) as u64;

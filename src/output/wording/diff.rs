@@ -10,11 +10,7 @@ use crate::study::figures::Figure;
 impl DiffReport {
     /// Summarizes the device that grew most, or the one that changed most if none grew.
     pub fn summary(&self) -> Summary {
-        let key = |device: &&DeviceDiff| {
-            let by = device.delta.change(Figure::Allocated);
-            (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
-        };
-        let Some(most) = self.devices.iter().max_by_key(key) else {
+        let Some(most) = self.most_changed() else {
             return Summary::from_answer("neither snapshot holds memory or a trace");
         };
         let answer = match &*self.devices {
@@ -45,5 +41,13 @@ impl DiffReport {
             None => (None, None),
         };
         Summary { answer, who, variable: None, action, copy }
+    }
+
+    /// The device that grew most, or the one that changed most if none grew.
+    pub(crate) fn most_changed(&self) -> Option<&DeviceDiff> {
+        self.devices.iter().max_by_key(|device| {
+            let by = device.delta.change(Figure::Allocated);
+            (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
+        })
     }
 }

@@ -1,189 +1,109 @@
 //! The summaries of answers about all snapshots of a job.
 
 use super::Summary;
-use super::outcome::{compare_failures, describe_devices_later};
+use super::outcome::describe_devices_later;
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
-use crate::base::units::{count, counted, duration, size};
+use crate::base::units::{count, counted};
 use crate::compare::fleet::{
-    FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetTimelineRow, FleetWhatIfReport, FleetWhatIfRow,
-    SnapshotDevice,
+    FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetWhatIfReport, FleetWhatIfRow,
 };
 use crate::whatif::JobOutcome;
 
-/// `rank3.pickle (device 0)`
-fn name_device(path: &str, device: u64) -> String {
-    format!("{path} (device {device})")
-}
-
-fn name(device: &SnapshotDevice) -> String {
-    name_device(&device.path, device.device)
-}
-
-/// `the only device` or `all 64 devices`
-fn all(devices: u64) -> String {
-    if devices == 1 { "the only device".to_owned() } else { format!("all {} devices", count(devices)) }
-}
-
 impl FleetWhatIfReport {
-    /// Summarizes the settings for all devices.
+    /// `64 ranks: 3 fail as recorded; expandable_segments:True serves every request`
     pub fn summary(&self) -> Summary {
         let Some(recorded) = self.rows.first() else { return Summary::from_answer("nothing to replay") };
-        let summary = match (&self.best, recorded.failing_devices) {
-            (Some(best), failing) => self.summarize_best(best, recorded, failing),
-            (None, 0) => Summary::from_answer(format!(
-                "no request fails on {} under the recorded settings, and no setting tried needs noticeably less than the {} \
-                 reserved on {}",
-                all(self.devices),
-                size(recorded.peak_reserved_bytes),
-                name(&recorded.worst)
-            )),
-            (None, failing) => self.summarize_none(failing),
-        };
-        let inexact = self.inexact_devices;
-        let estimate = match inexact {
-            0 => String::new(),
-            _ => format!(" (an estimate for {}: the model diverges from the recording)", counted(inexact, "device")),
-        };
-        Summary { answer: format!("{}{estimate}", summary.answer), ..summary }
-    }
-
-    fn summarize_best(&self, best: &FleetWhatIfRow, recorded: &FleetWhatIfRow, failing: u64) -> Summary {
-        let failed = match failing {
-            0 => String::new(),
-            _ => {
-                format!("; as recorded {} {}", counted(failing, "device"), if failing == 1 { "fails" } else { "fail" })
-            }
-        };
-        let later = describe_devices_later(best.failing_later_devices, best.unknown_later_devices);
-        let answer = format!(
-            "{} serves every request on {}{failed}; at most {} reserved instead of {}{later}",
-            best.settings,
-            all(self.devices),
-            size(best.peak_reserved_bytes),
-            size(recorded.peak_reserved_bytes)
-        );
-        let action = match best.failing_later_devices {
-            0 => "set it for every rank",
-            _ => "this only postpones the failure on some devices: see which code holds the memory there",
-        };
-        let copy = (best.failing_later_devices == 0)
-            .then(|| shell_assignment(&best.settings, self.settings_string.as_deref()))
-            .or_else(|| command_line("analyze", &best.worst.path));
-        Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) }
-    }
-
-    fn summarize_none(&self, failing: u64) -> Summary {
-        let serves_more = |row: &&FleetWhatIfRow| row.served_devices + failing > self.devices;
-        let Some(most) = self.rows.get(1).filter(serves_more) else {
-            let answer = format!(
-                "no setting tried serves every device: as recorded requests fail on {} of {}, and no setting serves more",
-                count(failing),
-                count(self.devices)
-            );
-            return Summary {
-                action: Some("see what the worst device needs".to_owned()),
-                copy: self.rows.first().and_then(|row| command_line("whatif", &row.worst.path)),
-                ..Summary::from_answer(answer)
+        let failing = recorded.failing_devices;
+        let start = format!("{}: {} as recorded", counted(self.devices, "rank"), describe_failing(failing));
+        if let Some(best) = &self.best {
+            let later = describe_devices_later(best.failing_later_devices, best.unknown_later_devices);
+            let (action, copy) = match best.failing_later_devices {
+                0 => {
+                    let assignment = shell_assignment(&best.settings, self.settings_string.as_deref());
+                    ("set it for every rank", Some(assignment))
+                }
+                _ => (
+                    "this only postpones the failure on some ranks: see which code holds the memory there",
+                    command_line("analyze", &best.worst.path),
+                ),
             };
-        };
-        let untried = match most.untried_devices {
-            0 => String::new(),
-            untried => format!("; it was not tried on {}", counted(untried, "device")),
-        };
-        let answer = format!(
-            "no setting tried serves every device: {} serves {} of {}, and requests still fail on {}{untried}",
-            most.settings,
-            count(most.served_devices),
-            count(self.devices),
-            match most.failing_devices {
-                1 => name(&most.worst),
-                n => format!("{}, the worst {}", count(n), name(&most.worst)),
-            }
+            let answer = format!("{start}; {} serves every request{later}", best.settings);
+            return Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) };
+        }
+        if failing == 0 {
+            return Summary::from_answer(format!("{start}; no setting tried needs noticeably less memory"));
+        }
+        let serves_more = |row: &&FleetWhatIfRow| row.served_devices + failing > self.devices;
+        let most = self.rows.get(1).filter(serves_more);
+        let served = most.map_or_else(
+            || "none serves more".to_owned(),
+            |most| format!("{} serves {} of them", most.settings, count(most.served_devices)),
         );
-        let copy = command_line("whatif", &most.worst.path);
-        Summary { action: Some("see what that device needs".to_owned()), copy, ..Summary::from_answer(answer) }
+        Summary {
+            action: Some("see what the worst rank needs".to_owned()),
+            copy: command_line("whatif", &most.unwrap_or(recorded).worst.path),
+            ..Summary::from_answer(format!("{start}; no setting tried serves every rank: {served}"))
+        }
+    }
+}
+
+/// `none fails`, `1 fails`, `3 fail`
+fn describe_failing(ranks: u64) -> String {
+    match ranks {
+        0 => "none fails".to_owned(),
+        1 => "1 fails".to_owned(),
+        n => format!("{} fail", count(n)),
     }
 }
 
 impl FleetReplayReport {
-    /// Summarizes the replays by the worst device.
+    /// `64 ranks: all reproduced`, or `64 ranks: 3 fail instead of 5`
     pub fn summary(&self) -> Summary {
         let Some(worst) = self.rows.first() else { return Summary::from_answer("nothing to replay") };
-        let devices = self.rows.len() as u64;
-        let diverging = self.rows.iter().filter(|row| row.exact == Some(false)).count() as u64;
-        let name = name_device(&worst.path, worst.device);
-        let is_what_if = self.mode == "what-if";
-        let answer = match diverging {
-            _ if is_what_if => summarize_what_if(&self.rows),
-            0 => format!("the model reproduces every recorded decision on {}", all(devices)),
-            _ => format!(
-                "the model diverges from the recording on {} of {}, first {name}: {} of {} reproduced",
-                count(diverging),
-                counted(devices, "device"),
-                count(worst.matched_events.unwrap_or(0)), // null only in a what-if
-                counted(worst.recorded_events, "entry")
+        let number = |is_counted: &dyn Fn(&FleetReplayRow) -> bool| {
+            self.rows.iter().filter(|row| is_counted(row)).count() as u64
+        };
+        let ranks = counted(self.rows.len() as u64, "rank");
+        let diverging = number(&|row| row.exact == Some(false));
+        if self.mode == "what-if" {
+            let then = |is: fn(&JobOutcome) -> bool| number(&|row| row.then.as_ref().is_some_and(is));
+            let later = describe_devices_later(then(JobOutcome::fails_again), then(JobOutcome::is_not_known));
+            let [recorded, now] = [number(&|row| row.recorded_ooms > 0), number(&|row| row.ooms > 0)];
+            let estimate = match diverging {
+                0 => String::new(),
+                n => format!(" (an estimate for {}: the model diverges from the recording)", count(n)),
+            };
+            let now = describe_failing(now);
+            return Summary::from_answer(format!("{ranks}: {now} instead of {}{later}{estimate}", count(recorded)));
+        }
+        let (result, action) = match diverging {
+            0 => ("all reproduced".to_owned(), "try other settings: what-ifs of these recordings are reliable"),
+            n => (
+                format!("the model diverges from {}", counted(n, "recording")),
+                "treat every what-if of that recording as an estimate",
             ),
         };
-        let estimate = match diverging {
-            1.. if is_what_if => {
-                format!(" (an estimate for {}: the model diverges from the recording)", counted(diverging, "device"))
-            }
-            _ => String::new(),
-        };
-        let action = match (diverging, is_what_if) {
-            (0, false) => Some("try other settings: what-ifs of these recordings are reliable"),
-            (_, false) => Some("treat every what-if of that recording as an estimate"),
-            (..) => None,
-        };
-        let copy = action.and_then(|_| command_line("replay", &worst.path)).filter(|_| diverging > 0);
-        Summary { action: action.map(str::to_owned), copy, ..Summary::from_answer(format!("{answer}{estimate}")) }
+        Summary {
+            action: Some(action.to_owned()),
+            copy: command_line("replay", &worst.path).filter(|_| diverging > 0),
+            ..Summary::from_answer(format!("{ranks}: {result}"))
+        }
     }
-}
-
-fn summarize_what_if(rows: &[FleetReplayRow]) -> String {
-    let failing = |ooms: fn(&FleetReplayRow) -> u64| rows.iter().filter(|row| ooms(row) > 0).count();
-    let highest = |bytes: fn(&FleetReplayRow) -> u64| rows.iter().map(bytes).max().unwrap_or(0);
-    let requests = |ooms: fn(&FleetReplayRow) -> u64| rows.iter().map(ooms).sum::<u64>();
-    let outcome = compare_failures(requests(|row| row.recorded_ooms), requests(|row| row.ooms));
-    let number_of = |is_counted: fn(&JobOutcome) -> bool| {
-        rows.iter().filter_map(|row| row.then.as_ref()).filter(|then| is_counted(then)).count() as u64
-    };
-    let later = describe_devices_later(number_of(JobOutcome::fails_again), number_of(JobOutcome::is_not_known));
-    let (recorded, now) = (failing(|row| row.recorded_ooms), failing(|row| row.ooms));
-    format!(
-        "{outcome}; {} of {} fail instead of {}{later}; at most {} reserved instead of {}",
-        count(now as u64),
-        counted(rows.len() as u64, "device"),
-        count(recorded as u64),
-        size(highest(|row| row.peak_reserved_bytes)),
-        size(highest(|row| row.recorded_peak_reserved_bytes))
-    )
 }
 
 impl FleetTimelineReport {
-    /// Summarizes the timelines by the worst device.
+    /// `64 ranks: requests failed on 2`
     pub fn summary(&self) -> Summary {
         let Some(worst) = self.rows.first() else { return Summary::from_answer("nothing was recorded") };
         let failing = self.rows.iter().filter(|row| row.oom_count > 0).count() as u64;
-        let devices = self.rows.len() as u64;
-        let failures = match failing {
-            0 => format!("no request failed on {}", all(devices)),
-            _ => format!("requests failed on {} of {}", count(failing), counted(devices, "device")),
+        let (result, position) = match failing {
+            0 => ("no request failed".to_owned(), "peak"),
+            _ => (format!("requests failed on {}", count(failing)), "failure"),
         };
-        let name = name_device(&worst.path, worst.device);
-        let answer = format!("{failures}; {name} is the worst: reserved memory peaks at {}", peak(worst));
-        let action = "see who held the memory there".to_owned();
-        let copy = command_line(&format!("analyze --at {}", if failing > 0 { "failure" } else { "peak" }), &worst.path);
-        Summary { action: copy.is_some().then_some(action), copy, ..Summary::from_answer(answer) }
+        let copy = command_line(&format!("analyze --at {position}"), &worst.path);
+        let action = copy.is_some().then(|| "see who held the memory there".to_owned());
+        let answer = format!("{}: {result}", counted(self.rows.len() as u64, "rank"));
+        Summary { action, copy, ..Summary::from_answer(answer) }
     }
-}
-
-fn peak(row: &FleetTimelineRow) -> String {
-    let at = row
-        .reserved
-        .event
-        .map_or_else(|| " before its first entry".to_owned(), |event| format!(" at entry {}", count(event)));
-    let after = row.reserved.after_us.map(|us| format!(", after {}", duration(us))).unwrap_or_default();
-    format!("{}{at}{after}", size(row.reserved.bytes))
 }

@@ -35,7 +35,6 @@ pub use brief::{Brief, BriefLine};
 pub(crate) use cause::describe_cause;
 pub(crate) use larger_input::describe_input;
 pub(crate) use outcome::{describe_outcome, outcome_clause};
-pub(crate) use replay::describe_what_if;
 pub use summary::Summary;
 pub(crate) use summary::command_line;
 pub(crate) use variables::shape_label;

@@ -67,20 +67,6 @@ pub(super) fn describe_devices_later(failing: u64, unknown: u64) -> String {
     [failing, unknown].into_iter().flatten().collect()
 }
 
-/// Compares numbers of failed requests, such as `no request fails; 3 failed as recorded`.
-pub(super) fn compare_failures(recorded: u64, replayed: u64) -> String {
-    let now = match replayed {
-        0 => "no request fails".to_owned(),
-        1 => "1 request fails".to_owned(),
-        n => format!("{} requests fail", count(n)),
-    };
-    match (recorded, replayed) {
-        (0, 0) => format!("{now}, as recorded"),
-        (0, _) => format!("{now}; none failed as recorded"),
-        (recorded, _) => format!("{now}; {} failed as recorded", count(recorded)),
-    }
-}
-
 /// `17,711 requests`, or `about 18,000 requests` if that is an estimate.
 pub(super) fn count_of(number: u64, noun: &str, is_sure: bool) -> String {
     if is_sure {

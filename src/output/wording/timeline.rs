@@ -2,7 +2,7 @@
 
 use super::Summary;
 use super::summary::command_line;
-use crate::base::units::{count, counted, duration, size};
+use crate::base::units::{count, counted, size};
 use crate::base::warning::Code;
 use crate::study::figures::Figure;
 use crate::study::timeline::{DeviceTimeline, TimelineReport};
@@ -10,57 +10,36 @@ use crate::study::timeline::{DeviceTimeline, TimelineReport};
 impl TimelineReport {
     /// Summarizes the device with most failed requests; on a tie, the one with most reserved bytes.
     pub fn summary(&self) -> Summary {
-        let worst = self.devices.iter().rev().max_by_key(|device| (device.marks.oom.count, peak_reserved(device)));
+        let Some(device) = self.worst() else { return Summary::from_answer("nothing was recorded") };
         let is_lost = self.warnings.iter().any(|warning| warning.code == Code::HistoryLost);
-        worst.map_or_else(
-            || Summary::from_answer("nothing was recorded"),
-            |device| summarize_device(device, is_lost, &self.path),
-        )
+        let is_whole = device.events == device.trace_events && !is_lost;
+        let part = if is_whole { "" } else { " in this part of the recording" };
+        let id = device.device;
+        let failed = &device.marks.oom;
+        let (answer, action, position) = match failed.largest.last().filter(|_| failed.count > 0) {
+            None => {
+                let peak = device.series.size(Figure::Reserved).map_or(0, |series| series.highest);
+                let at_least = if is_lost { "at least " } else { "" };
+                let answer = format!("no request failed{part}: up to {at_least}{} reserved on GPU {id}", size(peak));
+                (answer, "see who held the memory at its peak", "peak")
+            }
+            Some(last) => {
+                let (requests, at) = (counted(failed.count, "request"), count(last.event));
+                let last = if failed.count == 1 { "" } else { "the last " };
+                let answer = format!("{requests} failed{part} on GPU {id}, {last}at entry {at}");
+                (answer, "see who held the memory at the last failure", "failure")
+            }
+        };
+        let copy = command_line(&format!("analyze --at {position}"), &self.path);
+        let action = copy.is_some().then(|| action.to_owned());
+        Summary { action, copy, ..Summary::from_answer(answer) }
     }
-}
 
-fn peak_of(device: &DeviceTimeline, figure: Figure) -> Option<(u64, Option<u64>)> {
-    device.series.size(figure).map(|series| (series.highest, series.highest_event))
-}
-
-fn peak_reserved(device: &DeviceTimeline) -> u64 {
-    peak_of(device, Figure::Reserved).map_or(0, |(bytes, _)| bytes)
-}
-
-fn summarize_device(device: &DeviceTimeline, is_lost: bool, path: &str) -> Summary {
-    let id = device.device;
-    let is_whole = device.events == device.trace_events && !is_lost;
-    let part = if is_whole { "this recording" } else { "this part of the recording" };
-    let length = device.duration_us.filter(|us| *us > 0);
-    let length = length.map_or_else(String::new, |us| format!(" of {}", duration(us)));
-    let failed = &device.marks.oom;
-    let failures = match failed.largest.last().filter(|_| failed.count > 0) {
-        None => format!("no request failed in {part}{length}"),
-        Some(last) => format!(
-            "{} failed in {part}{length}, the last at entry {}",
-            counted(failed.count, "request"),
-            count(last.event)
-        ),
-    };
-    let peak = |(bytes, event): (u64, Option<u64>)| {
-        let at = event.map(|event| format!(" at entry {}", count(event)));
-        format!("{}{}", size(bytes), at.unwrap_or_else(|| " before its first entry".to_owned()))
-    };
-    let (allocated, reserved) = (peak_of(device, Figure::Allocated), peak_of(device, Figure::Reserved));
-    let at_least = if is_lost { "at least " } else { "" };
-    let answer = match (allocated, reserved) {
-        (Some(allocated), Some(reserved)) => format!(
-            "{failures}; allocated memory of device {id} peaks at {at_least}{}, reserved memory at {at_least}{}",
-            peak(allocated),
-            peak(reserved)
-        ),
-        _ => failures, // never: both figures have a series
-    };
-    let (action, position) = if failed.count > 0 {
-        ("see who held the memory at the last failure", "failure")
-    } else {
-        ("see who held the memory at its peak", "peak")
-    };
-    let copy = command_line(&format!("analyze --at {position}"), path);
-    Summary { answer, who: None, variable: None, action: copy.is_some().then(|| action.to_owned()), copy }
+    /// The device with most failed requests; on a tie, the one with most reserved bytes.
+    pub(crate) fn worst(&self) -> Option<&DeviceTimeline> {
+        let reserved =
+            |device: &DeviceTimeline| device.series.size(Figure::Reserved).map_or(0, |series| series.highest);
+        // `max_by_key` takes the last of equals; the first one is wanted.
+        self.devices.iter().rev().max_by_key(|device| (device.marks.oom.count, reserved(device)))
+    }
 }

@@ -7,13 +7,7 @@ use crate::compare::trend::{TrendKind, TrendReport, TrendRow};
 impl TrendReport {
     /// Summarizes the line that creeps most.
     pub fn summary(&self) -> Summary {
-        let runs = match (self.first_us, self.last_us) {
-            (Some(first), Some(last)) => {
-                format!("{} from {} to {}", counted(self.runs, "run"), date(first), date(last))
-            }
-            _ => counted(self.runs, "run"),
-        };
-        let limit = percent(self.max_creep_ratio);
+        let (verdict, runs) = (self.verdict(), self.describe_runs());
         match self.rows.first() {
             Some(row) if row.growth == TrendKind::Creep => {
                 let answer = format!("FAILED: {} creeps: {} ({runs})", row.line, row.describe_growth());
@@ -28,12 +22,28 @@ impl TrendReport {
                     ..Summary::from_answer(answer)
                 }
             }
-            Some(row) => Summary::from_answer(format!(
-                "nothing creeps by {limit} a week or more ({runs}); {} {}",
-                row.line,
-                row.describe_growth()
-            )),
-            None => Summary::from_answer(format!("nothing creeps by {limit} a week or more ({runs})")),
+            Some(row) => Summary::from_answer(format!("{verdict} ({runs}); {} {}", row.line, row.describe_growth())),
+            None => Summary::from_answer(format!("{verdict} ({runs})")),
+        }
+    }
+
+    /// `FAILED: 2 lines creep by 0.5% a week or more`
+    pub(crate) fn verdict(&self) -> String {
+        let creeping = self.rows.iter().filter(|row| row.growth == TrendKind::Creep).count() as u64;
+        let limit = percent(self.max_creep_ratio);
+        match creeping {
+            0 => format!("nothing creeps by {limit} a week or more"),
+            1 => format!("FAILED: 1 line creeps by {limit} a week or more"),
+            n => format!("FAILED: {} lines creep by {limit} a week or more", count(n)),
+        }
+    }
+
+    /// `24 runs from 2026-09-01 to 2026-11-02`
+    pub(crate) fn describe_runs(&self) -> String {
+        let runs = counted(self.runs, "run");
+        match (self.first_us, self.last_us) {
+            (Some(first), Some(last)) => format!("{runs} from {} to {}", date(first), date(last)),
+            _ => runs,
         }
     }
 }

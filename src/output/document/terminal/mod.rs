@@ -108,15 +108,17 @@ impl<'a> Page<'a> {
             |text: &Text| text.spans.iter().map(|span| display_width(&self.style.escaped(&span.text))).sum();
         let (answer_width, context_width): (usize, usize) = (plain_width(answer), plain_width(context));
         let gap = width.saturating_sub(answer_width + context_width);
-        if gap >= 2 || context.is_empty() {
-            let shown = self.style.render_heading(&fit_spans(answer, self.style.width, self.style));
+        if gap >= 2 || (context.is_empty() && answer_width <= self.style.width) {
+            let shown = self.style.render_heading(answer);
             return self.line(&format!("{shown}{}{}", " ".repeat(gap), self.style.render(context)));
         }
-        let room = self.style.width;
+        let room = self.style.width.saturating_sub(2);
         let shown = self.style.render_heading(&self.shorten_to_fit(answer, room));
         self.line(&wrap(&shown, room, "  "));
-        let below = self.style.render(&fit_spans(context, room.saturating_sub(2), self.style));
-        self.line(&format!("  {below}"));
+        if !context.is_empty() {
+            let below = self.style.render(&fit_spans(context, room, self.style));
+            self.line(&format!("  {below}"));
+        }
     }
 
     fn heading(&mut self, text: &Text) {

@@ -8,18 +8,13 @@ use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, LiveChange, MemoryUse, PhaseChange, PoolChange, RankChange, RanksDiff,
     SettingChange, Status, StepChange, StreamChange,
 };
-use crate::output::document::{Cell, code};
+use crate::output::document::{Cell, Mark, Table, code, faint};
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// The header of [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
-/// The header of [`settings`].
-pub(super) const SETTINGS: [&str; 3] = ["setting", "before", "after"];
 /// The header of [`pools`] and, with another first cell, of [`streams`].
 pub(super) const SPACES: [&str; 6] = ["pool", "reserved before", "after", "change", "allocated", "free"];
-/// The header of [`ranks`].
-pub(super) const RANKS: [&str; 8] = ["rank", "device", "before", "after", "change", "", "peak reserved", "failed"];
-
 pub(super) fn word(status: Status) -> &'static str {
     match status {
         Status::New => "new",
@@ -131,19 +126,6 @@ pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
     device.by_phase.iter().filter(occurs).map(row).collect()
 }
 
-/// Which steps are compared, unless all are.
-pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
-    let steps = device.steps?;
-    if (steps.before_until, steps.after_until) == (None, None) {
-        return None;
-    }
-    let compared = match steps.compared_steps {
-        1 => "Only the first step is compared".to_owned(),
-        n => format!("Only the first {} are compared", counted(n, "step")),
-    };
-    Some(format!("{compared}: {} started before, {} after", count(steps.before_steps), count(steps.after_steps)))
-}
-
 /// The positions of the peaks in both recordings.
 pub(super) fn moments(device: &DeviceDiff) -> String {
     let sides = [("old", device.before_moment), ("new", device.after_moment)];
@@ -152,19 +134,6 @@ pub(super) fn moments(device: &DeviceDiff) -> String {
         .filter_map(|(side, at)| Some(format!("{} in the {side} recording", phrases::describe_position(at?))))
         .collect();
     sides.join(", ")
-}
-
-/// The number of stacks matched on other lines or in other files.
-pub(super) fn moved(device: &DeviceDiff) -> Option<String> {
-    let counts = &device.stack_counts;
-    let all = counts.new + counts.gone + counts.grown + counts.shrunk + counts.unchanged;
-    (counts.moved > 0).then(|| {
-        format!(
-            "{} of {} matched on other lines or in other files than before",
-            count(counts.moved),
-            counted(all, "stack")
-        )
-    })
 }
 
 /// The range of changes of the steps, if several are compared.
@@ -193,15 +162,29 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// The settings that differ.
-pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
+/// The settings that differ: `expandable_segments false → true`.
+pub(super) fn settings(changes: &[SettingChange]) -> Vec<String> {
     let name = |key: &str| match key {
         "torch_version" => "PyTorch".to_owned(),
         "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
         "found_settings" => "inferred by replay".to_owned(),
         key => key.to_owned(),
     };
-    changes.iter().map(|change| vec![name(&change.key), value(&change.before), value(&change.after)]).collect()
+    let line =
+        |change: &SettingChange| format!("{} {} → {}", name(&change.key), value(&change.before), value(&change.after));
+    // The settings string repeats the settings that it changes.
+    let is_repeated = changes.len() > changes.iter().filter(|change| name(&change.key) != change.key).count();
+    let changes: Vec<&SettingChange> =
+        changes.iter().filter(|change| !is_repeated || change.key != "settings_string").collect();
+    changes.into_iter().map(line).collect()
+}
+
+/// The first `shown` of `lines`, and the number of the others.
+pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
+    let others = lines.len().saturating_sub(shown) as u64;
+    lines.truncate(shown);
+    lines.extend((others > 0).then(|| format!("and {}: --full", counted(others, "other"))));
+    lines
 }
 
 fn space(name: String, before: MemoryUse<u64>, after: MemoryUse<u64>, by: MemoryUse<i64>) -> Vec<String> {
@@ -242,52 +225,40 @@ pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
     }
 }
 
-/// The ranks, their names without a common ending.
-pub(super) fn ranks(ranks: &RanksDiff) -> Vec<Vec<Cell>> {
-    let ending = [".pickle", ".pkl", ".json"]
-        .into_iter()
-        .find(|ending| ranks.rows.iter().all(|row| row.name.ends_with(ending)))
-        .unwrap_or_default(); // no common ending to leave out
-    ranks.rows.iter().map(|row| rank(row, ending)).collect()
-}
+/// Rows of the table of ranks, at most.
+const MAX_RANKS: usize = 10;
 
-fn rank(row: &RankChange, ending: &str) -> Vec<Cell> {
-    let ooms = match (row.before_ooms, row.after_ooms) {
-        (before, after) if before == after => count(after),
-        (before, after) => format!("{} → {}", count(before), count(after)),
+/// The ranks, the worst first.
+pub(super) fn ranks(ranks: &RanksDiff) -> Table {
+    let row = |row: &RankChange| -> Vec<Cell> {
+        let name = without_ending(&row.name);
+        let mark = if row.after_ooms > row.before_ooms { Mark::Bad } else { Mark::Good };
+        vec![
+            Cell::Marked(mark, code(format!("{name} GPU {}", row.device))),
+            size(row.before_allocated_bytes).into(),
+            size(row.after_allocated_bytes).into(),
+            signed_size(row.delta_allocated_bytes).into(),
+            share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
+            format!("{} → {}", count(row.before_ooms), count(row.after_ooms)).into(),
+        ]
     };
-    vec![
-        code(row.name.strip_suffix(ending).unwrap_or(&row.name)).into(),
-        row.device.to_string().into(),
-        size(row.before_allocated_bytes).into(),
-        size(row.after_allocated_bytes).into(),
-        signed_size(row.delta_allocated_bytes).into(),
-        share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
-        signed_size(row.delta_peak_reserved_bytes).into(),
-        ooms.into(),
-    ]
+    let header = ["allocated", "before", "after", "change", "", "failed requests"];
+    let others = ranks.rows.len().saturating_sub(MAX_RANKS) as u64;
+    let note = (others > 0).then(|| faint(format!("and {}: --format json", counted(others, "other"))));
+    let rows = ranks.rows.iter().take(MAX_RANKS).map(row);
+    Table::new(&header, &[0], rows).optional_columns(&[5]).wide().note(note)
 }
 
-/// Ranks that are on one side only, files that could not be read, and warnings.
-pub(super) fn notes(report: &DiffReport) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(ranks) = &report.ranks {
-        for (side, names) in [("before", &ranks.only_before), ("after", &ranks.only_after)] {
-            if !names.is_empty() {
-                notes.push(format!("only {side}, not compared: {}", names.join(", ")));
-            }
-        }
-        for file in &ranks.unreadable {
-            let note = format!("not compared: {}: {}", file.path, file.message);
-            notes.push(note);
-        }
-    }
-    for warning in &report.warnings {
-        let side = match warning.side {
-            "both" => "both files",
-            side => side,
-        };
-        notes.push(format!("{side}: {}: {}", warning.warning.code, warning.warning.message));
-    }
-    notes
+/// The name of a rank without the ending of its file.
+pub(super) fn without_ending(name: &str) -> &str {
+    [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
+}
+
+/// Ranks that are on one side only, and files that could not be read.
+pub(super) fn not_compared(report: &DiffReport) -> Vec<String> {
+    let Some(ranks) = &report.ranks else { return Vec::new() };
+    let sides = [("before", &ranks.only_before), ("after", &ranks.only_after)].into_iter();
+    let sides =
+        sides.filter(|(_, names)| !names.is_empty()).map(|(side, names)| format!("only {side}: {}", names.join(", ")));
+    sides.chain(ranks.unreadable.iter().map(|file| format!("{}: {}", file.path, file.message))).collect()
 }

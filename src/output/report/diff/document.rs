@@ -1,69 +1,201 @@
-//! The page of `oomscope diff`: the result, the figures, the lines responsible.
+//! The page of `oomscope diff`: the peaks before and after, and the lines that changed; below it all other figures.
 
+use super::super::notes::changes_answer;
 use super::super::phrases::{frame_label, location_details, location_label, operation_label, python_frames};
-use super::super::summary::summary;
 use super::cells::{
-    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, notes, phases, pools, ranks,
-    settings, share, steps, streams, word,
+    FIGURES, PHASES, SPACES, blocks, figures, first_of, moments, not_compared, phases, pools, ranks, settings, share,
+    steps, streams, without_ending, word,
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, RanksDiff, StackChange, Status,
+    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, OtherRows, StackChange, Status,
     VariableChange,
 };
-use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code};
+use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, faint, strong};
+use crate::output::wording::command_line;
 use crate::study::figures::Figure;
 
+/// Rows of the table of lines, and of one beside a table of ranks or devices.
+const MAX_LINES: usize = 10;
+const MAX_LINES_BESIDE: usize = 5;
+/// Settings, exceeded limits and warnings on the first screen, at most.
+const MAX_SETTINGS: usize = 4;
+const MAX_MESSAGES: usize = 3;
+const MAX_NOTES: usize = 2;
 /// Maximum number of frames shown of a stack.
 const FRAMES: usize = 5;
 
-/// Lays out `report`.
+/// Lays out `report`: the device that changed most, and the others below.
 pub fn diff(report: &DiffReport) -> Document {
     let mut document = Document::default();
-    summary(&mut document, &report.summary());
-    for message in report.fail_on.iter().flat_map(FailOn::messages) {
-        document.paragraph(alarm(format!("FAILED: {message}")));
+    let Some(most) = report.most_changed() else {
+        document.headline(strong(report.summary().answer), "");
+        return document;
+    };
+    document.headline(headline(report, most), faint(context(most)));
+    let warnings = report.warnings.iter().filter(|of| changes_answer(of.warning.code)).take(MAX_NOTES);
+    for of in warnings {
+        document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
     }
-    document.field("before", code(&*report.before));
-    document.field("after", code(&*report.after));
-    if let Some(ranks) = &report.ranks {
-        all_ranks(&mut document, ranks);
+    limits(&mut document, report);
+    if let Some(table) = report.ranks.as_ref().map(ranks).or_else(|| devices(report)) {
+        document.table(table);
+        lines(&mut document, most, MAX_LINES_BESIDE);
+    } else {
+        lines(&mut document, most, MAX_LINES);
     }
-    if !report.settings_changed.is_empty() {
-        document.heading("Settings that differ");
-        let rows = settings(&report.settings_changed);
-        document.table(Table::new(&SETTINGS, &[0, 1, 2], rows));
+    document.fields("why", why(most));
+    document.fields("missing", first_of(not_compared(report), MAX_MESSAGES));
+    // A snapshot without the device has no failures there.
+    let [before, after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+    if before != after {
+        document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
     }
-    for device in &report.devices {
-        self::device(&mut document, device, report.at, report.devices.len() > 1);
-    }
-    document.list_under("Notes", notes(report));
+    document.fields("settings", first_of(settings(&report.settings_changed), MAX_SETTINGS));
+    document.fields("next", command_line("analyze", &report.after_file).map(code));
+    document.add_sections(sections(report, most));
     document
 }
 
-fn all_ranks(document: &mut Document, of: &RanksDiff) {
-    document.heading(format!(
-        "{} in both, the worst first (allocated {})",
-        counted(of.rows.len() as u64, "device"),
-        of.rows.first().map_or("", |row| row.moment.as_str())
-    ));
-    document.table(Table::new(&RANKS, &[0], ranks(of)));
-    if let Some(worst) = of.rows.first() {
-        document.heading(Text::from("The worst in full: ").and(code(&*worst.name)));
+/// `peak allocated 1.89 GiB → 3.44 GiB (+82%) · peak reserved 2.06 GiB → 3.85 GiB (+87%)`
+fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
+    let fails = report.fail_on.as_ref().is_some_and(|fail_on| fail_on.failed);
+    let start = if fails { alarm("FAILED: ") } else { Text::default() };
+    let rank = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
+    let rank = rank.map_or_else(Text::default, |worst| code(without_ending(&worst.name)).and(": "));
+    let device_name = if report.devices.len() > 1 { format!("GPU {}: ", device.device) } else { String::new() };
+    let figures = match device.at {
+        ComparedMoment::Peak => [("peak allocated", Figure::PeakAllocated), ("peak reserved", Figure::PeakReserved)],
+        ComparedMoment::Snapshot => [("allocated", Figure::Allocated), ("reserved", Figure::Reserved)],
+    };
+    let figures = figures.map(|(name, figure)| {
+        // A recording that lacks the device has nothing on it.
+        let [before, after] = [device.before, device.after].map(|side| side.unwrap_or_default().number(figure));
+        let by = device.delta.change(figure);
+        let change = if by == 0 { "same".to_owned() } else { share(before, by) };
+        let change = if change.is_empty() { change } else { format!(" ({change})") };
+        format!("{name} {} → {}{change}", size(before), size(after))
+    });
+    start.and(rank).and(device_name).and(figures.join(" · "))
+}
+
+/// The compared position, unless it is the peak, and the compared steps, unless they are all.
+fn context(device: &DeviceDiff) -> String {
+    let is_part = device.steps.is_some_and(|steps| steps.before_until.is_some() || steps.after_until.is_some());
+    let steps =
+        device.steps.filter(|_| is_part).map(|steps| format!("first {}", counted(steps.compared_steps, "step")));
+    let moment = (device.at == ComparedMoment::Snapshot && steps.is_none()).then(|| device.moment.clone());
+    moment.or(steps).unwrap_or_default()
+}
+
+/// The limit of `--fail-on`, and what exceeds it if the headline does not say it.
+fn limits(document: &mut Document, report: &DiffReport) {
+    let Some(fail_on) = report.fail_on.as_ref().filter(|fail_on| fail_on.failed) else { return };
+    match (&*fail_on.failures, &*fail_on.missing) {
+        ([_], []) => document.field("limit", &*fail_on.limit),
+        _ => document.fields("limit", first_of(fail_on.messages().map(str::to_owned).collect(), MAX_MESSAGES)),
     }
 }
 
-fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, is_one_of_several: bool) {
-    document.heading(format!("Device {}", device.device));
-    if is_one_of_several {
-        document.paragraph(&*device.summary);
+/// The devices, if there are several.
+fn devices(report: &DiffReport) -> Option<Table> {
+    const MAX_DEVICES: usize = 8;
+    let row = |device: &DeviceDiff| -> Vec<Cell> {
+        let [before, after] =
+            [device.before, device.after].map(|side| side.unwrap_or_default().number(Figure::Allocated));
+        let by = device.delta.change(Figure::Allocated);
+        let name = format!("GPU {} {}", device.device, device.moment);
+        vec![name.into(), size(before).into(), size(after).into(), signed_size(by).into(), share(before, by).into()]
+    };
+    let rows = report.devices.iter().take(MAX_DEVICES).map(row);
+    let table = || Table::new(&["allocated", "before", "after", "change", ""], &[0], rows).wide();
+    (report.devices.len() > 1).then(table)
+}
+
+/// The lines that hold more or less, the `shown` largest changes first, and the sum of the others.
+fn lines(document: &mut Document, device: &DeviceDiff, shown: usize) {
+    if device.lines.is_empty() {
+        return;
     }
-    let peak = (device.at == ComparedMoment::Peak).then(|| format!("The peak: {}", moments(device)));
-    for sentence in [compared(device), peak, moved(device)].into_iter().flatten() {
-        document.paragraph(sentence);
+    let mut rows: Vec<Vec<Cell>> = device.lines.iter().take(shown).map(|line| line_row(line, device)).collect();
+    let mut rest = device.other_lines;
+    device.lines.iter().skip(shown).for_each(|line| rest.add(&line.held));
+    if rest.held.delta_bytes != 0 {
+        rows.push(row(
+            faint("everything else").into(),
+            &rest.held,
+            share(rest.held.before_bytes, rest.held.delta_bytes),
+        ));
     }
+    document.table(Table::new(&["line", "before", "after", "change", ""], &[0], rows).wide());
+}
+
+/// A line; its caller too, if another line of the table has the same place.
+fn line_row(line: &LineChange, device: &DeviceDiff) -> Vec<Cell> {
+    let label = location_label(&line.location);
+    let same = device.lines.iter().filter(|other| location_label(&other.location) == label).count();
+    let caller = line.location.called_from.as_ref().filter(|_| same > 1);
+    let file = line.location.frame.as_ref().map(|frame| &frame.file);
+    let caller = caller.map(|caller| match file {
+        Some(file) if *file == caller.file => faint(format!(" from :{} {}", caller.line, caller.name)),
+        _ => faint(" from ").and(frame_label(caller)),
+    });
+    row(caller.into_iter().fold(label, Text::and).into(), &line.held, share_or_word(&line.held, line.status))
+}
+
+fn row(holder: Cell, held: &LiveChange, share: String) -> Vec<Cell> {
+    let before_and_after = [held.before_bytes, held.after_bytes].map(|bytes| Cell::from(size(bytes)));
+    let change = [signed_size(held.delta_bytes).into(), share.into()];
+    [holder].into_iter().chain(before_and_after).chain(change).collect()
+}
+
+/// The change in percent, or a word if one side has nothing.
+fn share_or_word(held: &LiveChange, status: Status) -> String {
+    if held.before_blocks > 0 && held.after_blocks > 0 {
+        share(held.before_bytes, held.delta_bytes)
+    } else {
+        word(status).to_owned()
+    }
+}
+
+/// The variable that keeps more at the snapshot than before.
+fn why(device: &DeviceDiff) -> Option<Text> {
+    let grown = device.variables.as_ref()?.rows.iter().find(|row| row.held.delta_bytes > 0 && row.name.is_some())?;
+    let details = Some(grown.details()).filter(|details| !details.is_empty());
+    let details = details.map_or_else(String::new, |details| format!(" ({details})"));
+    let more = format!("{details} keeps {} more at the snapshot", size(grown.held.delta_bytes.unsigned_abs()));
+    Some(code(grown.holder()).and(more))
+}
+
+/// Everything below the first screen.
+fn sections(report: &DiffReport, most: &DeviceDiff) -> Document {
+    let mut document = Document::default();
+    document.heading("Compared");
+    document.field("before", code(&*report.before));
+    document.field("after", code(&*report.after));
+    document.fields("settings", settings(&report.settings_changed).into_iter().skip(MAX_SETTINGS));
+    let messages = report.fail_on.iter().flat_map(FailOn::messages);
+    document.fields("limit", messages.skip(MAX_MESSAGES));
+    for device in &report.devices {
+        self::device(&mut document, device, report.at, device.device == most.device);
+    }
+    document.fields("missing", not_compared(report).into_iter().skip(MAX_MESSAGES));
+    document.list_under(
+        "Notes",
+        report.warnings.iter().map(|of| format!("{}: {}: {}", of.side, of.warning.code, of.warning.message)),
+    );
+    document
+}
+
+fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_lines: bool) {
+    document.heading(format!("GPU {}", device.device));
+    document.fields("peak", (device.at == ComparedMoment::Peak).then(|| moments(device)));
     document.table(Table::new(&FIGURES, &[0], figures(device, at)));
-    lines(document, device);
+    if !has_lines {
+        lines(document, device, usize::MAX);
+    }
+    let details = device.lines.iter().map(|line| Item { text: location_label(&line.location), details: details(line) });
+    document.list(details.filter(|item| !item.details.is_empty()));
     variables(document, device);
     if device.at == at && !device.by_phase.is_empty() {
         document.subheading("Peak allocated in each phase");
@@ -80,88 +212,28 @@ fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, is_o
     }
 }
 
-fn lines(document: &mut Document, device: &DeviceDiff) {
-    const BLOCKS: usize = 4;
-    if device.lines.is_empty() {
-        return;
-    }
-    document.subheading(format!("Who holds more or less {}, by line", device.moment));
-    let mut rows: Vec<Vec<Cell>> = device.lines.iter().map(line).collect();
-    let others = &device.other_lines;
-    if others.count > 0 {
-        let share = share(others.held.before_bytes, others.held.delta_bytes);
-        rows.push(row(&others.held, share, "everything else".into()));
-    }
-    let all = device.delta.change(Figure::Allocated);
-    // A recording that lacks the device has nothing on it.
-    let [before, after] =
-        [device.before, device.after].map(|figures| figures.unwrap_or_default().number(Figure::Allocated));
-    rows.push(vec![
-        signed_size(all).into(),
-        share(before, all).into(),
-        size(before).into(),
-        size(after).into(),
-        "".into(),
-        "total".into(),
-    ]);
-    let header = ["change", "", "before", "after", "blocks", "allocated by"];
-    document.table(Table::new(&header, &[5], rows).optional_columns(&[BLOCKS]));
+/// Where a line was before, its caller, and its largest operation.
+fn details(line: &LineChange) -> Vec<Text> {
+    let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(frame_label(from)));
+    let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
+    moved.into_iter().chain(location_details(&line.location)).chain(operation).collect()
 }
 
 fn variables(document: &mut Document, device: &DeviceDiff) {
-    const BLOCKS: usize = 4;
     let Some(changes) = device.variables.as_ref().filter(|changes| !changes.rows.is_empty()) else { return };
-    document.subheading("What keeps more or less at the snapshot, by module and variable");
     let mut rows: Vec<Vec<Cell>> = changes.rows.iter().map(variable).collect();
-    let others = &changes.other;
-    if others.count > 0 {
-        let share = share(others.held.before_bytes, others.held.delta_bytes);
-        rows.push(row(&others.held, share, "everything else".into()));
+    let OtherRows { count, held, .. } = &changes.other;
+    if *count > 0 {
+        rows.push(row(faint("everything else").into(), held, share(held.before_bytes, held.delta_bytes)));
     }
-    let header = ["change", "", "before", "after", "blocks", "kept by"];
-    document.table(Table::new(&header, &[5], rows).optional_columns(&[BLOCKS]));
+    document.table(Table::new(&["kept at the snapshot by", "before", "after", "change", ""], &[0], rows).wide());
 }
 
 fn variable(change: &VariableChange) -> Vec<Cell> {
-    let held = &change.held;
     let name = if change.name.is_some() { code(change.holder()) } else { change.holder().into() };
-    row(
-        held,
-        share_or_word(held, change.status),
-        Cell::WithDetails(
-            name,
-            Some(change.details()).filter(|it| !it.is_empty()).map(Text::from).into_iter().collect(),
-        ),
-    )
-}
-
-/// The change in percent, or a word if one side has nothing.
-fn share_or_word(held: &LiveChange, status: Status) -> String {
-    if held.before_blocks > 0 && held.after_blocks > 0 {
-        share(held.before_bytes, held.delta_bytes)
-    } else {
-        word(status).to_owned()
-    }
-}
-
-fn row(held: &LiveChange, share: String, who: Cell) -> Vec<Cell> {
-    vec![
-        signed_size(held.delta_bytes).into(),
-        share.into(),
-        size(held.before_bytes).into(),
-        size(held.after_bytes).into(),
-        blocks(held).into(),
-        who,
-    ]
-}
-
-fn line(line: &LineChange) -> Vec<Cell> {
-    let held = &line.held;
-    let (who, below) = (location_label(&line.location), location_details(&line.location));
-    let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(frame_label(from)));
-    let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
-    let share = share_or_word(held, line.status);
-    row(held, share, Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()))
+    let details = Some(change.details()).filter(|details| !details.is_empty()).map(Text::from);
+    let holder = Cell::WithDetails(name, details.into_iter().collect());
+    row(holder, &change.held, share_or_word(&change.held, change.status))
 }
 
 fn stacks(document: &mut Document, device: &DeviceDiff) {

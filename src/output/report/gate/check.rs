@@ -1,133 +1,146 @@
-//! The page of `oomscope check`.
+//! The page of `oomscope check`: one row a limit, those that do not hold first.
 
-use super::super::summary::holder_and_action;
-use super::phrases::{
-    LimitKind, MAX_FINDINGS, bytes_label, limits_by_kind, location_label, outcome_label, warnings_by_code,
-};
-use crate::base::units::{count, counted};
-use crate::compare::gate::{BaselineComparison, CheckReport, FileWarning, Finding, Severity, WorstDevice};
-use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
+use super::super::ranks::Names;
+use super::phrases::{LimitKind, limits_by_kind, warnings_by_code};
+use crate::base::units::{count, counted, size};
+use crate::compare::gate::{BaselineComparison, CheckReport, CodeLine, Finding, Severity};
+use crate::output::document::{Cell, Document, Item, Mark, Table, Text, alarm, code, faint, source_location, strong};
+use crate::output::wording::command_line;
+
+/// Changes since a baseline on the first screen, and files that could not be checked, at most.
+const MAX_CHANGES: usize = 8;
+const MAX_FILES: usize = 3;
+/// Limits described below the first screen, at most.
+const MAX_FINDINGS: usize = 10;
 
 /// Lays out `report`.
 pub fn check(report: &CheckReport) -> Document {
     let mut document = Document::default();
-    let summary = report.summary();
-    let answer = &*summary.answer;
-    document.title(if report.passed { answer.into() } else { alarm(answer) });
-    holder_and_action(&mut document, &summary);
-    if let Some(config) = &report.config {
-        let limits = Text::from("limits from ").and(code(&**config));
-        document.paragraph(limits.and(", unless a flag overrides them"));
-    }
-    if let Some(worst) = &report.worst {
-        document.paragraph(worst_device(worst));
-    }
-    let kinds = limits_by_kind(report);
+    let verdict = report.verdict();
+    document.headline(if report.passed { strong(verdict) } else { alarm(verdict) }, context(report));
+    let mut kinds = limits_by_kind(report);
+    kinds.sort_by_key(|kind| (kind.worst.passed, kind.worst.severity));
     if !kinds.is_empty() {
         document.table(limit_table(&kinds));
     }
-    if let Some(baseline) = &report.baseline {
-        changes(&mut document, baseline);
-    }
-    let lost = report.failed_findings();
-    let shown = &lost[..lost.len().min(MAX_FINDINGS)];
     // The changes since an entry of the baseline explain its limits better.
-    let has_changes = report.baseline.as_ref().is_some_and(|baseline| !baseline.text.is_empty());
-    let is_explained = |finding: &&&Finding| has_changes && finding.code.needs_baseline() && finding.actual.is_some();
-    let described: Vec<&Finding> = shown.iter().filter(|finding| !is_explained(finding)).copied().collect();
-    for group in described.chunk_by(|a, b| has_same_message(a, b)) {
-        findings(&mut document, group);
+    match report.baseline.as_ref().filter(|baseline| !baseline.text.is_empty()) {
+        Some(baseline) => changes(&mut document, baseline),
+        None => document.fields("why", why(report)),
     }
-    let more = lost.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0).map(|more| {
-        let more = count(more as u64);
-        format!("{more} more do not hold: --format json lists all of them").into()
-    });
-    let is_shown = |noted: &FileWarning| {
-        let why = noted.message.split_once(": ").map_or(&*noted.message, |(_, why)| why);
-        shown.iter().any(|finding| finding.path == noted.path && finding.message.ends_with(why))
-    };
-    let notes = warnings_by_code(report).into_iter().filter(|(noted, others)| !others.is_empty() || !is_shown(noted));
-    let notes = notes.map(|(noted, others)| {
-        let note = format!(": {}{others} [{}]", noted.message, noted.code);
-        code(&*noted.path).and(note)
-    });
-    let unreadable = report
-        .not_checked()
-        .into_iter()
-        .map(|(path, message)| Text::from("not checked: ").and(code(path)).and(format!(": {message}")));
-    document.list_under("Notes", more.into_iter().chain(notes).chain(unreadable));
+    let not_checked = report.not_checked();
+    let files = not_checked.iter().map(|(path, message)| code(&**path).and(format!(": {message}")));
+    let others = not_checked.len().saturating_sub(MAX_FILES) as u64;
+    let others = (others > 0).then(|| format!("and {}: --format json", counted(others, "other")).into());
+    document.fields("not checked", files.take(MAX_FILES).chain(others));
+    if !report.passed {
+        document.fields("do", report.summary().action);
+        let worst = report.failed_findings().into_iter().find(|finding| finding.severity == Severity::Fail);
+        let next = worst.and_then(|worst| command_line("analyze", &worst.path));
+        document.fields("next", next.map(code));
+    }
+    document.add_sections(sections(report));
     document
 }
 
-/// The changes since the baseline.
-fn changes(document: &mut Document, baseline: &BaselineComparison) {
-    let title = Text::from("changes since ").and(code(&*baseline.path)).and(", ").and(code(&*baseline.entry));
-    if !baseline.text.is_empty() {
-        document.subheading(title);
-        document.list(baseline.text.iter().map(|line| Item::from(Text::from(&**line))));
-    }
+/// The GPU and the file, if there is only one; the configuration.
+fn context(report: &CheckReport) -> Text {
+    let place = |finding: &Finding| (finding.path.clone(), finding.device);
+    let first = report.findings.first().map(place);
+    let one = first.filter(|first| report.findings.iter().all(|finding| place(finding) == *first));
+    let device = one.map(|(_, device)| format!("GPU {device}"));
+    let config = report.config.as_ref().map(|config| format!("limits from {config}"));
+    faint(device.into_iter().chain(config).collect::<Vec<_>>().join(", "))
 }
 
-/// Names the worst of several devices.
-fn worst_device(worst: &WorstDevice) -> Text {
-    let mut lost = Vec::new();
-    if worst.failed > 0 {
-        let verb = if worst.failed == 1 { "does" } else { "do" };
-        lost.push(format!("{} {verb} not hold", counted(worst.failed as u64, "limit")));
-    }
-    if worst.warned > 0 {
-        lost.push(counted(worst.warned as u64, "warning"));
-    }
-    let device = Text::from(format!("worst: device {} of ", worst.device));
-    device.and(code(&*worst.path)).and(format!(": {}", lost.join(", ")))
+/// Why the job of a dry run does not pass, or why the worst figure is not known.
+fn why(report: &CheckReport) -> Option<String> {
+    let job = report.dry_run.as_ref().filter(|job| !job.passed).map(|job| job.reason.clone());
+    let unknown = || {
+        let failed = report.failed_findings();
+        Some(failed.into_iter().find(|finding| finding.actual.is_none() && finding.lines.is_empty())?.message.clone())
+    };
+    job.or_else(unknown)
 }
 
-/// One row per limit; with several devices, that of the worst device.
+/// One row per limit, and below one that does not hold the line that holds most; with several devices, of the worst.
 fn limit_table(kinds: &[LimitKind<'_>]) -> Table {
     let are_several = kinds.iter().any(|kind| kind.all > 1);
-    let header: &[&str] = if are_several {
-        &["", "", "worst", "limit", "not held in", "device", "worst in"]
-    } else {
-        &["", "", "actual", "limit"]
-    };
-    Table::new(header, &[0, 1, 6], kinds.iter().map(|kind| row(kind, are_several)))
+    let names = Names::from_paths(kinds.iter().map(|kind| &*kind.worst.path));
+    let header: &[&str] =
+        if are_several { &["limit", "worst", "limit", "not held on"] } else { &["limit", "actual", "limit"] };
+    let rows = kinds.iter().flat_map(|kind| {
+        let below = Some(below(kind.worst, are_several.then_some(&names))).filter(|below| !below.is_empty());
+        let below = below.map(|below| {
+            let mut cells = vec![Cell::Indented(1, below)];
+            cells.resize(header.len(), "".into());
+            cells
+        });
+        [row(kind, are_several)].into_iter().chain(below)
+    });
+    Table::new(header, &[0], rows).wide()
+}
+
+/// The text below a limit that does not hold: the worst of several devices, and the line that holds most.
+fn below(worst: &Finding, names: Option<&Names>) -> Text {
+    if worst.passed {
+        return Text::default();
+    }
+    let device = names.map(|names| code(format!("{} GPU {}", names.shorten(&worst.path), worst.device)));
+    match (device, worst.lines.first().map(line_label)) {
+        (Some(device), Some(line)) => device.and(": ").and(line),
+        (device, line) => device.or(line).unwrap_or_default(),
+    }
 }
 
 fn row(kind: &LimitKind<'_>, are_several: bool) -> Vec<Cell> {
     let worst = kind.worst;
     let (limit, actual) = worst.format_figures();
-    let outcome = if worst.passed { outcome_label(worst).into() } else { with_severity(worst, outcome_label(worst)) };
-    let mut row = vec![outcome.into(), worst.code.word().into(), actual.into(), limit.into()];
-    if are_several {
-        row.push(format!("{} of {}", count(kind.failing), count(kind.all)).into());
-        row.push(worst.device.to_string().into());
-        row.push(code(&*worst.path).into());
-    }
+    let (mark, effect) = match (worst.passed, worst.severity) {
+        (true, _) if worst.actual.is_none() => (Mark::Perhaps, "  allowed"),
+        (true, _) => (Mark::Good, ""),
+        (false, Severity::Warn) => (Mark::Perhaps, "  warns"),
+        (false, Severity::Fail) => (Mark::Bad, ""),
+    };
+    let name = Text::from(worst.code.word()).and(faint(effect));
+    let mut row = vec![Cell::Marked(mark, name), actual.into(), limit.into()];
+    row.extend(are_several.then(|| Cell::from(format!("{} of {}", count(kind.failing), count(kind.all)))));
     row
 }
 
-/// Whether one message covers both findings: they are missing for the same reason.
-fn has_same_message(a: &Finding, b: &Finding) -> bool {
-    let of = |finding: &Finding| (finding.device, finding.severity, finding.missing);
-    of(a) == of(b) && a.path == b.path && a.message == b.message
+/// `app/train.py:12 step  1.11 GiB held at the peak`
+fn line_label(line: &CodeLine) -> Text {
+    let file = line.source.as_deref().unwrap_or(&line.frame.file);
+    let place = source_location(file, &format!(":{} {}", line.frame.line, line.frame.name));
+    place.and(format!("  {} {}", size(line.bytes), line.what))
 }
 
-/// Findings of one device with the same message.
-fn findings(document: &mut Document, group: &[&Finding]) {
-    let Some(finding) = group.first() else { return }; // a group has at least one
-    let codes: Vec<&str> = group.iter().map(|finding| finding.code.word()).collect();
-    let title = with_severity(finding, &format!("{} {}", outcome_label(finding), codes.join(", ")));
-    let device = format!(", device {} of ", finding.device);
-    document.subheading(title.and(device).and(code(&*finding.path)));
-    document.paragraph(&*finding.message);
-    document.list(
-        finding
-            .lines
-            .iter()
-            .map(|line| Item::from(strong(location_label(line)).and(format!(": {}", bytes_label(line))))),
-    );
+/// The changes since the baseline.
+fn changes(document: &mut Document, baseline: &BaselineComparison) {
+    document.subheading(Text::from("changes since ").and(code(&*baseline.path)).and(", ").and(code(&*baseline.entry)));
+    let others = baseline.text.len().saturating_sub(MAX_CHANGES) as u64;
+    let others = (others > 0).then(|| format!("and {}", counted(others, "other")));
+    let shown = baseline.text.iter().take(MAX_CHANGES).cloned().chain(others);
+    document.list(shown.map(|line| Item::from(Text::from(line))));
 }
 
-fn with_severity(finding: &Finding, text: &str) -> Text {
-    if finding.severity == Severity::Fail { alarm(text) } else { strong(text) }
+/// Each limit that does not hold with its lines, and the notes on the files.
+fn sections(report: &CheckReport) -> Document {
+    let mut document = Document::default();
+    let lost = report.failed_findings();
+    for finding in lost.iter().take(MAX_FINDINGS) {
+        let title = format!("{} of GPU {} of ", finding.code.word(), finding.device);
+        document.subheading(Text::from(title).and(code(&*finding.path)));
+        document.paragraph(&*finding.message);
+        // The first line is in the table.
+        document.list(finding.lines.iter().skip(1).map(line_label));
+    }
+    if let Some(more @ 1..) = lost.len().checked_sub(MAX_FINDINGS) {
+        document.paragraph(format!("{} more do not hold: --format json", count(more as u64)));
+    }
+    let notes = warnings_by_code(report).into_iter();
+    let notes =
+        notes.map(|(noted, others)| code(&*noted.path).and(format!(": {}{others} [{}]", noted.message, noted.code)));
+    document.list_under("Notes", notes);
+    document
 }

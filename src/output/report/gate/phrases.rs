@@ -1,21 +1,8 @@
 //! Phrases that the page and the CI formats share.
 
 use crate::base::units::{counted, escape_text, size};
-use crate::compare::gate::{CheckReport, CodeLine, FileWarning, Finding, Severity};
+use crate::compare::gate::{CheckReport, CodeLine, FileWarning, Finding};
 use crate::stacks::frames::FrameReport;
-
-/// Maximum number of exceeded limits described; the others are counted.
-pub(crate) const MAX_FINDINGS: usize = 10;
-
-/// The outcome of a limit.
-pub(crate) fn outcome_label(finding: &Finding) -> &'static str {
-    match (finding.passed, finding.severity) {
-        (true, _) if finding.actual.is_none() => "allowed",
-        (true, _) => "ok",
-        (false, Severity::Fail) => "FAILED",
-        (false, Severity::Warn) => "warning",
-    }
-}
 
 /// `device 0 of snapshot.pickle`
 pub(crate) fn device_label(finding: &Finding) -> String {

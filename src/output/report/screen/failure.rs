@@ -1,12 +1,12 @@
 //! A failed request, as a compiler shows an error: the place, why, who holds the memory, what helps.
 
 use super::holders::{add_blockers, add_growth, add_holders};
-use super::notes::add_notes;
 use super::parts::{add_next, add_part, moment_label};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Document, Source, Text, alarm, code, faint, strong};
+use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::{frame_label, location_label};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause};

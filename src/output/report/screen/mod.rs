@@ -5,13 +5,11 @@
 
 mod failure;
 mod holders;
-mod notes;
 mod parts;
 mod ranks;
 mod usage;
 
 use self::failure::show_failure;
-pub(super) use self::notes::add_notes;
 pub(super) use self::ranks::{rank_table, screen_of_ranks};
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};

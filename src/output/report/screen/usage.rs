@@ -1,13 +1,13 @@
 //! A recording without a failed request, a state without a trace, memory at a chosen moment, and a request that is tried.
 
 use super::holders::{add_growth, add_holders};
-use super::notes::add_notes;
 use super::parts::{add_next, add_part};
 use crate::analysis::failure::RequestOutcome;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{counted, duration, size};
 use crate::base::warning::Code;
 use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
+use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::describe_position_on;
 use crate::output::wording::{command_line, summarize_snapshot};
 

@@ -1,0 +1,55 @@
+//! The warnings that change how an answer is to be read.
+
+use crate::base::units::counted;
+use crate::base::warning::{Code, Warning};
+use crate::output::document::Document;
+
+/// Warnings on the first screen, at most.
+const MAX_NOTES: usize = 2;
+
+/// Appends them, and the number of the others.
+pub(super) fn add_notes(document: &mut Document, warnings: &[Warning]) {
+    let (shown, others) = shown_and_others(warnings);
+    for warning in &shown {
+        document.warning(warning.code.word(), &*warning.message);
+    }
+    if !shown.is_empty() && !others.is_empty() {
+        document.warning("more", format!("{}: --full", counted(others.len() as u64, "more note")));
+    }
+}
+
+/// Appends the warnings that [`add_notes`] only counts.
+pub(super) fn add_other_notes(document: &mut Document, warnings: &[Warning]) {
+    for warning in shown_and_others(warnings).1 {
+        document.warning(warning.code.word(), &*warning.message);
+    }
+}
+
+/// The warnings for the first screen, and the others.
+fn shown_and_others(warnings: &[Warning]) -> (Vec<&Warning>, Vec<&Warning>) {
+    let (mut shown, mut others): (Vec<_>, Vec<_>) = warnings.iter().partition(|warning| changes_answer(warning.code));
+    others.splice(0..0, shown.split_off(shown.len().min(MAX_NOTES)));
+    (shown, others)
+}
+
+/// Whether the figures mean something else than they seem to.
+pub(super) fn changes_answer(code: Code) -> bool {
+    matches!(
+        code,
+        Code::DryRun
+            | Code::EmptyWindow
+            | Code::ForeignBackend
+            | Code::HarmfulSettings
+            | Code::IdleSetting
+            | Code::ModelParted
+            | Code::NoMoment
+            | Code::NoPeak
+            | Code::NotAllocated
+            | Code::ReleaseUnclear
+            | Code::SmallCapacity
+            | Code::StartsLater
+            | Code::TraceInconsistent
+            | Code::UnknownMemory
+            | Code::ValuesRead
+    )
+}
