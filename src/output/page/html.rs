@@ -9,7 +9,7 @@ use super::shown_devices::{PageOrder, ShownDevices};
 use super::{PageData, SnapshotData, Sparkline, base64, replay, web};
 use crate::analysis::{AnalyzeReport, Unreadable};
 use crate::explain::ExplainReport;
-use crate::output::document::{Block, Document, html, html_literal};
+use crate::output::document::{Document, html, html_literal};
 use crate::output::formats::json;
 use crate::output::report;
 use crate::whatif::WhatIfReport;
@@ -136,7 +136,7 @@ pub fn write_explanation(
         writeln!(out, "<p class=\"warning\">{line}</p>")?;
     }
     for explanation in explanations {
-        out.write_all(html(&report::explain(explanation, EXPLAINED_MESSAGES)).as_bytes())?;
+        out.write_all(html(&report::explain(explanation, EXPLAINED_MESSAGES).in_full()).as_bytes())?;
     }
     out.write_all(b"</main>\n</body>\n</html>\n")
 }
@@ -170,12 +170,6 @@ pub(super) fn write_head(title: &str, scripts: Scripts<'_>, version: &str, out: 
         csp_hash(web::STYLE)?,
         web::STYLE,
     )
-}
-
-/// Number of blocks before the first section.
-pub(super) fn summary_len(document: &Document) -> usize {
-    let is_section = |block: &Block| matches!(block, Block::Heading(2.., _) | Block::Table(_));
-    document.blocks.iter().position(is_section).unwrap_or(document.blocks.len())
 }
 
 /// The name of `text` in a content security policy.

@@ -16,6 +16,7 @@ pub(crate) mod gate;
 #[cfg(feature = "cuda")]
 mod live;
 mod memory;
+mod notes;
 mod phrases;
 mod plan;
 mod program;

@@ -9,6 +9,7 @@ mod notes;
 mod ranks;
 mod usage;
 
+pub(super) use self::failure::callers;
 use self::failure::show_failure;
 use self::holders::{add_blockers, add_growth, add_holders};
 use self::notes::add_notes;
@@ -33,7 +34,7 @@ pub(super) fn screen(document: &mut Document, snapshot: &SnapshotReport, device:
 const MAX_ROWS: usize = 5;
 
 /// Adds a part of a bar unless it is empty.
-fn add_part(parts: &mut Vec<BarPart>, bytes: u64, kind: BarKind, label: impl Into<Text>) {
+pub(super) fn add_part(parts: &mut Vec<BarPart>, bytes: u64, kind: BarKind, label: impl Into<Text>) {
     if bytes > 0 {
         parts.push(BarPart { bytes, kind, label: label.into() });
     }

@@ -1,6 +1,6 @@
 //! The warnings that change how an answer is to be read.
 
-use crate::analysis::SnapshotReport;
+use crate::analysis::{DryRunReason, SnapshotReport};
 use crate::base::units::counted;
 use crate::base::warning::Code;
 use crate::output::document::Document;
@@ -10,7 +10,7 @@ const MAX_NOTES: usize = 2;
 
 /// Appends them, and the number of the others.
 pub(super) fn add_notes(document: &mut Document, snapshot: &SnapshotReport) {
-    let (first, others): (Vec<_>, Vec<_>) = snapshot.warnings.iter().partition(|warning| changes_answer(warning.code));
+    let (first, others): (Vec<_>, Vec<_>) = snapshot.warnings.iter().partition(|warning| changes_answer(warning.code, snapshot));
     let shown = &first[..first.len().min(MAX_NOTES)];
     for warning in shown {
         document.warning(warning.code.word(), &*warning.message);
@@ -22,16 +22,19 @@ pub(super) fn add_notes(document: &mut Document, snapshot: &SnapshotReport) {
 }
 
 /// Whether the figures mean something else than they seem to.
-fn changes_answer(code: Code) -> bool {
-    matches!(
-        code,
-        Code::DryRun
-            | Code::ForeignBackend
-            | Code::ModelParted
-            | Code::NoMoment
-            | Code::NotAllocated
-            | Code::TraceInconsistent
-            | Code::UnknownMemory
-            | Code::ValuesRead
-    )
+fn changes_answer(code: Code, snapshot: &SnapshotReport) -> bool {
+    match code {
+        Code::ForeignBackend
+        | Code::ModelParted
+        | Code::NoMoment
+        | Code::NotAllocated
+        | Code::TraceInconsistent
+        | Code::UnknownMemory => true,
+        // A single value that decides is the reason of the verdict.
+        Code::ValuesRead => snapshot.dry_run.as_ref().is_some_and(|run| {
+            let deciding = run.reads.iter().filter(|read| read.is_deciding()).count();
+            deciding > usize::from(matches!(run.reason, DryRunReason::Value(_))) || run.omitted_reads > 0
+        }),
+        _ => false,
+    }
 }
