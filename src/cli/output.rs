@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::args::Format;
 use super::atomic_file::AtomicFile;
 use super::exit::Exit;
+use crate::base::units::are_sizes_exact;
 use crate::output::document::{Document, Style, markdown_comment, terminal};
 use crate::output::formats;
 
@@ -148,10 +149,25 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-pub(super) fn stderr_style() -> Style {
+/// Writes `page` to standard error.
+pub(super) fn print_page(page: Document) {
+    let text = terminal(&shown_page(page), stderr_style());
+    // If standard error is closed, there is nowhere to report it.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// The options with which another process shows a page as this one does.
+pub(super) fn page_options() -> impl Iterator<Item = &'static str> {
+    let is_full = IS_FULL.load(Ordering::Relaxed);
+    let options = [("--full", is_full), ("--wide", is_wide()), ("--bytes", are_sizes_exact())];
+    options.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
+}
+
+fn stderr_style() -> Style {
     let stream = io::stderr();
     let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
-    stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour)
+    let style = stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour);
+    if is_wide() { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
 }
 
 fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {

@@ -89,12 +89,6 @@ pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
     parts.join(", ")
 }
 
-pub(super) fn add_warnings(document: &mut Document, warnings: &[Warning]) {
-    for warning in warnings {
-        document.warning(warning.code.word(), &*warning.message);
-    }
-}
-
 /// Appends the requests that failed in a replay.
 pub(super) fn add_failed_requests(document: &mut Document, ooms: &[FailedRequest]) {
     const SHOWN: usize = 5;
