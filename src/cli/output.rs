@@ -76,12 +76,12 @@ impl Output {
         answer: &T,
         document: impl FnOnce(&T) -> Document,
     ) -> anyhow::Result<()> {
-        let page = |answer: &T| shown_page(document(answer));
+        let page = |answer: &T, is_wide| shown_page(document(answer), is_wide);
         let text = match format {
-            Format::Human => terminal(&page(answer), self.style()),
+            Format::Human => terminal(&page(answer, is_wide()), self.style()),
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
-            Format::Markdown => markdown_comment(&page(answer)),
+            Format::Markdown => markdown_comment(&page(answer, false)),
             other => bail!("{other:?} is not a format of this command"),
         };
         self.write(&text)
@@ -135,10 +135,10 @@ impl Output {
     }
 }
 
-/// The part of `page` that the user wants to see.
-pub(super) fn shown_page(page: Document) -> Document {
+/// The part of `page` that the user wants to see, with short paths unless it `is_wide`.
+pub(super) fn shown_page(page: Document, is_wide: bool) -> Document {
     let mut page = if IS_FULL.load(Ordering::Relaxed) { page.in_full() } else { page };
-    if !is_wide() {
+    if !is_wide {
         page.shorten_locations();
     }
     page
@@ -151,7 +151,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Writes `page` to standard error.
 pub(super) fn print_page(page: Document) {
-    let text = terminal(&shown_page(page), stderr_style());
+    let text = terminal(&shown_page(page, is_wide()), stderr_style());
     // If standard error is closed, there is nowhere to report it.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
@@ -178,7 +178,7 @@ fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Sty
     Style { width: width.max(MIN_WIDTH), unicode: supports_unicode(terminal), colour }
 }
 
-/// The width that the environment asks for where there is no terminal.
+/// The width in the environment, for output that is not a terminal.
 fn requested_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }

@@ -72,7 +72,7 @@ pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
     document
 }
 
-/// What stands below the first screen: everything that is known of `snapshot`.
+/// Appends everything about `snapshot`.
 fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &AnalyzeReport) {
     document.heading(code(&*snapshot.path));
     document.paragraph(describe_file(snapshot));

@@ -10,7 +10,7 @@ use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
 pub(super) struct Baseline<'a> {
     pub(super) outcome: &'a JobOutcome,
     pub(super) reserved_bytes: u64,
-    /// The most that was live at once: no setting needs less.
+    /// Peak of live bytes: no setting needs less.
     pub(super) live_bytes: u64,
     pub(super) reserved_before_bytes: u64,
 }

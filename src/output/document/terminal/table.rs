@@ -111,8 +111,8 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
         *widths.get_mut(column)? = narrowed;
     }
     if table.is_wide {
-        let spare = room.min(MAX_WIDE_COLUMNS - INDENT).saturating_sub(total(&widths));
-        *widths.first_mut()? += spare;
+        let unused = room.min(MAX_WIDE_COLUMNS - INDENT).saturating_sub(total(&widths));
+        *widths.first_mut()? += unused;
     }
     Some(widths)
 }

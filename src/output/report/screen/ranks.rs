@@ -40,7 +40,7 @@ pub(crate) fn screen_of_ranks(
     }
 }
 
-/// One row a device, with a name that tells it from the others; the first `limit` rows.
+/// One row a device, with a name of its own; the first `limit` rows.
 pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
     let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
     let first = ranks.rows.first().map_or("", |row| &*row.path);
