@@ -41,6 +41,27 @@ const PAGES: [&str; 33] = [
     "2.15.0-stacks_of_allocations",
     "2.15.0-two_devices",
 ];
+/// Those that also stand at 80 columns, and with all sections.
+const NARROW: [&str; 10] = [
+    "2.1.2-holes-at-oom",
+    "2.9.1-oom_varlen-expandable-at-oom",
+    "2.12.1-graphs",
+    "2.14.1-gpt_varlen-oom",
+    "2.15.0-conv_train",
+    "2.15.0-fuzz-max_split-gc-oom",
+    "2.15.0-fuzz_streams-oom-lag",
+    "2.15.0-gpt_varlen-no-history",
+    "2.15.0-oom_varlen-at-oom",
+    "2.15.0-two_devices",
+];
+const FULL: [&str; 6] = [
+    "2.12.1-graphs",
+    "2.15.0-fuzz_streams-oom-lag",
+    "2.15.0-gpt_varlen-no-history",
+    "2.15.0-gpt_varlen-wrapped",
+    "2.15.0-oom_varlen-at-oom",
+    "2.15.0-two_devices",
+];
 const JSON: [&str; 1] = ["2.9.1-oom_varlen-expandable-at-oom"];
 const MARKDOWN: [&str; 3] = ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
 /// A recording that names variables, and the Markdown of the other commands.
@@ -166,6 +187,17 @@ fn pages_stand_as_read() {
 }
 
 #[test]
+fn narrow_and_full_pages_stand_as_read() {
+    for name in NARROW {
+        let args = ["analyze", &fixture(name)];
+        compare_text(&format!("{name}.80"), &args, &program::run_with(&args, &[("COLUMNS", "80")]).out);
+    }
+    for name in FULL {
+        compare(&format!("{name}.full"), &["--full", &fixture(name)]);
+    }
+}
+
+#[test]
 fn json_stands_as_read() {
     for name in JSON {
         compare(&format!("{name}.json"), &["--format", "json", "--top", "3", &fixture(name)]);
@@ -270,6 +302,8 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let commands = COMMANDS.iter().map(|(name, _)| format!("{name}.snap"));
     let ranks = ["ranks.snap".to_owned(), "ranks.md.snap".to_owned()];
     let pages = PAGES.iter().map(|name| format!("{name}.snap"));
+    let narrow = NARROW.iter().map(|name| format!("{name}.80.snap"));
+    let full = FULL.iter().map(|name| format!("{name}.full.snap"));
     let replays = REPLAYS.iter().map(|(name, _)| format!("{name}.snap"));
     let timelines = TIMELINES.iter().map(|(name, _)| format!("{name}.snap"));
     let timelines = timelines.chain(TIMELINE_DATA.iter().map(|format| format!("timeline.{format}.snap")));
@@ -279,6 +313,8 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let checks =
         CHECKED.iter().flat_map(|(name, formats, _)| formats.iter().map(move |format| format!("{name}.{format}.snap")));
     let expected: BTreeSet<String> = pages
+        .chain(narrow)
+        .chain(full)
         .chain(json)
         .chain(markdown)
         .chain(commands)
