@@ -109,10 +109,19 @@ pub struct DeviceReport {
     pub truncated: bool,
 }
 
+/// Growth below this part of the peak is not worth a look.
+const MIN_GROWTH_PARTS: u64 = 100;
+
 impl DeviceReport {
     /// Bytes of growth per step that explain `oom`; `None` if growth is not the reason.
     pub fn explaining_growth(&self, oom: &OomReport) -> Option<u64> {
         explaining_growth(oom, &self.leaks)
+    }
+
+    /// Whether the line that grows most holds a notable part of the peak.
+    pub fn is_growth_notable(&self) -> bool {
+        let largest = self.leaks.suspects.first();
+        largest.is_some_and(|leak| leak.bytes >= self.peak.allocated_bytes / MIN_GROWTH_PARTS)
     }
 }
 

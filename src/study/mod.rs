@@ -21,6 +21,7 @@ mod activity;
 pub mod annotations;
 pub mod attribution;
 mod block_sizes;
+mod category;
 mod continuation;
 mod device;
 pub mod figures;

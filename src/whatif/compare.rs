@@ -11,11 +11,11 @@ use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
 use super::outcome::{JobOutcome, free_of};
 use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, apply_option};
-use super::program::{analyze_device, is_tried_by_default};
+use super::program::{ProgramDevice, analyze_device, is_tried_by_default};
 use super::recorded_run::RecordedRun;
-use super::reports::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
+use super::settings_report::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
-use super::tried::{TriedMark, tried_rows};
+use super::tried::{TriedMark, TriedOn, TriedRow, sort_tried};
 use super::verdict::{best, requirement};
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::AllocatorEntry;
@@ -249,4 +249,17 @@ fn with_recorded_figures(device: DeviceStudy<'_, '_>, hypothesis: &Hypothesis, r
         then: JobOutcome::recorded(device, free_of(hypothesis, recorded.peak_reserved)),
         ..replayed
     }
+}
+
+/// The settings of `rows`, of which the first has the recorded ones, and the changes to the `program`; the best first.
+fn tried_rows(device: DeviceStudy<'_, '_>, rows: &[WhatIfRow], program: Option<&ProgramDevice>) -> Vec<TriedRow> {
+    let Some((recorded, others)) = rows.split_first() else { return Vec::new() };
+    let on = TriedOn::from_device(device);
+    let unchanged = Some(recorded.peak_reserved_bytes).filter(|_| recorded.then.goes_on());
+    let settings = others
+        .iter()
+        .filter(|row| row.has_use)
+        .map(|row| on.settings(row.settings.clone(), (&row.then, row.peak_reserved_bytes), unchanged));
+    let changes = program.map(ProgramDevice::tried).unwrap_or_default();
+    sort_tried(settings.chain(changes).collect())
 }

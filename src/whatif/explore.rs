@@ -92,7 +92,7 @@ pub struct TriedRun {
     /// The fate of the program after the failed request that ended the recording; null if this is not such a recording
     /// or the request fails here too.
     pub forecast: Option<ForecastVerdict>,
-    /// What the job does then.
+    /// The outcome of the job then.
     pub then: JobOutcome,
     /// Peak of allocated bytes.
     pub peak_allocated_bytes: u64,

@@ -28,6 +28,7 @@ pub mod program;
 mod recorded_run;
 mod replay;
 mod reports;
+mod settings_report;
 mod smallest_capacity;
 pub mod together;
 mod tried;
@@ -51,18 +52,17 @@ pub use self::gpu_replay::{
 pub(crate) use self::grid::COMMON_SETTINGS;
 pub use self::inferred_settings::SettingsFrom;
 pub(crate) use self::inferred_settings::inferred_options;
-pub use self::outcome::JobOutcome;
+pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS};
 pub(crate) use self::outcome::{free_at_peak, free_of};
 pub(crate) use self::overrides::hypothesis_with;
 pub use self::overrides::{Overrides, apply_option};
 pub use self::replay::{replay_with, verify_study};
 pub use self::reports::{
-    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, Requirement,
-    SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow,
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
+pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 pub use self::tried::{TriedCertainty, TriedKind, TriedMark, TriedRow};
 pub(crate) use self::tried::{TriedOn, sort_tried};
-pub use self::verdict::NOTICEABLE_PARTS;
 pub(crate) use self::warnings::{
     divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,
 };

@@ -8,6 +8,10 @@ use crate::snapshot::Action;
 use crate::stacks::frames::CodeLocation;
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 
+/// Reserved bytes that differ by less than 1/50 count as equal: of settings that need about the same, the simplest is the
+/// best.
+pub const NOTICEABLE_PARTS: u64 = 50;
+
 /// The outcome of a job under the conditions of a replay: other settings, another device or a changed program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]

@@ -11,7 +11,7 @@ use crate::replay::model::{
 };
 use crate::study::DeviceStudy;
 
-/// What a job does under the conditions of a run.
+/// The outcome of a job under the conditions of a run.
 pub(super) struct Fate {
     /// Whether a request fails in the rest of the failed iteration or in one more; `None` if these are unknown, or if the
     /// recording did not end with a failure that the run serves.
@@ -46,7 +46,7 @@ impl OverriddenRun {
         Self { hypothesis, simulation }.with_impossible_request(device, overrides)
     }
 
-    /// What the job does under these conditions. `forecast` is that of the failed request that ended its recording.
+    /// The outcome of the job under these conditions. `forecast` is that of the failed request that ended its recording.
     pub(super) fn fate(&self, device: DeviceStudy<'_, '_>, forecast: Option<&Forecast<'_>>) -> Fate {
         let free_bytes = free_at_peak(&self.hypothesis, &self.simulation);
         let forecast = forecast.filter(|_| outlives_recording(device, &self.simulation.ooms));

@@ -1,16 +1,12 @@
-//! The JSON of `oomscope replay` and `oomscope whatif`.
+//! The JSON of `oomscope replay`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::forecast::ForecastVerdict;
 use super::inferred_settings::SettingsFrom;
 use super::outcome::JobOutcome;
-use super::program::ProgramDevice;
-use super::tried::TriedRow;
 use crate::base::warning::Warning;
-use crate::study::LostHistory;
 
 /// The JSON of `oomscope replay`.
 #[derive(Debug, Serialize)]
@@ -74,7 +70,7 @@ pub struct ReplayedDevice {
     /// Requests that failed when recorded and are served in this what-if.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub avoided_ooms: Vec<FailedRequest>,
-    /// What the job does then; only in a what-if.
+    /// The outcome of the job in a what-if; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub then: Option<JobOutcome>,
     /// Conditions of the replay that the snapshot does not record, inferred or given.
@@ -150,134 +146,4 @@ pub struct EntryReport {
     pub size: u64,
     /// Handle of the stream.
     pub stream: u64,
-}
-
-/// The JSON of `oomscope whatif`.
-#[derive(Debug, Serialize)]
-#[serde(remote = "Self")]
-pub struct WhatIfReport {
-    /// Path of the snapshot, as given on the command line.
-    pub path: String,
-    /// The recorded settings string; `None` if the release does not record it.
-    #[serde(skip)]
-    pub recorded_settings: Option<String>,
-    /// Device memory of the replays, the largest of all devices: `--capacity`, else what a failed request shows to be
-    /// within reach; null if none failed.
-    pub capacity_bytes: Option<u64>,
-    /// The PyTorch releases whose rules the replay followed.
-    pub torch_version: String,
-    /// The GPU on which the costs of device calls were measured; absent if no costs are given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub costs_of: Option<String>,
-    /// Problems of the snapshot, and limits of the replays.
-    pub warnings: Vec<Warning>,
-    /// Number of rows before `--top` removed some.
-    pub rows_tried: usize,
-    /// One row for each device and setting: for each device the recorded settings first, which without `--capacity`
-    /// have the figures of the recording. The others are sorted by `ooms`, `peak_reserved_bytes` and `device_allocs`.
-    pub rows: Vec<WhatIfRow>,
-    /// Peak of the live bytes, each request rounded, the largest of all devices: no setting needs less.
-    pub lower_bound_bytes: u64,
-    /// Bounds of the rows of each device.
-    pub devices: Vec<WhatIfDevice>,
-    /// The changes to the program of each device, as in `oomscope whatif --program`; absent if only settings were tried,
-    /// and without devices whose trace is too long to try them by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub program: Option<Vec<ProgramDevice>>,
-}
-
-/// Bounds of the rows of one device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WhatIfDevice {
-    /// Device index.
-    pub device: u64,
-    /// Device memory of the replays, in bytes; null if unbounded.
-    pub capacity_bytes: Option<u64>,
-    /// Peak of the live bytes, each request rounded: no setting needs less.
-    pub lower_bound_bytes: u64,
-    /// Bytes reserved before the first trace entry: no smaller device is claimed to be enough.
-    pub reserved_before_bytes: u64,
-    /// Whether the model reproduces the recording; if not, every row is an estimate.
-    pub exact: bool,
-    /// Whether at least one setting, possibly the recorded ones, serves every request.
-    pub some_row_serves: bool,
-    /// Settings and changes to the program in one list, the best first; at most `--top`.
-    pub tried: Vec<TriedRow>,
-    /// Whether changes to the program were not tried, because the trace is long; absent if false.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub skips_program: bool,
-    /// The result of all rows, for the summary.
-    #[serde(skip)]
-    pub verdict: SettingsVerdict,
-}
-
-/// The verdict of all rows of a device, those that `--top` removes included.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingsVerdict {
-    /// The best row with which the last failed request is served, other than the recorded settings.
-    pub best: Option<WhatIfRow>,
-    /// The best of the settings and changes of the program, if anything helps or may help.
-    pub best_tried: Option<TriedRow>,
-    /// Number of rows.
-    pub rows: usize,
-    /// The least number of failed requests in a row.
-    pub fewest_ooms: usize,
-    /// The needs of the program if requests fail in every row.
-    pub requirement: Requirement,
-    /// Why the start of the recording is missing.
-    pub lost: Option<LostHistory>,
-}
-
-/// The needs of a program if requests fail under all settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requirement {
-    /// Less live memory, or a larger device: live memory alone exceeds the device.
-    LessMemory,
-    /// A recording that starts earlier: more was reserved before this one than the device has.
-    EarlierRecording,
-    /// A device with this many bytes available.
-    Capacity(u64),
-    /// Other settings: under these, no device is large enough.
-    OtherSettings,
-}
-
-/// The replay of one device under one setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WhatIfRow {
-    /// The options tried, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
-    pub settings: String,
-    /// Device index.
-    pub device: u64,
-    /// Number of requests that fail.
-    pub ooms: usize,
-    /// Entry index of the first failed request in the device's trace; null if none fails.
-    pub first_oom_event: Option<usize>,
-    /// Whether a request fails in the rest of the failed iteration or in one more; present if the recording ends with a
-    /// failure that this row avoids and earlier iterations show which requests would follow.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_step_fails: Option<bool>,
-    /// The fate of the program after the failed request; present if the recording ends with a failure that this
-    /// row avoids.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forecast: Option<ForecastVerdict>,
-    /// What the job does under these settings.
-    pub then: JobOutcome,
-    /// Peak of reserved bytes.
-    pub peak_reserved_bytes: u64,
-    /// Peak of allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Number of device calls that allocate or map memory.
-    pub device_allocs: u64,
-    /// Number of device calls that free or unmap memory.
-    pub device_frees: u64,
-    /// Total duration of these calls, in microseconds; absent if no costs are given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_time_us: Option<u64>,
-    /// Number of requests that are retried after the allocator has released its cached blocks.
-    pub retries: u64,
-    /// Smallest device memory with which no request fails, to within 2 MiB or 1/256; null if no device is large enough.
-    pub smallest_capacity_bytes: Option<u64>,
-    /// Whether the settings differ from the recorded ones in a way that matters for the recorded requests.
-    #[serde(skip)]
-    pub has_use: bool,
 }

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::outcome::JobOutcome;
+use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
 use super::program::{ChangeCertainty, ProgramDevice, ProgramRow, grows_noticeably};
-use super::reports::WhatIfRow;
-use super::verdict::NOTICEABLE_PARTS;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
@@ -26,7 +24,7 @@ words! {
 }
 
 words! {
-    /// What was tried.
+    /// A kind of thing to try.
     pub enum TriedKind {
         /// Settings of the allocator
         Settings = "settings",
@@ -58,7 +56,7 @@ pub struct TriedRow {
     pub kind: TriedKind,
     /// Settings in the syntax of `oomscope whatif --set`, or the change in words.
     pub what: String,
-    /// What the job does then.
+    /// The outcome of the job then.
     pub then: JobOutcome,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
@@ -146,26 +144,9 @@ impl ProgramDevice {
     }
 }
 
-/// The settings of `rows`, of which the first has the recorded ones, and the changes to the `program`; the best first.
-pub(super) fn tried_rows(
-    device: DeviceStudy<'_, '_>,
-    rows: &[WhatIfRow],
-    program: Option<&ProgramDevice>,
-) -> Vec<TriedRow> {
-    let Some((recorded, others)) = rows.split_first() else { return Vec::new() };
-    let on = TriedOn::from_device(device);
-    let unchanged = Some(recorded.peak_reserved_bytes).filter(|_| recorded.then.goes_on());
-    let settings = others
-        .iter()
-        .filter(|row| row.has_use)
-        .map(|row| on.settings(row.settings.clone(), (&row.then, row.peak_reserved_bytes), unchanged));
-    let changes = program.map(ProgramDevice::tried).unwrap_or_default();
-    sort_tried(settings.chain(changes).collect())
-}
-
 /// Sorts `rows`, the best first: what helps, then what may help; then by how far the job gets, then settings before
-/// changes, then by peak reserved memory. Of settings that need about the same the simplest comes first, and those that
-/// keep large blocks from small requests come last.
+/// changes, then by peak reserved memory. The simplest of the settings that need about the same comes first, and those
+/// that keep large blocks from small requests come last.
 pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
     let group = |row: &TriedRow| (row.mark, Reverse(row.then.reach()), row.kind);
     let mut lowest: BTreeMap<_, u64> = BTreeMap::new();

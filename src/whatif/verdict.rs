@@ -1,10 +1,7 @@
 //! The verdict of the rows of a device: the best one, and the needs of the program if every row fails.
 
-use super::outcome::JobOutcome;
-use super::reports::{Requirement, WhatIfRow};
-
-/// Settings that need less than 1/50 more than the best count as equally good, and the simplest of them is named.
-pub const NOTICEABLE_PARTS: u64 = 50;
+use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
+use super::settings_report::{Requirement, WhatIfRow};
 
 /// The requirement of `rows` on a device of `capacity` bytes, of which `live` are live at the peak and `reserved` were
 /// before the recording.

@@ -177,8 +177,7 @@ fn a_backward_pass_is_put_down_to_the_line_that_called_it() {
     assert_eq!(row["has_stack"], true);
     assert!(rows.iter().all(|row| !row["frame"].is_null()), "{rows:#?}");
     let page = program::result_of(&["analyze", "fixtures/lines/2.15.0-nodes.pickle.gz"]);
-    let lines = page.split_once("backward: AddmmBackward0\n").unwrap().1;
-    assert!(lines.trim_start().starts_with("called from /app/lines.py:33 in step"), "{page}");
+    assert!(page.contains("AddmmBackward0 from lines.py:33 step"), "{page}");
 }
 
 /// Its thread has no stack, but the one that waits for it has.
@@ -191,8 +190,7 @@ fn so_is_a_failure_of_one() {
     assert_eq!(failed["culprit"]["name"], "oom_backward");
     assert_eq!((&failed["backward"], &failed["has_stack"]), (&json!("unknown"), &json!(false)));
     let page = program::result_of(&["analyze", path]);
-    assert!(page.contains("/app/workloads2.py:1270 in oom_backward\n"), "{page}");
-    assert!(page.contains("in its backward pass"), "{page}");
+    assert!(page.contains("backward of app/workloads2.py:1270 oom_backward requested"), "{page}");
 }
 
 /// Each device has a thread of autograd's, but a backward pass is called on one: the clock tells which goes on. After
@@ -256,7 +254,7 @@ fn compiled_code_is_put_down_to_its_source() {
     assert!(rows.iter().all(|row| row["frame"]["file"] == "/app/lines.py"), "{rows:#?}");
     let region = "Torch-Compiled Region: 0/0";
     assert!(rows.iter().any(|row| row["compile_context"] == region), "{rows:#?}");
-    let page = program::result_of(&["analyze", "fixtures/lines/2.15.0-compiled.pickle.gz"]);
+    let page = program::result_of(&["analyze", "--full", "fixtures/lines/2.15.0-compiled.pickle.gz"]);
     assert!(page.contains("in compiled region 0/0"), "{page}");
 }
 

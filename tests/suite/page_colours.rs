@@ -55,12 +55,31 @@ fn colours(file: &str, key: &str) -> Vec<String> {
     text.match_indices(key).map(|(at, _)| text[at + key.len()..][..7].to_owned()).collect()
 }
 
+/// The colours of a table of the script.
+fn table(file: &str, name: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/output/page/web").join(file);
+    let script = std::fs::read_to_string(path).unwrap();
+    let listed = script.split(&format!("{name} = {{")).nth(1).unwrap().split('}').next().unwrap();
+    listed.split('"').filter(|part| part.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[test]
+fn phases_differ_from_each_other_and_from_categories() {
+    let (phases, categories) = (table("overlay.js", "PHASE_COLOURS"), table("groups.js", "CATEGORY_COLOURS"));
+    assert_eq!(phases.len(), 6);
+    for (at, one) in phases.iter().enumerate() {
+        for other in &phases[at + 1..] {
+            assert!(difference(one, other) > MIN_DIFFERENCE, "{one} and {other}");
+        }
+        for category in &categories {
+            assert!(difference(one, category) > 0.7 * MIN_DIFFERENCE, "{one} and {category}");
+        }
+    }
+}
+
 #[test]
 fn categories_and_free_memory_differ_for_all_eyes() {
-    let script =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/output/page/web/groups.js")).unwrap();
-    let listed = script.split("CATEGORY_COLOURS = {").nth(1).unwrap().split('}').next().unwrap();
-    let categories: Vec<&str> = listed.split('"').filter(|part| part.starts_with('#')).collect();
+    let categories = table("groups.js", "CATEGORY_COLOURS");
     assert_eq!(categories.len(), 8);
     for (at, one) in categories.iter().enumerate() {
         for other in &categories[at + 1..] {
@@ -68,7 +87,7 @@ fn categories_and_free_memory_differ_for_all_eyes() {
             assert!(apart > MIN_DIFFERENCE, "{one} and {other} differ by {apart:.3}");
         }
         // The chart without a script has the same colours.
-        assert!(colours("first.css", "{ fill: ").contains(&(*one).to_owned()), "{one}");
+        assert!(colours("first.css", "{ fill: ").contains(one), "{one}");
     }
     let [stripes, backs] = ["--stripe: ", "--free: "].map(|key| colours("page.css", key));
     assert_eq!(stripes.len(), 3, "light, dark, and dark by choice");

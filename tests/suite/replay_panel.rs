@@ -288,7 +288,7 @@ fn a_browser_replays_as_the_slider_moves() {
         assert!(bottom.as_f64().unwrap() < 700.0, "{part} is out of sight, at {bottom}");
     }
     let outcome = |browser: &mut Browser| browser.value(&format!("{}.innerText", by_id("replay-outcome")));
-    assert!(outcome(&mut browser).as_str().unwrap().starts_with("a request for 399.1 MiB fails at entry 53,078"));
+    assert!(outcome(&mut browser).as_str().unwrap().starts_with("a request for 399 MiB fails at entry 53,078"));
 
     // The slider to its end: everything is served, and the text of the capacity gives `replay` the same figures.
     let slide = |step: u32| {

@@ -207,7 +207,7 @@ fn a_browser_shows_the_files_that_are_chosen() {
     let failed = text(&fixtures::path("2.15.0-oom_varlen-at-oom"));
     viewer.choose(&[&failed]);
     let shown = viewer.answer("2.15.0-oom_varlen");
-    assert!(shown.contains("out of memory on device 0"), "{shown}");
+    assert!(shown.contains("out of memory on GPU 0"), "{shown}");
     // The page's own script runs in the frame, and its state is that of the file.
     viewer.wait_for("!!frame.contentWindow.oomscope");
     let state =
@@ -273,7 +273,7 @@ fn files_are_dropped_and_reading_is_cancelled() {
     assert_eq!(viewer.browser.value("[reading.hidden, result.hidden, message.hidden]"), json!([true, true, true]));
     viewer.browser.drop_file((400.0, 200.0), &failed);
     let shown = viewer.answer("2.15.0-oom_varlen");
-    assert!(shown.contains("out of memory on device 0"), "{shown}");
+    assert!(shown.contains("out of memory on GPU 0"), "{shown}");
 
     // Onto the page that is shown.
     viewer.wait_for("frame.contentDocument.getElementById('tab-replay')?.hidden === false");
@@ -332,7 +332,7 @@ fn it_works_in_the_frame_of_a_notebook() {
     enter(&mut viewer, "blob:");
     viewer.wait_for("!!window.oomscope && !document.getElementById('tab-replay').hidden");
     viewer.browser.value("document.getElementById('tab-replay').click()");
-    viewer.wait_for("document.getElementById('replay-outcome').innerText.startsWith('a request for 399.1 MiB fails')");
+    viewer.wait_for("document.getElementById('replay-outcome').innerText.startsWith('a request for 399 MiB fails')");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Remedy {
     /// The fate of the program after the request; only for a request that ended the trace, and absent if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ForecastVerdict>,
-    /// What the job does under these settings.
+    /// The outcome of the job under these settings.
     pub then: JobOutcome,
 }
 

@@ -43,7 +43,7 @@ pub struct FleetReplayRow {
     pub recorded_ooms: u64,
     /// Number of requests that fail in this replay.
     pub ooms: u64,
-    /// What the job does then; only in a what-if.
+    /// The outcome of the job in a what-if; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub then: Option<JobOutcome>,
     /// Recorded peak of reserved bytes.

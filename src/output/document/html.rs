@@ -93,6 +93,10 @@ fn table(table: &Table) -> String {
     };
     let caption = |text| format!("<caption>{}</caption>\n", inline(text));
     let head = |(column, name): (usize, &Cow<'_, str>)| {
+        // A header without text is read aloud as one.
+        if name.is_empty() {
+            return "<td></td>".to_owned();
+        }
         format!("<th scope=\"col\"{}>{}</th>", class(column), escape_html(name))
     };
     let header: String = table.header.iter().enumerate().map(head).collect();

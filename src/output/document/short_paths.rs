@@ -40,46 +40,37 @@ impl Document {
     /// Calls `visit` with every source location, and whether it is in a headline.
     fn visit_locations(&mut self, visit: &mut dyn FnMut(&mut Span, bool)) {
         for block in self.blocks.iter_mut().chain(&mut self.sections) {
-            match block {
-                Block::Headline(text, context) => {
-                    visit_text(text, &mut |span| visit(span, true));
-                    visit_text(context, &mut |span| visit(span, true));
-                }
-                Block::Heading(_, text) | Block::Paragraph(text) | Block::Warning(_, text) => {
-                    visit_text(text, &mut |span| visit(span, false));
-                }
-                Block::Callers(texts) => {
-                    texts.iter_mut().for_each(|text| visit_text(text, &mut |span| visit(span, false)))
-                }
-                Block::Bar(bar) => {
-                    bar.parts.iter_mut().for_each(|part| visit_text(&mut part.label, &mut |span| visit(span, false)));
-                }
-                Block::Fields(fields) => {
-                    let texts = fields.iter_mut().flat_map(|field| &mut field.texts);
-                    texts.for_each(|text| visit_text(text, &mut |span| visit(span, false)));
-                }
-                Block::List(items) => {
-                    let texts =
-                        items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details));
-                    texts.for_each(|text| visit_text(text, &mut |span| visit(span, false)));
-                }
-                Block::Table(table) => {
-                    let cells = table.rows.iter_mut().flatten().flat_map(cell_texts);
-                    let texts = table.caption.iter_mut().chain(&mut table.note).chain(cells);
-                    texts.for_each(|text| visit_text(text, &mut |span| visit(span, false)));
-                }
-                Block::Details(heading, inside) => {
-                    visit_text(heading, &mut |span| visit(span, false));
-                    inside.visit_locations(visit);
-                }
-                Block::Code(_) | Block::Chart(_) | Block::Source(_) | Block::Stack(_) => {}
+            let is_headline = matches!(block, Block::Headline(..));
+            for text in texts(block) {
+                let locations = text.spans.iter_mut().filter(|span| span.path_len > 0);
+                locations.for_each(|span| visit(span, is_headline));
+            }
+            if let Block::Details(_, inside) = block {
+                inside.visit_locations(visit);
             }
         }
     }
 }
 
-fn visit_text(text: &mut Text, visit: &mut dyn FnMut(&mut Span)) {
-    text.spans.iter_mut().filter(|span| span.path_len > 0).for_each(visit);
+/// The texts of a block that may have source locations.
+fn texts(block: &mut Block) -> Vec<&mut Text> {
+    match block {
+        Block::Headline(text, context) => vec![text, context],
+        Block::Heading(_, text) | Block::Paragraph(text) | Block::Warning(_, text) | Block::Details(text, _) => {
+            vec![text]
+        }
+        Block::Callers(texts) => texts.iter_mut().collect(),
+        Block::Bar(bar) => bar.parts.iter_mut().map(|part| &mut part.label).collect(),
+        Block::Fields(fields) => fields.iter_mut().flat_map(|field| &mut field.texts).collect(),
+        Block::List(items) => {
+            items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details)).collect()
+        }
+        Block::Table(table) => {
+            let cells = table.rows.iter_mut().flatten().flat_map(cell_texts);
+            table.caption.iter_mut().chain(&mut table.note).chain(cells).collect()
+        }
+        Block::Code(_) | Block::Chart(_) | Block::Source(_) | Block::Stack(_) => Vec::new(),
+    }
 }
 
 fn cell_texts(cell: &mut Cell) -> Vec<&mut Text> {

@@ -12,6 +12,7 @@ use super::columns::Column;
 use super::events;
 use super::header::Header;
 use super::names::{NameTable, index_of};
+use super::proof::Proof;
 use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use super::variables;
@@ -115,6 +116,7 @@ impl Packing<'_, '_, '_> {
             categories: Category::ALL.iter().map(|one| one.word()).collect(),
             variables: variables::rows(device),
             phases: Phase::ALL.iter().map(|one| one.word()).collect(),
+            proof: Proof::from_report(report),
             failure_count: report.oom_count,
             failures,
             marks: events::marks(device, shown),

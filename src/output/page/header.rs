@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::proof::Proof;
 use crate::study::lifetimes::EntryCount;
 
 #[derive(Debug, Serialize)]
@@ -30,6 +31,7 @@ pub(super) struct Header {
     /// The first is for allocations that were freed before the snapshot; empty if the recorder named none.
     pub(super) variables: Vec<PageVariable>,
     pub(super) phases: Vec<&'static str>,
+    pub(super) proof: Proof,
     pub(super) failure_count: u64,
     pub(super) failures: Vec<PageFailure>,
     pub(super) marks: Vec<PageMark>,

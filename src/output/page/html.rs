@@ -8,8 +8,9 @@ use sha2::{Digest as _, Sha256};
 use super::shown_devices::{PageOrder, ShownDevices};
 use super::{PageData, SnapshotData, Sparkline, base64, replay, web};
 use crate::analysis::{AnalyzeReport, Unreadable};
+use crate::base::units::escape_name;
 use crate::explain::ExplainReport;
-use crate::output::document::{Block, Document, html, html_literal};
+use crate::output::document::{Block, Document, Field, Text, html, html_literal};
 use crate::output::formats::json;
 use crate::output::report;
 use crate::whatif::WhatIfReport;
@@ -69,9 +70,10 @@ pub fn write_with(
     };
     let shown = ShownDevices::new(report, data, order);
     let report = shown.report.as_ref().unwrap_or(report);
-    write_head(&report.summary().answer, scripts, version, out)?;
+    write_head(&title(report), scripts, version, out)?;
     let mut document = report::analyze(report);
     document.shorten_locations();
+    drop_own_command(&mut document);
     let below = Document { blocks: std::mem::take(&mut document.sections), sections: Vec::new() };
     let tried: Vec<&WhatIfReport> = shown.snapshots.iter().filter_map(|one| one.whatif.as_ref()).collect();
     writeln!(out, "<main id=\"first\">")?;
@@ -172,6 +174,32 @@ pub(super) fn write_head(title: &str, scripts: Scripts<'_>, version: &str, out: 
     )
 }
 
+/// Drops the advice to make this page.
+fn drop_own_command(document: &mut Document) {
+    let is_own = |field: &Field| {
+        let is_report = |text: &Text| text.spans.iter().any(|span| span.text.starts_with("oomscope report "));
+        field.name == "next" && field.texts.iter().any(is_report)
+    };
+    for block in &mut document.blocks {
+        if let Block::Fields(fields) = block {
+            fields.retain(|field| !is_own(field));
+        }
+    }
+}
+
+/// The names of the files, as a browser's tab shows them.
+fn title(report: &AnalyzeReport) -> String {
+    let names = report.snapshots.iter().map(|snapshot| file_name(&snapshot.path));
+    let others = names.len().saturating_sub(1);
+    let first = names.into_iter().next().unwrap_or_default();
+    if others > 0 { format!("{first} and {others} more") } else { first }
+}
+
+/// The name of the file at `path`, escaped.
+fn file_name(path: &str) -> String {
+    escape_name(path.rsplit(['/', '\\']).next().unwrap_or(path))
+}
+
 /// Number of blocks before the first section.
 pub(super) fn summary_len(document: &Document) -> usize {
     let is_section = |block: &Block| matches!(block, Block::Heading(2.., _) | Block::Table(_));
@@ -198,12 +226,10 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 }
 
 fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> PageEntry<'a> {
-    let path = report.snapshots[snapshot].path.as_str();
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     PageEntry {
         snapshot,
         device: page.device,
-        title: format!("{}, device {}", crate::base::units::escape_name(name), page.device),
+        title: format!("{}, device {}", file_name(&report.snapshots[snapshot].path), page.device),
         entries: page.entries,
         first_event: page.first_event,
         peak_allocated_bytes: page.peak_allocated_bytes,

@@ -21,6 +21,7 @@ mod fit;
 mod header;
 mod html;
 mod names;
+mod proof;
 mod replay;
 mod shown_devices;
 mod shown_entries;

@@ -18,6 +18,7 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/segments.js"),
     include_str!("web/device.js"),
     // The view, the highlight and the colours.
+    include_str!("web/start_view.js"),
     include_str!("web/theme.js"),
     include_str!("web/filter.js"),
     include_str!("web/highlight.js"),
@@ -36,6 +37,7 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/entries.js"),
     include_str!("web/figures.js"),
     include_str!("web/tables.js"),
+    include_str!("web/kept.js"),
     include_str!("web/failure.js"),
     include_str!("web/found.js"),
     include_str!("web/compare.js"),

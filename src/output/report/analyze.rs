@@ -1,13 +1,13 @@
 //! The page of `oomscope analyze`: the first screen, and below it failures, memory use, the timeline, and the lines that
 //! hold the memory.
 
+use super::breakdown as held_by;
 use super::failure::{failed_request, tried_request};
 use super::memory::{memory, pools_and_streams, segments};
 use super::phrases::{describe_file, timeline_range};
-use super::screen::{screen, screen_of_ranks};
+use super::screen::{rank_table, screen, screen_of_ranks};
 use super::timeline::{activity_rows, area, row};
 use super::variables::{annotated, kept_by_variable};
-use super::{breakdown as held_by, ranks};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::base::units::{counted, size};
@@ -35,7 +35,8 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
         (ranks, Some(device)) => {
             screen(&mut document, shown, device, report.top);
             if let Some(ranks) = ranks {
-                ranks::table(&mut document, ranks, report.top.min(MAX_DEVICES));
+                document.table(rank_table(ranks, report.top.min(MAX_DEVICES)));
+                document.field("peaks", &*ranks.peaks);
             }
         }
         (_, None) => document.headline(&*report.summary().answer, ""),

@@ -37,6 +37,7 @@ pub(super) fn changes_answer(code: Code) -> bool {
     matches!(
         code,
         Code::DryRun
+            | Code::EmptyWindow
             | Code::ForeignBackend
             | Code::HarmfulSettings
             | Code::IdleSetting

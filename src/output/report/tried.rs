@@ -12,10 +12,17 @@ pub(super) struct Baseline<'a> {
     pub(super) reserved_bytes: u64,
     /// The most that was live at once: no setting needs less.
     pub(super) live_bytes: u64,
+    pub(super) reserved_before_bytes: u64,
 }
 
 /// The first `shown` of `tried`, and what the others come to; with `baseline` between the bounds of what is possible.
-pub(super) fn tried_table(tried: &[TriedRow], shown: usize, baseline: Option<Baseline<'_>>) -> Table {
+/// `reserved_before` bytes were reserved before the recording.
+pub(super) fn tried_table(
+    tried: &[TriedRow],
+    shown: usize,
+    baseline: Option<Baseline<'_>>,
+    reserved_before: u64,
+) -> Table {
     let helpful = tried.iter().filter(|row| row.mark != TriedMark::NoHelp).count();
     let listed: Vec<&TriedRow> = tried.iter().take(shown).collect();
     let mut rows: Vec<Vec<Cell>> = Vec::new();
@@ -27,10 +34,12 @@ pub(super) fn tried_table(tried: &[TriedRow], shown: usize, baseline: Option<Bas
         rows.push(plain("lower bound: live at once", String::new(), live_bytes));
     }
     let others = (tried.len() - listed.len()) as u64;
-    let note = (others > 0).then(|| {
-        let better = if helpful > listed.len() { "" } else { ": none helps" };
-        faint(format!("{}{better}", counted(others, "other")))
-    });
+    let better = if helpful > listed.len() { "" } else { ": none helps" };
+    let others = (others > 0).then(|| format!("{}{better}", counted(others, "other")));
+    let kept = (reserved_before > 0)
+        .then(|| format!("each replay keeps the {} reserved before the recording as it was", size(reserved_before)));
+    let notes: Vec<String> = others.into_iter().chain(kept).collect();
+    let note = (!notes.is_empty()).then(|| faint(notes.join("; ")));
     let header = ["tried in a replay", "the job then", "reserved", "sure"];
     let table = Table::new(&header, &[0, 1, 3], rows).wide().note(note);
     let is_sure = listed.iter().all(|row| row.sure == TriedCertainty::Exact);

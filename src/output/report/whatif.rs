@@ -1,6 +1,6 @@
 //! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
 
-use super::notes::add_notes;
+use super::notes::{add_notes, add_other_notes};
 use super::program::{add_program, no_change};
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, duration, size};
@@ -28,6 +28,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
                 outcome: &recorded.then,
                 reserved_bytes: recorded.peak_reserved_bytes,
                 live_bytes: device.lower_bound_bytes,
+                reserved_before_bytes: device.reserved_before_bytes,
             };
             let context = within_reach(device.device, device.capacity_bytes);
             add_device(&mut document, &device.tried, baseline, (context, MAX_ROWS / shown));
@@ -40,12 +41,11 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     report.program.iter().flatten().for_each(|device| add_program(&mut sections, device));
     end(&mut document, &report.summary(), &report.path);
     add_notes(&mut document, &report.warnings);
-    sections.list_under("Notes", report.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
-    let mut rules = format!("Replayed by the rules of PyTorch {}", report.torch_version);
+    add_other_notes(&mut sections, &report.warnings);
+    sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
-        rules += &format!("; times of device calls are estimated from calls measured on {gpu}");
+        sections.paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
     }
-    sections.paragraph(rules);
     document.add_sections(sections);
     document
 }
@@ -62,6 +62,7 @@ pub fn program(report: &ProgramReport) -> Document {
                 outcome: &recorded.then,
                 reserved_bytes: recorded.peak_reserved_bytes,
                 live_bytes: recorded.peak_allocated_bytes,
+                reserved_before_bytes: 0,
             };
             let context = within_reach(device.device, device.capacity_bytes);
             add_device(&mut document, &device.tried(), baseline, (context, MAX_ROWS / shown));
@@ -70,7 +71,7 @@ pub fn program(report: &ProgramReport) -> Document {
     }
     end(&mut document, &report.summary(), &report.path);
     add_notes(&mut document, &report.warnings);
-    sections.list_under("Notes", report.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
+    add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     document.add_sections(sections);
     document
@@ -98,7 +99,7 @@ fn add_device(document: &mut Document, tried: &[TriedRow], baseline: Baseline<'_
         (Some(best), helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(name(best)),
     };
     document.headline(answer, faint(context));
-    document.table(tried_table(tried, rows, Some(baseline)));
+    document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));
 }
 
 fn name(row: &TriedRow) -> Text {

@@ -97,15 +97,6 @@ fn concerns_one_request(oom: &OomReport) -> bool {
     oom.is_rest_unknown && matches!(oom.verdict, Fragmentation | OtherStream | PendingFree | PrivatePool)
 }
 
-/// Growth below this part of the peak is not worth a look.
-const MIN_GROWTH_PARTS: u64 = 100;
-
-/// Whether the line that grows most holds a notable part of the peak.
-fn is_growth_notable(device: &DeviceReport) -> bool {
-    let largest = device.leaks.suspects.first();
-    largest.is_some_and(|leak| leak.bytes >= device.peak.allocated_bytes / MIN_GROWTH_PARTS)
-}
-
 fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary {
     let (memory, peak) = (&device.memory, &device.peak);
     // The legacy recording API keeps a single entry, which is no history.
@@ -154,12 +145,12 @@ fn summarize_without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
     let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
         (Some(graphs.to_string()), Some(graphs.called_at.file_line()))
-    } else if let Some(graphs) = device.leaks.kept_graphs.as_ref().filter(|_| is_growth_notable(device)) {
+    } else if let Some(graphs) = device.leaks.kept_graphs.as_ref().filter(|_| device.is_growth_notable()) {
         (
             Some(detach(graphs, device.leaks.variable.as_deref().filter(|variable| variable.is_graph()))),
             graphs.result_at.as_ref().map(FrameReport::file_line),
         )
-    } else if let Some(leak) = device.leaks.suspects.first().filter(|_| is_growth_notable(device)) {
+    } else if let Some(leak) = device.leaks.suspects.first().filter(|_| device.is_growth_notable()) {
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} per step");

@@ -48,6 +48,11 @@ fn describe_shortage(oom: &OomReport) -> String {
             "a limit of this process or the driver refused it at {} reserved, not the device",
             size(oom.reserved_bytes)
         ),
+        Verdict::Spurious
+            if oom.requested_bytes < reason.max_split_size && oom.largest_free_block_bytes >= reason.max_split_size =>
+        {
+            "a free block was large enough, but max_split_size_mb keeps it for larger requests".to_owned()
+        }
         Verdict::Spurious => "a free block was large enough; most likely it became free too late".to_owned(),
         Verdict::PendingFree => {
             format!("{} was freed and still waits for work on another stream", size(memory.pending.all.bytes))

@@ -1,4 +1,4 @@
-//! What the job does under the conditions of a replay: in a cell of a table, and in a sentence.
+//! The outcome of a job under the conditions of a replay: in a cell of a table, and in a sentence.
 
 use crate::analysis::failure::Remedy;
 use crate::base::units::{count, counted, size};
@@ -15,11 +15,13 @@ pub(super) const TRY_IT: &str = "try it, and see which code holds the memory";
 pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
     match then {
         JobOutcome::GoesOn { .. } => "goes on".to_owned(),
-        JobOutcome::FailsAgain { steps_later, sure, .. } if *steps_later > 1 || !sure => {
+        JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
+        JobOutcome::FailsAgain { after_requests, steps_later: 0 | 1, sure, .. } => {
+            format!("fails {} later", count_of(*after_requests, "request", *sure))
+        }
+        JobOutcome::FailsAgain { steps_later, sure, .. } => {
             format!("fails {} later", count_of(*steps_later, "step", *sure))
         }
-        JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
-        JobOutcome::FailsAgain { after_requests, .. } => format!("fails {} later", counted(*after_requests, "request")),
         JobOutcome::RequestFails { requests: 1, .. } => "request fails".to_owned(),
         JobOutcome::RequestFails { requests, .. } => format!("{} requests fail", count(*requests)),
         JobOutcome::NotKnown { .. } => "not known".to_owned(),

@@ -80,7 +80,7 @@ impl ProgramReport {
     }
 }
 
-/// What the job does with the change, if requests fail without it.
+/// The outcome of the job with the change, if requests fail without it.
 fn then_clause(row: &ProgramRow, device: &ProgramDevice) -> String {
     match &row.then {
         _ if device.as_recorded.then.goes_on() => String::new(),

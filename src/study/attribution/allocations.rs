@@ -4,7 +4,6 @@
 //! failure and of the peak come first, and get the same categories as in [`super::attribute_memory`]. The trace is then
 //! divided into ranges; each classifies the blocks that are live at its start, together with those allocated within.
 
-use super::category::{Category, Classification, Confidence};
 use super::classify::classify;
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
@@ -13,6 +12,7 @@ use crate::base::ids::StackId;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phases, StackTraits};
 use crate::study::DeviceStudy;
+use crate::study::category::{Category, Classification, Confidence};
 
 /// Number of ranges that the trace is divided into, before failures divide them further.
 const MAX_RANGES: usize = 32;

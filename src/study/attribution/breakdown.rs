@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::category::{Category, Classification, Confidence};
 use super::classify::classify;
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
@@ -16,6 +15,7 @@ use crate::snapshot::{Pools, Segment};
 use crate::stacks::frames::LineId;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
+use crate::study::category::{Category, Classification, Confidence};
 use crate::study::memory;
 use crate::study::memory::{
     BlockSum, BlockSums, LiveByLine, LiveByStack, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows,

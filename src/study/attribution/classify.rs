@@ -3,7 +3,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::category::{Category, Classification, Confidence};
 use super::gradient_buckets::GradientBuckets;
 use super::lifetimes::{GatherEvidence, Lifetimes};
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
@@ -12,6 +11,7 @@ use super::parameter_copies;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
+use crate::study::category::{Category, Classification, Confidence};
 
 /// The category of each block of `live_set`, in order.
 pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Vec<Classification> {

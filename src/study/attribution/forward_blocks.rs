@@ -1,9 +1,9 @@
 //! Classifies what a forward pass allocates: a graph, a result, a temporary.
 
-use super::category::{Category, Classification, Confidence};
 use super::classify::Classifier;
 use super::live_set::{LiveBlock, TracePoint};
 use crate::stacks::phases::{Phase, StackTraits};
+use crate::study::category::{Category, Classification, Confidence};
 
 impl Classifier<'_> {
     pub(super) fn classify_forward(

@@ -2,10 +2,10 @@
 //! (`gradient_as_bucket_view`). No allocation shows which. If backward passes leave too little memory for gradients of
 //! their own, the buckets contain them.
 
-use super::category::{Category, Classification, Confidence};
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases};
+use crate::study::category::{Category, Classification, Confidence};
 
 /// The contents of DDP's buckets at a position.
 #[derive(Clone, Copy, PartialEq, Eq)]

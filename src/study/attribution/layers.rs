@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::category::Category;
 use super::classify::classify;
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use crate::snapshot::{Action, Device};
 use crate::stacks::phases::Phases;
+use crate::study::category::Category;
 
 /// Live memory of one category over time.
 #[derive(Debug, Clone, PartialEq, Eq)]

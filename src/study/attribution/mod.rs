@@ -7,7 +7,6 @@
 
 mod allocations;
 mod breakdown;
-mod category;
 mod classify;
 mod forward_blocks;
 mod forward_pass;
@@ -31,7 +30,6 @@ use serde::Serialize;
 pub(crate) use self::allocations::{Allocation, classify_allocations};
 use self::breakdown::BreakdownBuilder;
 pub use self::breakdown::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, MemoryBreakdown};
-pub use self::category::{Category, Confidence};
 pub use self::kept_graphs::KeptGraphs;
 pub use self::layers::CategoryLayer;
 use self::layers::category_layers;
@@ -43,6 +41,7 @@ pub use self::unused_graphs::UnusedGraphs;
 use crate::base::ids::StackId;
 use crate::replay::literal::inferred_capacity;
 use crate::stacks::phases::StepMarker;
+pub use crate::study::category::{Category, Confidence};
 use crate::study::{DeviceStudy, MemoryHistory, TracePosition};
 
 /// The training steps of a recording.

@@ -1,9 +1,9 @@
 //! The uses of blocks that the recorder found inside the process. They outrank inferred ones.
 
-use super::category::{Category, Classification, Confidence};
 use super::live_set::{LiveBlock, TracePoint};
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Author, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames};
+use crate::study::category::{Category, Classification, Confidence};
 
 /// The blocks that have a name at the end of the trace, by address.
 #[derive(Debug, Default)]

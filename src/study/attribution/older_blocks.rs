@@ -4,12 +4,12 @@
 //! gradients that are never dropped. Each parameter has a gradient of its size, and so has each tensor of its state, so
 //! the number of blocks of one size, divided by the number of gradients, is the number of such copies.
 
-use super::category::{Category, Classification, Confidence};
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::stacks::phases::{Phase, Phases};
+use crate::study::category::{Category, Classification, Confidence};
 
 /// Minimum number of tensors of a model whose parameters are frozen, and have no gradients.
 const MIN_FROZEN: usize = 8;

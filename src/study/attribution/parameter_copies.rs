@@ -3,13 +3,13 @@
 
 use rustc_hash::FxHashMap;
 
-use super::category::{Category, Classification, Confidence};
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
+use crate::study::category::{Category, Classification, Confidence};
 
 /// How parameters and a copy in another precision may differ in size: `.0` / `.1` = parameter size / copy size.
 const PRECISION_SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1)];

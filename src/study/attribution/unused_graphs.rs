@@ -3,13 +3,13 @@
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
-use super::category::{Category, Classification};
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::base::units::ratio;
 use crate::stacks::frames::{FrameReport, StackReader};
 use crate::stacks::phases::{Phase, Phases};
+use crate::study::category::{Category, Classification};
 use crate::study::memory::{BlockSums, sorted_by_bytes, sum_by_key};
 
 /// Graphs smaller than this share of the allocated memory are not worth a change.

@@ -3,13 +3,13 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::super::attribution::{Category, Confidence};
 use super::sums::{BlockSum, BlockSums, TopRows, sorted_by_bytes, sum_by_key, top_rows};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::base::units::ratio;
 use crate::snapshot::{Block, BlockState, Segment};
 use crate::stacks::frames::{CodeLocation, FrameList, LineId, StackReader};
+use crate::study::category::{Category, Confidence};
 
 /// Live blocks that one stack allocated.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -228,7 +228,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         }
     }
 
-    /// What the job does with this change, after which memory grows by `growth`.
+    /// The outcome of the job with this change, after which memory grows by `growth`.
     fn then(&self, row: &ChangedProgram, outcome: &ReplayOutcome, growth: Option<GrowthRate>) -> JobOutcome {
         let device = self.recording.device;
         if row.change == ProgramChange::AsRecorded && self.capacity.is_none() {

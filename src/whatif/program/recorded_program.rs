@@ -21,7 +21,7 @@ const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
 /// The operations of a device's program. After a failure that ended it they go on as predicted, up to the end of one more iteration.
 pub(crate) struct RecordedProgram<'s, 'a> {
     pub(crate) device: DeviceStudy<'s, 'a>,
-    /// What follows the failure that ended the recording.
+    /// The prediction of the requests after the failure that ended the recording.
     forecast: Option<Forecast<'a>>,
     /// The unchanged operations.
     pub(crate) script: Script,

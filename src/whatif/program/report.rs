@@ -24,6 +24,7 @@ pub struct ProgramReport {
 
 /// Changes to the program of one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "keys of the JSON")]
 pub struct ProgramDevice {
     /// Device index.
     pub device: u64,
@@ -86,7 +87,7 @@ pub struct ProgramRow {
     /// Whether the replay includes requests after the last one that failed as recorded: recorded ones, or predicted ones
     /// up to the end of one more iteration. False if memory still grows from iteration to iteration.
     pub goes_on: bool,
-    /// What the job does with this change.
+    /// The outcome of the job with this change.
     pub then: JobOutcome,
     /// The first request that fails; null if none does.
     pub failed: Option<RowFailure>,

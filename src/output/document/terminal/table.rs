@@ -2,7 +2,7 @@
 //! not enough, each row becomes a few lines. Emphasis is added to finished lines, because comfy-table counts escape
 //! sequences as columns.
 
-use anstyle::{AnsiColor, Style as Ansi};
+use anstyle::AnsiColor;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableStyle, Width};
 
 use super::shorten::fit;
@@ -159,7 +159,7 @@ fn painted(row: &[Cell], index: usize, line: &str, style: Style) -> String {
         Mark::Bad => AnsiColor::Red,
     };
     let glyph = glyph(*mark, style);
-    line.replacen(glyph, &style.painted(glyph, Ansi::from(colour.on_default()).bold()), 1)
+    line.replacen(glyph, &style.painted(glyph, colour.on_default().bold()), 1)
 }
 
 fn glyph(mark: Mark, style: Style) -> &'static str {

@@ -13,9 +13,9 @@ const COMPARE_KEYS = {
     (kind) =>
       stacks.lineLabel(stacks.lineOfKind[kind]),
   category:
-    ({ data, groups }) =>
+    ({ data }) =>
     (kind) =>
-      groups.category.names[data.category[kind]],
+      categoryName(data, kind),
   variable:
     ({ data }) =>
     (kind) =>
@@ -114,9 +114,9 @@ async function comparedView() {
       ? `; most at ${rows[0].label}: ${signedBytes(rows[0].came - rows[0].went)}`
       : "";
   const text = `peak allocated ${bytesText(before)} in ${a.page.title}, ${bytesText(after)} in ${b.page.title}: ${after === before ? "no difference" : signedBytes(after - before)}${most}`;
-  const result = /** @type {any} */ (document.querySelector(".result"));
-  result.replaceChildren(make("strong", {}, text));
-  result.title = text;
+  const headline = /** @type {any} */ (document.querySelector(".head h1"));
+  headline.replaceChildren(make("strong", {}, text));
+  headline.title = text;
   return { page: second, moment: to, from, fromPage: first, pane: "compare" };
 }
 

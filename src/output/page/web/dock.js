@@ -11,9 +11,11 @@ const PANES = [
   ["replay", "Replay"],
 ];
 
-/** Whether a pane can be shown: that of replays only where there is an analyzer. @param {string | undefined} id */
+/** Whether a pane can be shown: replays need an analyzer, entries a trace. @param {string | undefined} id */
 function hasPane(id) {
-  return PANES.some(([pane]) => pane === id) && (id !== "replay" || canReplay());
+  if (id === "replay") return canReplay();
+  if (id === "entries") return device?.data.entries > 0;
+  return PANES.some(([pane]) => pane === id);
 }
 
 /** @param {Record<string, Node[]>} contents the elements of each pane */
@@ -34,17 +36,13 @@ function makeDock(contents) {
         make("span", { class: "space" }),
         make("button", { id: "forward", "aria-label": "one entry forward" }, "▶"),
       ),
-      make("div", { class: "tiles", id: "tiles" }),
+      make("div", { class: "tiles", id: "tiles", role: "group", "aria-label": "figures", tabindex: "0" }),
     ),
     tabs,
   );
   for (const [id, title] of PANES) {
     tabs.append(
-      make(
-        "button",
-        { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id, hidden: !hasPane(id) },
-        title,
-      ),
+      make("button", { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id }, title),
     );
     const attributes = { role: "tabpanel", class: "pane", id: `pane-${id}`, "aria-labelledby": `tab-${id}` };
     dock.append(make("div", { ...attributes, tabindex: "0" }, ...contents[id]));
@@ -96,13 +94,10 @@ function drawDock() {
     const isShown = id === view.pane;
     const tab = byId(`tab-${id}`);
     tab.setAttribute("aria-selected", String(isShown));
+    tab.hidden = !hasPane(id);
     tab.tabIndex = isShown ? 0 : -1;
     byId(`pane-${id}`).classList.toggle("shown", isShown);
   }
-  // The result is in the pane only if the two lines on top do not have all of it.
-  const result = document.querySelector(".result");
-  const isWhole = !!result && result.scrollHeight <= result.clientHeight + 1;
-  byId("summary").querySelector("dl")?.classList.toggle("known", isWhole);
   // As high as the window below the summary, or all of it once that is scrolled away.
   const above = Math.round(byId("work").getBoundingClientRect().top);
   byId("dock").style.setProperty("--above", `${Math.max(0, Math.min(above, 320))}px`);

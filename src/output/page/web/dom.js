@@ -23,10 +23,10 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/** A small square in a colour of the page. @param {string} colour */
-function swatch(colour) {
-  const square = make("i", { class: "swatch" });
-  square.style.background = colour;
+/** A small square in a colour of the page, hatched for a guess. @param {string} colour @param {boolean} [isGuess] */
+function swatch(colour, isGuess) {
+  const square = make("i", { class: isGuess ? "swatch guess" : "swatch" });
+  square.style.backgroundColor = colour;
   return square;
 }
 
@@ -60,7 +60,9 @@ function makeTable(caption, heads, rows, choose) {
     });
     return make("tr", {}, ...cells);
   });
-  const head = heads.map((text, at) => make("th", { scope: "col", class: alignment[at] }, text.replace("#", "")));
+  const head = heads.map((text, at) =>
+    text ? make("th", { scope: "col", class: alignment[at] }, text.replace("#", "")) : make("td"),
+  );
   const table = make(
     "table",
     {},

@@ -6,9 +6,14 @@ let failureIndex = -1;
 function drawFailurePanel() {
   const panel = byId("failure");
   const { failures } = device.data.header;
+  for (const button of document.querySelectorAll("[data-blocker]"))
+    button.setAttribute("aria-pressed", String(view.query === button.getAttribute("data-blocker")));
   panel.hidden = !failures.length;
   if (panel.hidden) return;
   if (!failures.some((/** @type {any} */ one) => one.index === failureIndex)) failureIndex = failures.at(-1).index;
+  // The document above has all of the last failure of a page's only device.
+  const isAbove = pages.length === 1 && failureIndex === device.analysis.ooms.length - 1;
+  panel.hidden = isAbove && failures.length === 1;
   const report = device.analysis?.ooms?.[failureIndex];
   const failure = failures.find((/** @type {any} */ one) => one.index === failureIndex);
   const head = make(
@@ -16,12 +21,12 @@ function drawFailurePanel() {
     {},
     "The failed request",
     " ",
-    make("span", { class: "bad" }, report ? report.verdict.replace(/-/g, " ") : ""),
+    make("span", { class: "bad" }, report ? spaced(report.verdict) : ""),
   );
   panel.replaceChildren(
     head,
     ...(failures.length > 1 ? [failurePicker(failures)] : []),
-    ...failureDetails(report, failure),
+    ...(isAbove ? [] : failureDetails(report, failure)),
   );
 }
 
@@ -103,6 +108,20 @@ function blockerList(report) {
   return box;
 }
 
+/** Lets the rows of the document's table of blockers show them in the map. @param {Element} summary */
+function wireBlockers(summary) {
+  const isOfBlockers = (/** @type {Element} */ one) => one.querySelector("th")?.textContent === "in the way";
+  const table = [...summary.querySelectorAll("table")].find(isOfBlockers);
+  const failure = (analysis.snapshots[0].devices[0]?.ooms.length ?? 0) - 1;
+  for (const [at, row] of [...(table?.tBodies[0].rows ?? [])].entries()) {
+    const query = `blocker:${failure}.${at}`;
+    const toggle = () => highlightBlocker(view.query === query ? "" : query);
+    const button = make("button", { class: "row", "data-blocker": query, onclick: toggle });
+    button.append(...row.cells[0].childNodes);
+    row.cells[0].append(button);
+  }
+}
+
 /** @param {any} blocker */
 function blockerLine({ culprit }) {
   return culprit ? `${shortPath(culprit.file)}:${culprit.line} ${culprit.name}` : "no stack recorded";
@@ -110,6 +129,7 @@ function blockerLine({ culprit }) {
 
 /** Highlights the blocks, at the moment of the failure. @param {string} query */
 function highlightBlocker(query) {
+  failureIndex = Number(/^blocker:(\d+)/.exec(query)?.[1] ?? failureIndex);
   const failure = device.data.header.failures.find((/** @type {any} */ one) => one.index === failureIndex);
   if (query && failure) setMoment(failure.moment);
   setQuery(query);

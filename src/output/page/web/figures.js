@@ -98,7 +98,7 @@ function drawLegend() {
     return make(
       "button",
       { class: "key", "aria-pressed": String(isOn), title: name, onclick: () => setQuery(isOn ? "" : query) },
-      swatch(groups.colours[key]),
+      swatch(groups.colours[key], groups.isGuess?.[key]),
       text,
     );
   });
@@ -114,6 +114,7 @@ function drawLegend() {
       ),
     );
   byId("legend").replaceChildren(...items);
+  byId("legend").hidden = !items.length && !device.data.entries;
 }
 
 /** @param {string} text `path/to/file.py:12 in name (..)` */

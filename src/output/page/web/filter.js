@@ -26,8 +26,8 @@ function parseSize(text) {
 }
 
 /** The names that a property can have on this device. @param {Device} of @param {string} name @returns {string[]} */
-function filterNames({ data, groups }, name) {
-  if (name === "category") return groups.category.names;
+function filterNames({ data }, name) {
+  if (name === "category") return data.header.categories.map(spaced);
   if (name === "stream") return data.header.streams;
   return name === "pool" ? data.header.pools : CONFIDENCES;
 }
@@ -68,7 +68,10 @@ function filterForm() {
     make("label", {}, labels[at], make("input", { "data-filter": name, size: "7", spellcheck: "false" })),
   );
   const devices = pages.map(({ title }, page) => make("option", { value: page }, title));
-  const choose = () => showPage(Number(device.value), { filter: view.filter, query: view.query, pane: "search" });
+  const choose = () => {
+    const { filter, query, axis } = view;
+    showPage(Number(device.value), { filter, query, axis, pane: "search" });
+  };
   const device = make("select", { id: "filter-device", onchange: choose }, ...devices);
   const form = make("div", { class: "form", id: "filter" }, ...choices, ...numbers);
   if (pages.length > 1) form.prepend(make("label", {}, "device", device));

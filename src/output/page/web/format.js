@@ -1,15 +1,16 @@
-// Formats numbers like the command line: at most four digits, binary units.
+// Formats numbers like the command line: three digits, binary units.
 
 /** @param {number} bytes */
 function bytesText(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let size = Math.abs(bytes);
   let unit = 0;
-  while (size >= 1024 && unit < units.length - 1) {
+  // A number that rounds to 1000 has four digits: the next unit.
+  while (size >= 999.5 && unit < units.length - 1) {
     size /= 1024;
     unit += 1;
   }
-  const digits = size >= 1000 ? size.toFixed(0) : String(Number(size.toPrecision(4)));
+  const digits = Number.isInteger(size) ? countText(size) : size.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
   return `${bytes < 0 ? "-" : ""}${digits} ${units[unit]}`;
 }
 
@@ -33,6 +34,11 @@ function percentText(part, whole) {
 function secondsText(us) {
   const seconds = us / 1e6;
   return `${seconds.toFixed(Math.abs(seconds) < 10 ? 4 : 2)} s`;
+}
+
+/** A word of the JSON for people: `optimizer-state` is "optimizer state". @param {string} word */
+function spaced(word) {
+  return word.replace(/-/g, " ");
 }
 
 /** The last two parts of a path. @param {string} path */

@@ -5,6 +5,7 @@
  * @property {string[]} names
  * @property {Uint32Array} groupOfKind group of each kind
  * @property {string[]} colours
+ * @property {boolean[]} [isGuess] whether each group is a guess, and so hatched
  * @property {string} prefix of the query that highlights a group
  * @property {boolean[]} isUsed whether any allocation is in the group
  */
@@ -50,18 +51,32 @@ function usedGroups(names, ofAllocations) {
   return names.map((_, group) => used.has(group));
 }
 
-/** @param {Device} device @returns {Groups} */
+/** The category of a kind of allocation. @param {Columns} data @param {number} kind */
+function categoryName(data, kind) {
+  return spaced(data.header.categories[data.category[kind]]);
+}
+
+/** Two groups for each category: what is known, and above it what is a guess. @param {Device} device @returns {Groups} */
 function groupsByCategory({ data }) {
   /** @type {string[]} */
-  const names = data.header.categories;
+  const categories = data.header.categories;
+  const low = CONFIDENCES.indexOf("low");
+  // No category is no guess.
+  const isGuessed = data.confidence.map((one, kind) =>
+    one === low && categories[data.category[kind]] !== "other" ? 1 : 0,
+  );
+  const groupOfKind = data.category.map((category, kind) => 2 * category + isGuessed[kind]);
+  const names = categories.map(spaced).flatMap((name) => [name, `${name} (a guess)`]);
+  const colours = categories.map(
+    (name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length],
+  );
   return {
-    names: names.map((name) => name.replace(/-/g, " ")),
-    groupOfKind: data.category,
-    colours: names.map(
-      (name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length],
-    ),
+    names,
+    groupOfKind,
+    colours: colours.flatMap((colour) => [colour, colour]),
+    isGuess: names.map((_, group) => group % 2 > 0),
     prefix: "category:",
-    isUsed: usedGroups(names, data.category),
+    isUsed: usedGroups(names, groupOfKind),
   };
 }
 

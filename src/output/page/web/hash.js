@@ -21,7 +21,7 @@ function formatHash() {
   if (view.only) parts.push("only=1");
   if (view.from >= 0) parts.push(`a=${view.fromPage}.${view.from}`);
   if (view.segment >= 0) parts.push(`seg=${view.segment}`);
-  if (view.query) parts.push(`q=${encodeURIComponent(view.query)}`);
+  if (view.query !== startView(device, view.page, {}).query) parts.push(`q=${encodeURIComponent(view.query)}`);
   parts.push(`d=${view.pane}`);
   if (view.root) parts.push(`r=${view.root}`);
   if (view.page) parts.push(`page=${view.page}`);
@@ -66,7 +66,7 @@ function parseHash(hash) {
   if (mode && MODES.some(([known]) => known === mode)) changes.mode = /** @type {View["mode"]} */ (mode);
   if (parameters.get("x") === "time") changes.axis = "time";
   const query = parameters.get("q");
-  if (query) changes.query = query;
+  if (query !== null) changes.query = query;
   const filter = parameters.get("f");
   if (filter) changes.filter = filter;
   changes.only = parameters.has("only");

@@ -11,6 +11,8 @@ function highlightBy(device, query) {
   if (!query.trim()) return null;
   const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
   if (blocker) return highlightedByBlocker(device, Number(blocker[1]), Number(blocker[2]));
+  const keptLine = keptQuery(query);
+  if (keptLine !== null) return keptRows(device, keptLine);
   const { data } = device;
   const between = /^(came|went|stayed):(\d+)-(\d+)$/.exec(query);
   if (between) return highlightedBetween(data, between[1], Number(between[2]), Number(between[3]));
@@ -31,6 +33,11 @@ function queryLabel(query) {
   if (between) {
     const [from, to] = [Number(between[2]), Number(between[3])].map((m) => device.momentText(m));
     return `${between[1]} between A, ${from}, and B, ${to}`;
+  }
+  const keptLine = keptQuery(query);
+  if (keptLine !== null) {
+    const line = keepingLines(device)[keptLine];
+    return line ? `kept by ${keptLineText(line)}` : "kept after every step";
   }
   if (query === "stack:none") return "without a stack";
   const group = /^(category|line|variable):(.*)$/s.exec(query);
@@ -57,13 +64,14 @@ function highlightedBetween(data, fate, from, to) {
 /** @param {Device} device @param {string} query @returns {Uint8Array} by kind */
 function highlightedKinds({ data, stacks, groups }, query) {
   const result = new Uint8Array(data.kinds);
-  const category = groups.category.names.indexOf(query.replace(/^category:/, ""));
   /** @type {(kind: number) => number | boolean} */
   let test;
   if (query === "stack:none") {
     test = (kind) => !stacks.hasBox[data.node[kind]];
   } else if (query.startsWith("category:")) {
-    test = (kind) => data.category[kind] === category;
+    const wanted = query.slice(9);
+    const { names, groupOfKind } = groups.category;
+    test = (kind) => names[groupOfKind[kind]] === wanted || categoryName(data, kind) === wanted;
   } else if (query.startsWith("line:")) {
     const line = query.slice(5);
     test = (kind) => stacks.lineLabel(stacks.lineOfKind[kind]) === line;

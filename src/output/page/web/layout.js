@@ -110,14 +110,9 @@ function buildPage() {
   const views = make(
     "div",
     { id: "views" },
-    section(
-      "time",
-      "Memory over time",
-      tools,
-      make("div", { id: "legend", class: "bar legend" }),
-      history,
-      folded("timeline-table", "The timeline in numbers"),
-    ),
+    make("div", { id: "controls" }, tools, make("div", { id: "legend", class: "bar legend" })),
+    section("kept", "Kept after every step", make("div", { id: "kept", class: "scroll" })),
+    section("time", "Memory over time", history, folded("timeline-table", "The timeline in numbers")),
     section(
       "map",
       "Device memory at this moment",
@@ -140,11 +135,7 @@ function buildPage() {
     ),
   );
   const panes = {
-    result: [
-      make("div", { id: "summary" }),
-      make("section", { id: "failure", hidden: true }),
-      make("div", { id: "file-facts" }),
-    ],
+    result: [make("div", { id: "summary" }), make("section", { id: "failure", hidden: true })],
     entries: [make("div", { id: "entry-list" }), make("div", { id: "entry" })],
     selected: [make("div", { id: "selection", "aria-live": "polite" })],
     search: foundPane(),
@@ -160,6 +151,16 @@ function buildPage() {
     make("div", { id: "tip", role: "tooltip", hidden: true }),
   );
   app.classList.add("ready");
+}
+
+/** Puts the view that shows the verdict below the controls. The legend of the map's blocks is the timeline's. */
+function arrangeViews() {
+  const order = ["time", "map"];
+  if (device.data.header.proof === "map") order.reverse();
+  byId("kept-section").after(...order.map((id) => byId(`${id}-section`)));
+  // Without a trace there is only what the snapshot holds.
+  byId("time-section").hidden = !device.data.entries;
+  for (const id of ["back", "forward"]) byId(id).hidden = !device.data.entries;
 }
 
 function timelineNotes() {
@@ -187,6 +188,6 @@ function mapKey() {
     key("stranded", "free, stranded beside live blocks"),
     key("releasable", "free, releasable by empty_cache()"),
     key("pending", "freed, waiting for another stream"),
-    make("span", { class: "muted" }, "allocated: coloured as above"),
+    make("span", { class: "muted" }, "allocated: colours of the legend"),
   );
 }

@@ -27,7 +27,7 @@ function openDevice(index) {
   return found;
 }
 
-/** Shows a page in its initial state, with `changes` applied. @param {number} index @param {Partial<View>} [changes] */
+/** Shows a page as it opens, with `changes` applied. @param {number} index @param {Partial<View>} [changes] */
 async function showPage(index, changes = {}) {
   latestRequest += 1;
   const request = latestRequest;
@@ -37,39 +37,24 @@ async function showPage(index, changes = {}) {
   // Keep a few devices decoded.
   while (openDevices.size > 4)
     openDevices.delete(/** @type {number} */ ([...openDevices.keys()].find((key) => key !== index)));
-  const all = device.data.entries + 1;
   failureIndex = -1;
-  Object.assign(view, {
-    page: index,
-    moment: device.firstMoment(),
-    start: 0,
-    end: all,
-    mode: device.firstMode(),
-    axis: view.axis,
-    selected: -1,
-    segment: -1,
-    query: "",
-    filter: "",
-    only: false,
-    root: 0,
-    pane: "result",
-  });
-  if (!device.data.hasTime) view.axis = "entry";
-  byId("page-title").textContent = pages.length > 1 ? device.page.title : "";
+  view.page = index;
+  byId("page-title").textContent =
+    pages.length > 1 ? device.page.title : device.page.title.replace(/, device \d+$/, "");
+  byId("page-title").title = analysis?.snapshots?.[device.page.snapshot]?.path ?? "";
   const { undrawn } = device.data.header;
   byId("undrawn").textContent = undrawn
     ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to limit the size of this page. They are hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.`
     : "";
   byId("marks-note").hidden = !device.data.header.marks?.length;
-  byId("history").hidden = !device.data.entries;
-  byId("time-title").textContent = device.data.entries ? "Memory over time" : "Memory at the snapshot";
+  arrangeViews();
   byId("bands-frame").style.height = `${bandsHeight()}px`;
-  show(changes);
+  show(startView(device, index, changes));
 }
 
 /** Changes the state. @param {Partial<View>} changes */
 function show(changes) {
-  if (changes.mode && device.groups[changes.mode]) view.mode = changes.mode;
+  if (changes.mode) view.mode = device.groups[changes.mode] ? changes.mode : device.firstMode();
   if (changes.axis) view.axis = device.data.hasTime ? changes.axis : "entry";
   if (changes.start !== undefined && changes.end !== undefined) setZoom(changes.start, changes.end);
   if (changes.moment !== undefined) setMoment(changes.moment, false);
@@ -105,6 +90,7 @@ async function start() {
     entries: drawEntries,
     compare: drawCompare,
     found: drawFound,
+    kept: drawKept,
     overview: drawOverview,
     timeline: drawTimeline,
     overlay: drawOverlay,
@@ -124,9 +110,9 @@ async function start() {
     // A page that the viewer saved has its view after the script.
     const asked = location.hash || parseJsonElement("shown-view");
     const changes = asked ? parseHash(asked) : ((await comparedView()) ?? {});
-    const page = Math.max(0, Math.min(pages.length - 1, changes.page ?? view.page));
+    const page = Math.max(0, Math.min(pages.length - 1, changes.page ?? 0));
     if (page !== view.page || !device) await showPage(page, changes);
-    else show({ root: 0, query: "", filter: "", selected: -1, segment: -1, from: -1, ...changes });
+    else show(startView(device, page, changes));
   };
   addEventListener("hashchange", follow);
   writtenHash = "?";

@@ -154,6 +154,11 @@ function rowTop(tape, row) {
   return (tape + 1) * TAPE_TITLE_HEIGHT + row * (MAP_ROW + ROW_GAP);
 }
 
+/** Height of the map where the tapes leave it a choice: it ends in the first screen if it is the first view. */
+function mapRoom() {
+  return Math.max(240, Math.min(450, innerHeight * 0.42));
+}
+
 function drawMap() {
   const canvas = byId("map");
   const tapes = layTapes();
@@ -161,10 +166,7 @@ function drawMap() {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const width = Math.round(canvas.clientWidth * ratio);
   if (!width) return;
-  const rows = Math.max(
-    tapes.length,
-    Math.floor((Math.max(300, 470 - tapes.length * 4) - tapes.length * TAPE_TITLE_HEIGHT) / (MAP_ROW + ROW_GAP)),
-  );
+  const rows = Math.max(tapes.length, Math.floor((mapRoom() - tapes.length * TAPE_TITLE_HEIGHT) / (MAP_ROW + ROW_GAP)));
   const perPixel = fitTapes(tapes, width, rows);
   mapLayout = { tapes, perPixel, width, ratio };
   shell.style.height = `${

@@ -1,13 +1,13 @@
 // Drawn over and below the timeline: the scale, failures and other marks, the moment; steps, phases and ranges.
 
-/** Those of the memory that most of a phase is about. */
+/** None is that of a category. */
 const PHASE_COLOURS = {
-  init: CATEGORY_COLOURS.other,
-  data: CATEGORY_COLOURS.inputs,
-  forward: CATEGORY_COLOURS.activations,
-  backward: CATEGORY_COLOURS.gradients,
-  optimizer: CATEGORY_COLOURS["optimizer-state"],
-  other: CATEGORY_COLOURS.other,
+  init: "#6a2e0a",
+  data: "#76762e",
+  forward: "#829aca",
+  backward: "#16526a",
+  optimizer: "#9aeeca",
+  other: "#162e52",
 };
 /** As programs and papers shorten them. */
 const SHORT_PHASES = { forward: "fwd", backward: "bwd", optimizer: "opt" };
@@ -229,7 +229,7 @@ function drawPhases(context, width, y) {
     drawnTo = to;
     const word = phases[runs[at][1]];
     const short = /** @type {any} */ (SHORT_PHASES)[word] ?? word;
-    box(context, word, short, /** @type {any} */ (PHASE_COLOURS)[word] || CATEGORY_COLOURS.other, from, to, y);
+    box(context, word, short, /** @type {any} */ (PHASE_COLOURS)[word] || PHASE_COLOURS.other, from, to, y);
   }
 }
 

@@ -4,15 +4,18 @@
 let overviewPicture = null;
 /** @type {string} */
 let overviewKey = "";
+/** What the picture highlights. @type {Uint8Array | null} */
+let overviewOf = null;
 
 function drawOverview() {
   const canvas = byId("overview");
   const [width, height, ratio] = fitCanvas(canvas);
   if (!width || !height) return;
   const key = `${view.page} ${view.axis} ${width} ${height} ${theme.back}`;
-  if (overviewKey !== key) {
+  if (overviewKey !== key || overviewOf !== highlighted) {
     overviewPicture = renderOverview(width, height);
     overviewKey = key;
+    overviewOf = highlighted;
   }
   const context = canvas.getContext("2d");
   context.drawImage(/** @type {HTMLCanvasElement} */ (overviewPicture), 0, 0);
@@ -47,13 +50,14 @@ function brushRange() {
   return [overviewXOfMoment(view.start), overviewXOfMoment(view.end)];
 }
 
-/** Draws allocated and reserved memory of the whole trace. @param {number} width @param {number} height */
+/** Draws allocated and reserved memory of the whole trace, and what is highlighted of it. @param {number} width @param {number} height */
 function renderOverview(width, height) {
   const picture = document.createElement("canvas");
   picture.width = width;
   picture.height = height;
   const context = /** @type {CanvasRenderingContext2D} */ (picture.getContext("2d"));
   const { entries } = device.data;
+  const over = foundOverTime();
   const { allocated, reserved, mostReserved, peaks } = device.totals;
   const scale = (height * 0.95) / (Math.max(mostReserved, allocated[device.totals.peak]) || 1);
   context.fillStyle = theme.back;
@@ -64,8 +68,11 @@ function renderOverview(width, height) {
     const m = peaks.argmax(from, to);
     context.fillStyle = theme.free;
     context.fillRect(x, height - reserved[m] * scale, 1, height);
-    context.fillStyle = theme.accent;
+    context.fillStyle = over ? theme.muted : theme.accent;
     context.fillRect(x, height - allocated[m] * scale, 1, height);
+    if (!over) continue;
+    context.fillStyle = theme.accent;
+    context.fillRect(x, height - over.bytes[m] * scale, 1, height);
   }
   return picture;
 }

@@ -43,7 +43,7 @@ function pagesList() {
     list.append(
       make(
         "button",
-        { class: "page", role: "option", "data-page": index, onclick: () => showPage(index) },
+        { class: "page", role: "option", "data-page": index, onclick: () => showPage(index, { axis: view.axis }) },
         make(
           "span",
           { class: "page-name", title: page.title },

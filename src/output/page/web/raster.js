@@ -111,9 +111,14 @@ function sweepBands(moments, visit) {
 function paintBands(out, width, height, scale) {
   let count = bandCount();
   const colours = new Uint32Array(count);
+  /** The colour of the lines across each band: its own unless the band is a guess. */
+  const hatches = new Uint32Array(count);
   for (let group = 0; group < groups.names.length; group += 1) {
     colours[group * 2] = groupPixels[group];
     colours[group * 2 + 1] = dimPixels[group];
+    const isGuess = groups.isGuess?.[group];
+    for (const band of [group * 2, group * 2 + 1])
+      hatches[band] = isGuess ? mix(colours[band], pixels.back, 0.5) : colours[band];
   }
   const waiting = count - 1;
   // With `only`, the bands of the rest have no place, nor has waiting memory, which is last.
@@ -121,14 +126,14 @@ function paintBands(out, width, height, scale) {
   if (view.only) count -= 1;
   /** @param {Float64Array} sums @param {number} x */
   return (sums, x) => {
-    colours[waiting] = waitingPixel(x);
+    colours[waiting] = hatches[waiting] = waitingPixel(x);
     let bytes = 0;
     let y = 0;
     let at = (height - 1) * width + x;
     for (let band = 0; band < count; band += step) {
       bytes += sums[band];
       const end = Math.min(height, Math.floor(bytes * scale));
-      for (; y < end; y += 1, at -= width) out[at] = colours[band];
+      for (; y < end; y += 1, at -= width) out[at] = (x + y) % 9 < 2 ? hatches[band] : colours[band];
     }
   };
 }

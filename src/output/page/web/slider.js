@@ -14,7 +14,8 @@ function drawSlider() {
   for (const button of document.querySelectorAll("[data-mode]")) {
     const mode = /** @type {View["mode"]} */ (button.getAttribute("data-mode"));
     button.setAttribute("aria-pressed", String(mode === view.mode));
-    button.toggleAttribute("hidden", !device.groups[mode]);
+    const isTimelines = mode === "each" || mode === "segment";
+    button.toggleAttribute("hidden", !device.groups[mode] || (isTimelines && !device.data.entries));
   }
   for (const button of document.querySelectorAll("[data-axis]"))
     button.setAttribute("aria-pressed", String(button.getAttribute("data-axis") === view.axis));

@@ -29,6 +29,7 @@ class Stacks {
     const lines = header.lines || 0;
     this.lines = lines;
     this.lineFrame = integers("lline", lines);
+    this.lineCaller = integers("laround", lines);
     this.lineText = integers("ltext", lines);
     this.lineOfKind = integers("kline", header.kinds);
   }

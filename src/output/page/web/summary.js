@@ -1,11 +1,17 @@
-// Arranges the elements that need no script: two lines of result stay on top, the rest of the summary moves to the dock, and
+// Arranges the elements that need no script: the headline stays on top, the rest of the first screen moves to the dock, and
 // the report below it is folded.
 
-/** The result on top of the page, in two lines; the pane "Result" has all of it. */
+/** The headline in one line; the pane "Result" has the reason, the tables and the advice. */
 function arrangeSummary() {
   const first = byId("first");
   const app = byId("app");
   const title = first.querySelector("h1");
+  if (title) {
+    const reason = [...first.querySelectorAll("dt")].find((one) => one.textContent === "why")?.nextElementSibling;
+    const verdict = reason?.textContent?.split(/[:,]/)[0] ?? "";
+    if (verdict) title.querySelector(".context")?.prepend(make("strong", { class: "verdict" }, verdict), " ");
+    title.title = title.textContent ?? "";
+  }
   const head = make(
     "div",
     { class: "bar head" },
@@ -14,16 +20,15 @@ function arrangeSummary() {
     make("span", { class: "save muted" }, "save:"),
     action("save-png", "PNG"),
     action("save-svg", "SVG"),
-    make("button", { onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
+    make("button", { class: "keys", onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
     make("button", { onclick: switchTheme, id: "theme" }, "light or dark"),
   );
-  const fields = first.querySelector("dl");
-  const result = fields?.querySelector("dd")?.textContent ?? "";
-  const rest = [...first.children].slice(0, [...first.children].indexOf(app));
-  const moved = rest.filter((element) => element !== title && element.className !== "warning");
-  byId("summary").append(...moved.filter((element) => element === fields));
-  byId("file-facts").append(...moved.filter((element) => element !== fields));
-  first.prepend(head, make("p", { class: "result", title: result }, make("strong", {}, result)));
+  const children = [...first.children];
+  // A note about the page itself precedes the title, and stays.
+  const from = title ? children.indexOf(title) + 1 : 0;
+  byId("summary").append(...children.slice(from, children.indexOf(app)));
+  if (pages.length === 1) wireBlockers(byId("summary"));
+  first.prepend(head);
   foldReport();
 }
 

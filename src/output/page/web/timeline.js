@@ -31,10 +31,7 @@ function drawTimeline() {
     sweepEach(out, width, height, scale);
   } else {
     const paint = paintBands(out, width, height, scale);
-    sweepBands(shownMoments, (sums, x) => {
-      if (x && shownMoments[x] === shownMoments[x - 1]) repeatColumn(out, width, height, x);
-      else paint(sums, x);
-    });
+    sweepBands(shownMoments, paint);
   }
   if (!isOnly) {
     paintUndrawn(out, width, height, scale);

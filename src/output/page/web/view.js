@@ -19,24 +19,8 @@
  * @property {string} pane of the dock
  */
 
-/** @type {View} */
-const view = {
-  page: 0,
-  moment: 0,
-  start: 0,
-  end: 1,
-  mode: "category",
-  axis: "entry",
-  selected: -1,
-  segment: -1,
-  query: "",
-  filter: "",
-  only: false,
-  from: -1,
-  fromPage: 0,
-  root: 0,
-  pane: "result",
-};
+/** Filled by `startView` when the first page is shown. */
+const view = /** @type {View} */ ({ page: 0 });
 /** The shown device. @type {Device} */
 let device;
 /** Whether each allocation is highlighted, or null if there is no query. @type {Uint8Array | null} */

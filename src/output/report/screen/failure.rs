@@ -1,6 +1,7 @@
 //! A failed request, as a compiler shows an error: the place, why, who holds the memory, what helps.
 
-use super::{add_blockers, add_growth, add_holders, add_next, add_part, moment_label};
+use super::holders::{add_blockers, add_growth, add_holders};
+use super::parts::{add_next, add_part, moment_label};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
@@ -43,7 +44,8 @@ pub(super) fn show_failure(
     let rows = if grows || has_blockers { rows.min(ROWS_BESIDE_GROWTH) } else { rows };
     add_holders(document, device, oom.held.as_ref(), rows);
     if !device.tried.is_empty() {
-        document.table(tried_table(&device.tried, MAX_TRIED, None));
+        let before = oom.as_recorded.map_or(0, |replay| replay.reserved_before_bytes);
+        document.table(tried_table(&device.tried, MAX_TRIED, None, before));
     }
     add_action(document, snapshot, device, oom);
 }

@@ -5,17 +5,15 @@
 
 mod failure;
 mod holders;
+mod parts;
 mod ranks;
 mod usage;
 
 use self::failure::show_failure;
-use self::holders::{add_blockers, add_growth, add_holders};
-pub(super) use self::ranks::screen_of_ranks;
+pub(super) use self::ranks::{rank_table, screen_of_ranks};
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};
-use crate::output::document::{BarKind, BarPart, Document, Text, code};
-use crate::stacks::phases::Phase;
-use crate::study::attribution::MemoryBreakdown;
+use crate::output::document::Document;
 
 /// Appends the screen of `device`, the one of `snapshot` to look at first; `rows` limits the rows of each table.
 pub(super) fn screen(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
@@ -29,31 +27,3 @@ pub(super) fn screen(document: &mut Document, snapshot: &SnapshotReport, device:
 
 /// Rows of a table on the first screen.
 const MAX_ROWS: usize = 5;
-
-/// Adds a part of a bar unless it is empty.
-fn add_part(parts: &mut Vec<BarPart>, bytes: u64, kind: BarKind, label: impl Into<Text>) {
-    if bytes > 0 {
-        parts.push(BarPart { bytes, kind, label: label.into() });
-    }
-}
-
-/// `step 24, forward`
-fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
-    let held = held?;
-    let phase = match held.phase {
-        Phase::Init => Some("building the model"),
-        Phase::Data => Some("before a forward pass"),
-        Phase::Forward => Some("forward"),
-        Phase::Backward => Some("backward"),
-        Phase::Optimizer => Some("optimizer step"),
-        Phase::Other => None,
-    };
-    let step = held.step.map(|step| format!("step {step}"));
-    let parts: Vec<String> = step.into_iter().chain(phase.map(str::to_owned)).collect();
-    Some(parts.join(", ")).filter(|label| !label.is_empty())
-}
-
-/// A command to paste.
-fn add_next(document: &mut Document, command: Option<String>) {
-    document.fields("next", command.map(code));
-}

@@ -1,14 +1,13 @@
 //! The ranks of a job, the worst first, and what the worst one says.
 
-use super::{add_next, failure};
+use super::failure;
+use super::parts::add_next;
+use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotReport};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Mark, Table, alarm, code, faint, strong};
 use crate::output::report::ranks::Names;
 use crate::output::wording::{command_line, describe_cause};
-
-/// Rows of the table, at most.
-const MAX_ROWS: usize = 10;
 
 /// Appends the table of all ranks, why the `worst` failed, and what to do.
 pub(crate) fn screen_of_ranks(
@@ -29,7 +28,7 @@ pub(crate) fn screen_of_ranks(
         }
     };
     document.headline(answer, faint("worst first"));
-    document.table(table(ranks, report));
+    document.table(rank_table(ranks, report.top));
     document.field("peaks", &*ranks.peaks);
     match device.ooms.last() {
         Some(oom) => {
@@ -41,30 +40,34 @@ pub(crate) fn screen_of_ranks(
     }
 }
 
-fn table(ranks: &Ranks, report: &AnalyzeReport) -> Table {
+/// One row a device, with a name that tells it from the others; the first `limit` rows.
+pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
     let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
-    let are_several = report.snapshots.iter().any(|snapshot| snapshot.devices.len() > 1);
-    let name = |row: &RankRow| {
-        let name = names.shorten(&row.path);
-        if are_several { format!("{name} GPU {}", row.device) } else { name.to_owned() }
+    let first = ranks.rows.first().map_or("", |row| &*row.path);
+    let is_one = ranks.rows.iter().all(|row| row.path == first);
+    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let name = |row: &RankRow| match names.shorten(&row.path) {
+        _ if is_one => format!("GPU {}", row.device),
+        name if paths.len() < ranks.rows.len() => format!("{name} GPU {}", row.device),
+        name => name.to_owned(),
     };
     let row = |(index, row): (usize, &RankRow)| -> Vec<Cell> {
         let line = ranks.failures.iter().find(|group| group.rows.contains(&index));
-        let line = line.map_or("", |group| &*group.line);
-        let mark = if row.oom_count > 0 { Mark::Bad } else { Mark::Good };
-        let result = row.verdict.map_or("no failure", |verdict| verdict.word());
+        let has_failed = row.oom_count > 0 || row.has_recorded_failure;
+        let result = row.verdict.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
         let capacity = row.capacity_bytes.or(row.reach_bytes);
         vec![
-            Cell::Marked(mark, code(name(row))),
+            Cell::Marked(if has_failed { Mark::Bad } else { Mark::Good }, code(name(row))),
             result.into(),
-            line.into(),
+            line.map_or("", |group| &*group.line).into(),
             size(row.peak_reserved_bytes).into(),
             capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes))).into(),
         ]
     };
-    let shown = ranks.rows.iter().enumerate().take(report.top.min(MAX_ROWS));
-    let others = ranks.rows.len().saturating_sub(report.top.min(MAX_ROWS)) as u64;
-    let note = (others > 0).then(|| faint(format!("and {}", counted(others, "other"))));
-    let header = ["rank", "result", "at", "peak reserved", "of device"];
-    Table::new(&header, &[0, 1, 2], shown.map(row)).wide().note(note)
+    let others = ranks.rows.len().saturating_sub(limit) as u64;
+    let note = (others > 0).then(|| faint(format!("and {}; --top shows more", counted(others, "other"))));
+    let header = [if is_one { "device" } else { "rank" }, "result", "at", "peak reserved", "of device"];
+    Table::new(&header, &[0, 1, 2], ranks.rows.iter().enumerate().take(limit).map(row)).wide().note(note)
 }

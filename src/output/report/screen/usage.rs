@@ -1,6 +1,7 @@
 //! A recording without a failed request, a state without a trace, memory at a chosen moment, and a request that is tried.
 
-use super::{add_growth, add_holders, add_next, add_part};
+use super::holders::{add_growth, add_holders};
+use super::parts::{add_next, add_part};
 use crate::analysis::failure::RequestOutcome;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{counted, duration, size};

@@ -39,4 +39,4 @@ words! {
     }
 }
 
-pub(super) type Classification = (Category, Confidence);
+pub(crate) type Classification = (Category, Confidence);

@@ -1,0 +1,77 @@
+// The lines that keep memory after every step: what shows a growth.
+
+/** Maximum number of lines. */
+const KEPT_LINES = 5;
+/** The query of the blocks that they keep; with an index, of one line. */
+const KEPT = "kept:";
+
+/** The lines that hold more after every step, most first. @param {Device} of @returns {any[]} */
+function keepingLines(of) {
+  return of.data.header.proof === "kept" ? of.analysis.leaks.suspects : [];
+}
+
+/** Whether each kind of allocation is of a line. @param {Device} of @param {any} line of the analysis */
+function kindsOfLine({ data, stacks }, { frame, called_from: caller }) {
+  /** @param {any} one @param {number} row 1 + a frame's, or 0 */
+  const isFrame = (one, row) =>
+    (one ? `${one.file}:${one.line} ${one.name}` : "") === (row ? stacks.frameText(row - 1) : "");
+  const isLine = Array.from(
+    stacks.lineFrame,
+    (row, line) => isFrame(frame, row) && isFrame(caller, stacks.lineCaller[line]),
+  );
+  return Uint8Array.from({ length: data.kinds }, (_, kind) => (isLine[stacks.lineOfKind[kind]] ? 1 : 0));
+}
+
+/** The line that a query such as `kept:2` means, or -1 for `kept:`, which means all; null for any other query. @param {string} query */
+function keptQuery(query) {
+  const kept = /^kept:(\d*)$/.exec(query);
+  return kept && (kept[1] ? Number(kept[1]) : -1);
+}
+
+/** Whether each allocation is of a line, or of any, and kept: of those live at the end, the oldest. @param {Device} of @param {number} only */
+function keptRows(of, only) {
+  const { data } = of;
+  const result = new Uint8Array(data.allocations);
+  const end = of.lastFailure()?.moment ?? data.entries;
+  for (const line of keepingLines(of).filter((_, at) => only < 0 || at === only)) {
+    const kinds = kindsOfLine(of, line);
+    let { blocks } = line;
+    for (let row = 0; row < result.length && blocks; row += 1) {
+      if (!kinds[data.kind[row]] || !isLive(data, row, end)) continue;
+      result[row] = 1;
+      blocks -= 1;
+    }
+  }
+  return result;
+}
+
+/** @param {any} line */
+function keptLineText({ frame }) {
+  return frame ? `${shortPath(frame.file)}:${frame.line} ${frame.name}` : "no stack recorded";
+}
+
+function drawKept() {
+  const lines = keepingLines(device);
+  byId("kept-section").hidden = !lines.length;
+  if (!lines.length) return;
+  const { bytes_per_step: rate, steps_left: left } = device.analysis.leaks;
+  const most = lines[0].bytes;
+  const rows = lines.slice(0, KEPT_LINES).map((line) => {
+    const bar = make("i", { class: "share" });
+    bar.style.width = `${Math.round((90 * line.bytes) / most)}px`;
+    return [bytesCell(line.bytes_per_step), bytesCell(line.bytes), bar, countText(line.steps), keptLineText(line)];
+  });
+  const rest = lines.length - rows.length + device.analysis.leaks.other_suspects;
+  const ends = left ? `, room for ${countOf(left, "more step")}` : "";
+  const more = rest ? `; ${countOf(rest, "other line")} less` : "";
+  const caption = `${bytesText(rate)} more after every step${ends}${more}`;
+  const table = makeTable(caption, ["#a step", "#in all", "", "#steps", "line"], rows, (at) => setQuery(KEPT + at));
+  const isOn = view.query === KEPT;
+  const button = make(
+    "button",
+    { "aria-pressed": String(isOn), onclick: () => setQuery(isOn ? "" : KEPT) },
+    "highlight",
+  );
+  table.caption.append(" ", button);
+  byId("kept").replaceChildren(table);
+}
