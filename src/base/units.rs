@@ -86,10 +86,15 @@ pub fn set_exact_sizes() {
     SIZES_ARE_EXACT.store(true, Ordering::Relaxed);
 }
 
+/// Whether [`size`] writes exact numbers of bytes.
+pub fn are_sizes_exact() -> bool {
+    SIZES_ARE_EXACT.load(Ordering::Relaxed)
+}
+
 /// Formats bytes with three significant digits: `512 B`, `1.50 KiB`, `24 KiB`, `977 MiB`, `79.3 GiB`. A multiple of the
 /// unit has no decimals.
 pub fn size(bytes: u64) -> String {
-    if SIZES_ARE_EXACT.load(Ordering::Relaxed) {
+    if are_sizes_exact() {
         return format!("{} B", count(bytes));
     }
     let units = [(KIB, "KiB"), (MIB, "MiB"), (GIB, "GiB"), (TIB, "TiB")];

@@ -38,7 +38,7 @@ pub(super) struct Explain {
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
-    /// Number of messages to explain in full; others get one row each
+    /// Number of messages that --full explains; others get one row each
     #[arg(long, value_name = "N", default_value_t = 3)]
     top: usize,
 

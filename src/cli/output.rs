@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::args::Format;
 use super::atomic_file::AtomicFile;
 use super::exit::Exit;
+use crate::base::units::are_sizes_exact;
 use crate::output::document::{Document, Style, markdown_comment, terminal};
 use crate::output::formats;
 
@@ -75,12 +76,12 @@ impl Output {
         answer: &T,
         document: impl FnOnce(&T) -> Document,
     ) -> anyhow::Result<()> {
-        let page = |answer: &T| shown_page(document(answer));
+        let page = |answer: &T, is_wide| shown_page(document(answer), is_wide);
         let text = match format {
-            Format::Human => terminal(&page(answer), self.style()),
+            Format::Human => terminal(&page(answer, is_wide()), self.style()),
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
-            Format::Markdown => markdown_comment(&page(answer)),
+            Format::Markdown => markdown_comment(&page(answer, false)),
             other => bail!("{other:?} is not a format of this command"),
         };
         self.write(&text)
@@ -134,10 +135,10 @@ impl Output {
     }
 }
 
-/// The part of `page` that the user wants to see.
-pub(super) fn shown_page(page: Document) -> Document {
+/// The part of `page` that the user wants to see, with short paths unless it `is_wide`.
+pub(super) fn shown_page(page: Document, is_wide: bool) -> Document {
     let mut page = if IS_FULL.load(Ordering::Relaxed) { page.in_full() } else { page };
-    if !is_wide() {
+    if !is_wide {
         page.shorten_locations();
     }
     page
@@ -148,10 +149,25 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-pub(super) fn stderr_style() -> Style {
+/// Writes `page` to standard error.
+pub(super) fn print_page(page: Document) {
+    let text = terminal(&shown_page(page, is_wide()), stderr_style());
+    // If standard error is closed, there is nowhere to report it.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// The options with which another process shows a page as this one does.
+pub(super) fn page_options() -> impl Iterator<Item = &'static str> {
+    let is_full = IS_FULL.load(Ordering::Relaxed);
+    let options = [("--full", is_full), ("--wide", is_wide()), ("--bytes", are_sizes_exact())];
+    options.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
+}
+
+fn stderr_style() -> Style {
     let stream = io::stderr();
     let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
-    stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour)
+    let style = stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour);
+    if is_wide() { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
 }
 
 fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {
@@ -162,7 +178,7 @@ fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Sty
     Style { width: width.max(MIN_WIDTH), unicode: supports_unicode(terminal), colour }
 }
 
-/// The width that the environment asks for where there is no terminal.
+/// The width in the environment, for output that is not a terminal.
 fn requested_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }

@@ -54,7 +54,7 @@ pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: App
     }
     advice.push(Verdict::Capacity.advice_text().to_owned());
     for other in numbers.other_processes().into_iter().take(1) {
-        advice.push(format!("Process {} uses {} of the device.", other.pid, other.in_use.text));
+        advice.push(format!("Process {} uses {} of the device.", other.pid, size(other.in_use.bytes)));
     }
     let (free_text, lacking) = (format_approx(free), format_approx(request.saturating_sub(free)));
     if numbers.is_cache_full(request) && free.covers(request).is_likely() {
@@ -91,7 +91,11 @@ pub(super) fn outside(numbers: &MessageNumbers) -> Vec<String> {
             (None, None) => " It may be this process itself: inside a container it has another number.",
             _ => "",
         };
-        advice.push(format!("Process {} uses {}: stop it, or use another GPU.{or_this}", other.pid, other.in_use.text));
+        advice.push(format!(
+            "Process {} uses {}: stop it, or use another GPU.{or_this}",
+            other.pid,
+            size(other.in_use.bytes)
+        ));
     }
     if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > USUAL_OUTSIDE) {
         advice.push(format!(

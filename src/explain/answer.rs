@@ -161,10 +161,10 @@ impl ExplainedFailure {
             (Some(devices), backend) => {
                 let backend = backend.map_or_else(String::new, |name| format!("{name} "));
                 let noun = if devices.contains(['-', ',']) { "devices" } else { "device" };
-                format!("Out of memory on {backend}{noun} {devices}")
+                format!("out of memory on {backend}{noun} {devices}")
             }
-            (None, Some(backend)) => format!("Out of memory on a device of {backend}"),
-            (None, None) => "Out of memory".to_owned(),
+            (None, Some(backend)) => format!("out of memory on a device of {backend}"),
+            (None, None) => "out of memory".to_owned(),
         }
     }
 }

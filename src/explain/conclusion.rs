@@ -2,6 +2,7 @@
 
 use super::numbers::MessageNumbers;
 use crate::allocator::verdict::{Cause, Verdict};
+use crate::base::units::size;
 use crate::explain::message::PrintedAmount;
 use crate::explain::systems::{SNAPSHOT, Vendor};
 
@@ -53,17 +54,17 @@ impl Conclusion {
 pub(super) fn incomplete(numbers: &MessageNumbers) -> Conclusion {
     let reason = match (&numbers.printed.requested, numbers.printed.releases) {
         (Some(requested), Some(releases)) if releases.to_string() == "2.3" => {
-            format!("{} was requested; PyTorch 2.3 cuts off the rest of its message on device 0", requested.text)
+            format!("{} was requested; PyTorch 2.3 cuts off the rest of its message on device 0", size(requested.bytes))
         }
         (Some(requested), _) => {
-            format!("{} was requested; the rest of the message is not in this text", requested.text)
+            format!("{} was requested; the rest of the message is not in this text", size(requested.bytes))
         }
         (None, _) => "the message has no numbers".to_owned(),
     };
     Conclusion::unknown(&reason, &[]).settled_by_snapshot()
 }
 
-/// `amount` as printed.
-pub(super) fn amount_text(amount: Option<&PrintedAmount>) -> &str {
-    amount.map_or("an unknown amount", |amount| &amount.text)
+/// `amount` with the digits of other sizes.
+pub(super) fn amount_text(amount: Option<&PrintedAmount>) -> String {
+    amount.map_or_else(|| "an unknown amount".to_owned(), |amount| size(amount.bytes))
 }

@@ -9,6 +9,7 @@ use super::{advice, backends};
 use crate::allocator::verdict::{
     ApproxBytes, Cause, Likelihood, MemoryAtFailure, Verdict, decide, format_approx, largest_first,
 };
+use crate::base::units::size;
 use crate::explain::message::Wording;
 
 pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
@@ -29,7 +30,7 @@ fn conclude_for_cuda(numbers: &MessageNumbers) -> Conclusion {
         };
     }
     if let Some(most) = &numbers.printed.block_limit {
-        return backends::block_too_large(numbers, &most.text);
+        return backends::block_too_large(numbers, &size(most.bytes));
     }
     match numbers.printed.wording {
         Wording::Mps => backends::metal(numbers),
@@ -99,7 +100,7 @@ fn request_text(numbers: &MessageNumbers, request: ApproxBytes, memory: &MemoryA
     let printed = amount_text(numbers.printed.requested.as_ref());
     let needed = memory.needed_from_device();
     if needed == request {
-        return printed.to_owned();
+        return printed;
     }
     format!("{} (whole granules of an expandable segment, for {printed})", format_approx(needed))
 }
@@ -359,7 +360,7 @@ fn outside_users(numbers: &MessageNumbers) -> String {
         .other_processes()
         .into_iter()
         .take(3)
-        .map(|other| format!("process {}: {}", other.pid, other.in_use.text))
+        .map(|other| format!("process {}: {}", other.pid, size(other.in_use.bytes)))
         .collect();
     if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > 0) {
         parts.push(format!("this process itself: {}", format_approx(outside)));
@@ -397,5 +398,5 @@ fn outside_text(numbers: &MessageNumbers) -> String {
 }
 
 fn unallocated_text(numbers: &MessageNumbers, unallocated: ApproxBytes) -> String {
-    numbers.printed.unallocated.as_ref().map_or_else(|| format_approx(unallocated), |amount| amount.text.clone())
+    numbers.printed.unallocated.as_ref().map_or_else(|| format_approx(unallocated), |amount| size(amount.bytes))
 }

@@ -354,7 +354,7 @@ fn growth_that_explains_a_failure_is_said_first() {
     let growth = dead_end("leak_losses").growth.unwrap();
     assert!(growth.explains && growth.steps > 40 && growth.steps_left < Some(5), "{growth:?}");
     let page = result_of(&["analyze", "fixtures/dead_ends/leak_losses.pickle.gz"]);
-    let place = |field: &str| page.find(&format!("\n{field} ")).unwrap_or_else(|| panic!("no {field}: {page}"));
+    let place = |field: &str| page.find(&format!("\n{field}")).unwrap_or_else(|| panic!("no {field}: {page}"));
     assert!(place("why     grows: each step keeps 6.38 MiB") < place("grows at"), "{page}");
     assert!(place("grows at") < place("held by") && place("held by") < place("tried in a replay"), "{page}");
     assert!(!page.contains("in the way"), "everything is held: {page}");

@@ -153,7 +153,7 @@ fn the_page_holds_what_analyze_prints() {
 fn what_another_setting_does_is_in_the_page() {
     let path = relative("2.15.0-holes-at-oom");
     let page = report(&["--whatif", &path]);
-    let told: Value = serde_json::from_str(&result_of(&["whatif", "--format", "json", &path])).unwrap();
+    let told: Value = serde_json::from_str(&result_of(&["whatif", "--settings", "--format", "json", &path])).unwrap();
     assert_eq!(page.block("whatif"), json!([told]));
     assert_eq!(report(&[&path]).block("whatif"), json!([]));
     assert!(page.html.contains("<section class=\"whatif\">"));

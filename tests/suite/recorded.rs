@@ -162,7 +162,7 @@ fn annotations_of_live_memory_are_shown() {
     let of =
         |word: &str| held.as_array().unwrap().iter().find(|row| row["category"] == word).unwrap()["bytes"].as_u64();
     assert_eq!((of("parameters").unwrap() >> 20, of("other").unwrap() >> 20), (16, 12), "{held}");
-    let page = result_of(&["analyze", "--top", "2", ANNOTATED]);
+    let page = result_of(&["analyze", "--full", "--top", "2", ANNOTATED]);
     assert!(
         page.contains("Allocated memory that the program annotated") && page.contains("all other annotations"),
         "{page}"

@@ -71,7 +71,7 @@ fn without_a_trace_a_failure_has_its_verdict() {
     let asked = request(&["--request", "3GiB", "--capacity", "4GiB", NO_HISTORY]);
     assert_eq!(asked["verdict"], "served");
     let page = result_of(&["analyze", "--request", "3GiB", NO_HISTORY]);
-    assert!(page.contains("3 GiB more on device 0 would fail"), "{page}");
+    assert!(page.contains("3 GiB more on GPU 0 would fail"), "{page}");
     assert!(page.contains("no snapshot records it, so give --capacity"), "{page}");
 }
 

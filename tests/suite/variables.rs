@@ -100,7 +100,7 @@ fn items_of_a_list_share_a_row_with_its_length() {
         variable
             .as_str()
             .unwrap()
-            .starts_with("`trainer.history`, a list of 259 filled at app/train.py:12 in keep: 3 MiB of 5 MiB"),
+            .starts_with("`trainer.history`, a list of 259 filled at train.py:12: 3 MiB of 5 MiB"),
         "{variable}"
     );
 }

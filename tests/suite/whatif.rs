@@ -56,9 +56,8 @@ fn the_best_rows_are_those_of_the_whole_list() {
     let wanted: Vec<&Value> = of_each.flat_map(|rows| rows.iter().take(3)).collect();
     assert_eq!(best["rows"].as_array().unwrap().iter().collect::<Vec<_>>(), wanted);
     assert_eq!(wanted.len(), 6);
-    let left_out = all["rows"].as_array().unwrap().len() - wanted.len();
     let page = result_of(&["whatif", "--top", "2", args[3]]);
-    assert!(page.ends_with(&format!("\n{left_out} more rows left out by --top\n")), "{page}");
+    assert_eq!(page.lines().filter(|line| line.trim_start().starts_with(['✓', '~', '✗'])).count(), 4, "{page}");
 }
 
 /// On a device of the size found every request is served; on one smaller by more than the precision
@@ -201,12 +200,9 @@ fn nothing_fits_below_what_was_held() {
     }
     let late = text(&fixtures::path("2.15.0-gpt_varlen-late"));
     let page = result_of(&["whatif", "--capacity", "1GiB", &late]);
-    assert!(page.contains("no setting that was tried serves every request"), "{page}");
+    assert!(page.contains("nothing helps of "), "{page}");
     let page = result_of(&["replay", "--capacity", "1GiB", &late]);
-    assert!(
-        page.contains("fails; none failed as recorded") || page.contains("fail; none failed as recorded"),
-        "{page}"
-    );
+    assert!(page.starts_with("the job then: ") && page.contains("fail"), "{page}");
 }
 
 /// The same where the trace has no request at all: a ring of one entry.
@@ -265,8 +261,7 @@ fn a_recording_that_is_not_reproduced_is_said_to_be_first() {
     assert_eq!((own(recorded), &recorded["exact"]), (wanted, &json!(false)));
     assert_eq!(recorded["statistics"]["reserved_bytes.all.peak"], wanted[0]);
     let page = result_of(&["whatif", "--set", "default", "--torch-version", "2.4", &path]);
-    let (before, _) = page.split_once("Device 0").unwrap();
-    assert!(before.contains("[model-parted]"), "{page}");
+    assert!(page.contains("note: the model"), "{page}");
 }
 
 /// What was recorded with options is replayed without them: the program as it was recorded with none.

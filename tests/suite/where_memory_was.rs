@@ -399,7 +399,7 @@ fn categories_of_ones_own_stand_beside_the_others() {
     assert!(blocks > 0 && blocks <= of("by_phase", "phase", &"forward".into()), "{held}");
     assert_eq!(optimizer, of("by_category", "category", &"optimizer-state".into()));
     assert!(of("by_rule", "name", &Value::Null) > 0, "parameters are of none");
-    let page = result_of(&["analyze", "--config", config, "fixtures/where/2.15.0-adam.pickle.gz"]);
+    let page = result_of(&["analyze", "--full", "--config", config, "fixtures/where/2.15.0-adam.pickle.gz"]);
     assert!(page.contains("by rule") && page.contains("no rule"), "{page}");
     let plain = &devices("where/2.15.0-adam", &[])[0];
     assert!(plain["at_peak"]["by_rule"].is_null());
@@ -439,8 +439,8 @@ fn what_grows_with_every_third_step_is_found() {
     // After steps 2, 5, 8, 11 and 14, which is when the next one has begun.
     assert_eq!(told, [300 * 1024 * 4 / 3, 3, 5, 3, 5]);
     let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_third.pickle.gz"]);
-    assert!(page.contains("one line holds more and more: /app/categories.py"), "{page}");
-    assert!(page.contains("by 1.17 MiB every 3"), "{page}");
+    let row = page.split_once("grows at").unwrap().1.lines().nth(1).unwrap();
+    assert!(row.contains("categories.py") && row.contains("400 KiB"), "{page}");
 }
 
 /// Optimizers that step in the midst of a backward pass end one step, not one each.
@@ -491,31 +491,31 @@ fn the_steps_left_follow_from_the_capacity() {
 
 #[test]
 fn the_page_says_where_the_memory_was() {
-    let page = result_of(&["analyze", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]);
+    let page = result_of(&["analyze", "--full", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]);
     assert!(page.contains("Where the memory was at the failure (in the forward pass after 24 steps)"));
-    let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
+    let page = result_of(&["analyze", "--full", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
     assert!(page.contains("Where the memory was at its peak"), "{page}");
-    assert!(page.contains("2 lines hold more after every step, 6.34 MiB a step in all"), "{page}");
+    assert_eq!(page.split_once("grows at").unwrap().1.lines().skip(1).take_while(|line| !line.is_empty()).count(), 2);
 }
 
 /// What it was for cannot be told of a program that trains nothing, but who held it can.
 #[test]
 fn without_phases_the_page_says_who_held_the_memory_all_the_same() {
     let rows = |args: &[&str], section: &str| -> Vec<String> {
-        let page = result_of(&[&["analyze"], args].concat());
+        let page = result_of(&[&["analyze", "--full"], args].concat());
         let rest = page.split_once(section).map_or("", |(_, rest)| rest);
         let rows = rest.trim_start_matches(['\n', ' ']).lines();
         rows.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
     };
     let held = rows(&["fixtures/2.15.0-fuzz.pickle.gz"], "Where the memory was at its peak");
-    assert!(held.len() == 4 && held[2].ends_with("/app/workloads.py:187 in fuzz"), "{held:?}");
+    assert!(held.len() >= 2 && held[1].contains("workloads.py:187 fuzz"), "{held:?}");
     // Its failure was survived: at the snapshot others hold the memory.
     let oom = ["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"];
     let held = rows(&oom, "Where the memory was at the failure");
-    assert!(held.len() == 4 && held[2].contains(" 100% "), "{held:?}");
+    assert!(held.len() >= 2 && held[1].contains(" 100% "), "{held:?}");
     let markdown = ["--format", "markdown", "fixtures/2.15.0-fuzz.pickle.gz"];
     let held = rows(&markdown, "### Where the memory was at its peak");
-    assert!(held.len() == 3 && held[2].contains("`/app/workloads.py:187 in fuzz`"), "{held:?}");
+    assert!(held.len() == 3 && held[2].contains("`workloads.py:187 fuzz`"), "{held:?}");
     // Without a stack there is nothing to tell.
     let entry = |action: &str, size: u64| json!({"action": action, "addr": 0x1000, "size": size, "stream": 0});
     let trace = [
@@ -528,6 +528,6 @@ fn without_phases_the_page_says_who_held_the_memory_all_the_same() {
     let snapshot = json!({"segments": [], "device_traces": [trace]});
     let directory = tempfile::TempDir::new().unwrap();
     let path = program::file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
-    let page = result_of(&["analyze", &path]);
-    assert!(page.contains("512 B allocated") && !page.contains("Where the memory was"), "{page}");
+    let page = result_of(&["analyze", "--full", &path]);
+    assert!(page.contains("512 B at the peak") && !page.contains("Where the memory was"), "{page}");
 }

@@ -73,7 +73,7 @@ pub(in crate::cli) struct DryRun {
     pub(super) exit_code: ExitCode,
 
     /// Command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 }
 

@@ -33,7 +33,7 @@ pub(super) use self::placeholder::{fill as fill_placeholder, find as find_placeh
 pub(super) use self::size_run::SizeRun;
 use super::args::Format;
 use super::exit::{Exit, print_stderr};
-use super::output::Output;
+use super::output::{Output, print_page};
 use super::run::{print_result, record, record_to_log};
 use crate::output::report;
 
@@ -66,8 +66,11 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     }
     if args.tries {
         let report = trials::run(args, &name, end, &snapshots, log.as_deref())?;
-        if args.format != Format::Human {
-            Output::open(None)?.write_answer(args.format, &report, report::trials)?;
+        match args.format {
+            // Nothing failed, so nothing was tried.
+            Format::Human if report.runs.len() < 2 => {}
+            Format::Human => print_page(report::trials(&report)),
+            format => Output::open(None)?.write_answer(format, &report, report::trials)?,
         }
     }
     Ok(Exit::Code(match args.exit_code {

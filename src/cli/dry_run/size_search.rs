@@ -13,7 +13,6 @@ use super::size_run::SizeRun;
 use super::{placeholder, written_files};
 use crate::analysis::{SizeRunReport, SizeSearchReport};
 use crate::base::units::count;
-use crate::cli::args::Format;
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
 use crate::cli::output::Output;
@@ -55,15 +54,7 @@ pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
         }
     }
     let report = search.find_largest()?;
-    match args.format {
-        Format::Human => {
-            let lines = format!("{}\ndry runs: {}\n", report.summary().answer, report.describe_runs());
-            Output::open(None)?.write(&lines)?;
-        }
-        format => Output::open(None)?.write_answer(format, &report, report::size_search)?,
-    }
-    let pairs = search.done.iter().map(|(size, ran)| format!("{size}={}", ran.snapshot.display()));
-    print_stderr(&format!("for details: oomscope fit {}", pairs.collect::<Vec<_>>().join(" ")));
+    Output::open(None)?.write_answer(args.format, &report, report::size_search)?;
     Ok(Exit::Success)
 }
 

@@ -1,5 +1,4 @@
-//! After a failure, runs the command again with remedies that need no change to the program, and prints how each run
-//! ends: `--try`.
+//! After a failure, runs the command again with remedies that need no change to the program: `--try`.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -132,6 +131,8 @@ impl<'r> Trials<'r> {
         self.made += 1;
         let directory = self.directory.join(format!("try-{}", self.made));
         let log = directory.with_extension("txt");
+        let with = remedy.describe().unwrap_or_else(|| "the recorded settings".to_owned());
+        print_stderr(&format!("with {with}: the output is in {}", log.display()));
         let (command, intervention, settings) = self.changed(remedy)?;
         let run_directory = self.args.options.prepare(Some(&directory), intervention)?;
         let (end, _, snapshots) = record_to_log(&command, run_directory, &log)?;
@@ -147,14 +148,10 @@ impl<'r> Trials<'r> {
         };
         trial.remedy = remedy.describe();
         trial.output = Some(log.display().to_string());
-        let with = trial.remedy.as_deref().unwrap_or("the recorded settings");
-        print_stderr(&format!("with {with}: {}; see {}", trial.describe_outcome(), log.display()));
         if let OutsideRemedy::Settings(change) = remedy
             && trial.outcome.is_end()
         {
-            let assignment = shell_assignment(change, self.settings.as_deref());
-            print_stderr(&format!("to apply it: {assignment}"));
-            trial.copy = Some(assignment);
+            trial.copy = Some(shell_assignment(change, self.settings.as_deref()));
         }
         let outcome = trial.outcome;
         self.runs.push(trial);

@@ -86,12 +86,7 @@ pub(super) struct Run {
     ended_by: Option<i32>,
 
     /// Command and its arguments
-    #[arg(
-        required_unless_present = "page_on",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required_unless_present = "page_on", trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

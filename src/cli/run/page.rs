@@ -1,7 +1,6 @@
 //! Prints the result of a run on standard error.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,8 +11,7 @@ use crate::base::units::counted;
 use crate::cli::combine::combine_snapshots;
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
-use crate::cli::output::stderr_style;
-use crate::output::document::terminal;
+use crate::cli::output::{page_options, print_page};
 use crate::output::report;
 
 /// The process that writes the page adds this to the exit code of a dry run's verdict.
@@ -46,7 +44,7 @@ pub(in crate::cli) fn print_result(
 fn write_in_child(snapshots: &[PathBuf], end: CommandEnd) -> Option<u8> {
     let program = std::env::current_exe().ok()?; // the caller reports it
     let mut child = Command::new(program);
-    child.args(["run", "--page-on"]).args(snapshots).stdin(Stdio::null());
+    child.arg("run").args(page_options()).arg("--page-on").args(snapshots).stdin(Stdio::null());
     match end {
         CommandEnd::Code(code) => child.args(["--ended-with", &code.to_string()]),
         CommandEnd::Signal(signal) => child.args(["--ended-by", &signal.to_string()]),
@@ -65,10 +63,7 @@ pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>) -> anyhow::R
         report.set_end(end);
     }
     let directory = snapshots.first().and_then(|path| path.parent()).unwrap_or(Path::new("."));
-    let document = report::after_run(&report, &directory.display().to_string());
-    let text = terminal(&document, stderr_style());
-    // If standard error is closed, there is nowhere to report it.
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    print_page(report::after_run(&report, &directory.display().to_string()));
     Ok(report.dry_run.as_ref().map_or(Exit::Success, |job| Exit::Code(VERDICT + job.verdict.exit_code())))
 }
 

@@ -10,7 +10,7 @@ pub struct Document {
     /// The first screen, from top to bottom: the answer.
     #[doc(hidden)]
     pub blocks: Vec<Block>,
-    /// What stands below it, for readers who ask for everything.
+    /// Details below it, for `--full`.
     #[doc(hidden)]
     pub sections: Vec<Block>,
 }
@@ -20,7 +20,7 @@ pub struct Document {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
-    /// The answer in one line, and its context, which stands at the end of the line.
+    /// The answer in one line, and its context at the end of the line.
     Headline(Text, Text),
     /// Level 1 is the title, 2 a section, 3 a subsection.
     Heading(u8, Text),
@@ -92,7 +92,7 @@ pub struct BarPart {
     pub label: Text,
 }
 
-/// What the memory of a [`BarPart`] is doing.
+/// The use of the memory of a [`BarPart`].
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BarKind {
@@ -149,7 +149,7 @@ impl Document {
         self
     }
 
-    /// Appends the blocks of `below` to those that stand below the first screen.
+    /// Appends the blocks of `below` to the sections below the first screen.
     pub fn add_sections(&mut self, below: Self) {
         self.sections.extend(below.in_full().blocks);
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::block::{Bar, BarKind, BarPart, Block, Document, Field, Item, Stack};
 use super::escape::escape_html;
 use super::svg_chart::chart_svg;
-use super::table::{Cell, Mark, Table};
+use super::table::{Cell, Judgement, Table};
 use super::text::{Span, Text, Tone};
 use crate::base::units::{percent, ratio};
 
@@ -122,9 +122,9 @@ fn cell(cell: &Cell) -> String {
         }
         Cell::Marked(mark, text) => {
             let class = match mark {
-                Mark::Good => "good",
-                Mark::Perhaps => "perhaps",
-                Mark::Bad => "bad",
+                Judgement::Good => "good",
+                Judgement::Perhaps => "perhaps",
+                Judgement::Bad => "bad",
             };
             format!("<span class=\"mark {class}\">{}</span> {}", mark.glyphs()[0], inline(text))
         }

@@ -41,7 +41,7 @@ pub use escape::escape_html as html_literal;
 pub use html::html;
 pub use markdown::markdown;
 #[doc(hidden)]
-pub use table::{Cell, Mark, Table};
+pub use table::{Cell, Judgement, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
 #[doc(hidden)]

@@ -26,10 +26,10 @@ impl Document {
         let components = shortest_components(&paths);
         self.visit_locations(&mut |span, is_headline| {
             let path = &span.text[..span.path_len];
-            let least = if is_headline { HEADLINE_COMPONENTS } else { 1 };
+            let minimum = if is_headline { HEADLINE_COMPONENTS } else { 1 };
             let kept = match below_packages(path) {
                 Some(package) => package,
-                None => last_components(path, components.get(path).copied().unwrap_or(1).max(least)),
+                None => last_components(path, components.get(path).copied().unwrap_or(1).max(minimum)),
             };
             let cut = span.path_len - kept.len();
             span.path_len -= cut;

@@ -30,12 +30,12 @@ pub enum Cell {
     /// A bar; the share is between 0 and 1.
     Bar(f64),
     /// A judgement of the row, and text.
-    Marked(Mark, Text),
+    Marked(Judgement, Text),
 }
 
 /// A judgement in one character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum Judgement {
     /// It helps; a limit holds.
     Good,
     /// It may help: a guess, or what follows is not known.
@@ -44,7 +44,7 @@ pub enum Mark {
     Bad,
 }
 
-impl Mark {
+impl Judgement {
     /// In Unicode, and in ASCII.
     pub(super) fn glyphs(self) -> [&'static str; 2] {
         match self {

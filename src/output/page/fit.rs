@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::html::{Scripts, summary_len, write_head};
-use crate::output::document::{Block, Curve, CurveMark, Document, LineRole, curve, html, html_literal};
+use super::html::{Scripts, write_head};
+use crate::output::document::{Curve, CurveMark, Document, LineRole, curve, html, html_literal};
 use crate::output::report;
 use crate::whatif::fit::FitReport;
 use crate::whatif::plan::{PlanChange, PlanReport};
@@ -16,9 +16,7 @@ const LABELS_IN_HEIGHT: u64 = 16;
 /// # Errors
 /// Those of `out`.
 pub fn write_fit(report: &FitReport, version: &str, out: &mut dyn Write) -> io::Result<()> {
-    let document = report::fit(report);
-    let curves_at = summary_len(&document);
-    write_with_curves(&report.summary().answer, (document, curves_at), &report::fit_curves(report), version, out)
+    write_with_curves(&report.summary().answer, report::fit(report), &report::fit_curves(report), version, out)
 }
 
 /// Writes the page of a plan to `out`, with its curves below the table of sizes; `version` is that of this program.
@@ -28,10 +26,7 @@ pub fn write_fit(report: &FitReport, version: &str, out: &mut dyn Write) -> io::
 pub fn write_plan(report: &PlanReport, version: &str, out: &mut dyn Write) -> io::Result<()> {
     let curves = report::fit_curves(&report.fit);
     let curves = curves.into_iter().map(|(title, curve)| (title, plan_curve(report, curve)));
-    let document = report::plan(report);
-    let table = document.blocks.iter().position(|block| matches!(block, Block::Table(_)));
-    let curves_at = table.map_or_else(|| summary_len(&document), |table| table + 1);
-    write_with_curves(&report.summary().answer, (document, curves_at), &curves.collect::<Vec<_>>(), version, out)
+    write_with_curves(&report.summary().answer, report::plan(report), &curves.collect::<Vec<_>>(), version, out)
 }
 
 /// `curve` of the program as it is, with the limit of each GPU and the largest size on the largest of them.
@@ -65,18 +60,20 @@ fn gpu_limits(report: &PlanReport) -> Vec<(u64, String)> {
     limits
 }
 
+/// Writes the first screen of `document`, then `curves`, then its sections.
 fn write_with_curves(
     title: &str,
-    (mut document, curves_at): (Document, usize),
+    mut document: Document,
     curves: &[(String, Curve)],
     version: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    document.shorten_locations();
     write_head(title, Scripts::None, version, out)?;
-    let below = Document { blocks: document.blocks.split_off(curves_at), sections: Vec::new() };
     write!(out, "<main id=\"first\">\n{}", html(&document))?;
     for (title, lines) in curves {
         write!(out, "<h2>{}</h2>\n{}", html_literal(title), curve(lines))?;
     }
+    let below = Document { blocks: document.sections, sections: Vec::new() };
     write!(out, "{}</main>\n</body>\n</html>\n", html(&below))
 }

@@ -138,7 +138,7 @@ pub fn write_explanation(
         writeln!(out, "<p class=\"warning\">{line}</p>")?;
     }
     for explanation in explanations {
-        out.write_all(html(&report::explain(explanation, EXPLAINED_MESSAGES)).as_bytes())?;
+        out.write_all(html(&report::explain(explanation, EXPLAINED_MESSAGES).in_full()).as_bytes())?;
     }
     out.write_all(b"</main>\n</body>\n</html>\n")
 }
@@ -198,12 +198,6 @@ fn title(report: &AnalyzeReport) -> String {
 /// The name of the file at `path`, escaped.
 fn file_name(path: &str) -> String {
     escape_name(path.rsplit(['/', '\\']).next().unwrap_or(path))
-}
-
-/// Number of blocks before the first section.
-pub(super) fn summary_len(document: &Document) -> usize {
-    let is_section = |block: &Block| matches!(block, Block::Heading(2.., _) | Block::Table(_));
-    document.blocks.iter().position(is_section).unwrap_or(document.blocks.len())
 }
 
 /// The name of `text` in a content security policy.

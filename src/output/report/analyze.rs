@@ -9,9 +9,10 @@ use super::screen::{rank_table, screen, screen_of_ranks};
 use super::timeline::{activity_rows, area, row};
 use super::variables::{annotated, kept_by_variable};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, SnapshotReport};
 use crate::base::units::{counted, size};
-use crate::output::document::{Chart, Document, Layer, RowNote, Shape, Text, code};
+use crate::output::document::{Chart, Document, Layer, RowNote, Shape, Text, alarm, code, strong};
+use crate::output::wording::describe_verdict;
 use crate::study::attribution;
 use crate::study::{MemoryHistory, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, TracePosition};
 
@@ -28,6 +29,7 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
         Some(worst) => shown.devices.iter().find(|device| device.device == worst.device),
         None => shown.devices.first(),
     };
+    add_verdict(&mut document, report, shown);
     match (&report.ranks, device) {
         (Some(ranks), Some(device)) if report.snapshots.len() > 1 => {
             screen_of_ranks(&mut document, report, ranks, (shown, device));
@@ -49,6 +51,16 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     document
 }
 
+/// Appends the verdict of a dry run.
+fn add_verdict(document: &mut Document, report: &AnalyzeReport, shown: &SnapshotReport) {
+    let Some((job, dry_run)) = report.dry_run.as_ref().zip(shown.dry_run.as_ref()) else { return };
+    let devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+    let reserved = devices.map(|device| device.peak.reserved_bytes).max().unwrap_or(0);
+    let verdict = describe_verdict(job, dry_run, reserved);
+    let is_failure = job.verdict == DryRunVerdict::WouldNotFit;
+    document.headline(if is_failure { alarm(verdict) } else { strong(verdict) }, "");
+}
+
 /// Devices of one snapshot on the first screen, at most.
 const MAX_DEVICES: usize = 8;
 
@@ -60,7 +72,7 @@ pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
     document
 }
 
-/// What stands below the first screen: everything that is known of `snapshot`.
+/// Appends everything about `snapshot`.
 fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &AnalyzeReport) {
     document.heading(code(&*snapshot.path));
     document.paragraph(describe_file(snapshot));

@@ -1,124 +1,226 @@
-//! The page of `oomscope explain`.
+//! The page of `oomscope explain`: the first message as a failed request, the others in a table; below them all numbers.
 
 use super::failure_groups::{FailureGroup, group_failures, source_label};
 use super::phrases::{frame_label, stack_block};
-use super::summary::summary;
+use super::screen::{add_part, callers};
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
-use crate::explain::{ExplainReport, ExplainedFailure, Recording, RefusedMapping, StatisticsReport};
-use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
+use crate::explain::{ExplainReport, ExplainedFailure, Recording, StatisticsReport};
+use crate::output::document::{BarKind, Cell, Document, Source, Table, Text, alarm, code, faint, strong};
+use crate::output::wording::describe_host_memory;
+use crate::stacks::frames::FrameReport;
 
-/// Maximum number of rows of messages and of statistics.
+/// Rows of other messages on the first screen, at most.
+const MAX_OTHERS: usize = 8;
+/// Rows of messages and of statistics below it, at most.
 const MAX_ROWS: usize = 64;
 
-/// Lays out `report`: explains the first `top` messages in full and lists the others in a table.
+/// Lays out `report`: the first message, and below it more on the first `top` messages.
 pub fn explain(report: &ExplainReport, top: usize) -> Document {
     let mut document = Document::default();
-    document.title(match report.path.as_str() {
-        "-" => "standard input".into(),
-        path => code(path),
-    });
-    summary(&mut document, &report.summary());
-    document.paragraph(describe_input(report));
-    let failure_groups = group_failures(&report.failures);
-    let (shown, further) = failure_groups.split_at(top.min(failure_groups.len()));
-    for (i, group) in shown.iter().enumerate() {
-        let failure = group.first;
-        self::failure(&mut document, group);
-        // A traceback of one frame repeats the line above.
-        let traceback = stack_block("traceback", &failure.frames, 0);
-        if traceback.frames.len() > 1 {
-            document.stack(traceback);
+    let groups = group_failures(&report.failures);
+    match groups.split_first() {
+        Some((first, others)) => {
+            first_message(&mut document, report, first);
+            other_messages(&mut document, others, MAX_OTHERS);
         }
-        figures(&mut document, failure, i == 0);
+        None => without_message(&mut document, report),
     }
-    further_messages(&mut document, further);
-    for mapping in &report.refused_mappings {
-        refused_mappings(&mut document, mapping);
+    let command = report.recording.as_ref().and_then(|recording| recording.command);
+    document.fields("next", command.map(code));
+    let mut sections = Document::default();
+    for (index, group) in groups.iter().take(top.max(1)).enumerate() {
+        if index == 0 {
+            sections.heading("Evidence");
+        } else {
+            message(&mut sections, group);
+        }
+        details(&mut sections, group.first, index == 0);
     }
-    statistics(&mut document, &report.statistics);
-    if let Some(recording) = &report.recording {
-        self::recording(&mut document, recording);
+    if groups.len() > MAX_OTHERS + 1 {
+        other_messages(&mut sections, &groups[1..], MAX_ROWS);
     }
+    statistics(&mut sections, &report.statistics, groups.is_empty());
+    report.recording.iter().for_each(|recording| self::recording(&mut sections, recording));
+    document.add_sections(sections);
     document
 }
 
-fn refused_mappings(document: &mut Document, mapping: &RefusedMapping) {
-    document.heading(format!("Warnings of expandable segments, device {}", mapping.device));
-    document.paragraph(format!(
-        "{}, first in line {}: the device refused memory for an expandable segment, last with {} \
-         of {} free. These are warnings, not errors: PyTorch empties its cache and retries, which \
-         is slow. expandable_segments is on.",
-        counted(mapping.times, "time"),
-        count(mapping.line),
-        size(mapping.device_free_bytes),
-        size(mapping.capacity_bytes)
-    ));
-}
-
-/// Counts what the log contains.
-fn describe_input(report: &ExplainReport) -> String {
-    let mut parts = Vec::new();
-    if report.message_count > 0 {
-        let different = report.failures.len() as u64;
-        let mut part = counted(report.message_count, "out-of-memory message");
-        if different < report.message_count {
-            part = format!("{part}, {} of them different", count(different));
-        }
-        parts.push(part);
-    }
-    for (kind, noun) in [("memory_summary", "memory_summary table"), ("memory_stats", "memory_stats")] {
-        let n = report.statistics.iter().filter(|s| s.kind == kind).count() as u64;
-        match (n, kind) {
-            (0, _) => {}
-            (n, "memory_stats") => parts.push(format!("{n} {noun}")),
-            (n, _) => parts.push(counted(n, noun)),
-        }
-    }
-    let lines = counted(report.lines, "line");
-    if parts.is_empty() { lines } else { format!("{} in {lines}", parts.join("; ")) }
-}
-
-fn failure(document: &mut Document, group: &FailureGroup) {
+/// The screen of the message that ended the program.
+fn first_message(document: &mut Document, report: &ExplainReport, group: &FailureGroup) {
     let failure = group.first;
-    let mut place = vec![format!("line {}", count(failure.line))];
-    let who = group.source_label();
-    if !who.is_empty() {
-        place.insert(0, who);
+    let lines = format!("line {} of {}", count(failure.line), count(report.lines));
+    let who = Some(group.source_label()).filter(|who| !who.is_empty());
+    let times = Some(group.times()).filter(|times| *times > 1).map(|times| counted(times, "time"));
+    let release = failure.torch_version.as_ref().map(|version| format!("PyTorch {version}"));
+    let context: Vec<String> = who.into_iter().chain([lines]).chain(times).chain(release).collect();
+    document.headline(headline(group), faint(context.join(", ")));
+    if let (Some(line), Some(text)) = (location(failure), failure.culprit_code.as_deref()) {
+        let note = failure.requested_bytes.map_or_else(String::new, size);
+        let number = line.line.into();
+        document.source(Source { first: number, lines: vec![text.to_owned()], marked: number, note });
     }
-    if group.times() > 1 {
-        place.push(format!("{} times in the log", count(group.times())));
+    let around = callers(&failure.frames, failure.culprit.as_ref());
+    // A line of a library has none of the program's own frames below it.
+    document.callers(if around.is_empty() { failure.called_from.iter().map(frame_label).collect() } else { around });
+    if let Some(text) = describe_host_memory(failure) {
+        document.warning("host-memory", text);
     }
-    if let Some(system) = failure.system.filter(|name| !group.title().contains(name)) {
-        place.insert(0, system.to_owned());
-    }
-    if group.has_several() {
-        place.push("numbers of the first".to_owned());
-    }
-    if let Some(version) = &failure.torch_version {
-        place.push(format!("wording of PyTorch {version}"));
-    }
-    let place = faint(format!(" ({})", place.join("; ")));
-    document.heading(alarm(group.title()).and(place));
-    let culprit = match &failure.culprit {
-        Some(culprit) => strong(frame_label(culprit)).and(source_text(failure.culprit_code.as_deref())),
-        None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
-        None => "the traceback has no user code".into(),
-    };
-    let caller = failure.called_from.as_ref().map(|frame| {
-        Text::from("called from ").and(frame_label(frame)).and(source_text(failure.called_from_code.as_deref()))
-    });
-    document.fields("line", [culprit].into_iter().chain(caller));
-    // Verdicts apply to PyTorch's allocator only.
-    let verdict = if failure.system.is_some() { "why" } else { failure.verdict.word() };
-    document.field(verdict, strong(&*failure.verdict_reason));
-    document.field("confidence", describe_certainty(failure));
-    document.fields("what to do", failure.advice.iter().map(|advice| Text::from(&**advice)));
+    refused_mappings(document, report);
+    memory(document, failure);
+    document.field("why", describe_reason(failure));
+    document.fields("do", failure.advice.first().map(String::as_str));
+    // A source line to copy is in the headline.
+    let copy = failure.copy.as_deref().filter(|text| !text.contains(".py:"));
+    document.fields("copy", copy.map(code));
 }
 
-/// The source text of a line, if known.
-fn source_text(text: Option<&str>) -> Text {
-    text.map_or_else(Text::default, |text| Text::from(": ").and(code(text)))
+/// `out of memory on device 0: train.py:16 block requested 64 MiB`
+fn headline(group: &FailureGroup) -> Text {
+    let failure = group.first;
+    let start = alarm(group.title());
+    let requested = failure.requested_bytes.filter(|_| failure.system.is_none());
+    match (location(failure), requested) {
+        (Some(line), Some(bytes)) => start.and(": ").and(frame_label(line)).and(" requested ").and(strong(size(bytes))),
+        (Some(line), None) => start.and(": ").and(frame_label(line)),
+        (None, Some(bytes)) => start.and(": ").and(strong(size(bytes))).and(" requested"),
+        (None, None) => start,
+    }
+}
+
+/// The line of the message; those of a server that refuses to start are not the user's.
+fn location(failure: &ExplainedFailure) -> Option<&FrameReport> {
+    failure.culprit.as_ref().filter(|_| failure.kind != "serving")
+}
+
+/// The verdict and its reason.
+fn describe_reason(failure: &ExplainedFailure) -> String {
+    if failure.system.is_some() {
+        return failure.verdict_reason.clone();
+    }
+    let probably = if failure.confidence == Certainty::Possible { ", probably" } else { "" };
+    match failure.verdict {
+        Verdict::Unknown => format!("not known: {}", failure.verdict_reason),
+        verdict => format!("{verdict}{probably}: {}", failure.verdict_reason),
+    }
+}
+
+/// The device as the message describes it.
+fn memory(document: &mut Document, failure: &ExplainedFailure) {
+    let [allocated, reserved, free, outside] = [
+        failure.allocated_bytes,
+        failure.reserved_bytes,
+        failure.device_free_bytes,
+        failure.outside_bytes.filter(|_| !failure.exceeds_device),
+    ]
+    .map(Option::unwrap_or_default);
+    let cached = reserved.saturating_sub(allocated);
+    let mut parts = Vec::new();
+    add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated", size(allocated)));
+    add_part(&mut parts, cached, BarKind::Cached, format!("{} cached", size(cached)));
+    add_part(&mut parts, free, BarKind::Free, format!("{} free on the device", size(free)));
+    // The difference of rounded numbers.
+    let printed = failure.figures.iter().find(|figure| figure.name == "outside");
+    let printed = printed.map_or_else(|| size(outside), |figure| figure.printed.clone());
+    add_part(&mut parts, outside, BarKind::Outside, format!("{printed} outside PyTorch"));
+    if parts.len() > 1 {
+        document.bar(parts);
+    }
+}
+
+/// The screen of a log without a failed request.
+fn without_message(document: &mut Document, report: &ExplainReport) {
+    let Some(last) = report.statistics.last() else {
+        document.headline(strong(report.summary().answer), "");
+        refused_mappings(document, report);
+        return;
+    };
+    let device = last.device.map_or_else(String::new, |device| format!(" on device {device}"));
+    let answer = match last.state {
+        "healthy" => strong(format!("the cache is healthy{device}")),
+        "full" => alarm(format!("the device is full{device}")),
+        _ => alarm(format!("the memory is fragmented{device}")),
+    };
+    document.headline(answer, faint(format!("line {} of {}", count(last.line), count(report.lines))));
+    refused_mappings(document, report);
+    let mut parts = Vec::new();
+    let mut add = |bytes: u64, kind, what: &str| add_part(&mut parts, bytes, kind, format!("{} {what}", size(bytes)));
+    add(last.allocated_bytes, BarKind::Allocated, "allocated");
+    add(last.pending_bytes, BarKind::Peak, "freed, in use by another stream");
+    add(last.free_bytes, BarKind::Cached, "cached");
+    document.bar(parts);
+    document.field("why", &*last.reason);
+    let summary = report.summary();
+    document.fields("do", summary.action);
+    document.fields("copy", summary.copy.map(code));
+}
+
+/// Devices that refused memory for expandable segments.
+fn refused_mappings(document: &mut Document, report: &ExplainReport) {
+    for mapping in &report.refused_mappings {
+        let times = counted(mapping.times, "time");
+        let text = format!(
+            "device {} refused memory for expandable segments {times}, first in line {}: PyTorch emptied its cache and \
+             tried again, which is slow",
+            mapping.device,
+            count(mapping.line)
+        );
+        document.warning("refused-mapping", text);
+    }
+}
+
+/// The other messages, the most frequent first, in `rows` rows.
+fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize) {
+    if others.is_empty() {
+        return;
+    }
+    let mut sorted: Vec<&FailureGroup> = others.iter().collect();
+    sorted.sort_by_key(|group| std::cmp::Reverse(group.times()));
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
+    let row = |group: &&FailureGroup| -> Vec<Cell> {
+        let failure = group.first;
+        let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
+        let at = location(failure).map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
+        let line = faint(format!("  line {}", count(failure.line)));
+        vec![
+            Text::from(what).and(at).and(line).into(),
+            group.source_label().into(),
+            bytes(failure.requested_bytes).into(),
+            bytes(failure.device_free_bytes).into(),
+            count(group.times()).into(),
+        ]
+    };
+    let left = sorted.len().checked_sub(rows).filter(|left| *left > 0);
+    let more = if rows < MAX_ROWS { "--full" } else { "--format json" };
+    let note = left.map(|left| faint(format!("and {}: {more}", counted(left as u64, "other message"))));
+    let header = ["other messages", "by", "requested", "free", "times"];
+    document.table(Table::new(&header, &[0, 1], sorted.iter().take(rows).map(row)).wide().note(note));
+}
+
+/// A message that is not on the first screen.
+fn message(document: &mut Document, group: &FailureGroup) {
+    document.heading(headline(group));
+    document.field("line", count(group.first.line));
+    document.field("why", describe_reason(group.first));
+    document.fields("do", group.first.advice.first().map(String::as_str));
+}
+
+/// The rest of a message's explanation; `with_meaning` adds a glossary of its numbers.
+fn details(document: &mut Document, failure: &ExplainedFailure, with_meaning: bool) {
+    document.fields("also", failure.advice.iter().skip(1).map(String::as_str));
+    document.field("sure", describe_certainty(failure));
+    let traceback = stack_block("traceback", &failure.frames, 0);
+    if traceback.frames.len() > 1 {
+        document.stack(traceback);
+    }
+    let figures = &failure.figures;
+    if with_meaning && !figures.is_empty() {
+        let rows = figures.iter().map(|figure| [figure.label, &figure.printed, &figure.meaning].map(Cell::from));
+        document.table(Table::new(&["number", "as printed", "meaning"], &[0, 2], rows.map(Vec::from)));
+    } else if !figures.is_empty() {
+        let figures = figures.iter().map(|figure| format!("{} {}", figure.label, figure.printed));
+        document.field("numbers", figures.collect::<Vec<_>>().join(", "));
+    }
 }
 
 fn describe_certainty(failure: &ExplainedFailure) -> String {
@@ -129,115 +231,65 @@ fn describe_certainty(failure: &ExplainedFailure) -> String {
         Certainty::Possible if is_unknown && failure.system.is_none() => "possible: the message has too few numbers",
         Certainty::Possible => "possible",
     };
-    let mut sure = sure.to_owned();
-    if failure.within_rounding {
-        sure.push_str("; the rounding of the numbers could change it");
-    }
-    match &failure.settled_by {
-        Some(settled_by) => format!("{sure}. To be certain: {settled_by}"),
-        None => sure,
-    }
+    let rounding = if failure.within_rounding { "; the rounding of the numbers could change it" } else { "" };
+    let settled_by = failure.settled_by.as_deref().map_or_else(String::new, |by| format!(". To be certain: {by}"));
+    format!("{sure}{rounding}{settled_by}")
 }
 
-/// The numbers of a message; `with_meaning` adds a glossary.
-fn figures(document: &mut Document, failure: &ExplainedFailure, with_meaning: bool) {
-    let figures = &failure.figures;
-    if figures.is_empty() {
-        return;
-    }
-    if with_meaning {
-        let row = figures.iter().map(|f| vec![f.label.to_owned(), f.printed.clone(), f.meaning.clone()]);
-        document.table(Table::new(&["number", "", "meaning"], &[0, 2], row));
-    } else {
-        let figures: Vec<String> = figures.iter().map(|f| format!("{} {}", f.label, f.printed)).collect();
-        document.field("numbers", figures.join(", "));
-    }
-}
-
-/// The messages after the first ones, one row each.
-fn further_messages(document: &mut Document, groups: &[FailureGroup]) {
-    if groups.is_empty() {
-        return;
-    }
-    document.heading("Further messages, in log order");
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
-    let row = |group: &FailureGroup| {
-        let f = group.first;
-        vec![
-            count(f.line),
-            group.source_label(),
-            group.devices().unwrap_or_else(|| "-".to_owned()),
-            bytes(f.requested_bytes),
-            bytes(f.device_free_bytes),
-            bytes(f.reserved_bytes),
-            f.system.map_or_else(|| f.verdict.to_string(), str::to_owned),
-            count(group.times()),
-        ]
-    };
-    let header = ["line", "by", "device", "requested", "free", "reserved", "verdict", "times"];
-    let left = groups.len().checked_sub(MAX_ROWS).filter(|left| *left > 0);
-    let note = left.map(|n| format!("and {} more (--format json lists them)", count(n as u64)));
-    let rows = groups.iter().take(MAX_ROWS).map(row);
-    document.table(Table::new(&header, &[1, 6], rows).note(note));
-}
-
-fn statistics(document: &mut Document, all: &[StatisticsReport]) {
+/// The last statistics, whose reason `is_shown` above, and all of them.
+fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool) {
     let Some(last) = all.last() else { return }; // the log has no table of statistics
-    let who = source_label(last.rank, last.source.as_deref());
-    let device = last.device.map_or_else(String::new, |device| format!(" of device {device}"));
-    let label = if who.is_empty() { String::new() } else { format!("{who}; ") };
-    let which = if all.len() > 1 { "the last of them, " } else { "" };
-    document.heading(format!("Statistics{device} ({label}{which}line {})", count(last.line)));
-    let verdict = match last.state {
-        "healthy" => "healthy cache",
-        "full" => "full device",
-        _ => "fragmentation",
-    };
-    document.field(verdict, strong(&*last.reason));
-    document.field("what to do", last.advice);
-    let note = (last.error_bytes > 0).then(|| {
-        format!(
-            "The table's numbers are truncated to whole units: each may be up to {} more.",
-            size(last.error_bytes + 1)
-        )
-    });
+    document.heading("Statistics");
+    if !is_shown {
+        document.field("why", &*last.reason);
+        document.field("do", last.advice);
+    }
+    let note = (last.error_bytes > 0)
+        .then(|| format!("truncated to whole units: each may be up to {} more", size(last.error_bytes + 1)));
     document.table(Table::new(&["", "now", "peak", "meaning"], &[0, 3], rows(last)).note(note));
+    let row = |one: &StatisticsReport| -> Vec<Cell> {
+        let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
+        let who = source_label(one.rank, one.source.as_deref());
+        let device = one.device.map_or_else(String::new, |device| format!("device {device}"));
+        let who: Vec<String> = [who, device].into_iter().filter(|part| !part.is_empty()).collect();
+        [count(one.line), who.join(", "), one.state.to_owned()]
+            .into_iter()
+            .chain([one.peak_reserved_bytes, one.peak_allocated_bytes].map(size))
+            .chain([percent(one.waste_ratio), known(one.retries), known(one.ooms)])
+            .map(Cell::from)
+            .collect()
+    };
     if all.len() > 1 {
-        all_statistics(document, all);
+        let header = ["line", "by", "state", "peak reserved", "peak allocated", "waste", "retries", "OOMs"];
+        let left_out = all.len().saturating_sub(MAX_ROWS);
+        let note = (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
+        document.table(Table::new(&header, &[1, 2], all.iter().skip(left_out).map(row)).note(note));
     }
 }
 
-/// All statistics of a log, one row each.
-fn all_statistics(document: &mut Document, all: &[StatisticsReport]) {
-    document.heading("All statistics, in log order");
-    let row = |s: &StatisticsReport| {
-        vec![
-            count(s.line),
-            source_label(s.rank, s.source.as_deref()),
-            s.device.map_or_else(|| "-".to_owned(), |device| device.to_string()),
-            size(s.peak_reserved_bytes),
-            size(s.peak_allocated_bytes),
-            percent(s.waste_ratio),
-            s.retries.map_or_else(|| "-".to_owned(), count),
-            s.ooms.map_or_else(|| "-".to_owned(), count),
-            s.state.to_owned(),
-        ]
+fn rows(last: &StatisticsReport) -> Vec<Vec<Cell>> {
+    let row = |name: &'static str, now: u64, most: Option<u64>, meaning: &'static str| {
+        vec![name.into(), size(now).into(), most.map_or_else(String::new, size).into(), meaning.into()]
     };
-    let header = ["line", "by", "device", "peak reserved", "peak allocated", "waste", "retries", "OOMs", "state"];
-    let left_out = all.len().saturating_sub(MAX_ROWS);
-    let note = (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
-    let rows = all.iter().skip(left_out).map(row);
-    document.table(Table::new(&header, &[1, 8], rows).note(note));
+    let mut rows = vec![
+        row("reserved", last.reserved_bytes, Some(last.peak_reserved_bytes), "device memory of PyTorch's allocator"),
+        row("allocated", last.allocated_bytes, Some(last.peak_allocated_bytes), "blocks that tensors hold"),
+    ];
+    if last.pending_bytes > 0 {
+        rows.push(row("pending", last.pending_bytes, None, "freed, in use by another stream"));
+    }
+    rows.push(row("free", last.free_bytes, None, "cached for reuse"));
+    let stuck = "free, beside live blocks: empty_cache() cannot release it";
+    rows.push(row("stuck", last.inactive_split_bytes, None, stuck));
+    if let Some(bytes) = last.private_pool_bytes {
+        rows.push(row("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));
+    }
+    rows
 }
 
 fn recording(document: &mut Document, recording: &Recording) {
-    let title = "To see which lines hold the memory, record a snapshot";
-    document.heading(format!("{title} (PyTorch {})", recording.torch_version));
-    if let Some(command) = recording.command {
-        document.code([command]);
-        document
-            .paragraph("It writes a snapshot when a request fails, and the program needs no change. Without it, add:");
-    }
+    let without = if recording.command.is_some() { " without that command" } else { "" };
+    document.heading(format!("To record a snapshot{without} (PyTorch {})", recording.torch_version));
     if !recording.python.is_empty() {
         document.code(&recording.python);
     }
@@ -245,34 +297,4 @@ fn recording(document: &mut Document, recording: &Recording) {
         document.paragraph(&**note);
     }
     document.code(&recording.shell);
-}
-
-fn rows(s: &StatisticsReport) -> Vec<Vec<Cell>> {
-    let row = |name: &str, now: u64, most: Option<u64>, meaning: &str| {
-        let most = most.map_or_else(String::new, size);
-        let name = match name.strip_prefix("  ") {
-            Some(part) => Cell::Indented(1, part.into()),
-            None => name.into(),
-        };
-        vec![name, size(now).into(), most.into(), meaning.into()]
-    };
-    let mut rows = vec![
-        row("reserved", s.reserved_bytes, Some(s.peak_reserved_bytes), "device memory held by PyTorch's allocator"),
-        row("allocated", s.allocated_bytes, Some(s.peak_allocated_bytes), "blocks that tensors hold"),
-    ];
-    if s.pending_bytes > 0 {
-        rows.push(row("pending", s.pending_bytes, None, "freed by the program, still in use on another stream"));
-    }
-    rows.push(row("free", s.free_bytes, None, "cached for reuse"));
-    rows.push(row(
-        "  stuck",
-        s.inactive_split_bytes,
-        None,
-        "free memory that shares segments with live blocks (\"non-releasable\"): empty_cache() \
-         cannot release it. Expandable segments are not counted",
-    ));
-    if let Some(bytes) = s.private_pool_bytes {
-        rows.push(row("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));
-    }
-    rows
 }

@@ -77,7 +77,7 @@ fn circumstances(document: &mut Document, oom: &JudgedRequest) {
     document.fields("in the way", oom.blockers.iter().take(MAX_BLOCKERS).map(describe_blocker));
 }
 
-/// What the first screen leaves out of a tried request that fails.
+/// Appends details of a tried request that fails.
 pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
     let Some(request) = &device.request else { return }; // without --request
     if let RequestOutcome::Failed(oom) = &request.outcome {

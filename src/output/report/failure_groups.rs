@@ -30,10 +30,6 @@ impl FailureGroup<'_> {
         [self.first].into_iter().chain(self.others.iter().copied())
     }
 
-    pub(super) fn has_several(&self) -> bool {
-        !self.others.is_empty()
-    }
-
     /// Number of occurrences in the log.
     pub(super) fn times(&self) -> u64 {
         self.all().map(|failure| failure.times).sum()

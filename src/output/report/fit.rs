@@ -1,139 +1,244 @@
 //! The page of `oomscope fit`.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 
-use super::phrases::add_warnings;
-use super::summary::summary;
-use crate::allocator::verdict::Verdict;
-use crate::base::units::{count, counted, percent, ratio, signed_size, size};
-use crate::output::document::{Cell, Document, Table, alarm, code};
+use super::notes::{add_notes, add_other_notes};
+use super::phrases::location_label;
+use crate::base::units::{count, counted, percent, quote_shell_word, ratio, signed_size, size};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
 use crate::whatif::fit::{
-    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, RepeatedOperations, Size,
-    SizeReport, SortLine, ThresholdLine,
+    FitDevice, FitReport, GrowingLine, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure, RepeatedOperations,
+    Size, SizeReport, SortLine, ThresholdLine,
 };
 
-/// Lays out `report`.
+/// Sizes and lines on the first screen, at most.
+const MAX_SIZES: usize = 12;
+const MAX_LINES: usize = 5;
+/// A longer command would wrap.
+const MAX_COMMAND: usize = 92;
+
+/// Lays out `report`: the device that limits the size, and below it everything about each device.
 pub fn fit(report: &FitReport) -> Document {
     let mut document = Document::default();
-    let files = report.recordings.iter().map(|one| format!("{} at {}", one.path, one.size));
-    document.title(code(files.collect::<Vec<_>>().join(", ")));
-    summary(&mut document, &report.summary());
-    add_warnings(&mut document, &report.warnings);
-    document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
-    for device in &report.devices {
+    let Some(device) = report.limiting_device() else { return document }; // a report has a device
+    let recorded: Vec<String> = report.recordings.iter().map(|recording| recording.size.to_string()).collect();
+    document.headline(headline(report, device), faint(format!("recorded at {}", recorded.join(", "))));
+    add_notes(&mut document, &report.warnings);
+    let shown = sizes_around_answer(device);
+    let left_out = device.sizes.len() - shown.len();
+    let note = (left_out > 0).then(|| faint(format!("{}: --full", counted(left_out as u64, "other size"))));
+    document.table(peaks(device, device.sizes.get(shown).unwrap_or_default()).note(note));
+    largest_sizes(&mut document, device);
+    growth(&mut document, device, MAX_LINES);
+    let summary = report.summary();
+    document.fields("do", summary.action);
+    document.fields("copy", summary.copy.map(code));
+    document.fields("next", Some(command(report)).filter(|command| command.len() <= MAX_COMMAND).map(code));
+    let mut sections = Document::default();
+    for of in &report.devices {
         if report.devices.len() > 1 {
-            document.heading(format!("Device {}", device.device));
+            sections.heading(format!("GPU {}", of.device));
         }
-        self::device(&mut document, device);
+        let is_shown = of.device == device.device;
+        if !is_shown || left_out > 0 {
+            sections.table(peaks(of, &of.sizes));
+        }
+        if !is_shown {
+            largest_sizes(&mut sections, of);
+        }
+        if !is_shown || of.growth.len() > MAX_LINES {
+            growth(&mut sections, of, of.growth.len());
+        }
+        details(&mut sections, of);
     }
+    sections.fields("recording", report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", one.size))));
+    sections.field("rules", format!("of PyTorch {}", report.torch_version));
+    add_other_notes(&mut sections, &report.warnings);
+    document.add_sections(sections);
     document
 }
 
-fn device(document: &mut Document, device: &FitDevice) {
-    if device.by_second.is_empty() {
-        peaks(document, device);
-    } else {
-        document.heading("Largest size with each second number");
-        let header = ["second", "largest", "headroom", "next size", "with a setting"];
-        let rows = device.by_second.iter().map(|of| largest_row(of, device));
-        document.table(Table::new(&header, &[3, 4], rows));
-        grid(document, device);
+/// `largest size on 80 GiB: 95 (checked), limited by model.py:31 forward (37 MiB a unit)`
+fn headline(report: &FitReport, device: &FitDevice) -> Text {
+    let largest = device.largest_safe.as_ref().zip(device.capacity_bytes);
+    let answer = largest.and_then(|(largest, capacity)| {
+        let at = largest.to_size().filter(|at| at.first > 0)?;
+        let gpu = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
+        let answer = strong(format!("largest size on {}{gpu}: {at}", size(capacity)));
+        Some(answer.and(format!(" ({})", largest.certainty.phrase())))
+    });
+    // No size fits, every size does, or the capacity is not known.
+    let answer = answer.unwrap_or_else(|| strong(report.summary().answer));
+    let line = device.growth.first().filter(|line| line.bytes_per_unit > 0);
+    match line {
+        Some(line) => {
+            let rate = format!(" ({} a unit)", size(line.bytes_per_unit.unsigned_abs()));
+            let verb = if largest.is_some() { ", limited by " } else { "; grows most at " };
+            answer.and(verb).and(location_label(&line.location)).and(rate)
+        }
+        None => answer,
     }
-    if !device.growth.is_empty() {
-        document.heading(format!("Peak at {}, by line", device.growth_size()));
-        let header = match device.growth_at_second {
-            None => ["bytes", "share", "per unit", "growth", "line"],
-            Some(_) => ["bytes", "share", "per unit of the first", "of the second", "line"],
+}
+
+/// The command that draws the curve.
+fn command(report: &FitReport) -> String {
+    let pairs = report.recordings.iter().map(|one| quote_shell_word(&format!("{}={}", one.size, one.path)));
+    format!("oomscope fit --format html -o fit.html {}", pairs.collect::<Vec<_>>().join(" "))
+}
+
+/// The sizes on the first screen: those next to the largest that fits.
+fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
+    let answer = device.largest_safe.as_ref().and_then(|largest| largest.to_size());
+    let at = device.sizes.iter().position(|of| Some(of.size) == answer).unwrap_or(device.sizes.len());
+    let last_start = device.sizes.len().saturating_sub(MAX_SIZES);
+    let start = at.saturating_sub(MAX_SIZES / 2).min(last_start);
+    start..device.sizes.len().min(start + MAX_SIZES)
+}
+
+/// The peaks at `sizes`.
+fn peaks(device: &FitDevice, sizes: &[SizeReport]) -> Table {
+    let row = |of: &SizeReport| -> Vec<Cell> {
+        let name = Text::from(of.size.to_string());
+        let name = match of.fits {
+            Some(true) => Cell::Marked(Judgement::Good, name),
+            Some(false) => Cell::Marked(Judgement::Bad, name),
+            None => name.into(),
         };
-        let rest = (device.growth_rest_bytes > 0).then(|| rest_row(device));
-        let rows = device.growth.iter().map(growth_row).chain(rest);
-        document.table(Table::new(&header, &[3, 4], rows));
+        let result = match &of.failed {
+            Some(failed) => describe_failure(failed),
+            None if of.is_recorded => faint("recorded"),
+            None => Text::default(),
+        };
+        let share = device.capacity_bytes.map(|capacity| percent(ratio(of.peak_reserved_bytes, capacity)));
+        let peaks = [of.peak_allocated_bytes, of.peak_reserved_bytes].map(size);
+        let cells = [name, result.into()].into_iter().chain(peaks.map(Cell::from));
+        cells.chain(share.map(Cell::from)).collect()
+    };
+    let header = ["size", "", "peak allocated", "peak reserved", "of device"];
+    let columns = if device.capacity_bytes.is_some() { header.len() } else { header.len() - 1 };
+    Table::new(&header[..columns], &[0, 1], sizes.iter().map(row)).wide()
+}
+
+fn describe_failure(failed: &PredictedFailure) -> Text {
+    Text::from(format!("{}: {} at ", failed.verdict, size(failed.requested_bytes)))
+        .and(location_label(&failed.location))
+}
+
+/// The largest size with each second number, unless the table of sizes has them all.
+fn largest_sizes(document: &mut Document, device: &FitDevice) {
+    let row = |of: &LargestAt| -> Vec<Cell> {
+        let fits = of.largest_safe.as_ref();
+        let name = |of: Option<Size>| match of {
+            None => "every size".to_owned(),
+            Some(Size { first: 0, .. }) => "none".to_owned(),
+            Some(at) => at.to_string(),
+        };
+        let best = of.best.as_ref().map(|best| format!("{} with {}", name(best.to_size()), best.settings));
+        vec![
+            format!("x{}", of.second.unwrap_or(1)).into(),
+            best.unwrap_or_default().into(),
+            fits.map_or_else(|| "unknown".to_owned(), |largest| name(largest.to_size())).into(),
+            fits.and_then(|fits| fits.unreserved_bytes).map_or_else(String::new, size).into(),
+        ]
+    };
+    let is_size =
+        |of: &LargestAt| of.largest_safe.as_ref().is_some_and(|largest| largest.size.is_some_and(|size| size > 0));
+    if device.by_second.iter().any(|of| of.best.is_some() || !is_size(of)) {
+        let header = ["second number", "best setting", "largest", "headroom"];
+        document.table(Table::new(&header, &[0, 1], device.by_second.iter().map(row)).wide());
     }
+}
+
+/// The `rows` lines that grow most, at the peak of the largest size that fits.
+fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
+    let (shown, others) = device.growth.split_at(rows.min(device.growth.len()));
+    if shown.is_empty() {
+        return;
+    }
+    let others = others.iter().fold(device.growth_rest_bytes, |sum, line| sum.saturating_add(line.bytes));
+    let share: f64 = shown.iter().map(|line| line.share_ratio).sum();
+    let rest = (others > 0).then(|| {
+        let rest = [size(others), percent((1.0 - share).max(0.0)), String::new(), String::new()];
+        [faint("everything else").into()].into_iter().chain(rest.map(Cell::from)).collect()
+    });
+    let header = [format!("held at {}", device.growth_size()), "bytes".to_owned(), "share".to_owned()];
+    let rates =
+        if device.growth_at_second.is_some() { ["of the first", "of the second"] } else { ["a unit", "growth"] };
+    let header: Vec<String> = header.into_iter().chain(rates.map(str::to_owned)).collect();
+    document.table(Table::new(&header, &[0, 4], shown.iter().map(growth_row).chain(rest)).wide());
+}
+
+fn growth_row(line: &GrowingLine) -> Vec<Cell> {
+    let rates = match line.second_bytes_per_unit {
+        Some(second) => [line.bytes_per_unit, second].map(signed_size),
+        None => [signed_size(line.bytes_per_unit), describe_law(line.law).to_owned()],
+    };
+    let cells = [size(line.bytes), percent(line.share_ratio)].into_iter().chain(rates);
+    [location_label(&line.location).into()].into_iter().chain(cells.map(Cell::from)).collect()
+}
+
+fn describe_law(law: LawKind) -> &'static str {
+    match law {
+        LawKind::Constant => "none",
+        LawKind::Linear => "linear",
+        LawKind::Quadratic => "quadratic",
+        LawKind::Cubic => "cubic",
+        LawKind::Quartic => "fourth power",
+        LawKind::Line => "linear, with a fixed part",
+        LawKind::Parabola => "quadratic, with other parts",
+        LawKind::Near => "roughly linear",
+    }
+}
+
+/// Lines at risk, and the evidence for the prediction.
+fn details(document: &mut Document, device: &FitDevice) {
     if !device.thresholds.is_empty() {
-        document.heading(format!("Lines with a threshold before {}", device.growth_size()));
-        let header = ["from", "buffer", "line"];
-        document.table(Table::new(&header, &[2], device.thresholds.iter().map(threshold_row)));
+        let header = [format!("begins to take a buffer before {}", device.growth_size())];
+        let header: Vec<String> = header.into_iter().chain(["at size", "buffer"].map(str::to_owned)).collect();
+        document.table(Table::new(&header, &[0], device.thresholds.iter().map(threshold_row)));
     }
     if !device.sorts.is_empty() {
-        document.heading("Lines that sort or scan growing data");
-        let row = |line: &SortLine| -> Vec<Cell> { vec![size(line.bytes).into(), line.location.label().into()] };
-        document.table(Table::new(&["storage", "line"], &[1], device.sorts.iter().map(row)));
+        let row =
+            |line: &SortLine| -> Vec<Cell> { vec![location_label(&line.location).into(), size(line.bytes).into()] };
+        document.table(Table::new(&["sorts or scans growing data", "storage"], &[0], device.sorts.iter().map(row)));
     }
     document.heading("Evidence");
-    document.field(
-        "paired",
-        format!(
-            "{} of the memory at the peak of the largest recording, and {} of all bytes it requests, have the same stack in \
-             another recording",
-            percent(device.paired_ratio),
-            percent(device.asked_paired_ratio)
-        ),
-    );
+    let paired = [device.paired_ratio, device.asked_paired_ratio].map(percent);
+    let [at_peak, all] = paired;
+    document.field("paired", format!("{at_peak} of the memory at the peak and {all} of all requested bytes, by stack"));
     if let Some(gpu) = device.launched_on.filter(|_| device.is_launched_elsewhere) {
-        document.field(
-            "reductions",
-            format!(
-                "take the buffers that they take on the recorded {gpu}; name another GPU with --capacity, such as h100"
-            ),
-        );
+        document
+            .field("reductions", format!("take buffers as on the recorded {gpu}: name another GPU with --capacity"));
     }
-    if let Some(repeated) = &device.repeated {
-        document.field("repeated", describe_repeated(repeated));
-    }
-    document.fields(
-        "checked",
-        device.checked.iter().map(|check| {
-            format!(
-                "at {}, predicted from the others: {} allocated, {} recorded ({}); {} reserved, {} recorded ({})",
-                check.size,
-                size(check.predicted_allocated_bytes),
-                size(check.recorded_allocated_bytes),
-                describe_error(check.allocated_error_ratio),
-                size(check.predicted_reserved_bytes),
-                size(check.recorded_reserved_bytes),
-                describe_error(check.reserved_error_ratio),
-            )
-        }),
-    );
+    document.fields("repeated", device.repeated.as_ref().map(describe_repeated));
     if device.checked.is_empty() {
         let more = if device.growth_at_second.is_none() { "third" } else { "further" };
         document.field("checked", format!("no {more} recording; add one at another size to test the prediction"));
+    } else {
+        let row = |check: &LeaveOneOutCheck| -> Vec<Cell> {
+            let errors = [check.allocated_error_ratio, check.reserved_error_ratio].map(describe_error);
+            let [allocated, reserved] = errors;
+            vec![
+                check.size.to_string().into(),
+                size(check.predicted_allocated_bytes).into(),
+                allocated.into(),
+                size(check.predicted_reserved_bytes).into(),
+                reserved.into(),
+            ]
+        };
+        let header = ["predicted from the others", "allocated", "", "reserved", ""];
+        document.table(Table::new(&header, &[0, 2, 4], device.checked.iter().map(row)));
     }
     document.fields(
         "unpaired",
-        device.unpaired.iter().map(|line| format!("{} by {}", size(line.bytes), line.location.label())),
+        device.unpaired.iter().map(|line| location_label(&line.location).and(format!(": {}", size(line.bytes)))),
     );
 }
 
-fn peaks(document: &mut Document, device: &FitDevice) {
-    document.heading("Peak at each size");
-    // Without a capacity the bars are relative to the largest peak.
-    let greatest = device.sizes.iter().map(|of| of.peak_reserved_bytes).max().unwrap_or(0);
-    let (full_bar, bar_header) = match device.capacity_bytes {
-        Some(capacity) => (capacity, "of the device"),
-        None => (greatest, "of the largest"),
-    };
-    let header = ["size", "peak allocated", "peak reserved", bar_header, "fits", ""];
-    let rows = device.sizes.iter().map(|of| size_row(of, full_bar));
-    document.table(Table::new(&header, &[3, 5], rows));
-}
-
-/// The largest size with one second number.
-fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
-    let fits = of.largest_safe.as_ref();
-    let size_of = |largest: &Largest| match (largest.to_size(), largest.size) {
-        (None, _) => "every size".to_owned(),
-        (_, Some(0)) => "none".to_owned(),
-        (Some(at), _) => at.to_string(),
-    };
-    let next = fits.and_then(Largest::to_size).and_then(|fits| device.failing_beyond(fits));
-    vec![
-        format!("x{}", of.second.unwrap_or(1)).into(),
-        fits.map_or("unknown".to_owned(), size_of).into(),
-        fits.and_then(|fits| fits.unreserved_bytes).map_or(String::new(), size).into(),
-        next.map_or(String::new(), |(at, failed)| format!("{at} {}", describe_failure(failed))).into(),
-        of.best.as_ref().map_or(String::new(), |best| format!("{} with {}", size_of(best), best.settings)).into(),
-    ]
+/// A line whose kernel begins to take a buffer.
+fn threshold_row(line: &ThresholdLine) -> Vec<Cell> {
+    let certainty = if line.is_predicted { "" } else { ", if it is a reduction: not in the peaks" };
+    vec![location_label(&line.location).and(certainty).into(), count(line.start).into(), size(line.bytes).into()]
 }
 
 fn describe_repeated(repeated: &RepeatedOperations) -> String {
@@ -149,112 +254,10 @@ fn describe_repeated(repeated: &RepeatedOperations) -> String {
     format!("{operations} {times} for {units}, in the same order as in the recordings")
 }
 
-/// A line whose kernel begins to take a buffer.
-fn threshold_row(line: &ThresholdLine) -> Vec<Cell> {
-    let certainty = if line.is_predicted { "" } else { ", if it is a reduction: not in the peaks" };
-    vec![count(line.start).into(), size(line.bytes).into(), format!("{}{certainty}", line.location.label()).into()]
-}
-
-/// Peaks, with the first number by row and the second by column.
-fn grid(document: &mut Document, device: &FitDevice) {
-    document.heading("Peak reserved at each size (! does not fit, * recorded)");
-    let firsts: BTreeSet<u64> = device.sizes.iter().map(|of| of.size.first).collect();
-    let seconds: BTreeSet<Option<u64>> = device.sizes.iter().map(|of| of.size.second).collect();
-    let names = seconds.iter().map(|second| format!("x{}", second.unwrap_or(1)));
-    let header: Vec<String> = std::iter::once(String::new()).chain(names).collect();
-    let cell = |at: Size| -> Cell {
-        match device.sizes.iter().find(|of| of.size == at) {
-            None => "".into(),
-            Some(of) => {
-                let bytes = size(of.peak_reserved_bytes);
-                match (of.fits, of.is_recorded) {
-                    (Some(false), _) => alarm(format!("{bytes} !")).into(),
-                    (_, true) => format!("{bytes} *").into(),
-                    _ => format!("{bytes}  ").into(),
-                }
-            }
-        }
-    };
-    let rows = firsts.into_iter().map(|first| {
-        let cells = seconds.iter().map(|second| cell(Size { first, second: *second }));
-        std::iter::once(count(first).into()).chain(cells).collect::<Vec<Cell>>()
-    });
-    document.table(Table::new(&header, &[], rows));
-}
-
 fn describe_error(error: f64) -> String {
     match error {
-        0.0 => "equal".to_owned(),
+        0.0 => "as recorded".to_owned(),
         more if more > 0.0 => format!("{} too high", percent(more)),
         less => format!("{} too low", percent(-less)),
-    }
-}
-
-/// `whole` bytes fill the bar.
-fn size_row(of: &SizeReport, full_bar: u64) -> Vec<Cell> {
-    vec![
-        of.size.to_string().into(),
-        size(of.peak_allocated_bytes).into(),
-        size(of.peak_reserved_bytes).into(),
-        Cell::Bar(ratio(of.peak_reserved_bytes, full_bar).min(1.0)),
-        match of.fits {
-            Some(true) => "yes".into(),
-            Some(false) => alarm("no").into(),
-            None => "".into(),
-        },
-        match &of.failed {
-            Some(failed) => describe_failure(failed).into(),
-            None if of.is_recorded => "recorded".into(),
-            None => "".into(),
-        },
-    ]
-}
-
-fn describe_failure(failed: &PredictedFailure) -> String {
-    let why = if failed.verdict == Verdict::Fragmentation { " (fragmentation)" } else { "" };
-    format!("fails: {} requested{}{why}", size(failed.requested_bytes), failed.location.at_label())
-}
-
-fn rest_row(device: &FitDevice) -> Vec<Cell> {
-    let shown: f64 = device.growth.iter().map(|line| line.share_ratio).sum();
-    vec![
-        size(device.growth_rest_bytes).into(),
-        percent((1.0 - shown).max(0.0)).into(),
-        "".into(),
-        "".into(),
-        "all other lines, with less growth".into(),
-    ]
-}
-
-fn growth_row(line: &GrowingLine) -> Vec<Cell> {
-    let [more, grows] = match (line.second_bytes_per_unit, line.second_law) {
-        (Some(second), Some(law)) => [(line.bytes_per_unit, line.law), (second, law)].map(|(bytes, law)| {
-            if bytes == 0 {
-                describe_law(LawKind::Constant).to_owned()
-            } else {
-                format!("{}, {}", signed_size(bytes), describe_law(law))
-            }
-        }),
-        _ => [signed_size(line.bytes_per_unit), describe_law(line.law).to_owned()],
-    };
-    vec![
-        size(line.bytes).into(),
-        percent(line.share_ratio).into(),
-        more.into(),
-        grows.into(),
-        line.location.label().into(),
-    ]
-}
-
-fn describe_law(law: LawKind) -> &'static str {
-    match law {
-        LawKind::Constant => "none",
-        LawKind::Linear => "linear",
-        LawKind::Quadratic => "quadratic",
-        LawKind::Cubic => "cubic",
-        LawKind::Quartic => "fourth power",
-        LawKind::Line => "linear, with a fixed part",
-        LawKind::Parabola => "quadratic, with other parts",
-        LawKind::Near => "roughly linear",
     }
 }

@@ -9,7 +9,7 @@ use crate::base::warning::Code;
 use crate::compare::fleet::{
     FleetReplayReport, FleetReplayRow, FleetTimelineReport, FleetTimelineRow, FleetWhatIfReport, FleetWhatIfRow,
 };
-use crate::output::document::{Cell, Document, Mark, Table, Text, alarm, code, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, code, faint, strong};
 use crate::output::wording::describe_outcome;
 
 /// Rows of a table, at most.
@@ -57,9 +57,9 @@ fn setting_cells(row: &FleetWhatIfRow, devices: u64) -> Vec<Cell> {
         (row.untried_devices, "not tried"),
     ];
     let mark = match kinds.map(|(devices, _)| devices) {
-        [0, 0, 0, 0] => Mark::Good,
-        [0, 0, _, 0] => Mark::Perhaps,
-        _ => Mark::Bad,
+        [0, 0, 0, 0] => Judgement::Good,
+        [0, 0, _, 0] => Judgement::Perhaps,
+        _ => Judgement::Bad,
     };
     let kinds = kinds.into_iter().filter(|(devices, _)| *devices > 0);
     let kinds: Vec<String> = kinds.map(|(of, word)| format!("{} of {} {word}", count(of), count(devices))).collect();
@@ -109,15 +109,15 @@ pub fn fleet_replay(report: &FleetReplayReport) -> Document {
 
 fn replay_cells(row: &FleetReplayRow, rank: Text, is_what_if: bool) -> Vec<Cell> {
     if let Some(then) = row.then.as_ref().filter(|_| is_what_if) {
-        let mark = if then.goes_on() { Mark::Good } else { Mark::Bad };
+        let mark = if then.goes_on() { Judgement::Good } else { Judgement::Bad };
         let peaks = [row.recorded_peak_reserved_bytes, row.peak_reserved_bytes].map(|bytes| Cell::from(size(bytes)));
         return [Cell::Marked(mark, rank), describe_outcome(then).into()].into_iter().chain(peaks).collect();
     }
     let (mark, reproduced) = match row.matched_events {
         Some(matched) if matched < row.recorded_events => {
-            (Mark::Bad, format!("{} of {}", count(matched), count(row.recorded_events)))
+            (Judgement::Bad, format!("{} of {}", count(matched), count(row.recorded_events)))
         }
-        _ => (Mark::Good, format!("all {}", count(row.recorded_events))),
+        _ => (Judgement::Good, format!("all {}", count(row.recorded_events))),
     };
     vec![Cell::Marked(mark, rank), reproduced.into(), count(row.ooms).into(), size(row.peak_reserved_bytes).into()]
 }
@@ -148,7 +148,7 @@ pub fn fleet_timeline(report: &FleetTimelineReport) -> Document {
 }
 
 fn timeline_cells(row: &FleetTimelineRow, rank: Text) -> Vec<Cell> {
-    let mark = if row.oom_count > 0 { Mark::Bad } else { Mark::Good };
+    let mark = if row.oom_count > 0 { Judgement::Bad } else { Judgement::Good };
     vec![
         Cell::Marked(mark, rank),
         count(row.oom_count).into(),

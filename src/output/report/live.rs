@@ -1,32 +1,47 @@
 //! The page of `oomscope live`.
 
-use super::phrases::{add_failed_requests, add_warnings};
+use super::notes::{add_notes, add_other_notes};
+use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Document, Table, Text, alarm, code};
+use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
+use crate::output::wording::command_line;
 use crate::whatif::{CallTimes, Cost, Costs, EntryReport, LiveDevice, LiveDifference, LiveReport};
 
-/// Lays out `report`.
+/// Lays out `report`: how each device fared, its peaks and its calls of the driver.
 pub fn live(report: &LiveReport) -> Document {
     let mut document = Document::default();
-    document.title(code(&*report.path));
-    let settings = match report.settings_string.as_deref() {
-        Some("") => "default settings".into(),
-        Some(settings) => Text::from("settings ").and(code(settings)),
-        None => "settings not recorded by this release".into(),
-    };
-    document.paragraph(Text::from(format!("Rules of PyTorch {}, ", report.torch_version)).and(settings));
-    add_warnings(&mut document, &report.warnings);
-    gpu(&mut document, report);
-    for device in &report.devices {
+    let gpu = format!("{}, CUDA {}", report.gpu.name, report.gpu.cuda_version);
+    for (index, device) in report.devices.iter().enumerate() {
+        document.headline(headline(report, device), faint(if index == 0 { gpu.as_str() } else { "" }));
+        if index == 0 {
+            add_notes(&mut document, &report.warnings);
+        }
         live_device(&mut document, device);
     }
+    document.fields("next", command_line("whatif", &report.path).map(code));
+    let mut sections = Document::default();
+    setup(&mut sections, report);
+    add_other_notes(&mut sections, &report.warnings);
+    document.add_sections(sections);
     document
+}
+
+/// `fits on GPU 0: every request was served, as predicted`
+fn headline(report: &LiveReport, device: &LiveDevice) -> Text {
+    let of = if report.devices.len() > 1 { format!("device {} ", device.device) } else { String::new() };
+    let predicted = if device.as_predicted { ", as predicted" } else { ", not as predicted" };
+    let gpu = report.gpu.gpu;
+    match device.ooms.len() as u64 {
+        0 => strong(format!("{of}fits on GPU {gpu}")).and(format!(": every request was served{predicted}")),
+        failed => alarm(format!("{of}does not fit on GPU {gpu}"))
+            .and(format!(": {} failed{predicted}", counted(failed, "request"))),
+    }
 }
 
 /// Lays out the measured costs of device calls.
 pub fn costs(costs: &Costs) -> Document {
     let mut document = Document::default();
-    document.title(format!("Device calls on {}", costs.measured_on()));
+    document.headline(strong(format!("device calls on {}", costs.measured_on())), "");
     let calls = &costs.calls;
     let kinds =
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
@@ -39,73 +54,49 @@ pub fn costs(costs: &Costs) -> Document {
     };
     let rows = kinds.iter().flat_map(|(name, costs)| costs.iter().map(|cost| row(name, cost)));
     let header = ["call", "size", "calls", "median"];
-    document.table(Table::new(&header, &[0], rows));
+    document.table(Table::new(&header, &[0], rows).wide());
     document
 }
 
-fn gpu(document: &mut Document, report: &LiveReport) {
+/// How the recording was replayed.
+fn setup(document: &mut Document, report: &LiveReport) {
     let gpu = &report.gpu;
-    let title = format!("GPU {}: {}, driver for CUDA {}", gpu.gpu, gpu.name, gpu.cuda_version);
-    document.heading(title);
     let left = match gpu.kept_free_bytes {
         0 => "none".to_owned(),
         kept => size(kept),
     };
-    let memory = format!(
-        "{}, {} free; {left} left unused, so {} is within reach",
-        size(gpu.total_bytes),
-        size(gpu.free_bytes),
-        size(gpu.within_reach_bytes)
-    );
-    document.field("memory", memory);
+    let [total, free, reach] = [gpu.total_bytes, gpu.free_bytes, gpu.within_reach_bytes].map(size);
+    document.field("memory", format!("{total}, {free} free; {left} left unused, so {reach} is within reach"));
     document.field("what-ifs", format!("on this GPU: --capacity {}", gpu.within_reach_bytes));
-    let pace = match report.pace {
-        "recorded" => "calls made at the recorded times",
-        _ => "calls made as fast as possible",
-    };
+    let pace = if report.pace == "recorded" { "at the recorded times" } else { "as fast as possible" };
     let touched = if report.touched { ", all memory written once" } else { "" };
-    document.field("pace", format!("{pace}{touched}"));
+    document.field("calls", format!("{pace}{touched}"));
+    let settings = report.settings_string.as_deref().unwrap_or("not recorded by this release");
+    let settings = if settings.is_empty() { "default" } else { settings };
+    document.field("rules", format!("of PyTorch {}, settings {settings}", report.torch_version));
+    for device in &report.devices {
+        let runs = match device.runs {
+            1 => "once".to_owned(),
+            n => format!("{} times; the times are those of all", count(n.into())),
+        };
+        let start = if device.start == "reconstructed" { ", from a reconstructed start" } else { "" };
+        document.field("replayed", format!("{}, {runs}{start}", counted(device.events as u64, "entry")));
+    }
 }
 
 fn live_device(document: &mut Document, device: &LiveDevice) {
-    let verdict = match device.ooms.len() {
-        0 => "it fits: every request was served".to_owned(),
-        1 => "1 request failed".to_owned(),
-        n => format!("{} requests failed", count(n as u64)),
-    };
-    let but = if device.as_predicted { "" } else { ", and not as predicted" };
-    let title = format!("Device {} of the snapshot: {verdict}{but}", device.device);
-    let went_well = device.ooms.is_empty() && device.as_predicted;
-    let title = if went_well { title.into() } else { alarm(title) };
-    document.heading(title);
-    add_failed_requests(document, &device.ooms);
-    match &device.first_difference {
-        None => {
-            document.field("prediction", "every decision matches a simulated device of this size");
-        }
-        Some(difference) => differs(document, difference),
-    }
-    if device.start == "reconstructed" {
-        document.field(
-            "start",
-            "not recorded; reconstructed by undoing the trace from the final segments, and allocated \
-                 on the GPU first",
-        );
-    }
-    let peak = format!(
-        "{} reserved by the allocator's count, {} by the driver's",
-        size(device.peak_reserved_bytes),
-        size(device.driver_peak_bytes)
-    );
-    document.field("peak", peak);
-    document.field("allocated", format!("{} at most", size(device.peak_allocated_bytes)));
-    let runs = match device.runs {
-        1 => "once".to_owned(),
-        n => format!("{} times; the times are those of all", count(n.into())),
-    };
-    let entries = counted(device.events as u64, "entry");
-    document.field("replayed", format!("{entries}, {runs}"));
+    let row = |name: &'static str, bytes: u64| -> Vec<Cell> { vec![name.into(), size(bytes).into()] };
+    let rows = [
+        row("allocated", device.peak_allocated_bytes),
+        row("reserved, by the allocator's count", device.peak_reserved_bytes),
+        row("reserved, by the driver's", device.driver_peak_bytes),
+    ];
+    document.table(Table::new(&["peak", ""], &[0], rows).wide());
     calls(document, device);
+    add_failed_requests(document, &device.ooms);
+    if let Some(difference) = &device.first_difference {
+        differs(document, difference);
+    }
 }
 
 fn differs(document: &mut Document, difference: &LiveDifference) {
@@ -120,7 +111,7 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
             format!("matches up to entry {at}: predicted {}, on the GPU {}", did(predicted), did(live))
         }
     };
-    document.field("prediction", text);
+    document.field("why", text);
     if let (Some(refused), Some(free)) = (difference.refused_bytes, difference.driver_free_bytes) {
         let text = format!(
             "{} by the driver, with {} free by its count and enough within reach by oomscope's",
@@ -140,10 +131,8 @@ fn calls(document: &mut Document, device: &LiveDevice) {
     let kinds =
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
     let rows: Vec<Vec<String>> = kinds.into_iter().filter(|(_, times)| times.count > 0).map(row).collect();
-    if rows.is_empty() {
-        document.field("device calls", "none");
-        return;
+    if !rows.is_empty() {
+        let header = ["device calls", "count", "total", "median", "p99"];
+        document.table(Table::new(&header, &[0], rows).wide());
     }
-    let header = ["device calls", "count", "total", "median", "p99"];
-    document.table(Table::new(&header, &[0], rows));
 }

@@ -38,18 +38,24 @@ pub(super) fn changes_answer(code: Code) -> bool {
         code,
         Code::DryRun
             | Code::EmptyWindow
+            | Code::FarAway
             | Code::ForeignBackend
+            | Code::GuessedGrowth
             | Code::HarmfulSettings
             | Code::IdleSetting
             | Code::ModelParted
             | Code::NoMoment
             | Code::NoPeak
             | Code::NotAllocated
+            | Code::PredictionOff
             | Code::ReleaseUnclear
             | Code::SmallCapacity
             | Code::StartsLater
             | Code::TraceInconsistent
             | Code::UnknownMemory
+            | Code::UnlikeRecordings
+            | Code::Unpaired
             | Code::ValuesRead
+            | Code::VaryingShapes
     )
 }

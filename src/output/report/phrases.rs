@@ -3,7 +3,6 @@
 use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, size};
-use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, faint, source_location};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{MemoryHistory, TracePosition};
@@ -31,7 +30,7 @@ pub(super) fn location_label(location: &CodeLocation) -> Text {
     }
 }
 
-/// What a table has below that line: the caller, the forward line, the compiled region.
+/// Lines below it in a table: the caller, the forward line, the compiled region.
 pub(super) fn location_details(location: &CodeLocation) -> Vec<Text> {
     let caller = location.called_from.as_ref().map(|frame| Text::from("called from ").and(frame_label(frame)));
     let forward = location.forward.as_ref().map(|frame| Text::from("for the forward line ").and(frame_label(frame)));
@@ -87,12 +86,6 @@ pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
         Some(settings) => format!("settings {settings}"),
     });
     parts.join(", ")
-}
-
-pub(super) fn add_warnings(document: &mut Document, warnings: &[Warning]) {
-    for warning in warnings {
-        document.warning(warning.code.word(), &*warning.message);
-    }
 }
 
 /// Appends the requests that failed in a replay.

@@ -1,11 +1,12 @@
 //! The page of `oomscope plan`.
 
-use super::phrases::add_warnings;
-use super::summary::summary;
+use super::notes::{add_notes, add_other_notes};
+use super::phrases::location_label;
 use crate::allocator::verdict::Verdict;
-use crate::base::units::{count, size};
-use crate::output::document::{Cell, Document, Table, alarm, code};
-use crate::stacks::frames::CodeLocation;
+use crate::base::units::{count, counted, size};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, code, faint, strong};
+use crate::output::wording::command_line;
+use crate::whatif::fit::FitCertainty;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
 
 /// Prices have at most this many decimals.
@@ -14,55 +15,29 @@ const MAX_DECIMALS: i32 = 9;
 /// Lays out `report`.
 pub fn plan(report: &PlanReport) -> Document {
     let mut document = Document::default();
-    let files = report.recordings.iter().map(|one| format!("{} at {}", one.path, one.size));
-    let from = report.command.clone().unwrap_or_else(|| files.collect::<Vec<_>>().join(", "));
-    document.title(code(from));
-    summary(&mut document, &report.summary());
-    add_warnings(&mut document, &report.warnings);
-    sizes(&mut document, report);
-    failures(&mut document, report);
-    document.heading("Evidence");
-    let confirmed = match report.runs.len() {
-        0 => "nothing was run: every size is predicted by replay".to_owned(),
-        _ => "* was run on this GPU (dry run) and came to its end; other sizes are predicted by replay".to_owned(),
+    let from = match report.runs.len() as u64 {
+        0 => counted(report.recordings.len() as u64, "recording"),
+        runs => counted(runs, "dry run"),
     };
-    document.field("sizes", confirmed);
-    document.field(
-        "~",
-        "about: the calls of a changed program are inferred; or there is a warning, or the size is at least twice the \
-         largest recorded one, or its dry run ended in may fit",
-    );
-    let has = |change| report.gpus.iter().any(|gpu| gpu.cell(change).is_some());
-    let mut cells = report.gpus.iter().flat_map(|gpu| &gpu.cells);
-    if let Some(cell) = cells.find(|cell| cell.change == PlanChange::Checkpoint) {
-        let lines = cell.location.iter().chain(&cell.other_locations).map(CodeLocation::label);
-        let lines = lines.collect::<Vec<_>>().join(", ");
-        document.field(
-            "checkpoint",
-            format!("with activation checkpointing of the modules that these lines call: {lines}"),
-        );
-    }
-    if has(PlanChange::StateSharded) {
-        document.field("state/N", "with the optimizer's state sharded over N ranks");
-    }
-    if report.gpus.iter().any(|gpu| gpu.price.is_some()) {
-        document.field("price", "of an hour, divided by the largest size as it is: it says nothing about speed");
-    }
-    let runs = report.runs.iter().map(|run| {
-        let with = if run.expandable_segments { " with expandable_segments:True" } else { "" };
-        let result = match (run.fits, run.is_certain) {
-            (true, true) => format!("fits, {} reserved", size(run.reserved_bytes)),
-            (true, false) => format!("may fit, {} reserved; what only a GPU knows decides", size(run.reserved_bytes)),
-            (false, _) => "does not fit".to_owned(),
-        };
-        format!("{} {} on {}{with}: {result}", report.name, count(run.size), run.gpu)
-    });
-    document.fields("runs", runs);
+    let summary = report.summary();
+    document.headline(strong(summary.answer), faint(from));
+    add_notes(&mut document, &report.warnings);
+    document.table(sizes(report).note(legend(report).map(faint)));
+    document.fields("do", summary.action);
+    let largest = report.recordings.last();
+    let next = largest.and_then(|largest| command_line("whatif --program", &largest.path));
+    document.fields("next", next.map(code));
+    let mut sections = Document::default();
+    failures(&mut sections, report);
+    runs(&mut sections, report);
+    add_evidence(&mut sections, report);
+    add_other_notes(&mut sections, &report.warnings);
+    document.add_sections(sections);
     document
 }
 
-fn sizes(document: &mut Document, report: &PlanReport) {
-    document.heading(format!("Largest {} that fits, by GPU and change", report.name));
+/// The largest size of each GPU, with each change.
+fn sizes(report: &PlanReport) -> Table {
     let mut columns: Vec<(PlanChange, Option<u64>)> = Vec::new();
     for cell in report.gpus.iter().flat_map(|gpu| &gpu.cells) {
         if !columns.contains(&(cell.change, cell.ranks)) {
@@ -76,14 +51,18 @@ fn sizes(document: &mut Document, report: &PlanReport) {
         PlanChange::StateSharded => format!("state/{}", ranks.unwrap_or(1)),
         PlanChange::AsIs => "as it is".to_owned(),
     });
-    let header = ["GPU", "memory"].map(str::to_owned).into_iter().chain(titles);
+    let header = [format!("largest {} on", report.name), "memory".to_owned()].into_iter().chain(titles);
     let header: Vec<String> = header.chain(has_price.then(|| format!("price/{}", report.name))).collect();
+    let serves = |cell: &PlanCell| report.wanted_size.is_none_or(|wanted| cell.size.is_none_or(|size| size >= wanted));
+    let name = |gpu: &PlanGpu| match report.wanted_size {
+        None => Cell::from(gpu.gpu),
+        Some(_) if gpu.cell(PlanChange::AsIs).is_some_and(serves) => Cell::Marked(Judgement::Good, gpu.gpu.into()),
+        Some(_) if gpu.cells.iter().any(serves) => Cell::Marked(Judgement::Perhaps, gpu.gpu.into()),
+        Some(_) => Cell::Marked(Judgement::Bad, gpu.gpu.into()),
+    };
     let label = |gpu: &PlanGpu, change: PlanChange, ranks: Option<u64>| -> Cell {
-        let cell = gpu.cells.iter().find(|cell| (cell.change, cell.ranks) == (change, ranks));
-        let is_too_small =
-            |cell: &&PlanCell| report.wanted_size.is_some_and(|wanted| cell.size.is_some_and(|size| size < wanted));
-        match cell {
-            Some(cell) if is_too_small(&cell) => alarm(cell.short_label()).into(),
+        match gpu.cells.iter().find(|cell| (cell.change, cell.ranks) == (change, ranks)) {
+            Some(cell) if !serves(cell) => alarm(cell.short_label()).into(),
             Some(cell) => cell.short_label().into(),
             None => "".into(),
         }
@@ -91,9 +70,22 @@ fn sizes(document: &mut Document, report: &PlanReport) {
     let rows = report.gpus.iter().map(|gpu| {
         let sizes = columns.iter().map(|(change, ranks)| label(gpu, *change, *ranks));
         let price = has_price.then(|| gpu.price_per_size.map_or(String::new(), short_price).into());
-        [gpu.gpu.into(), size(gpu.usable_bytes).into()].into_iter().chain(sizes).chain(price).collect::<Vec<Cell>>()
+        [name(gpu), size(gpu.usable_bytes).into()].into_iter().chain(sizes).chain(price).collect::<Vec<Cell>>()
     });
-    document.table(Table::new(&header, &[0], rows));
+    Table::new(&header, &[0], rows).wide()
+}
+
+/// The signs of the table: `* was run on this GPU · ~ about`.
+fn legend(report: &PlanReport) -> Option<String> {
+    let has = |is_so: fn(&PlanCell) -> bool| report.gpus.iter().flat_map(|gpu| &gpu.cells).any(is_so);
+    let signs = [
+        (has(|cell| cell.certainty == FitCertainty::Confirmed), "* a dry run on this GPU ended"),
+        (has(|cell| cell.short_label().starts_with('~')), "~ about"),
+        (has(|cell| cell.change == PlanChange::StateSharded), "state/N: optimizer state over N ranks"),
+        (report.gpus.iter().any(|gpu| gpu.price.is_some()), "price: of an hour, by the largest size as it is"),
+    ];
+    let signs: Vec<&str> = signs.into_iter().filter(|(is_used, _)| *is_used).map(|(_, text)| text).collect();
+    (!signs.is_empty()).then(|| signs.join(" · "))
 }
 
 /// `price` with three digits.
@@ -110,21 +102,50 @@ fn failures(document: &mut Document, report: &PlanReport) {
     let failing = report.gpus.iter().filter_map(|gpu| Some((gpu, gpu.cell(PlanChange::AsIs)?.fails.as_ref()?)));
     let rows: Vec<Vec<Cell>> = failing
         .map(|(gpu, failed)| {
-            let is_known = failed.location.frame.is_some() || failed.location.backward.is_some();
-            let line = if is_known { failed.location.label() } else { String::new() };
             let why = if failed.verdict == Verdict::Fragmentation { "fragmentation" } else { "capacity" };
-            vec![
-                gpu.gpu.into(),
-                count(failed.size).into(),
-                size(failed.requested_bytes).into(),
-                why.into(),
-                line.into(),
-            ]
+            let at = location_label(&failed.location);
+            let figures = [count(failed.size), size(failed.requested_bytes)].map(Cell::from);
+            [gpu.gpu.into(), at.into(), why.into()].into_iter().chain(figures).collect()
         })
         .collect();
     if !rows.is_empty() {
-        document.heading("What fails at the next size, as it is");
-        let header = ["GPU", &report.name, "request", "why", "line"].map(str::to_owned);
-        document.table(Table::new(&header, &[0, 3, 4], rows));
+        let header = ["fails first on", "at", "why", &report.name, "requested"].map(str::to_owned);
+        document.table(Table::new(&header, &[0, 1, 2], rows).wide());
+    }
+}
+
+/// The dry runs.
+fn runs(document: &mut Document, report: &PlanReport) {
+    let rows = report.runs.iter().map(|run| -> Vec<Cell> {
+        let mark = match (run.fits, run.is_certain) {
+            (true, true) => Judgement::Good,
+            (true, false) => Judgement::Perhaps,
+            (false, _) => Judgement::Bad,
+        };
+        let with = if run.expandable_segments { "expandable_segments:True" } else { "" };
+        let reserved = if run.fits { size(run.reserved_bytes) } else { String::new() };
+        vec![Cell::Marked(mark, run.gpu.as_str().into()), with.into(), count(run.size).into(), reserved.into()]
+    });
+    if !report.runs.is_empty() {
+        let header = ["dry run on", "", &report.name, "reserved"].map(str::to_owned);
+        document.table(Table::new(&header, &[0, 1], rows).wide());
+    }
+}
+
+fn add_evidence(document: &mut Document, report: &PlanReport) {
+    document.heading("Evidence");
+    document.fields("command", report.command.as_deref().map(code));
+    document.fields("recording", report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", one.size))));
+    document.field("sizes", "without * are predicted by replay");
+    document.field(
+        "~",
+        "about: the calls of a changed program are inferred; or there is a warning, or the size is at least twice the \
+         largest recorded one, or its dry run ended in may fit",
+    );
+    let mut cells = report.gpus.iter().flat_map(|gpu| &gpu.cells);
+    if let Some(cell) = cells.find(|cell| cell.change == PlanChange::Checkpoint) {
+        let lines = cell.location.iter().chain(&cell.other_locations).map(location_label);
+        let lines = lines.map(|line| Text::from("activation checkpointing of the modules called at ").and(line));
+        document.fields("checkpoint", lines);
     }
 }

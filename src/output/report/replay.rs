@@ -4,7 +4,7 @@ use super::notes::{add_notes, add_other_notes};
 use super::phrases::{add_failed_requests, frame_label};
 use super::summary::add_action;
 use crate::base::units::{count, counted, size};
-use crate::output::document::{Cell, Document, Mark, Table, Text, alarm, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, faint, strong};
 use crate::output::wording::describe_outcome;
 use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, SettingsFrom};
 
@@ -80,9 +80,11 @@ fn verified_table(devices: &[&ReplayedDevice]) -> Table {
     let row = |device: &&ReplayedDevice| -> Vec<Cell> {
         let recorded = device.events.recorded as u64;
         let (mark, reproduced) = match (device.exact, device.events.matched) {
-            (Some(false), Some(matched)) => (Mark::Bad, format!("{} of {}", count(matched as u64), count(recorded))),
-            (None, _) => (Mark::Perhaps, "nothing to reproduce".to_owned()),
-            _ => (Mark::Good, format!("all {}", count(recorded))),
+            (Some(false), Some(matched)) => {
+                (Judgement::Bad, format!("{} of {}", count(matched as u64), count(recorded)))
+            }
+            (None, _) => (Judgement::Perhaps, "nothing to reproduce".to_owned()),
+            _ => (Judgement::Good, format!("all {}", count(recorded))),
         };
         vec![
             Cell::Marked(mark, format!("GPU {}", device.device).into()),
@@ -100,7 +102,7 @@ fn verified_table(devices: &[&ReplayedDevice]) -> Table {
 fn what_if_table(devices: &[&ReplayedDevice]) -> Table {
     let row = |device: &&ReplayedDevice| -> Option<Vec<Cell>> {
         let (then, recorded) = (device.then.as_ref()?, device.recorded.as_ref()?);
-        let mark = if then.goes_on() { Mark::Good } else { Mark::Bad };
+        let mark = if then.goes_on() { Judgement::Good } else { Judgement::Bad };
         Some(vec![
             Cell::Marked(mark, format!("GPU {}", device.device).into()),
             describe_outcome(then).into(),

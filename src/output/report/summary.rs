@@ -1,21 +1,7 @@
-//! The summary at the top of every page.
+//! The action that a page ends with.
 
-use crate::output::document::{Document, code, strong};
+use crate::output::document::{Document, code};
 use crate::output::wording::Summary;
-
-/// The result, the largest holder, the action and a line to copy.
-pub(super) fn summary(document: &mut Document, summary: &Summary) {
-    document.field("result", strong(&*summary.answer));
-    holder_and_action(document, summary);
-}
-
-/// The same without the result, for pages whose title states it.
-pub(super) fn holder_and_action(document: &mut Document, summary: &Summary) {
-    document.fields("held by", summary.who.as_deref());
-    document.fields("kept by", summary.variable.as_deref());
-    document.fields("to do", summary.action.as_deref());
-    document.fields("copy", summary.copy.as_deref().map(code));
-}
 
 /// The action, and the command or the text to copy for it: the last lines of a first screen.
 pub(super) fn add_action(document: &mut Document, summary: &Summary) {

@@ -2,7 +2,7 @@
 
 use crate::base::units::{count, counted, date, percent, size};
 use crate::compare::trend::{TrendKind, TrendReport, TrendRow};
-use crate::output::document::{Cell, Document, Mark, Table, alarm, code, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, alarm, code, faint, strong};
 
 /// Rows of the table, at most.
 const MAX_ROWS: usize = 10;
@@ -29,8 +29,10 @@ pub fn trend(report: &TrendReport) -> Document {
 
 fn cells(row: &TrendRow) -> Vec<Cell> {
     let (mark, per_week) = match row.growth {
-        TrendKind::Creep => (Mark::Bad, format!("+{} ({})", percent(row.ratio_per_week), size(row.bytes_per_week))),
-        TrendKind::Step => (Mark::Perhaps, "one step".to_owned()),
+        TrendKind::Creep => {
+            (Judgement::Bad, format!("+{} ({})", percent(row.ratio_per_week), size(row.bytes_per_week)))
+        }
+        TrendKind::Step => (Judgement::Perhaps, "one step".to_owned()),
     };
     vec![
         Cell::Marked(mark, row.line.clone().into()),

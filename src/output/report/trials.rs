@@ -1,40 +1,88 @@
-//! The pages of `oomscope dry-run --try` and `--fit`, and of `--confirm`.
+//! The pages of `oomscope dry-run --try` and `--fit`, and of `--confirm`: one table each, the best run first.
 
-use super::summary::summary;
-use crate::analysis::{SizeSearchReport, TrialsReport};
-use crate::base::units::{count, size};
-use crate::output::document::{Cell, Document, Table, code};
+use super::phrases::location_label;
+use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
+use crate::base::units::{count, quote_shell_word, size};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, code, strong};
+use crate::stacks::frames::CodeLocation;
 
 /// Lays out runs with remedies.
 pub fn trials(report: &TrialsReport) -> Document {
     let mut document = Document::default();
-    document.title("Dry runs with remedies");
-    summary(&mut document, &report.summary());
+    let found = report.runs.iter().skip(1).filter(|run| run.outcome.is_end()).min_by_key(|run| rank(run.outcome));
+    let answer = match found.and_then(|run| run.remedy.as_deref()) {
+        Some(remedy) => strong(remedy).and(format!(": the job runs to its end on {} (dry run)", report.gpu)),
+        None => strong(report.summary().answer),
+    };
+    document.headline(answer, "");
     add_trials(&mut document, report);
+    document.fields("copy", report.summary().copy.map(code));
     document
 }
 
 /// Adds the table of runs with remedies to a page.
 pub fn add_trials(document: &mut Document, report: &TrialsReport) {
-    let rows = report.runs.iter().map(|run| {
-        let remedy = run.remedy.clone().unwrap_or_else(|| "unchanged".to_owned());
-        let headroom = run.headroom_bytes.map(size).unwrap_or_default();
-        vec![Cell::from(remedy), Cell::from(run.describe_outcome()), Cell::from(headroom)]
+    let mut runs: Vec<&TrialReport> = report.runs.iter().collect();
+    runs.sort_by_key(|run| rank(run.outcome));
+    let rows = runs.into_iter().map(|run| -> Vec<Cell> {
+        let remedy = run.remedy.as_deref().unwrap_or("unchanged");
+        let mark = match run.outcome {
+            TrialOutcome::Ends => Judgement::Good,
+            TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
+            TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
+        };
+        let headroom = run.headroom_bytes.map_or_else(String::new, size);
+        vec![Cell::Marked(mark, code(remedy)), describe_trial(run).into(), headroom.into()]
     });
-    document.heading(format!("Dry runs on {}", report.gpu));
-    document.table(Table::new(&["run", "result", "headroom"], &[0, 1], rows));
+    let header = [format!("tried on {}", report.gpu), "the job then".to_owned(), "headroom".to_owned()];
+    document.table(Table::new(&header, &[0, 1], rows).wide());
+}
+
+/// The order of outcomes, the best first.
+fn rank(outcome: TrialOutcome) -> usize {
+    use TrialOutcome::{Ends, Fails, FailsLater, MayEnd, NotInEffect, Unknown};
+    [Ends, MayEnd, Unknown, FailsLater, Fails, NotInEffect].iter().position(|other| *other == outcome).unwrap_or(0)
+}
+
+fn describe_trial(run: &TrialReport) -> Text {
+    let reason = run.reason.as_deref().unwrap_or_default();
+    match run.outcome {
+        TrialOutcome::Ends => "runs to its end".into(),
+        TrialOutcome::MayEnd => format!("may run to its end: {reason}").into(),
+        TrialOutcome::Fails => describe_failure("fails", run.requested_bytes, run.location.as_ref()),
+        TrialOutcome::FailsLater => describe_failure("fails later", run.requested_bytes, run.location.as_ref()),
+        TrialOutcome::Unknown => format!("not known: {reason}").into(),
+        TrialOutcome::NotInEffect => "not in effect: the program sets its own".into(),
+    }
+}
+
+fn describe_failure(verb: &str, requested_bytes: Option<u64>, location: Option<&CodeLocation>) -> Text {
+    let requested = requested_bytes.map_or_else(String::new, |bytes| format!(": {} requested", size(bytes)));
+    let place = location.map_or_else(Text::default, |location| Text::from(", ").and(location_label(location)));
+    Text::from(format!("{verb}{requested}")).and(place)
 }
 
 /// Lays out runs at several sizes.
 pub fn size_search(report: &SizeSearchReport) -> Document {
     let mut document = Document::default();
-    document.title(code(&*report.name));
-    summary(&mut document, &report.summary());
-    document.field("dry runs", report.describe_runs());
-    let rows = report.runs.iter().map(|run| {
+    document.headline(strong(report.headline()), "");
+    if report.is_memory_unknown {
+        document.warning("unknown-memory", "some memory is unknown without a GPU, so the largest size may be less");
+    }
+    let (fitting, failing): (Vec<&SizeRunReport>, Vec<_>) = report.runs.iter().partition(|run| run.fits);
+    let rows = fitting.into_iter().rev().chain(failing).map(|run| -> Vec<Cell> {
+        let (mark, result) = match (run.fits, run.fits_in_worst_case) {
+            (true, true) => (Judgement::Good, "fits".into()),
+            (true, false) => (Judgement::Perhaps, "fits, but not in the worst case".into()),
+            (false, _) => (Judgement::Bad, describe_failure("fails", run.requested_bytes, run.location.as_ref())),
+        };
         let reserved = if run.fits { size(run.reserved_bytes) } else { String::new() };
-        vec![Cell::from(count(run.size)), Cell::from(reserved), Cell::from(run.describe())]
+        vec![Cell::Marked(mark, count(run.size).into()), result.into(), reserved.into()]
     });
-    document.table(Table::new(&["size", "reserved", "result"], &[2], rows));
+    let header = [&*report.name, "", "peak reserved"].map(str::to_owned);
+    document.table(Table::new(&header, &[0, 1], rows).wide());
+    let runs = report.runs.iter().map(|run| quote_shell_word(&format!("{}={}", run.size, run.snapshot)));
+    let runs: Vec<String> = runs.collect();
+    document.field("next", code(format!("oomscope fit {}", runs.join(" "))));
     document
 }

@@ -1,7 +1,7 @@
 //! The table of what was tried in replays: settings and changes to the program, the best first.
 
 use crate::base::units::{counted, size};
-use crate::output::document::{Cell, Mark, Table, Text, code, faint, source_location};
+use crate::output::document::{Cell, Judgement, Table, Text, code, faint, source_location};
 use crate::output::wording::describe_outcome;
 use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
 
@@ -10,7 +10,7 @@ use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
 pub(super) struct Baseline<'a> {
     pub(super) outcome: &'a JobOutcome,
     pub(super) reserved_bytes: u64,
-    /// The most that was live at once: no setting needs less.
+    /// Peak of live bytes: no setting needs less.
     pub(super) live_bytes: u64,
     pub(super) reserved_before_bytes: u64,
 }
@@ -53,9 +53,9 @@ fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
 
 fn cells(row: &TriedRow) -> Vec<Cell> {
     let mark = match row.mark {
-        TriedMark::Helps => Mark::Good,
-        TriedMark::MayHelp => Mark::Perhaps,
-        TriedMark::NoHelp => Mark::Bad,
+        TriedMark::Helps => Judgement::Good,
+        TriedMark::MayHelp => Judgement::Perhaps,
+        TriedMark::NoHelp => Judgement::Bad,
     };
     let frame = row.location.as_ref().and_then(|location| location.frame.as_ref());
     let place = frame.map(|frame| faint("  ").and(source_location(&frame.file, &format!(":{}", frame.line))));

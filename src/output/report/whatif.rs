@@ -106,7 +106,7 @@ fn name(row: &TriedRow) -> Text {
     code(row.label())
 }
 
-/// What to do, and where to look.
+/// Appends the action and the next command.
 fn end(document: &mut Document, summary: &Summary, path: &str) {
     document.fields("do", summary.action.as_deref());
     let copy = summary.copy.clone().filter(|text| !text.starts_with("oomscope") && !text.contains(".py:"));

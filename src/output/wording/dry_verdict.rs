@@ -26,6 +26,29 @@ pub(super) fn describe_job(job: &JobVerdict, dry_run: &DryRunReport, figures: &s
     format!("{} on {} (dry run): {reason}{figures}{workspaces}", job.verdict.phrase(), dry_run.gpu)
 }
 
+/// The verdict in one line: `would fit on an NVIDIA H100 (dry run): 31.2 GiB of 79.1 GiB, 47.9 GiB headroom`.
+/// `reserved` is the peak of the device that reserved most.
+pub(crate) fn describe_verdict(job: &JobVerdict, dry_run: &DryRunReport, reserved: u64) -> String {
+    let start = format!("{} on {} (dry run)", job.verdict.phrase(), dry_run.gpu);
+    match &job.reason {
+        DryRunReason::Served => {
+            let usable = dry_run.total_bytes.saturating_sub(dry_run.context_bytes);
+            let ranges = dry_run.ranges.iter().flat_map(|range| {
+                let with = range.with_workspaces.as_ref().map(|with| with.reserved_bytes.maximum);
+                [Some(range.reserved_bytes.maximum), with]
+            });
+            let most = ranges.flatten().fold(reserved, u64::max);
+            let up_to = if most > reserved { "up to " } else { "" };
+            let headroom = size(usable.saturating_sub(most));
+            format!("{start}: {up_to}{} of {}, {headroom} headroom", size(most), size(usable))
+        }
+        DryRunReason::Retried(_) => format!("{start} {}", job.reason),
+        // The failed request has a headline of its own.
+        DryRunReason::Failed(_) => start,
+        reason => format!("{start}: {reason}"),
+    }
+}
+
 /// Describes the peaks with workspaces of libraries, of the device that then reserves the most. Empty without these.
 fn describe_with_workspaces(dry_run: &DryRunReport) -> String {
     // They may end before the peak; some then fit into memory that is free at that time.

@@ -47,15 +47,7 @@ fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     };
     let free = failure.device_free_bytes.map(|bytes| format!("{} free on the device", size(bytes)));
     let numbers = failure.requested_bytes.map(|bytes| format!("{} requested", size(bytes)));
-    let shared = failure.reserved_bytes.zip(failure.capacity_bytes).filter(|_| failure.exceeds_device);
-    let shared = shared.map(|(reserved, capacity)| {
-        format!(
-            "{} reserved on a device of {}: the rest is slow host memory that Windows added",
-            size(reserved),
-            size(capacity)
-        )
-    });
-    let numbers: Vec<String> = numbers.into_iter().chain(free).chain(shared).collect();
+    let numbers: Vec<String> = numbers.into_iter().chain(free).chain(describe_host_memory(failure)).collect();
     let numbers = if failure.system.is_some() { String::new() } else { numbers.join(", ") };
     let numbers = if numbers.is_empty() { numbers } else { format!("; {numbers}") };
     Summary {
@@ -65,6 +57,13 @@ fn summarize_failure(failure: &ExplainedFailure) -> Summary {
         action: failure.advice.first().cloned(),
         copy: failure.copy.clone(),
     }
+}
+
+/// Host memory that PyTorch took for device memory.
+pub(crate) fn describe_host_memory(failure: &ExplainedFailure) -> Option<String> {
+    let (reserved, capacity) = failure.reserved_bytes.zip(failure.capacity_bytes).filter(|_| failure.exceeds_device)?;
+    let [reserved, capacity] = [reserved, capacity].map(size);
+    Some(format!("{reserved} reserved on a device of {capacity}: the rest is slow host memory that Windows added"))
 }
 
 /// The largest part of the device's memory, and who holds it.

@@ -9,15 +9,19 @@ use crate::base::units::{count, size};
 use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, Largest, PredictedFailure, Size};
 
 impl FitReport {
-    /// Summarizes the device on which least fits.
-    pub fn summary(&self) -> Summary {
+    /// The device on which least fits.
+    pub(crate) fn limiting_device(&self) -> Option<&FitDevice> {
         let fitting_size = |device: &&FitDevice| {
             let size = device.largest_safe.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
             let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
             (size, Reverse(peak))
         };
-        // A report has a device.
-        let Some(device) = self.devices.iter().min_by_key(fitting_size) else { return Summary::default() };
+        self.devices.iter().min_by_key(fitting_size)
+    }
+
+    /// Summarizes the device on which least fits.
+    pub fn summary(&self) -> Summary {
+        let Some(device) = self.limiting_device() else { return Summary::default() }; // a report has a device
         let device_prefix = match *self.devices {
             [_] => String::new(),
             _ => format!("device {}: ", device.device),
@@ -130,6 +134,13 @@ fn describe_growth(line: &GrowingLine, device: &FitDevice) -> String {
         device.growth_size(),
         size(line.bytes_per_unit.unsigned_abs())
     )
+}
+
+impl FitCertainty {
+    /// For a size in a headline.
+    pub(crate) fn phrase(self) -> &'static str {
+        if self == Self::Should { "should fit" } else { self.word() }
+    }
 }
 
 impl PredictedFailure {

@@ -33,6 +33,8 @@ mod whatif;
 pub(crate) use analyze::summarize_snapshot;
 pub use brief::{Brief, BriefLine};
 pub(crate) use cause::describe_cause;
+pub(crate) use dry_verdict::describe_verdict;
+pub(crate) use explain::describe_host_memory;
 pub(crate) use larger_input::describe_input;
 pub(crate) use outcome::{describe_outcome, outcome_clause};
 pub use summary::Summary;

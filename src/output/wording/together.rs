@@ -7,41 +7,36 @@ use crate::stacks::frames::CodeLocation;
 use crate::whatif::together::{Clocks, TimedFailure, TogetherGpu, TogetherReport};
 
 impl TogetherReport {
+    /// The smallest GPU that takes the processes, and under which condition: at any timing, limited, or as timed.
+    pub(crate) fn best_gpu(&self) -> Option<(&TogetherGpu, &'static str)> {
+        let find = |serves: fn(&TogetherGpu) -> bool| self.gpus.iter().find(|gpu| serves(gpu));
+        let conditions = [
+            (find(|gpu| gpu.fits_at_any_time), " at any timing"),
+            (find(|gpu| gpu.fractions.is_some()), " if each is limited to a part of it"),
+            (find(TogetherGpu::fits_as_timed), " as they were timed"),
+        ];
+        conditions.into_iter().find_map(|(gpu, condition)| Some((gpu?, condition)))
+    }
+
     /// The smallest GPU that takes the processes, and under which condition.
     pub fn summary(&self) -> Summary {
         let processes = format!("the {}", counted(self.processes.len() as u64, "process"));
-        let find = |serves: fn(&TogetherGpu) -> bool| self.gpus.iter().find(|gpu| serves(gpu));
-        let at_any_time = find(|gpu| gpu.fits_at_any_time);
-        let as_timed = find(TogetherGpu::fits_as_timed);
-        let limited = find(|gpu| gpu.fractions.is_some());
-        let peaks = size(self.sum_of_peaks_bytes);
+        let limited = self.gpus.iter().find(|gpu| gpu.fractions.is_some());
+        let at_any_time = self.gpus.iter().find(|gpu| gpu.fits_at_any_time);
         let smaller = |gpu: &&TogetherGpu| at_any_time.is_none_or(|found| gpu.usable_bytes < found.usable_bytes);
-        let limited = limited.filter(smaller);
-        let action = limited.and_then(|gpu| self.describe_fractions(gpu));
-        let answer = if let Some(gpu) = at_any_time {
-            format!(
-                "{processes} fit together on {}, whatever their timing: their peaks add up to {peaks} of {}",
-                gpu.gpu,
-                size(gpu.usable_bytes)
-            )
-        } else if let Some(gpu) = limited {
-            format!(
-                "{processes} fit together on {} if each is limited to a part of it; without limits their peaks add up \
-                 to {peaks} of {}",
-                gpu.gpu,
-                size(gpu.usable_bytes)
-            )
-        } else if let Some((gpu, run)) = as_timed.and_then(|gpu| Some((gpu, gpu.as_timed.as_ref()?))) {
-            format!(
-                "{processes} fit together on {} as they were timed{}, in at most {} of {}; at another timing they may \
-                 not: their peaks add up to {peaks}",
-                gpu.gpu,
-                self.describe_short_overlap(),
-                size(run.peak_bytes),
-                size(gpu.usable_bytes)
-            )
-        } else {
-            self.describe_failure(&processes)
+        let action = limited.filter(smaller).and_then(|gpu| self.describe_fractions(gpu));
+        let answer = match self.best_gpu() {
+            None => self.describe_failure(&processes),
+            Some((gpu, condition)) => {
+                let peaks = size(self.sum_of_peaks_bytes);
+                let is_timed = !gpu.fits_at_any_time && gpu.fractions.is_none();
+                let short = if is_timed { self.describe_short_overlap() } else { String::new() };
+                let usable = size(gpu.usable_bytes);
+                format!(
+                    "{processes} fit together on {}{condition}{short}: their peaks add up to {peaks} of {usable}",
+                    gpu.gpu
+                )
+            }
         };
         let is_part =
             |warning: &Warning| matches!(warning.code, Code::EndsInFailure | Code::Truncated | Code::HistoryLost);

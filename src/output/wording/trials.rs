@@ -127,15 +127,24 @@ impl SizeSearchReport {
         format!("no {name}{kind} fits on {gpu} (dry run): {} {}{rest}", count(smallest.size), smallest.describe())
     }
 
-    /// Which sizes complete, and which fail: `4, 8 complete; 16 fails`.
-    pub fn describe_runs(&self) -> String {
-        let list = |fits: bool, [one, several]: [&str; 2]| {
-            let sizes: Vec<String> =
-                self.runs.iter().filter(|run| run.fits == fits).map(|run| count(run.size)).collect();
-            let verb = if sizes.len() == 1 { one } else { several };
-            (!sizes.is_empty()).then(|| format!("{} {verb}", sizes.join(", ")))
-        };
-        let lists = [list(true, ["completes", "complete"]), list(false, ["fails", "fail"])];
-        lists.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    /// The answer without the figures of the runs.
+    pub(crate) fn headline(&self) -> String {
+        let (name, gpu) = (&self.name, &self.gpu);
+        let kind = self.only.as_ref().map_or_else(String::new, |only| format!(" ({only})"));
+        let adjective = if self.is_exact { "largest" } else { "largest tried" };
+        let run = self.largest_run().map(|run| self.largest.unwrap_or(run.size));
+        match (run, self.largest_in_worst_case) {
+            _ if self.every_size_fits => format!("every {name} fits on {gpu} (dry run): its memory does not grow"),
+            (None, _) => format!("no {name}{kind} fits on {gpu} (dry run)"),
+            (Some(largest), Some(worst)) if worst < largest => {
+                let [largest, worst] = [largest, worst].map(count);
+                format!("{adjective} {name}{kind} on {gpu} (dry run): {worst} in the worst case, otherwise {largest}")
+            }
+            (Some(largest), None) => {
+                let largest = count(largest);
+                format!("{adjective} {name}{kind} on {gpu} (dry run): {largest}, but none fits in the worst case")
+            }
+            (Some(largest), Some(_)) => format!("{adjective} {name}{kind} on {gpu} (dry run): {}", count(largest)),
+        }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn top_stacks(
     })
 }
 
-/// The `top` lines by live bytes. `all` is the sum over all of `live`; `category_of` tells what a line's blocks are for.
+/// The `top` lines by live bytes. `all` is the sum over all of `live`; `category_of` has the category of each line.
 pub(crate) fn top_lines(
     stacks: &StackReader<'_>,
     live: BlockSums<StackId>,

@@ -17,7 +17,7 @@ use shorten::{fit, fit_spans};
 /// Columns of field names, at least and at most; pages narrower than `NARROW_PAGE` put a longer name above the text.
 const NAME_COLUMNS: [usize; 2] = [6, 16];
 const NARROW_PAGE: usize = 60;
-/// The context of a headline stands no further to the right.
+/// The context of a headline ends here at the latest.
 const HEADLINE_COLUMNS: usize = 100;
 /// Maximum number of frames shown of a stack, and of callers of a line.
 const MAX_FRAMES: usize = 8;
@@ -129,9 +129,9 @@ impl<'a> Page<'a> {
 
     fn fields(&mut self, fields: &[Field]) {
         let longest = fields.iter().map(|field| display_width(&self.style.escaped(&field.name))).max().unwrap_or(0);
-        let [least, most] = NAME_COLUMNS;
-        let column = longest.clamp(least, most) + 2;
-        let is_narrow = self.style.width < NARROW_PAGE && longest > least;
+        let [minimum, maximum] = NAME_COLUMNS;
+        let column = longest.clamp(minimum, maximum) + 2;
+        let is_narrow = self.style.width < NARROW_PAGE && longest > minimum;
         for field in fields {
             self.field(field, if is_narrow { None } else { Some(column) });
         }

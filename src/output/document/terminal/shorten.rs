@@ -6,7 +6,7 @@ use crate::output::document::wrap::display_width;
 
 /// Path separators of Linux and Windows.
 const SEPARATORS: [char; 2] = ['/', '\\'];
-/// What is left of a path before anything else is cut.
+/// Paths keep this much before anything else is cut.
 const MIN_PATH_COLUMNS: usize = 16;
 
 /// `text` in `room` columns, as plain text: paths lose their start, then the text its end.

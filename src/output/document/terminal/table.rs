@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableStyl
 
 use super::shorten::fit;
 use super::style::Style;
-use crate::output::document::table::{Cell, Mark, Table};
+use crate::output::document::table::{Cell, Judgement, Table};
 use crate::output::document::text::Tone;
 use crate::output::document::wrap::{display_width, wrap};
 
@@ -111,8 +111,8 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
         *widths.get_mut(column)? = narrowed;
     }
     if table.is_wide {
-        let spare = room.min(MAX_WIDE_COLUMNS - INDENT).saturating_sub(total(&widths));
-        *widths.first_mut()? += spare;
+        let unused = room.min(MAX_WIDE_COLUMNS - INDENT).saturating_sub(total(&widths));
+        *widths.first_mut()? += unused;
     }
     Some(widths)
 }
@@ -154,15 +154,15 @@ fn painted(row: &[Cell], index: usize, line: &str, style: Style) -> String {
         return if is_faint || index > 0 { style.dim(line) } else { line.to_owned() };
     };
     let colour = match mark {
-        Mark::Good => AnsiColor::Green,
-        Mark::Perhaps => AnsiColor::Yellow,
-        Mark::Bad => AnsiColor::Red,
+        Judgement::Good => AnsiColor::Green,
+        Judgement::Perhaps => AnsiColor::Yellow,
+        Judgement::Bad => AnsiColor::Red,
     };
     let glyph = glyph(*mark, style);
     line.replacen(glyph, &style.painted(glyph, colour.on_default().bold()), 1)
 }
 
-fn glyph(mark: Mark, style: Style) -> &'static str {
+fn glyph(mark: Judgement, style: Style) -> &'static str {
     let [unicode, ascii] = mark.glyphs();
     style.pick(unicode, ascii)
 }

@@ -8,7 +8,7 @@ use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, LiveChange, MemoryUse, PhaseChange, PoolChange, RankChange, RanksDiff,
     SettingChange, Status, StepChange, StreamChange,
 };
-use crate::output::document::{Cell, Mark, Table, code, faint};
+use crate::output::document::{Cell, Judgement, Table, code, faint};
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// The header of [`figures`].
@@ -232,7 +232,7 @@ const MAX_RANKS: usize = 10;
 pub(super) fn ranks(ranks: &RanksDiff) -> Table {
     let row = |row: &RankChange| -> Vec<Cell> {
         let name = without_ending(&row.name);
-        let mark = if row.after_ooms > row.before_ooms { Mark::Bad } else { Mark::Good };
+        let mark = if row.after_ooms > row.before_ooms { Judgement::Bad } else { Judgement::Good };
         vec![
             Cell::Marked(mark, code(format!("{name} GPU {}", row.device))),
             size(row.before_allocated_bytes).into(),

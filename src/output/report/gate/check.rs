@@ -4,7 +4,9 @@ use super::super::ranks::Names;
 use super::phrases::{LimitKind, limits_by_kind, warnings_by_code};
 use crate::base::units::{count, counted, size};
 use crate::compare::gate::{BaselineComparison, CheckReport, CodeLine, Finding, Severity};
-use crate::output::document::{Cell, Document, Item, Mark, Table, Text, alarm, code, faint, source_location, strong};
+use crate::output::document::{
+    Cell, Document, Item, Judgement, Table, Text, alarm, code, faint, source_location, strong,
+};
 use crate::output::wording::command_line;
 
 /// Changes since a baseline on the first screen, and files that could not be checked, at most.
@@ -97,10 +99,10 @@ fn row(kind: &LimitKind<'_>, are_several: bool) -> Vec<Cell> {
     let worst = kind.worst;
     let (limit, actual) = worst.format_figures();
     let (mark, effect) = match (worst.passed, worst.severity) {
-        (true, _) if worst.actual.is_none() => (Mark::Perhaps, "  allowed"),
-        (true, _) => (Mark::Good, ""),
-        (false, Severity::Warn) => (Mark::Perhaps, "  warns"),
-        (false, Severity::Fail) => (Mark::Bad, ""),
+        (true, _) if worst.actual.is_none() => (Judgement::Perhaps, "  allowed"),
+        (true, _) => (Judgement::Good, ""),
+        (false, Severity::Warn) => (Judgement::Perhaps, "  warns"),
+        (false, Severity::Fail) => (Judgement::Bad, ""),
     };
     let name = Text::from(worst.code.word()).and(faint(effect));
     let mut row = vec![Cell::Marked(mark, name), actual.into(), limit.into()];

@@ -10,7 +10,7 @@ use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::{frame_label, location_label};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause};
-use crate::stacks::frames::Origin;
+use crate::stacks::frames::{FrameReport, Origin};
 
 /// Rows of a table of holders beside one of what grows or is in the way.
 const ROWS_BESIDE_GROWTH: usize = 3;
@@ -32,7 +32,7 @@ pub(super) fn show_failure(
             note: size(oom.requested_bytes),
         });
     }
-    document.callers(callers(oom));
+    document.callers(callers(&oom.frames, oom.location.frame.as_ref()));
     add_notes(document, &snapshot.warnings);
     add_memory(document, device, oom);
     document.field("why", describe_cause(oom, device));
@@ -69,10 +69,10 @@ fn context(device: &DeviceReport, oom: &OomReport) -> String {
     parts.join(" · ")
 }
 
-/// The program's own frames around the failing line; those of one file without its name.
-fn callers(oom: &OomReport) -> Vec<Text> {
-    let frames = || oom.frames.iter().filter(|frame| frame.origin() == Origin::User);
-    let Some(first) = &oom.location.frame else { return Vec::new() };
+/// The program's own frames of a stack around its line `first`; those of one file without its name.
+pub(in crate::output::report) fn callers(frames: &[FrameReport], first: Option<&FrameReport>) -> Vec<Text> {
+    let frames = || frames.iter().filter(|frame| frame.origin() == Origin::User);
+    let Some(first) = first else { return Vec::new() };
     let callers = frames().skip_while(|frame| *frame != first).skip_while(|frame| *frame == first);
     let mut file = first.file.as_str();
     let mut labels = Vec::new();

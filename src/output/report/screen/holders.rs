@@ -1,4 +1,4 @@
-//! Who holds the memory: variables by name if the recorder named them, else source lines; and what grows.
+//! The holders of the memory, variables by name if the recorder named them, else source lines; and growth.
 
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;

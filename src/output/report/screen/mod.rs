@@ -1,7 +1,7 @@
 //! The first screen of a snapshot: what happened, where the memory is, who holds it, what was tried, what to do.
 //!
-//! In: the report of one snapshot. Out: blocks that fit on a screen of 100 columns and 40 lines. Each fact stands once:
-//! a location in full only in the headline, figures of the device only in the bar.
+//! In: the report of one snapshot. Out: blocks that fit on a screen of 100 columns and 40 lines. Each fact has one place:
+//! a location is complete only in the headline, figures of the device are in the bar.
 
 mod failure;
 mod holders;
@@ -9,7 +9,9 @@ mod parts;
 mod ranks;
 mod usage;
 
+pub(super) use self::failure::callers;
 use self::failure::show_failure;
+pub(super) use self::parts::add_part;
 pub(super) use self::ranks::{rank_table, screen_of_ranks};
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};

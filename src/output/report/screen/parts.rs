@@ -5,7 +5,7 @@ use crate::stacks::phases::Phase;
 use crate::study::attribution::MemoryBreakdown;
 
 /// Adds a part of a bar unless it is empty.
-pub(super) fn add_part(parts: &mut Vec<BarPart>, bytes: u64, kind: BarKind, label: impl Into<Text>) {
+pub(in crate::output::report) fn add_part(parts: &mut Vec<BarPart>, bytes: u64, kind: BarKind, label: impl Into<Text>) {
     if bytes > 0 {
         parts.push(BarPart { bytes, kind, label: label.into() });
     }

@@ -5,7 +5,7 @@ use super::parts::add_next;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotReport};
 use crate::base::units::{counted, percent, ratio, size};
-use crate::output::document::{Cell, Document, Mark, Table, alarm, code, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, alarm, code, faint, strong};
 use crate::output::report::ranks::Names;
 use crate::output::wording::{command_line, describe_cause};
 
@@ -40,7 +40,7 @@ pub(crate) fn screen_of_ranks(
     }
 }
 
-/// One row a device, with a name that tells it from the others; the first `limit` rows.
+/// One row a device, with a name of its own; the first `limit` rows.
 pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
     let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
     let first = ranks.rows.first().map_or("", |row| &*row.path);
@@ -59,7 +59,7 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
         let result = row.verdict.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
         let capacity = row.capacity_bytes.or(row.reach_bytes);
         vec![
-            Cell::Marked(if has_failed { Mark::Bad } else { Mark::Good }, code(name(row))),
+            Cell::Marked(if has_failed { Judgement::Bad } else { Judgement::Good }, code(name(row))),
             result.into(),
             line.map_or("", |group| &*group.line).into(),
             size(row.peak_reserved_bytes).into(),

@@ -60,7 +60,7 @@ fn context(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
     parts.join(", ")
 }
 
-/// What is live, what was at the peak, and what is reserved, of the device if its size is known.
+/// Live memory, its peak, and reserved memory, of the device if its size is known.
 fn add_memory(document: &mut Document, device: &DeviceReport, with_peak: bool) {
     let (memory, peak) = (&device.memory, &device.peak);
     let mut parts = Vec::new();
@@ -96,13 +96,13 @@ fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
 /// The answer to `--request`.
 pub(super) fn requested(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
     let Some(request) = &device.request else { return };
-    let asked = format!("{} more on GPU {}", size(request.asked_bytes), device.device);
+    let request_label = format!("{} more on GPU {}", size(request.asked_bytes), device.device);
     let when = device.moment.map_or_else(String::new, |moment| describe_position_on(device, moment));
     let (answer, why) = match &request.outcome {
         RequestOutcome::Served(served) => {
-            (strong(format!("{asked} would be served")), served.request.verdict_reason.to_string())
+            (strong(format!("{request_label} would be served")), served.request.verdict_reason.to_string())
         }
-        RequestOutcome::Failed(oom) => (alarm(format!("{asked} would fail")), oom.verdict_reason.to_string()),
+        RequestOutcome::Failed(oom) => (alarm(format!("{request_label} would fail")), oom.verdict_reason.to_string()),
     };
     document.headline(answer, faint(when));
     add_notes(document, &snapshot.warnings);
