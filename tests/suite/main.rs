@@ -68,6 +68,7 @@ mod linear;
 mod linear_allocator;
 mod lines;
 mod one_screen;
+mod one_screen_commands;
 mod outcomes;
 mod packaging;
 mod page;

@@ -9,12 +9,12 @@ use oomscope::output::document::{Document, Style, terminal};
 use oomscope::output::report;
 use serde_json::Value;
 
-const LINES: usize = 40;
-const WORDS: usize = 300;
-const WIDTHS: [usize; 4] = [60, 80, 100, 200];
+pub(crate) const LINES: usize = 40;
+pub(crate) const WORDS: usize = 300;
+pub(crate) const WIDTHS: [usize; 4] = [60, 80, 100, 200];
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-fn style(width: usize) -> Style {
+pub(crate) fn style(width: usize) -> Style {
     Style { width, unicode: true, colour: false }
 }
 
@@ -35,8 +35,14 @@ fn screen(report: &AnalyzeReport) -> Document {
 }
 
 /// Words without the cells of bars.
-fn words(page: &str) -> usize {
+pub(crate) fn words(page: &str) -> usize {
     page.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count()
+}
+
+/// Whether no line is wider than `width`. A command is broken at spaces only, so that it can be pasted.
+pub(crate) fn is_within(page: &str, width: usize) -> bool {
+    let broken = page.lines().filter(|line| line.trim().contains(' ') && !line.starts_with("copy"));
+    broken.map(|line| line.chars().count()).all(|columns| columns <= width)
 }
 
 #[test]
@@ -46,10 +52,7 @@ fn every_recording_fits_on_a_screen() {
         let document = screen(&report);
         for width in WIDTHS {
             let page = terminal(&document, style(width));
-            // A command is broken at spaces only, so that it can be pasted.
-            let broken = page.lines().filter(|line| line.trim().contains(' ') && !line.starts_with("copy"));
-            let widest = broken.map(|line| line.chars().count()).max().unwrap();
-            assert!(widest <= width, "{name} at {width}:\n{page}");
+            assert!(is_within(&page, width), "{name} at {width}:\n{page}");
         }
         let page = terminal(&document, style(100));
         assert!(page.lines().count() <= LINES && words(&page) <= WORDS, "{name}, {} words:\n{page}", words(&page));

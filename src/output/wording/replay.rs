@@ -6,7 +6,6 @@ use super::summary::command_line;
 use super::whatif::ESTIMATE;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted};
-use crate::study::LostHistory;
 use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, ReplayReport, ReplayedDevice};
 
 impl ReplayReport {
@@ -39,8 +38,11 @@ impl ReplayReport {
         let id = worst.device;
         let (answer, action) = match (worst.exact, &worst.first_divergence) {
             (None, _) => {
-                let answer = format!("the single trace entry of GPU {id} shows no allocator decision to reproduce");
-                return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
+                return Summary {
+                    action: Some("record more than one trace entry".to_owned()),
+                    copy: Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)".to_owned()),
+                    ..Summary::from_answer(format!("the one trace entry of GPU {id} shows no decision to reproduce"))
+                };
             }
             (Some(true), _) => {
                 let entries = self.traced().map(|device| device.events.recorded as u64).sum();
