@@ -15,7 +15,7 @@ use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::lines::{error_line, write_lines};
-use super::output::Output;
+use super::output::{Output, print_page};
 use super::source::SourceArgs;
 use super::watch::{WatchArgs, watch, write_now};
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze};
@@ -177,7 +177,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         format => output.write_answer(format, &report, report::analyze)?,
     }
     if args.confirm.is_given() {
-        confirm()?;
+        print_page(report::trials(&confirm()?));
     }
     Ok(exit)
 }

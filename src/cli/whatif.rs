@@ -11,7 +11,7 @@ use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::Exit;
 use super::inputs::{self, Input};
 use super::lines::{each_answer, write_lines};
-use super::output::Output;
+use super::output::{Output, print_page};
 use super::progress::Progress;
 use crate::base::input::read_text_file;
 use crate::compare::fleet::FleetWhatIf;
@@ -171,7 +171,7 @@ fn one_snapshot(args: &Whatif, input: &Input, costs: Option<&Costs>, output: Out
     }
     output.write_answer(format, &report, report::whatif)?;
     if args.confirm.is_given() {
-        confirm()?;
+        print_page(report::trials(&confirm()?));
     }
     Ok(Exit::Success)
 }

@@ -30,7 +30,7 @@ fn conclude_for_cuda(numbers: &MessageNumbers) -> Conclusion {
         };
     }
     if let Some(most) = &numbers.printed.block_limit {
-        return backends::block_too_large(numbers, &size(most.bytes));
+        return backends::block_too_large(numbers, &most.text);
     }
     match numbers.printed.wording {
         Wording::Mps => backends::metal(numbers),

@@ -148,7 +148,7 @@ pub(super) fn read(operators: &str, count: u64, at_us: u64, line: u64) -> Value 
 pub(super) fn report_and_page(recording: &Value) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory, "dry.json", recording.to_string().as_bytes());
-    let page = run(&["--wide", "analyze", &path]).out;
+    let page = run(&["--wide", "--full", "analyze", &path]).out;
     (analyze(&[&path])["snapshots"][0].clone(), page)
 }
 
@@ -159,9 +159,8 @@ fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
     assert_eq!(report["dry_run"]["certainty"], "may-differ");
     assert_eq!(report["dry_run"]["reads"][0]["operator"], "item");
     assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
-    let (first, _) = page.split_once("written by PyTorch").unwrap();
-    assert!(first.contains("no GPU was used"), "{page}");
-    assert!(first.contains("train.py:88 in main by item, 3 times in all; the program only reports them"), "{page}");
+    assert!(page.contains("no GPU was used"), "{page}");
+    assert!(page.contains("train.py:88 in main by item, 3 times in all; the program only reports them"), "{page}");
 }
 
 #[test]
@@ -259,7 +258,7 @@ fn a_retry_is_named_by_its_size() {
 #[test]
 fn a_failed_request_would_not_fit() {
     let (_, page) = report_and_page(&recording(&json!([]), 0, true));
-    assert!(page.contains("would not fit on NVIDIA A10 (dry run): out of memory"), "{page}");
+    assert!(page.starts_with("would not fit on NVIDIA A10 (dry run)\n\nout of memory on GPU 0: "), "{page}");
 }
 
 /// A failed request beside 100 MiB in use.
@@ -290,7 +289,7 @@ fn a_request_larger_than_all_memory_is_its_own_cause() {
     let advice = "request less at once at app/train.py:7 in main: 200 MiB is more than the 100 MiB that this process can \
                   have in all";
     assert_eq!(report["devices"][0]["advice"][0], advice);
-    assert!(page.contains("the request itself is too large (capacity)"), "{page}");
+    assert!(page.contains("do      request less at once"), "{page}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn workspaces_of_cudnn_make_a_range() {
     assert_eq!(with["reserved_bytes"], json!({ "least": 900 * MIB, "most": 900 * MIB }));
     assert_eq!(with["failing_placements"], 0);
     assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("with workspaces of cuDNN up to 900 MiB allocated"), "{page}");
+    assert!(page.contains("(dry run): up to 900 MiB of 21.8 GiB, 20.9 GiB headroom"), "{page}");
     assert!(page.contains("the largest 900 MiB"), "{page}");
 }
 
@@ -68,7 +68,7 @@ fn calls_of_several_libraries_have_estimates() {
     dry_run["workspaces"] = json!([workspace(2_000_000, 10), workspace(2_000_001, 300)]);
     let (_, page) = report_and_page(&several);
     assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("with workspaces of cuDNN and cuFFT up to 400 MiB allocated"), "{page}");
+    assert!(page.contains("(dry run): up to 410 MiB of 21.8 GiB, 21.4 GiB headroom"), "{page}");
     assert!(page.contains("only cuDNN and cuFFT know the sizes of their workspaces (2 calls)"), "{page}");
     several["oomscope"]["dry_run"]["unsized"]["cusparse"] = json!(1);
     let (_, page) = report_and_page(&several);

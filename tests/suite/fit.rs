@@ -119,7 +119,7 @@ fn what_is_beyond_any_device_is_not_less() {
     let peaks: Vec<u64> = rows.iter().map(|row| row["peak_allocated_bytes"].as_u64().unwrap()).collect();
     assert!(peaks.is_sorted() && peaks[0] > 1 << 50, "{peaks:?}");
     assert!(codes(&report).contains(&"far-away"));
-    assert!(report["summary"]["answer"].as_str().unwrap().starts_with("an estimate"));
+    assert!(report["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"));
 }
 
 /// Nothing grows in proportion then, or as the square.
@@ -127,7 +127,7 @@ fn what_is_beyond_any_device_is_not_less() {
 fn lengths_that_are_padded_are_told() {
     let report = fit("padded", &[4, 8], &[]);
     assert_eq!(codes(&report), ["guessed-growth"]);
-    assert!(report["summary"]["answer"].as_str().unwrap().starts_with("an estimate"));
+    assert!(report["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"));
 }
 
 #[test]
@@ -188,11 +188,11 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
 
     let multiple = fit("dense", &[4, 8], &["--capacity", "316MiB", "--multiple-of", "128"]);
     let answer = multiple["summary"]["answer"].as_str().unwrap();
-    assert!(answer.ends_with("no multiple of 128 fits on 316 MiB"), "{answer}");
+    assert_eq!(answer, "no multiple of 128 fits on 316 MiB");
     assert_eq!(multiple["summary"]["action"], "leave out --multiple-of to see what fits");
     let far = fit("gan", &[4, 8], &["--capacity", "1GiB"]);
     assert_eq!(codes(&far), ["far-away"]);
-    assert!(far["summary"]["answer"].as_str().unwrap().starts_with("an estimate"));
+    assert!(far["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"));
     let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--at", "6"]);
     let sizes = asked["devices"][0]["sizes"].as_array().unwrap().iter().map(|row| &row["size"]);
     assert_eq!(sizes.collect::<Vec<_>>(), [6, LARGEST_OF_DENSE, LARGEST_OF_DENSE + 1]);
@@ -228,24 +228,23 @@ fn the_largest_first_number_is_told_for_each_second() {
     assert_eq!(rows, [(128, Some(32)), (256, Some(16))]);
     let device = &report["devices"][0];
     assert_eq!((&device["largest"]["size"], &device["largest"]["second"]), (&16.into(), &256.into()));
-    assert!(report["summary"]["answer"].as_str().unwrap().contains("17x256 fails"));
+    assert_eq!(report["summary"]["answer"], "largest size on 200 MiB: 16x256 (should fit)");
     let line = &device["growth"][0];
     assert_eq!((&line["law"], &line["second_law"]), (&"linear".into(), &"linear".into()));
     let (rows, report) = of(&["--at", "x512", "--multiple-of", "4"]);
     assert_eq!(rows, [(128, Some(32)), (256, Some(16)), (512, Some(8))]);
-    assert!(report["summary"]["answer"].as_str().unwrap().contains("size 8x512"));
+    assert_eq!(report["summary"]["answer"], "largest size on 200 MiB: 8x512 (should fit)");
 }
 
 /// Other kernels may begin in between, which two recordings cannot show.
 #[test]
 fn what_is_far_and_not_checked_is_no_promise() {
     for (sizes, words) in [
-        (&[4, 8][..], "size 19, 2 times the largest recorded, should fit on 316 MiB"),
-        (&[4, 8, 13], "size 19 fits on 316 MiB"),
+        (&[4, 8][..], "largest size on 316 MiB: 19 (should fit)"),
+        (&[4, 8, 13], "largest size on 316 MiB: 19 (checked)"),
     ] {
         let report = fit("dense", sizes, &["--capacity", "316MiB"]);
-        let answer = report["summary"]["answer"].as_str().unwrap();
-        assert!(answer.contains(words), "{answer}");
+        assert_eq!(report["summary"]["answer"], words);
     }
     let certainty = |capacity| {
         let report = fit("dense", &[4, 8, 13], &["--capacity", capacity]);
@@ -263,9 +262,7 @@ fn the_largest_size_below_which_all_fit_leads() {
     let report = fit("dense", &[4, 8], &["--capacity", "418MiB"]);
     let device = &report["devices"][0];
     assert_eq!((&device["largest_safe"]["size"], &device["largest"]["size"]), (&28.into(), &32.into()));
-    let answer = report["summary"]["answer"].as_str().unwrap();
-    assert!(answer.contains("size 28, 3 times the largest recorded, should fit"), "{answer}");
-    assert!(answer.contains("; 29 fails") && answer.ends_with("; 32 fits"), "{answer}");
+    assert_eq!(report["summary"]["answer"], "largest size on 418 MiB: 28 (should fit)");
     let fits = |size: u64| {
         let at = fit("dense", &[4, 8], &["--capacity", "418MiB", "--at", &size.to_string()]);
         let rows = at["devices"][0]["sizes"].as_array().unwrap().clone();

@@ -63,7 +63,7 @@ fn the_smallest_gpu_for_a_size_is_named() {
         let text = |key: &str| summary[key].as_str().unwrap_or_default().to_owned();
         (text("answer"), text("action"))
     };
-    assert_eq!(answer("8").0, "the smallest GPU for size 8 is t4: it should fit as it is, in 14.46 GiB");
+    assert_eq!(answer("8").0, "the smallest GPU for size 8 is t4: it should fit as it is, in 14.5 GiB");
     let (answer_2000, action) = answer("2000");
     assert!(answer_2000.starts_with("the smallest GPU for size 2,000 is l4"), "{answer_2000}");
     assert!(action.starts_with("size 2,000 should fit on t4 with activation checkpointing of "), "{action}");
@@ -137,7 +137,7 @@ fn the_page_has_the_gpus_as_limits_of_its_curve() {
     result_of(&["plan", &files[0], &files[1], "--gpus", "t4,l4", "--format", "html", "-o", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page).unwrap();
     let limits = page.matches("<path class=\"limit\"").count();
-    assert!(limits == 2 && page.contains("14.46 GiB, t4") && page.contains("21.80 GiB, l4"), "{limits}");
+    assert!(limits == 2 && page.contains("14.5 GiB, t4") && page.contains("21.8 GiB, l4"), "{limits}");
     assert!(
         page.contains("fits l4</text>") && !page.contains("max_split_size_mb"),
         "the curve is of the program as it is"

@@ -82,6 +82,6 @@ fn memory_outside_pytorch_is_that_of_the_failed_request() {
     let larger = file.path().to_str().unwrap();
     let report = together(&[recorded, larger], "a100");
     assert_eq!([0, 1].map(|process| &report["processes"][process]["outside_bytes"]), [&json!(0), &json!(1 << 30)]);
-    let page = result_of(&["plan", "--together", recorded, larger, "--gpus", "a100", "--wide"]);
+    let page = result_of(&["plan", "--together", recorded, larger, "--gpus", "a100", "--wide", "--full"]);
     assert_eq!(page.matches("in use outside the allocator").count(), 1, "{page}");
 }

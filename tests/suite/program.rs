@@ -126,7 +126,7 @@ fn no_row_is_given_without_a_reason() {
     let none = device("fixtures/2.15.0-holes-at-oom.pickle.gz", &[]);
     assert_eq!(none["rows"].as_array().unwrap().len(), 0);
     let page = result_of(&["whatif", "--program", "fixtures/2.15.0-holes-at-oom.pickle.gz"]);
-    assert!(page.starts_with("nothing to try: the recording shows no training step"), "{page}");
+    assert!(page.contains("suggests no change to the program"), "{page}");
 }
 
 /// The program was really checkpointed on a device as large: it runs, and needs 228 MiB.

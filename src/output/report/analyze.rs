@@ -54,9 +54,7 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
 /// Appends the verdict of a dry run.
 fn add_verdict(document: &mut Document, report: &AnalyzeReport, shown: &SnapshotReport) {
     let Some((job, dry_run)) = report.dry_run.as_ref().zip(shown.dry_run.as_ref()) else { return };
-    let devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-    let reserved = devices.map(|device| device.peak.reserved_bytes).max().unwrap_or(0);
-    let verdict = describe_verdict(job, dry_run, reserved);
+    let verdict = describe_verdict(report, job, dry_run);
     let is_failure = job.verdict == DryRunVerdict::WouldNotFit;
     document.headline(if is_failure { alarm(verdict) } else { strong(verdict) }, "");
 }

@@ -60,24 +60,11 @@ pub fn fit(report: &FitReport) -> Document {
 
 /// `largest size on 80 GiB: 95 (checked), limited by model.py:31 forward (37 MiB a unit)`
 fn headline(report: &FitReport, device: &FitDevice) -> Text {
-    let largest = device.largest_safe.as_ref().zip(device.capacity_bytes);
-    let answer = largest.and_then(|(largest, capacity)| {
-        let at = largest.to_size().filter(|at| at.first > 0)?;
-        let gpu = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
-        let answer = strong(format!("largest size on {}{gpu}: {at}", size(capacity)));
-        Some(answer.and(format!(" ({})", largest.certainty.phrase())))
-    });
-    // No size fits, every size does, or the capacity is not known.
-    let answer = answer.unwrap_or_else(|| strong(report.summary().answer));
-    let line = device.growth.first().filter(|line| line.bytes_per_unit > 0);
-    match line {
-        Some(line) => {
-            let rate = format!(" ({} a unit)", size(line.bytes_per_unit.unsigned_abs()));
-            let verb = if largest.is_some() { ", limited by " } else { "; grows most at " };
-            answer.and(verb).and(location_label(&line.location)).and(rate)
-        }
-        None => answer,
-    }
+    let answer = strong(report.summary().answer);
+    let Some(line) = device.growth.first().filter(|line| line.bytes_per_unit > 0) else { return answer };
+    let rate = format!(" ({} a unit)", size(line.bytes_per_unit.unsigned_abs()));
+    let verb = if device.largest_safe.is_some() { ", limited by " } else { "; grows most at " };
+    answer.and(verb).and(location_label(&line.location)).and(rate)
 }
 
 /// The command that draws the curve.
@@ -162,10 +149,10 @@ fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
         [faint("everything else").into()].into_iter().chain(rest.map(Cell::from)).collect()
     });
     let header = [format!("held at {}", device.growth_size()), "bytes".to_owned(), "share".to_owned()];
-    let rates =
-        if device.growth_at_second.is_some() { ["of the first", "of the second"] } else { ["a unit", "growth"] };
+    let rates = if device.growth_at_second.is_some() { ["first +1", "second +1"] } else { ["a unit", "growth"] };
     let header: Vec<String> = header.into_iter().chain(rates.map(str::to_owned)).collect();
-    document.table(Table::new(&header, &[0, 4], shown.iter().map(growth_row).chain(rest)).wide());
+    let text_columns: &[usize] = if device.growth_at_second.is_some() { &[0] } else { &[0, 4] };
+    document.table(Table::new(&header, text_columns, shown.iter().map(growth_row).chain(rest)).wide());
 }
 
 fn growth_row(line: &GrowingLine) -> Vec<Cell> {

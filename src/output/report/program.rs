@@ -6,11 +6,6 @@ use crate::output::document::{Cell, Document, Table, Text};
 use crate::output::wording::describe_outcome;
 use crate::whatif::program::{ProgramDevice, ProgramRow};
 
-/// The answer if a recording suggests no change.
-pub(super) fn no_change() -> &'static str {
-    "nothing to try: the recording shows no training step, no repeated module and nothing left behind"
-}
-
 /// Appends the figures of all changes to the program of `device`.
 pub(super) fn add_program(document: &mut Document, device: &ProgramDevice) {
     document.heading(format!("Changes of the program on device {}", device.device));

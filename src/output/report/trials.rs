@@ -9,14 +9,10 @@ use crate::stacks::frames::CodeLocation;
 /// Lays out runs with remedies.
 pub fn trials(report: &TrialsReport) -> Document {
     let mut document = Document::default();
-    let found = report.runs.iter().skip(1).filter(|run| run.outcome.is_end()).min_by_key(|run| rank(run.outcome));
-    let answer = match found.and_then(|run| run.remedy.as_deref()) {
-        Some(remedy) => strong(remedy).and(format!(": the job runs to its end on {} (dry run)", report.gpu)),
-        None => strong(report.summary().answer),
-    };
-    document.headline(answer, "");
+    let summary = report.summary();
+    document.headline(strong(summary.answer), "");
     add_trials(&mut document, report);
-    document.fields("copy", report.summary().copy.map(code));
+    document.fields("copy", summary.copy.map(code));
     document
 }
 
@@ -65,7 +61,7 @@ fn describe_failure(verb: &str, requested_bytes: Option<u64>, location: Option<&
 /// Lays out runs at several sizes.
 pub fn size_search(report: &SizeSearchReport) -> Document {
     let mut document = Document::default();
-    document.headline(strong(report.headline()), "");
+    document.headline(strong(report.summary().answer), "");
     if report.is_memory_unknown {
         document.warning("unknown-memory", "some memory is unknown without a GPU, so the largest size may be less");
     }

@@ -1,7 +1,7 @@
 //! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
 
 use super::notes::{add_notes, add_other_notes};
-use super::program::{add_program, no_change};
+use super::program::add_program;
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, duration, size};
 use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
@@ -18,6 +18,7 @@ const MAX_DEVICES: usize = 4;
 pub fn whatif(report: &WhatIfReport) -> Document {
     let mut document = Document::default();
     let shown = report.devices.len().clamp(1, MAX_DEVICES);
+    let summary = report.summary();
     let mut sections = Document::default();
     let mut rows = report.rows.iter().peekable();
     for (index, device) in report.devices.iter().enumerate() {
@@ -31,7 +32,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
                 reserved_before_bytes: device.reserved_before_bytes,
             };
             let context = within_reach(device.device, device.capacity_bytes);
-            add_device(&mut document, &device.tried, baseline, (context, MAX_ROWS / shown));
+            add_device(&mut document, (&device.tried, &summary), baseline, (context, MAX_ROWS / shown));
         }
         add_settings(&mut sections, device, &own);
     }
@@ -39,7 +40,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
         document.paragraph("Changes of the program were not tried, because the trace is long: --program tries them");
     }
     report.program.iter().flatten().for_each(|device| add_program(&mut sections, device));
-    end(&mut document, &report.summary(), &report.path);
+    end(&mut document, &summary, &report.path);
     add_notes(&mut document, &report.warnings);
     add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
@@ -54,6 +55,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
 pub fn program(report: &ProgramReport) -> Document {
     let mut document = Document::default();
     let shown = report.devices.len().clamp(1, MAX_DEVICES);
+    let summary = report.summary();
     let mut sections = Document::default();
     for (index, device) in report.devices.iter().enumerate() {
         if index < shown {
@@ -65,11 +67,11 @@ pub fn program(report: &ProgramReport) -> Document {
                 reserved_before_bytes: 0,
             };
             let context = within_reach(device.device, device.capacity_bytes);
-            add_device(&mut document, &device.tried(), baseline, (context, MAX_ROWS / shown));
+            add_device(&mut document, (&device.tried(), &summary), baseline, (context, MAX_ROWS / shown));
         }
         add_program(&mut sections, device);
     }
-    end(&mut document, &report.summary(), &report.path);
+    end(&mut document, &summary, &report.path);
     add_notes(&mut document, &report.warnings);
     add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
@@ -85,12 +87,17 @@ fn within_reach(device: u64, capacity: Option<u64>) -> String {
     }
 }
 
-/// Appends the answer and the table of one device, with `rows` rows.
-fn add_device(document: &mut Document, tried: &[TriedRow], baseline: Baseline<'_>, (context, rows): (String, usize)) {
+/// Appends the answer and the table of one device, with `rows` rows; `summary` is the answer if nothing was tried.
+fn add_device(
+    document: &mut Document,
+    (tried, summary): (&[TriedRow], &Summary),
+    baseline: Baseline<'_>,
+    (context, rows): (String, usize),
+) {
     let marked = |mark| tried.iter().filter(|row| row.mark == mark).count() as u64;
     let all = count(tried.len() as u64);
     let answer = match (tried.first(), marked(TriedMark::Helps), marked(TriedMark::MayHelp)) {
-        (None, ..) => no_change().into(),
+        (None, ..) => summary.answer.as_str().into(),
         (Some(best), 0, 0) if best.then.goes_on() => {
             strong("nothing needs noticeably less").and(format!(" of {all} tried"))
         }

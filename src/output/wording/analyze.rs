@@ -2,12 +2,12 @@
 
 use super::Summary;
 use super::advice::detach;
-use super::dry_verdict::describe_job;
+use super::dry_verdict::describe_verdict;
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Advice, AnalyzeReport, DeviceReport, SnapshotReport};
+use crate::analysis::{Advice, AnalyzeReport, DeviceReport, DryRunReason, SnapshotReport};
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND};
 use crate::stacks::frames::FrameReport;
@@ -35,7 +35,9 @@ fn summarize_all(report: &AnalyzeReport) -> Summary {
         summary.answer.clone_from(&ranks.summary);
     }
     if let (Some(job), Some(dry_run)) = (&report.dry_run, shown.and_then(|snapshot| snapshot.dry_run.as_ref())) {
-        summary.answer = describe_job(job, dry_run, &summary.answer);
+        let verdict = describe_verdict(report, job, dry_run);
+        let is_failure = matches!(job.reason, DryRunReason::Failed(_));
+        summary.answer = if is_failure { format!("{verdict}: {}", summary.answer) } else { verdict };
     }
     summary
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::analysis::{DryRunReason, DryRunReport, DryRunVerdict, FailedRequest, JobVerdict, ProgramError, ReadReport};
+use crate::analysis::{AnalyzeReport, DryRunReason, DryRunReport, FailedRequest, JobVerdict, ProgramError, ReadReport};
 use crate::base::units::size;
 use crate::snapshot::{ReadUsage, SizeChange};
 use crate::stacks::frames::FrameReport;
@@ -10,28 +10,14 @@ use crate::stacks::frames::FrameReport;
 /// Where a program got a value of the GPU, there is none in a dry run.
 const NO_VALUES: &str = "a dry run has no values";
 
-/// The first line of a page: `would fit on an NVIDIA H100 (dry run): ..`. `figures` are those of the recording.
-pub(super) fn describe_job(job: &JobVerdict, dry_run: &DryRunReport, figures: &str) -> String {
-    if let DryRunReason::Retried(_) = job.reason {
-        return format!("{} on {} (dry run) {}", job.verdict.phrase(), dry_run.gpu, job.reason);
-    }
-    let reason = match (&job.reason, job.verdict) {
-        // The figures begin with these.
-        (DryRunReason::Served, _) => String::new(),
-        (DryRunReason::Failed(_), _) if figures.starts_with("out of memory") => String::new(),
-        (reason, DryRunVerdict::DidNotFinish | DryRunVerdict::NoVerdict) => format!("{reason}; until then: "),
-        (reason, _) => format!("{reason}; "),
-    };
-    let workspaces = describe_with_workspaces(dry_run);
-    format!("{} on {} (dry run): {reason}{figures}{workspaces}", job.verdict.phrase(), dry_run.gpu)
-}
-
 /// The verdict in one line: `would fit on an NVIDIA H100 (dry run): 31.2 GiB of 79.1 GiB, 47.9 GiB headroom`.
-/// `reserved` is the peak of the device that reserved most.
-pub(crate) fn describe_verdict(job: &JobVerdict, dry_run: &DryRunReport, reserved: u64) -> String {
+/// For a failed request only the verdict.
+pub(crate) fn describe_verdict(report: &AnalyzeReport, job: &JobVerdict, dry_run: &DryRunReport) -> String {
     let start = format!("{} on {} (dry run)", job.verdict.phrase(), dry_run.gpu);
     match &job.reason {
         DryRunReason::Served => {
+            let devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+            let reserved = devices.map(|device| device.peak.reserved_bytes).fold(0, u64::max);
             let usable = dry_run.total_bytes.saturating_sub(dry_run.context_bytes);
             let ranges = dry_run.ranges.iter().flat_map(|range| {
                 let with = range.with_workspaces.as_ref().map(|with| with.reserved_bytes.maximum);
@@ -43,26 +29,9 @@ pub(crate) fn describe_verdict(job: &JobVerdict, dry_run: &DryRunReport, reserve
             format!("{start}: {up_to}{} of {}, {headroom} headroom", size(most), size(usable))
         }
         DryRunReason::Retried(_) => format!("{start} {}", job.reason),
-        // The failed request has a headline of its own.
         DryRunReason::Failed(_) => start,
         reason => format!("{start}: {reason}"),
     }
-}
-
-/// Describes the peaks with workspaces of libraries, of the device that then reserves the most. Empty without these.
-fn describe_with_workspaces(dry_run: &DryRunReport) -> String {
-    // They may end before the peak; some then fit into memory that is free at that time.
-    let ranges = dry_run.ranges.iter().map(|range| (range.reserved_bytes.maximum, range.with_workspaces.as_ref()));
-    let with = ranges.filter_map(|(without, with)| with.filter(|with| with.reserved_bytes.maximum > without));
-    let libraries: Vec<&str> = dry_run.unknown_sizes.libraries().map(|(library, _)| library).collect();
-    with.max_by_key(|with| with.reserved_bytes.maximum).map_or_else(String::new, |with| {
-        format!(
-            "; with workspaces of {} up to {} allocated, {} reserved",
-            libraries.join(" and "),
-            size(with.allocated_bytes),
-            size(with.reserved_bytes.maximum)
-        )
-    })
 }
 
 impl fmt::Display for DryRunReason {

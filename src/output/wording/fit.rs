@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, size};
-use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, Largest, PredictedFailure, Size};
+use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, Largest, Size};
 
 impl FitReport {
     /// The device on which least fits.
@@ -22,11 +21,6 @@ impl FitReport {
     /// Summarizes the device on which least fits.
     pub fn summary(&self) -> Summary {
         let Some(device) = self.limiting_device() else { return Summary::default() }; // a report has a device
-        let device_prefix = match *self.devices {
-            [_] => String::new(),
-            _ => format!("device {}: ", device.device),
-        };
-        let estimate = if device.is_doubtful() { "an estimate, see the warnings: " } else { "" };
         let (action, copy) = match (&device.best, device.capacity_bytes) {
             (Some(best), _) => {
                 let (size, option) = (best.to_size(), &best.settings);
@@ -45,7 +39,7 @@ impl FitReport {
             _ => (None, None),
         };
         Summary {
-            answer: format!("{device_prefix}{estimate}{}", describe_answer(device, self.multiple)),
+            answer: describe_answer(device, self),
             who: device.growth.first().map(|line| describe_growth(line, device)),
             variable: None,
             action,
@@ -54,19 +48,15 @@ impl FitReport {
     }
 }
 
-fn describe_answer(device: &FitDevice, multiple: u64) -> String {
+/// `largest size on 80 GiB: 95 (checked)`
+fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     let Some(capacity) = device.capacity_bytes else {
-        let largest = device.sizes.last();
-        let no_capacity = || "the largest size is unknown without a capacity";
-        return largest.map_or_else(
-            || no_capacity().to_owned(),
+        return device.sizes.last().map_or_else(
+            || "the largest size is unknown without a capacity".to_owned(),
             |at| {
-                format!(
-                    "at size {} the peak is {} allocated, {} reserved",
-                    at.size,
-                    size(at.peak_allocated_bytes),
-                    size(at.peak_reserved_bytes)
-                )
+                let [allocated, reserved] = [at.peak_allocated_bytes, at.peak_reserved_bytes].map(size);
+                let estimate = if device.is_doubtful() { " (estimate)" } else { "" };
+                format!("at size {} the peak is {allocated} allocated, {reserved} reserved{estimate}", at.size)
             },
         );
     };
@@ -77,38 +67,21 @@ fn describe_answer(device: &FitDevice, multiple: u64) -> String {
         };
         return format!("the largest size cannot be predicted: {why}");
     };
-    let capacity = size(capacity);
+    let of = if report.devices.len() > 1 { format!(" of device {}", device.device) } else { String::new() };
+    let on = format!("on {}{of}", size(capacity));
     let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
-    match largest.size {
-        None => format!("every size{with_second} fits on {capacity}: the peak does not grow"),
-        Some(0) if multiple > 1 => {
-            format!("no multiple of {}{with_second} fits on {capacity}", count(multiple))
+    match largest.to_size() {
+        None => format!("every size{with_second} fits {on}: the peak does not grow"),
+        Some(Size { first: 0, .. }) => {
+            let what =
+                if report.multiple > 1 { format!("multiple of {}", count(report.multiple)) } else { "size".into() };
+            let settings = if device.best.is_some() { " under the recorded settings" } else { "" };
+            format!("no {what}{with_second} fits {on}{settings}")
         }
-        Some(0) if device.best.is_some() => {
-            format!("no size{with_second} fits on {capacity} under the recorded settings")
+        Some(at) => {
+            let should = largest.certainty == FitCertainty::Should;
+            format!("largest size {on}: {at} ({})", if should { "should fit" } else { largest.certainty.word() })
         }
-        Some(0) => format!("no size{with_second} fits on {capacity}"),
-        Some(first) => {
-            let fitting_size = Size { first, second: largest.second };
-            let fails = device
-                .failing_beyond(fitting_size)
-                .map_or_else(String::new, |(n, failed)| format!("; {n} fails{}", failed.label()));
-            let larger = device.largest.as_ref().filter(|larger| larger.size != largest.size);
-            let larger = larger.and_then(Largest::to_size);
-            let larger = larger.map_or_else(String::new, |size| format!("; {size} fits"));
-            let distance = describe_distance(fitting_size, device.recorded_size());
-            let verb = fits_or_should_fit(largest);
-            format!("size {fitting_size}{distance} {verb} on {capacity}{}{fails}{larger}", describe_headroom(largest))
-        }
-    }
-}
-
-/// Describes how far `predicted` is from `recorded`, if at least twice: other kernels or code paths may take over in
-/// between.
-fn describe_distance(predicted: Size, recorded: Size) -> String {
-    match predicted.product().checked_div(recorded.product()) {
-        Some(times @ 2..) => format!(", {times} times the largest recorded,"),
-        _ => String::new(),
     }
 }
 
@@ -134,19 +107,4 @@ fn describe_growth(line: &GrowingLine, device: &FitDevice) -> String {
         device.growth_size(),
         size(line.bytes_per_unit.unsigned_abs())
     )
-}
-
-impl FitCertainty {
-    /// For a size in a headline.
-    pub(crate) fn phrase(self) -> &'static str {
-        if self == Self::Should { "should fit" } else { self.word() }
-    }
-}
-
-impl PredictedFailure {
-    /// Where and why the request fails.
-    pub fn label(&self) -> String {
-        let why = if self.verdict == Verdict::Fragmentation { ": fragmentation" } else { "" };
-        format!("{}{why}", self.location.at_label())
-    }
 }

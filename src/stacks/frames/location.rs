@@ -84,15 +84,6 @@ pub(crate) struct Culprit {
 pub const UNKNOWN_NODE: &str = "unknown";
 
 impl CodeLocation {
-    /// ` at LINE` or ` in the backward pass`; empty if neither is known.
-    pub fn at_label(&self) -> String {
-        match (&self.frame, &self.backward) {
-            (Some(_), _) => format!(" at {}", self.label()),
-            (None, Some(_)) => format!(" in {}", self.label()),
-            (None, None) => String::new(),
-        }
-    }
-
     /// The code in a sentence: `app/train.py:12 in step`.
     pub fn label(&self) -> String {
         self.describe(FrameReport::short_label)
