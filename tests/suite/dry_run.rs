@@ -286,7 +286,7 @@ fn nobody_else_is_on_the_device_of_a_dry_run() {
 #[test]
 fn a_request_larger_than_all_memory_is_its_own_cause() {
     let (report, page) = report_and_page(&failed_recording());
-    let advice = "request less at once at app/train.py:7 in main: 200 MiB is more than the 100 MiB that this process can \
+    let advice = "request less at once at train.py:7: 200 MiB is more than the 100 MiB that this process can \
                   have in all";
     assert_eq!(report["devices"][0]["advice"][0], advice);
     assert!(page.contains("do      request less at once"), "{page}");

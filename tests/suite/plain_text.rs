@@ -108,7 +108,8 @@ fn long_names_are_cut_in_no_time() {
     for (args, said) in outputs(&snapshot(&[&long, "short", "::x"])) {
         let most = if args.contains(&"json") { 450_000 } else { 60_000 };
         assert!(said.len() < most, "{args:?}: {} bytes", said.len());
-        let is_named = args.contains(&"folded");
+        // A page cuts what a line of its tables has no room for.
+        let is_named = (args[0] == "check" && !args.contains(&"human")) || args.contains(&"folded");
         assert!(!is_named || said.contains("(400,009"), "{args:?}: {said:.1500}");
     }
 }

@@ -67,7 +67,8 @@ impl ReplayReport {
     /// The outcome of the job in the what-if of `worst`, compared with the `recorded` run.
     fn summarize_what_if(&self, worst: &ReplayedDevice, recorded: &ReplayedDevice, then: &JobOutcome) -> Summary {
         let estimate = if recorded.exact == Some(false) { ESTIMATE } else { "" };
-        let on = if self.traced().count() > 1 { format!(", on GPU {}", worst.device) } else { String::new() };
+        let is_on_all = then.goes_on() || self.traced().count() == 1;
+        let on = if is_on_all { String::new() } else { format!(", on GPU {}", worst.device) };
         let peak = recorded.peak_reserved_bytes;
         let gains =
             worst.ooms.len() < recorded.ooms.len() || worst.peak_reserved_bytes <= peak - peak / NOTICEABLE_PARTS;

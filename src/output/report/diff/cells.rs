@@ -232,7 +232,11 @@ const MAX_RANKS: usize = 10;
 pub(super) fn ranks(ranks: &RanksDiff) -> Table {
     let row = |row: &RankChange| -> Vec<Cell> {
         let name = without_ending(&row.name);
-        let mark = if row.after_ooms > row.before_ooms { Judgement::Bad } else { Judgement::Good };
+        let mark = match row.delta_allocated_bytes {
+            _ if row.after_ooms > row.before_ooms => Judgement::Bad,
+            1.. => Judgement::Perhaps,
+            _ => Judgement::Good,
+        };
         vec![
             Cell::Marked(mark, code(format!("{name} GPU {}", row.device))),
             size(row.before_allocated_bytes).into(),
