@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::browser::Browser;
 use crate::support::fixtures;
 use crate::support::mutate::{Random, mutant};
-use crate::support::program::{refusal, result_of, run, text};
+use crate::support::program::{refusal, run, text};
 use crate::support::viewer::{module, run_in_node};
 
 /// One of every kind, by release.
@@ -238,9 +238,7 @@ fn a_browser_shows_the_files_that_are_chosen() {
     let log = text(&fixtures::directory().join("logs/2.15.0-fragmentation.log"));
     viewer.choose(&[&log]);
     let shown = viewer.answer("2.15.0-fragmentation.log");
-    let explained: Value = serde_json::from_str(&result_of(&["explain", "--format", "json", &log])).unwrap();
-    let answer = explained["summary"]["answer"].as_str().unwrap();
-    assert!(shown.contains(answer), "{shown}\n{answer}");
+    assert!(shown.contains("out of memory on device 0: ") && shown.contains("fragmentation, probably"), "{shown}");
 
     // A file that cannot be read beside it is named.
     viewer.browser.value("again.click()");
@@ -249,7 +247,7 @@ fn a_browser_shows_the_files_that_are_chosen() {
     viewer.choose(&[&log, &text(&zip)]);
     viewer.wait_for("!result.hidden && shown.textContent.endsWith(' and 1 more')");
     let shown = viewer.answer("2.15.0-fragmentation.log");
-    assert!(shown.starts_with("archive.pickle: is a zip archive") && shown.contains(answer), "{shown}");
+    assert!(shown.starts_with("archive.pickle: is a zip archive") && shown.contains("fragmentation, probably"), "{shown}");
 
     // A file that is no snapshot gets the sentence of the program.
     viewer.browser.value("again.click()");

@@ -261,7 +261,7 @@ fn a_recording_that_is_not_reproduced_is_said_to_be_first() {
     assert_eq!((own(recorded), &recorded["exact"]), (wanted, &json!(false)));
     assert_eq!(recorded["statistics"]["reserved_bytes.all.peak"], wanted[0]);
     let page = result_of(&["whatif", "--set", "default", "--torch-version", "2.4", &path]);
-    assert!(page.contains("note: the model"), "{page}");
+    assert!(page.contains("note: device 0: the model reproduces only"), "{page}");
 }
 
 /// What was recorded with options is replayed without them: the program as it was recorded with none.

@@ -4,6 +4,7 @@ use super::notes::{add_notes, add_other_notes};
 use super::program::add_program;
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, duration, size};
+use crate::base::warning::Warning;
 use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 use crate::output::wording::{Summary, command_line, describe_outcome};
 use crate::whatif::program::ProgramReport;
@@ -32,7 +33,8 @@ pub fn whatif(report: &WhatIfReport) -> Document {
                 reserved_before_bytes: device.reserved_before_bytes,
             };
             let context = within_reach(device.device, device.capacity_bytes);
-            add_device(&mut document, (&device.tried, &summary), baseline, (context, MAX_ROWS / shown));
+            let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
+            add_device(&mut document, notes, (&device.tried, &summary), baseline, (context, MAX_ROWS / shown));
         }
         add_settings(&mut sections, device, &own);
     }
@@ -41,7 +43,6 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     }
     report.program.iter().flatten().for_each(|device| add_program(&mut sections, device));
     end(&mut document, &summary, &report.path);
-    add_notes(&mut document, &report.warnings);
     add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
@@ -67,12 +68,12 @@ pub fn program(report: &ProgramReport) -> Document {
                 reserved_before_bytes: 0,
             };
             let context = within_reach(device.device, device.capacity_bytes);
-            add_device(&mut document, (&device.tried(), &summary), baseline, (context, MAX_ROWS / shown));
+            let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
+            add_device(&mut document, notes, (&device.tried(), &summary), baseline, (context, MAX_ROWS / shown));
         }
         add_program(&mut sections, device);
     }
     end(&mut document, &summary, &report.path);
-    add_notes(&mut document, &report.warnings);
     add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     document.add_sections(sections);
@@ -90,6 +91,7 @@ fn within_reach(device: u64, capacity: Option<u64>) -> String {
 /// Appends the answer and the table of one device, with `rows` rows; `summary` is the answer if nothing was tried.
 fn add_device(
     document: &mut Document,
+    notes: &[Warning],
     (tried, summary): (&[TriedRow], &Summary),
     baseline: Baseline<'_>,
     (context, rows): (String, usize),
@@ -106,6 +108,7 @@ fn add_device(
         (Some(best), helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(name(best)),
     };
     document.headline(answer, faint(context));
+    add_notes(document, notes);
     document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));
 }
 
