@@ -316,7 +316,7 @@ mod tests {
         let after = device(vec![line(57, "forward", "activations", 912), line(97, "step", "gradients", 512)], 0);
         assert_eq!(
             text(before.clone(), after),
-            ["+412 MiB at model.py:57 in forward: activations +412 MiB", "peak allocated 1012 MiB -> 1.39 GiB"]
+            ["+412 MiB at model.py:57 in forward: activations +412 MiB", "peak allocated 0.99 GiB -> 1.39 GiB"]
         );
         assert_eq!(text(before.clone(), before), Vec::<String>::new());
     }

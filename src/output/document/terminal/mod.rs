@@ -8,7 +8,7 @@ mod table;
 pub use style::Style;
 
 use super::block::{Block, Document, Field, Item, Source, Stack};
-use super::text::{Text, faint};
+use super::text::{Span, Text, faint};
 use super::text_chart::draw;
 use super::wrap::{display_width, wrap};
 use crate::base::units::{counted, escape_command_lines};
@@ -216,7 +216,9 @@ impl<'a> Page<'a> {
     }
 
     fn stack(&mut self, stack: &Stack) {
-        let frame = |frame: &String| frame.as_str().into();
+        let frame = |frame: &String| Text {
+            spans: vec![Span { path_len: frame.rfind(':').unwrap_or(0), text: frame.clone(), ..Span::default() }],
+        };
         let mut texts: Vec<Text> = stack.frames.iter().take(MAX_FRAMES).map(frame).collect();
         let mut rest = Vec::new();
         if let Some(more @ 1..) = stack.frames.len().checked_sub(MAX_FRAMES) {
@@ -255,7 +257,7 @@ mod tests {
     use super::super::chart::{Band, Chart, ChartRow, RowNote, Shape};
     use super::super::markdown::markdown;
     use super::super::table::{Cell, Table};
-    use super::super::text::{alarm, code, strong};
+    use super::super::text::{alarm, code, source_location, strong};
     use super::*;
 
     const PLAIN: Style = Style { width: 40, unicode: true, colour: false };
@@ -277,15 +279,15 @@ mod tests {
         document.code(["copy me"]);
         assert_eq!(
             terminal(&document, PLAIN),
-            "a.pickle\none two three four five six seven eight\nnine ten\n\n  name\n    one two three four five six\n    \
-             more\n    and more\n\nIt failed\n  • a point\n\n          bytes\n  \
-             ──────────────\n  all      12 B\n    part    7 B\n\n    copy me\n"
+            "a.pickle\none two three four five six seven eight\nnine ten\n\nname    one two three four five six\n        \
+             more\n        and more\n\nIt failed\n  • a point\n\n          bytes\n  all      12 B\n    part    7 B\n\n    \
+             copy me\n"
         );
     }
 
     #[test]
     fn wide_tables_drop_columns_and_shorten_locations() {
-        let place = code("/a/very/long/way/to/train.py:12 in step");
+        let place = source_location("/a/very/long/way/to/train.py", ":12 step");
         let row =
             vec![Cell::from("1"), "2".into(), Cell::WithDetails(place, vec!["some words on it that are long".into()])];
         let table = Table::new(&["count", "least of all", "where"], &[2], [row]).optional_columns(&[1]);
@@ -293,7 +295,7 @@ mod tests {
         document.table(table);
         let page = terminal(&document, PLAIN);
         assert!(page.lines().all(|line| line.chars().count() <= 40), "{page}");
-        assert!(page.contains("…/way/to/train.py:12 in step") && !page.contains("least"), "{page}");
+        assert!(page.contains("train.py:12 step") && !page.contains("least"), "{page}");
     }
 
     #[test]
@@ -310,7 +312,7 @@ mod tests {
              100%\n"
         );
         let wide = terminal(&document, Style { width: 80, ..PLAIN });
-        assert_eq!(wide.lines().count(), 4, "{wide}");
+        assert_eq!(wide.lines().count(), 3, "{wide}");
     }
 
     #[test]

@@ -20,11 +20,13 @@ pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
     let dots = style.ellipsis();
     let mut text = text.clone();
     for index in 0..text.spans.len() {
-        let excess = width(&text).saturating_sub(room);
-        if excess == 0 {
+        if width(&text) <= room {
             return text;
         }
-        text.spans[index].shorten_path(excess, dots);
+        let span = text.spans.remove(index);
+        let beside = width(&text);
+        text.spans.insert(index, span);
+        text.spans[index].shorten_path(room.saturating_sub(beside), dots);
     }
     if width(&text) <= room {
         return text;
@@ -48,10 +50,10 @@ pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
 }
 
 impl Span {
-    /// Cuts at least `excess` columns off the start of the path, as far as `MIN_PATH_COLUMNS` remain.
-    fn shorten_path(&mut self, excess: usize, dots: &str) {
+    /// Cuts the start of the path, so that the span has `room` columns, as far as `MIN_PATH_COLUMNS` remain.
+    fn shorten_path(&mut self, room: usize, dots: &str) {
         let (path, rest) = self.text.split_at(self.path_len);
-        let room = display_width(path).saturating_sub(excess).max(MIN_PATH_COLUMNS);
+        let room = room.saturating_sub(display_width(rest)).max(MIN_PATH_COLUMNS);
         if path.is_empty() || display_width(path) <= room {
             return;
         }
@@ -99,9 +101,9 @@ mod tests {
     #[test]
     fn paths_lose_their_start_and_text_its_end() {
         assert_eq!(cut("/a/b/train.py", "", 20), "/a/b/train.py");
-        assert_eq!(cut("/very/long/way/to/train.py", "", 17), "…/to/train.py");
-        assert_eq!(cut(r"C:\very\long\way\to\train.py", "", 17), r"…\to\train.py");
-        assert_eq!(cut(&"/endless".repeat(1 << 20), "", 17), "…/endless");
+        assert_eq!(cut("/very/long/way/to/train.py", "", 17), "…/way/to/train.py");
+        assert_eq!(cut(r"C:\very\long\way\to\train.py", "", 17), r"…\way\to\train.py");
+        assert_eq!(cut(&"/endless".repeat(1 << 20), "", 17), "…/endless/endless");
         assert_eq!(cut("/very/long/way/to/train.py", ":12 step", 30), "…/way/to/train.py:12 step");
         assert_eq!(cut("/a/b.py", ":1 a_function_of_a_long_name", 14), "/a/b.py:1 a_f…");
         assert_eq!(cut("", "日本日本日本", 8), "日本日…");
