@@ -7,8 +7,8 @@ use super::phrases::location_label;
 use crate::base::units::{count, counted, percent, quote_shell_word, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
 use crate::whatif::fit::{
-    FitDevice, FitReport, GrowingLine, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure, RepeatedOperations,
-    Size, SizeReport, SortLine, ThresholdLine,
+    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure,
+    RepeatedOperations, Size, SizeReport, SortLine, ThresholdLine,
 };
 
 /// Sizes and lines on the first screen, at most.
@@ -75,7 +75,7 @@ fn command(report: &FitReport) -> String {
 
 /// The sizes on the first screen: those next to the largest that fits.
 fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
-    let answer = device.largest_safe.as_ref().and_then(|largest| largest.to_size());
+    let answer = device.largest_safe.as_ref().and_then(Largest::to_size);
     let at = device.sizes.iter().position(|of| Some(of.size) == answer).unwrap_or(device.sizes.len());
     let last_start = device.sizes.len().saturating_sub(MAX_SIZES);
     let start = at.saturating_sub(MAX_SIZES / 2).min(last_start);

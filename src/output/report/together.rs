@@ -31,13 +31,11 @@ pub fn together(report: &TogetherReport) -> Document {
 /// `2 processes fit together on l4 at any timing`
 fn headline(report: &TogetherReport) -> Text {
     let processes = counted(report.processes.len() as u64, "process");
-    match report.best_gpu() {
-        Some((gpu, condition)) => strong(format!("{processes} fit together on {}", gpu.gpu)).and(condition),
-        None => {
-            let gpu = report.gpus.last().map_or_else(String::new, |gpu| format!(" on {}", gpu.gpu));
-            alarm(format!("{processes} do not fit together{gpu}"))
-        }
+    if let Some((gpu, condition)) = report.best_gpu() {
+        return strong(format!("{processes} fit together on {}", gpu.gpu)).and(condition);
     }
+    let gpu = report.gpus.last().map_or_else(String::new, |gpu| format!(" on {}", gpu.gpu));
+    alarm(format!("{processes} do not fit together{gpu}"))
 }
 
 /// One row for each GPU: whether the processes fit at any timing, limited, and as they were timed.

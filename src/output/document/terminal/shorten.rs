@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(cut("/very/long/way/to/train.py", "", 17), "…/way/to/train.py");
         assert_eq!(cut(r"C:\very\long\way\to\train.py", "", 17), r"…\way\to\train.py");
         assert_eq!(cut(&"/endless".repeat(1 << 20), "", 17), "…/endless/endless");
-        assert_eq!(cut("/very/long/way/to/train.py", ":12 step", 30), "…/way/to/train.py:12 step");
+        assert_eq!(cut("/very/long/way/to/train.py", ":12 step", 30), "…/long/way/to/train.py:12 step");
         assert_eq!(cut("/a/b.py", ":1 a_function_of_a_long_name", 14), "/a/b.py:1 a_f…");
         assert_eq!(cut("", "日本日本日本", 8), "日本日…");
     }
