@@ -84,7 +84,7 @@ fn a_setting_costs_what_its_calls_cost() {
     let tight = times("300MiB");
     assert_eq!(tight[0], by_hand(&program, "300MiB", "expandable_segments:False"));
     assert!(tight[0] > roomy[0]);
-    let page = result_of(&["whatif", "--cost", &file, &program]);
+    let page = result_of(&["whatif", "--full", "--cost", &file, &program]);
     assert!(page.contains("calls take"), "{page}");
     assert!(page.contains("measured on made by hand, driver for CUDA 12.8"), "{page}");
     let without = result_of(&["whatif", "--format", "json", &program]);
