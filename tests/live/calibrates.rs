@@ -14,7 +14,7 @@ fn calibrated(directory: &TempDir, total: &str) -> String {
     let file = text(&directory.path().join("gpu.json"));
     let (ran, ledger) = live(&["--calibrate", &file], &[&SLOW[..], &[("STUB_TOTAL_MIB", total)]].concat());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert!(ran.out.contains("Device calls on Stub GPU 0"), "{}", ran.out);
+    assert!(ran.out.contains("device calls on Stub GPU 0"), "{}", ran.out);
     assert_nothing_left(&ledger);
     assert!(ledger["peak"] <= (total.parse::<u64>().unwrap() - 512) * MIB / 2);
     file

@@ -222,15 +222,9 @@ fn several_devices_are_replayed_one_after_the_other() {
 #[test]
 fn the_page_says_what_a_person_needs() {
     let path = fixture("2.15.0-oom_varlen-at-oom");
-    let (ran, _) = live(&["--gpu", "1", &path], &[("STUB_GPUS", "2"), ("STUB_TOTAL_MIB", "5632")]);
+    let (ran, _) = live(&["--full", "--gpu", "1", &path], &[("STUB_GPUS", "2"), ("STUB_TOTAL_MIB", "5632")]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    for words in [
-        "GPU 1: Stub GPU 1, driver for CUDA 12.8",
-        "512 MiB left unused, so 5 GiB is within",
-        "requests failed",
-        "every decision matches a simulated device of this size",
-        "cudaMalloc",
-    ] {
+    for words in ["Stub GPU 1, CUDA 12.8", "512 MiB left unused, so 5 GiB is within", "cudaMalloc"] {
         assert!(ran.out.contains(words), "{words}:\n{}", ran.out);
     }
     let again = run(&["live", "--help"]);
