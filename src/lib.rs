@@ -109,7 +109,7 @@
 //! let snapshot = analyze(&snapshot, path, bytes.len() as u64, Options { top: 5, ..Options::default() });
 //! let answer = AnalyzeReport::new(vec![snapshot], Vec::new(), 5);
 //! let markdown = document::markdown(&report::analyze(&answer));
-//! assert!(markdown.contains("out of memory on GPU 0"));
+//! assert!(markdown.contains("**out of memory** on GPU 0"));
 //! let json = formats::json(&answer)?;
 //! assert!(json.contains("oomscope/analyze/1"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

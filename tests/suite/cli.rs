@@ -115,6 +115,10 @@ fn wrong_usage_ends_with_2_before_anything_is_read() {
         &["analyze", "--device", "cuda:0", HOLES],
         &["analyze", "--format", "xml", HOLES],
         &["analyze", HOLES, "-o"],
+        &["run", "--bogus", "--", "true"],
+        &["dry-run", "--bogus", "--", "true"],
+        &["plan", "--bogus", "--", "true"],
+        &["check", "--bogus", "--", "true"],
     ];
     for args in wrong {
         let Ran { code, out, err } = run(args);

@@ -103,7 +103,8 @@ fn peaks(device: &FitDevice, sizes: &[SizeReport]) -> Table {
     };
     let header = ["size", "", "peak allocated", "peak reserved", "of device"];
     let columns = if device.capacity_bytes.is_some() { header.len() } else { header.len() - 1 };
-    Table::new(&header[..columns], &[0, 1], sizes.iter().map(row)).wide()
+    let table = Table::new(&header[..columns], &[0, 1], sizes.iter().map(row)).wide();
+    if columns == header.len() { table.optional_columns(&[columns - 1]) } else { table }
 }
 
 fn describe_failure(failed: &PredictedFailure) -> Text {

@@ -72,7 +72,9 @@ fn sizes(report: &PlanReport) -> Table {
         let price = has_price.then(|| gpu.price_per_size.map_or(String::new(), short_price).into());
         [name(gpu), size(gpu.usable_bytes).into()].into_iter().chain(sizes).chain(price).collect::<Vec<Cell>>()
     });
-    Table::new(&header, &[0], rows).wide()
+    let sharded = columns.iter().enumerate().filter(|(_, (change, _))| *change == PlanChange::StateSharded);
+    let optional: Vec<usize> = sharded.map(|(index, _)| index + 2).chain([1]).collect();
+    Table::new(&header, &[0], rows).wide().optional_columns(&optional)
 }
 
 /// The signs of the table: `* was run on this GPU · ~ about`.

@@ -65,7 +65,7 @@ fn gpus(report: &TogetherReport) -> Table {
         ]
     };
     let header = ["GPU", "memory", "at any timing", "limited to", "as timed"];
-    let mut table = Table::new(&header, &[0], report.gpus.iter().map(row)).wide();
+    let mut table = Table::new(&header, &[0], report.gpus.iter().map(row)).wide().optional_columns(&[2]);
     if report.clocks != Clocks::Overlap {
         table = table.without_column(4);
     }

@@ -97,7 +97,8 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
         let widest = lines.flat_map(|cell| cell.lines().map(display_width).collect::<Vec<_>>()).max().unwrap_or(0);
         let name = table.header.get(column).map_or(0, |name| display_width(name));
         let name = if column == 0 && !first_name(table).is_empty() { name.saturating_sub(INDENT) } else { name };
-        widest.max(name)
+        // An empty column still takes one.
+        widest.max(name).max(1)
     };
     let mut widths: Vec<usize> = (0..table.header.len()).map(natural).collect();
     let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);

@@ -16,7 +16,7 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
     let has_trace = device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
     document.headline(headline(snapshot, device, has_trace), faint(context(snapshot, device)));
     add_notes(document, &snapshot.warnings);
-    add_memory(document, device, has_trace && device.moment.is_none());
+    add_memory(document, snapshot, device, has_trace && device.moment.is_none());
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref().filter(|_| device.moment.is_none()));
     let grows = !device.leaks.suspects.is_empty() && device.moment.is_none();
     if grows {
@@ -61,7 +61,7 @@ fn context(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
 }
 
 /// Live memory, its peak, and reserved memory, of the device if its size is known.
-fn add_memory(document: &mut Document, device: &DeviceReport, with_peak: bool) {
+fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, with_peak: bool) {
     let (memory, peak) = (&device.memory, &device.peak);
     let mut parts = Vec::new();
     let allocated = memory.allocated_bytes;
@@ -77,8 +77,11 @@ fn add_memory(document: &mut Document, device: &DeviceReport, with_peak: bool) {
     add_part(&mut parts, peak_allocated - allocated, BarKind::Peak, grown);
     let reserved = format!("{at_least}{} reserved", size(peak_reserved));
     add_part(&mut parts, peak_reserved.saturating_sub(peak_allocated), BarKind::Cached, reserved);
-    let free = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(peak_reserved));
+    let context = snapshot.dry_run.as_ref().map_or(0, |run| run.context_bytes);
+    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(context));
+    let free = reach.saturating_sub(peak_reserved);
     add_part(&mut parts, free, BarKind::Free, format!("{} more on the device", size(free)));
+    add_part(&mut parts, context, BarKind::Outside, format!("{} outside PyTorch", size(context)));
     document.bar(parts);
 }
 
@@ -106,7 +109,7 @@ pub(super) fn requested(document: &mut Document, snapshot: &SnapshotReport, devi
     };
     document.headline(answer, faint(when));
     add_notes(document, &snapshot.warnings);
-    add_memory(document, device, false);
+    add_memory(document, snapshot, device, false);
     document.field("why", why);
     document.fields("if", request.assumed.iter().map(|assumed| Text::from(assumed.to_string())));
     add_holders(document, device, device.at_moment.as_ref(), rows);
