@@ -4,8 +4,9 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, OomReport};
 use crate::base::units::{count, percent, ratio, size};
-use crate::output::document::{Cell, Document, Table, Text, code, faint};
+use crate::output::document::{Cell, Document, Table, Text, code, faint, source_location};
 use crate::output::report::phrases::{frame_label, location_label};
+use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
 use crate::study::memory::{BlockSum, LiveByLine};
 use crate::study::variables::KeptByVariable;
@@ -42,7 +43,12 @@ pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: 
         cells.push(row(faint("everything else"), "", rest, all.bytes));
     }
     let categories = held.and_then(|held| categories(&held.by_category)).map(faint);
-    let table = Table::new(&HEADER, &[0, 1], cells).optional_columns(&[4]).wide().note(categories);
+    let at_peak = device.moment.is_none() && device.oom_count == 0 && all.bytes > device.memory.allocated_bytes;
+    let holder = if at_peak { "held at the peak by" } else { "held by" };
+    let table = Table::new(&[holder, "", "bytes", "share", "blocks"], &[0, 1], cells)
+        .optional_columns(&[4])
+        .wide()
+        .note(categories);
     let has_purpose =
         table.rows.iter().any(|row| !matches!(row.get(CATEGORY), Some(Cell::Text(text)) if text.is_empty()));
     document.table(if has_purpose { table } else { table.without_column(CATEGORY) });
@@ -50,8 +56,6 @@ pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: 
 
 /// The column of categories.
 const CATEGORY: usize = 1;
-
-const HEADER: [&str; 5] = ["held by", "", "bytes", "share", "blocks"];
 
 fn sum(bytes: u64, blocks: u64) -> BlockSum {
     BlockSum { bytes, blocks }
@@ -64,6 +68,12 @@ fn row(holder: Text, category: &str, held: BlockSum, all: u64) -> Vec<Cell> {
 
 /// The first `rows` of `held`; `is_late` if memory was allocated before the recording.
 fn lines(held: &[LiveByLine], rows: usize, is_late: bool) -> (Vec<Vec<Cell>>, Vec<BlockSum>) {
+    let held = &held[..rows.min(held.len())];
+    // Callers tell rows of one line apart.
+    let is_called_twice = |line: &LiveByLine| {
+        let of = |line: &LiveByLine| (line.location.frame.clone(), line.location.backward.clone());
+        held.iter().any(|other| of(other) == of(line) && other.location.called_from != line.location.called_from)
+    };
     let cells = |line: &LiveByLine| {
         let operation = line.operation.as_deref().and_then(|operation| operation.rsplit(' ').next());
         let operation = operation.map_or_else(Text::default, |name| faint(format!("  {name}")));
@@ -73,8 +83,10 @@ fn lines(held: &[LiveByLine], rows: usize, is_late: bool) -> (Vec<Vec<Cell>>, Ve
         } else {
             location_label(&line.location)
         };
+        let caller = line.location.called_from.as_ref().filter(|_| is_called_twice(line));
+        let caller = caller.map_or_else(Text::default, |caller| faint(" ← ").and(caller_label(caller, line)));
         let cells: Vec<Cell> = vec![
-            place.and(operation).into(),
+            place.and(caller).and(operation).into(),
             category.into(),
             size(line.bytes).into(),
             percent(line.share_ratio).into(),
@@ -82,7 +94,14 @@ fn lines(held: &[LiveByLine], rows: usize, is_late: bool) -> (Vec<Vec<Cell>>, Ve
         ];
         (cells, sum(line.bytes, line.blocks))
     };
-    held.iter().take(rows).map(cells).unzip()
+    held.iter().map(cells).unzip()
+}
+
+/// `:12` in the file of the line itself, `train.py:12` in another.
+fn caller_label(caller: &FrameReport, line: &LiveByLine) -> Text {
+    let is_same = line.location.frame.as_ref().is_some_and(|frame| frame.file == caller.file);
+    let path = if is_same { "" } else { &*caller.file };
+    source_location(path, &format!(":{}", caller.line))
 }
 
 fn variable(kept: &KeptByVariable) -> Vec<Cell> {
@@ -123,17 +142,15 @@ fn category_label(category: Option<Category>, confidence: Option<Confidence>) ->
 
 /// `activations 91% · optimizer state 5%`, for memory whose purpose is known.
 fn categories(rows: &[ByCategory]) -> Option<String> {
-    let is_known = rows.iter().any(|row| row.category != Category::Other);
-    let large = rows.iter().filter(|row| row.share.share_ratio >= MIN_CATEGORY_RATIO);
-    let labels = large.map(|row| {
+    let large = |row: &&ByCategory| row.category != Category::Other && row.share.share_ratio >= MIN_CATEGORY_RATIO;
+    let labels = rows.iter().filter(large).map(|row| {
         let guess = if row.confidence == Confidence::Low { "?" } else { "" };
         format!("{}{guess} {}", row.category.word().replace('-', " "), percent(row.share.share_ratio))
     });
     let labels: Vec<String> = labels.collect();
-    let has_guess =
-        rows.iter().any(|row| row.confidence == Confidence::Low && row.share.share_ratio >= MIN_CATEGORY_RATIO);
+    let has_guess = rows.iter().filter(large).any(|row| row.confidence == Confidence::Low);
     let legend = if has_guess { "   (?: a guess)" } else { "" };
-    (is_known && !labels.is_empty()).then(|| format!("{}{legend}", labels.join(" · ")))
+    (!labels.is_empty()).then(|| format!("{}{legend}", labels.join(" · ")))
 }
 
 /// Appends the table of what keeps the growing memory.
