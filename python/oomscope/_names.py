@@ -12,8 +12,11 @@
 - `roots`: where names start: `kind` (see `Root`), `author` of the code (`user`, `library`, `pytorch`), and `frames`
   (a list with the function, for a local variable) or `module`.
 - `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
-- `filled`: for some of the containers `container` (index in `containers`) and `frames` (a list with the line of the
-  program that fills it, the only one whose text does so).
+- `filled`: for some of the containers `container` (index in `containers`), `frames` (a list with the line of the program
+  that fills it, the only one whose text does so), and what `_writes.Write` says of that statement. `written`: the same
+  for the variables that keep most of what no container has, with `variable` (its name in
+  `texts`).
+- `optimizers`: number of optimizers.
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
   class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
@@ -35,13 +38,13 @@ import sys
 import time
 
 try:
-    from . import _fills
     from . import _objects as objects
     from . import _tensors as tensors_of
+    from . import _writes
 except ImportError:  # beside the recorder of `oomscope run`
-    import _oomscope_fills as _fills
     import _oomscope_objects as objects
     import _oomscope_tensors as tensors_of
+    import _oomscope_writes as _writes
 
 # Seconds that may pass, whether or not this process has a processor all the time.
 BUDGET_S = 0.95
@@ -67,8 +70,8 @@ MAX_MODULES = 10000
 # Limits of a name: characters, and steps from its root.
 MAX_NAME, MAX_DEPTH = 300, 200
 MAX_LOCALS = 50
-# Containers whose filling line is looked for, and the items that they have at least.
-MAX_FILLED, MIN_FILLED_ITEMS = 20, 3
+# Containers whose filling line is looked for, the items that they have at least, and other variables.
+MAX_FILLED, MIN_FILLED_ITEMS, MAX_WRITTEN = 20, 2, 8
 # Places in one storage that are counted.
 MAX_PLACES = 1000
 # Tensors without a variable whose holders are looked for, how far, and how many objects at each step.
@@ -187,6 +190,7 @@ class Walk:
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
         # Of each module, its path and its class.
         self.modules = []
+        self.optimizers = 0
         # By id of a path: its name, and where that starts. By id of a module: the name of the outermost one around it.
         self.prefixes, self.roots = {}, {}
 
@@ -420,6 +424,7 @@ class Walk:
                 self.push(value, Path(None, objects.type_name(type(module)) + label, root=path.root))
 
     def visit_optimizer(self, optimizer, path):
+        self.optimizers += 1
         state = self.objects.shapes.instance_dict(optimizer).get("state")
         for parameter, values in self.in_time(self.items_of(state)):
             of_parameter = Path(path, id(parameter), STATE)
@@ -782,7 +787,7 @@ def encode(walk):
     texts, shapes, roots = Table(None), Table(), {}
     containers, looked_at = [], set()
     is_complete = walk.is_complete
-    rows, filled = [], []
+    rows, filled, written = [], [], collections.Counter()
     storages = sorted(walk.storages.values(), key=operator.attrgetter("order"))
     for storage in walk.in_time(storages[:MAX_ROWS]):
         path = min(storage.paths, key=rank)
@@ -802,6 +807,8 @@ def encode(walk):
                 len(storage.places),
             )
         )
+        if kind in (SAVED, VARIABLE) and root.kind in ("frame", "module"):
+            written[walk.name(path).split("[")[0], root] += storage.bytes
         for step in walk.steps(path):
             if id(step) in looked_at:
                 break
@@ -820,7 +827,8 @@ def encode(walk):
         "shapes": [list(shape) for shape in shapes.values()],
         "roots": [root.describe() for _, root in roots.values()],
         "containers": containers,
-        "filled": describe_fills(filled, walk),
+        **describe_writes(filled, written, walk, texts),
+        "optimizers": walk.optimizers,
         "tensors": rows,
         **describe_modules(walk, texts),
     }
@@ -852,7 +860,7 @@ def file_of_module(module):
 
 
 def where_to_look(name, root):
-    """(name, file, function) for `_fills`: None for the latter two if any code may fill the container."""
+    """(name, file, function) for `_writes`: None for the latter two if any code may write to the variable."""
     if root.frame is not None and "." not in name:
         return name, root.frame["filename"], root.frame["name"]
     module = sys.modules.get(root.module) if root.module is not None else None
@@ -861,16 +869,18 @@ def where_to_look(name, root):
     return (own, path, None) if type(path) is str and "." not in own else (name, None, None)
 
 
-def describe_fills(containers, walk):
+def describe_writes(filled, written, walk, texts):
+    """`filled` and `written`. `texts` gets their names."""
+    variables = [(("container", container), *place) for container, *place in filled]
+    for (name, root), _ in written.most_common(MAX_WRITTEN):
+        variables.append((("variable", texts.index(name)), *where_to_look(name, root)))
     files = {frame.f_code.co_filename: None for frame in frames_of_all_threads()}
-    modules = walk.in_time(list(sys.modules.values())) if containers else ()
+    modules = walk.in_time(list(sys.modules.values())) if variables else ()
     files.update((path, None) for path in map(file_of_module, modules) if type(path) is str)
     users = [path for path in files if objects.author_of_file(path, walk.tensors.directory) == objects.USER]
-    found = _fills.fills(containers, users, walk.is_over) if containers else {}
-    return [
-        {"container": container, "frames": [{"filename": file, "line": line, "name": function}]}
-        for container, (file, line, function) in found.items()
-    ]
+    found = _writes.writes(variables, users, walk.is_over) if variables else {}
+    rows = [(kind, {kind: index, **write.describe()}) for (kind, index), write in found.items()]
+    return {key: [row for kind, row in rows if kind == of] for key, of in (("filled", "container"), ("written", "variable"))}
 
 
 def users_frame(frame, torch_directory):

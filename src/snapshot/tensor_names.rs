@@ -23,6 +23,10 @@ pub struct TensorNames {
     pub locals_frame: Option<StackId>,
     /// The tensors among its local variables.
     pub locals: Vec<LocalTensor>,
+    /// Variables that are no containers, up to the first index of their names, and the statement that assigns each.
+    pub writes: Vec<(SymbolId, Write)>,
+    /// Number of optimizers; `None` from a recorder that did not count them.
+    pub optimizers: Option<u64>,
 }
 
 /// A storage with its best name.
@@ -164,8 +168,85 @@ pub struct NamedContainer {
     pub type_name: SymbolId,
     /// Number of items.
     pub items: u64,
-    /// The line of the program that fills it, as a stack of one frame.
-    pub filled_at: Option<StackId>,
+    /// The only statement of the program that fills it.
+    pub filled: Option<Write>,
+}
+
+/// A statement of the program that writes to a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write {
+    /// Its line, as a stack of one frame.
+    pub at: StackId,
+    /// How it writes; `None` from a recorder that did not parse it.
+    pub kind: Option<WriteKind>,
+    /// Text of the expression that it writes.
+    pub value: Option<SymbolId>,
+    /// A loop of the function has it.
+    pub is_in_loop: bool,
+    /// No `torch.no_grad()` is seen around it.
+    pub has_grad: bool,
+    /// Where the function calls `backward()`.
+    pub backward: Option<BackwardCall>,
+}
+
+/// How a statement writes to a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteKind {
+    /// An item is put into a container.
+    Put,
+    /// Several items are.
+    Extend,
+    /// A value is stored under a key.
+    Store,
+    /// `x += y`
+    Accumulate,
+    /// `x = cat([x, y])`
+    Join,
+    /// `x = f(x)`
+    Recur,
+    /// `x = y`
+    Assign,
+}
+
+impl WriteKind {
+    /// The kind that the recorder calls `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "put" => Self::Put,
+            "extend" => Self::Extend,
+            "store" => Self::Store,
+            "accumulate" => Self::Accumulate,
+            "join" => Self::Join,
+            "recur" => Self::Recur,
+            "assign" => Self::Assign,
+            _ => return None,
+        })
+    }
+}
+
+/// Where the function of a statement calls `backward()`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackwardCall {
+    /// Of the variable itself.
+    Itself,
+    /// In the innermost loop of the statement.
+    Loop,
+    /// Elsewhere in the function.
+    Function,
+}
+
+impl BackwardCall {
+    /// The place that the recorder calls `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "itself" => Some(Self::Itself),
+            "loop" => Some(Self::Loop),
+            "function" => Some(Self::Function),
+            _ => None,
+        }
+    }
 }
 
 /// A local variable that is a tensor.

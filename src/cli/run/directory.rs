@@ -18,7 +18,7 @@ use crate::cli::directory_lock::DirectoryLock;
 /// imports the others.
 const RECORDER: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py")),
-    ("_oomscope_fills.py", include_str!("../../../python/oomscope/_fills.py")),
+    ("_oomscope_writes.py", include_str!("../../../python/oomscope/_writes.py")),
     ("_oomscope_names.py", include_str!("../../../python/oomscope/_names.py")),
     ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),
     ("_oomscope_source.py", include_str!("../../../python/oomscope/_source.py")),

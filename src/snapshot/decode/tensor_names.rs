@@ -2,7 +2,8 @@
 //! left out.
 
 use super::super::tensor_names::{
-    Author, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind, TensorNames,
+    Author, BackwardCall, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
+    TensorNames, Write, WriteKind,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -48,13 +49,14 @@ impl Decoder {
                 places: places.first().copied().unwrap_or(1),
             })
         };
-        let filled: SeededMap<u64, StackId> =
-            items("filled").into_iter().take(MAX_ROWS).filter_map(|it| self.read_filled(it)).collect();
+        let filled: SeededMap<u64, Write> =
+            items("filled").into_iter().take(MAX_ROWS).filter_map(|it| self.read_write(it, "container")).collect();
+        let written = items("written").into_iter().take(MAX_ROWS).filter_map(|it| self.read_write(it, "variable"));
         let container = |(index, row): (usize, Value)| {
             let row: Vec<u64> = self.items(row).into_iter().take(3).filter_map(|it| self.integer(it)).collect();
             let [name, type_name, items] = *row.as_slice() else { return None };
-            let filled_at = filled.get(&(index as u64)).copied();
-            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items, filled_at })
+            let filled = filled.get(&(index as u64)).copied();
+            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items, filled })
         };
         let forward = |it: Value| Some((self.one_frame(it)?, self.integer(self.find(it, "last_line")?)?));
         let forwards: Vec<Option<(StackId, u64)>> = items("forwards").into_iter().take(MAX_ROWS).map(forward).collect();
@@ -74,6 +76,8 @@ impl Decoder {
             is_complete: self.find(value, "complete").is_some_and(|it| it.kind() == Kind::Bool(true)),
             locals_frame: locals.and_then(|locals| self.one_frame(locals)),
             locals: local_rows.into_iter().flatten().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
+            writes: written.filter_map(|(name, write)| Some((text(name)?, write))).collect(),
+            optimizers: self.find(value, "optimizers").and_then(|it| self.integer(it)),
             shapes,
             // A row for each index; tensors refer to none of those in place of a root that could not be read.
             roots: roots.into_iter().map(Option::unwrap_or_default).collect(),
@@ -105,9 +109,18 @@ impl Decoder {
         })
     }
 
-    /// The index of a container, and the line that fills it.
-    fn read_filled(&self, value: Value) -> Option<(u64, StackId)> {
-        Some((self.integer(self.find(value, "container")?)?, self.one_frame(value)?))
+    /// The number under `key`, and the statement.
+    fn read_write(&self, value: Value, key: &str) -> Option<(u64, Write)> {
+        let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
+        let write = Write {
+            at: self.one_frame(value)?,
+            kind: self.find(value, "how").and_then(|it| self.word(it, WriteKind::from_word)),
+            value: self.find(value, "value").and_then(|it| self.name_text(it)),
+            is_in_loop: is_true("in_loop"),
+            has_grad: is_true("grad"),
+            backward: self.find(value, "backward").and_then(|it| self.word(it, BackwardCall::from_word)),
+        };
+        Some((self.integer(self.find(value, key)?)?, write))
     }
 
     /// The stack under `frames`.

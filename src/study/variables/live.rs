@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 
 use super::fold::fold_indexes;
-use super::{Container, ITEM, KeptByVariable};
-use crate::base::ids::{FrameId, StackId, to_u32};
+use super::{Container, ITEM, KeptByVariable, Written};
+use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::base::units::{escape_name, ratio};
 use crate::snapshot::{
-    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames,
+    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames, Write,
 };
-use crate::stacks::frames::StackReader;
+use crate::stacks::frames::{FrameReport, StackReader};
 use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 
 /// The variables of a device, by the bytes that they keep, descending.
@@ -78,6 +78,14 @@ impl<'a> LiveVariables<'a> {
         self.variables.len()
     }
 
+    pub(super) fn names(&self) -> &TensorNames {
+        self.names
+    }
+
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        self.snapshot
+    }
+
     /// The sum of all live blocks.
     pub(crate) fn all(&self) -> BlockSum {
         self.all
@@ -112,6 +120,7 @@ impl<'a> LiveVariables<'a> {
                 root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first())
             }
         };
+        let container = self.containers.of_item(name);
         let largest = group.largest;
         let kind = group.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind)));
         let stack = sorted_by_bytes(group.stacks.clone()).first().map(|(stack, _)| *stack);
@@ -130,13 +139,46 @@ impl<'a> LiveVariables<'a> {
             author: root.map(|root| root.author),
             function: function.map(|frame| stacks.frame_report(frame)),
             module: root.and_then(|root| root.module).map(text),
-            container: self.containers.of_item(name, snapshot, stacks),
+            container: container.map(|(name, found)| Container {
+                name: escape_name(name),
+                r#type: escape_name(snapshot.text(found.type_name)),
+                items: found.items,
+                filled_at: found.filled.and_then(|write| self.line_of(write, stacks)),
+            }),
+            written: container
+                .and_then(|(_, found)| found.filled)
+                .or_else(|| self.write_to(name))
+                .and_then(|write| self.written(write, stacks)),
             dtype: largest.map(|tensor| text(tensor.dtype)),
             shape: largest.and_then(|tensor| tensor.shape).and_then(|shape| names.shapes.get(shape)).cloned(),
             places: largest.map(|tensor| tensor.places).filter(|places| *places > 1),
             operator: largest.and_then(|tensor| tensor.operator).map(text),
             allocated_by: stacks.code_location(stack.map(|stack| stacks.line_id(stack)).unwrap_or_default()),
         }
+    }
+}
+
+impl LiveVariables<'_> {
+    /// The statement that assigns the variable with which `name` starts.
+    fn write_to(&self, name: &str) -> Option<Write> {
+        let variable = name.split('[').next()?;
+        let is_it = |(written, _): &&(SymbolId, Write)| self.snapshot.text(*written) == variable;
+        self.names.writes.iter().find(is_it).map(|(_, write)| *write)
+    }
+
+    fn line_of(&self, write: Write, stacks: &StackReader<'_>) -> Option<FrameReport> {
+        self.snapshot.stacks.frames(write.at).first().map(|line| stacks.frame_report(line))
+    }
+
+    fn written(&self, write: Write, stacks: &StackReader<'_>) -> Option<Written> {
+        Some(Written {
+            at: self.line_of(write, stacks)?,
+            kind: write.kind?,
+            value: write.value.map(|value| escape_name(self.snapshot.text(value))),
+            in_loop: write.is_in_loop,
+            has_grad: write.has_grad,
+            backward: write.backward,
+        })
     }
 }
 
@@ -274,18 +316,11 @@ impl<'n> Containers<'n> {
         Self(by_name)
     }
 
-    /// The container with most items on the way to `name`.
-    fn of_item(&self, name: &str, snapshot: &Snapshot, stacks: &StackReader<'_>) -> Option<Container> {
+    /// The container with most items on the way to `name`, and its name.
+    fn of_item<'a>(&self, name: &'a str) -> Option<(&'a str, &'n NamedContainer)> {
         let holders = name.match_indices(ITEM).filter_map(|(at, _)| name.get(..at));
         let found = holders.filter_map(|holder| Some((holder, *self.0.get(holder)?)));
         // The outermost one on a tie.
-        let (name, found) = found.reduce(|most, other| if other.1.items > most.1.items { other } else { most })?;
-        let line = found.filled_at.and_then(|stack| snapshot.stacks.frames(stack).first());
-        Some(Container {
-            name: escape_name(name),
-            r#type: escape_name(snapshot.text(found.type_name)),
-            items: found.items,
-            filled_at: line.map(|line| stacks.frame_report(line)),
-        })
+        found.reduce(|most, other| if other.1.items > most.1.items { other } else { most })
     }
 }

@@ -5,6 +5,7 @@
 //! nothing here is inferred.
 
 mod fold;
+mod keepers;
 mod live;
 
 use serde::Serialize;
@@ -13,7 +14,7 @@ pub(crate) use self::fold::fold_indexes;
 pub(crate) use self::live::LiveVariables;
 use super::memory::TopRows;
 use crate::base::units::ratio;
-use crate::snapshot::{Author, RootKind, TensorKind};
+use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
 
 /// The variables that keep the allocated memory alive.
@@ -24,6 +25,13 @@ pub struct KeptReport {
     /// The variables that keep the most memory, largest first, `--top` of them.
     #[serde(flatten)]
     pub top: TopRows<KeptByVariable>,
+    /// The same by owner, the largest first: the items of a container, the parameters of a model and the state of an
+    /// optimizer are one row each. It describes the largest variable; `bytes`, `blocks`, `share_ratio` and `graph_bytes`
+    /// are sums. `--top` of them.
+    pub keepers: Vec<KeptByVariable>,
+    /// Number of optimizers in the process; absent if the recorder did not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizers: Option<u64>,
 }
 
 /// Live blocks that one variable keeps.
@@ -58,6 +66,9 @@ pub struct KeptByVariable {
     /// The container whose items these are; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
+    /// The only statement of the program that fills the container, or assigns the variable; absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<Written>,
     /// Type of the elements in the largest block, such as `float32`; null if unknown.
     pub dtype: Option<String>,
     /// Shape of the tensor in the largest block; null if unknown.
@@ -87,6 +98,25 @@ pub struct Container {
     pub filled_at: Option<FrameReport>,
 }
 
+/// A statement that writes to a variable, as the recorder parsed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Its line.
+    pub at: FrameReport,
+    /// How it writes: `put` (an item), `extend`, `store` (under a key), `accumulate` (`x += y`), `join`
+    /// (`x = cat([x, y])`), `recur` (`x = f(x)`) or `assign`.
+    pub kind: WriteKind,
+    /// The text of the expression that it writes; null if it has several lines.
+    pub value: Option<String>,
+    /// Whether a loop of the function has it.
+    pub in_loop: bool,
+    /// Whether no `torch.no_grad()` is seen around it.
+    pub has_grad: bool,
+    /// Where the function calls `backward()`: of the variable (`itself`), in the innermost loop (`loop`), or elsewhere
+    /// (`function`); null if it does not.
+    pub backward: Option<BackwardCall>,
+}
+
 /// The end of the name of an item, after its container's name.
 pub const ITEM: &str = "[*]";
 
@@ -96,7 +126,10 @@ impl KeptReport {
         let shown = variables.len().min(top);
         let rest = (0..shown).fold(variables.all(), |rest, index| rest.minus(variables.sum(index)));
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
-        Self { complete: variables.is_complete(), top: TopRows { rows, rest } }
+        let mut keepers = keepers::keepers(variables, stacks);
+        keepers.truncate(top);
+        let optimizers = variables.names().optimizers;
+        Self { complete: variables.is_complete(), top: TopRows { rows, rest }, keepers, optimizers }
     }
 }
 

@@ -1,0 +1,261 @@
+"""Finds the statement of the program that writes to a variable, in the text of the program.
+
+`writes(variables, files, is_over)` looks for statements such as `self.history.append(loss)`, `cache[key] = value` or
+`total += loss`. Of each variable it gets a key, the name (`trainer.history`), and for a variable of a function or a
+module the file and the function. It returns {key: `Write`} for those that exactly one statement fills, or, if none does,
+that exactly one assigns in a loop or at all. Nothing is imported or run; of each file at most `MAX_BYTES` are read, and
+only the functions and loops that have the name are parsed.
+"""
+
+import ast
+import os
+import re
+
+MAX_FILES, MAX_BYTES, MAX_PARSED, MAX_TEXT = 40, 1 << 20, 200000, 80
+PUT = ("append", "appendleft", "add", "insert", "push", "put", "put_nowait")
+EXTEND, STORE = ("extend",), ("setdefault", "update")
+JOIN = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "append")
+LAST_PART = re.compile(r"(\.?)([A-Za-z_]\w*)\Z")
+# A line without indentation that belongs to the lines above it.
+CONTINUATION = re.compile(r"[)\]}]|else\b|elif\b|except\b|finally\b")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# A program may replace this function later.
+open_file, read_file, close_file = os.open, os.read, os.close
+
+
+class Write:
+    """A statement that writes to a variable.
+
+    `how`: `put` (an item), `extend`, `store` (under a key), `accumulate` (`x += y`), `join` (`x = cat([x, y])`),
+    `recur` (`x = f(x)`), or `assign`. `value`: the text of what is written. `is_in_loop`: a loop of the function has the
+    statement. `has_grad`: no `no_grad` or `inference_mode` is seen around it. `backward`: `itself` if the function calls
+    `backward` of the variable, else `loop` if the innermost loop calls `backward`, `function` if the function does.
+    """
+
+    __slots__ = ("backward", "file", "function", "has_grad", "how", "is_in_loop", "line", "value")
+
+    def __init__(self, how, value, place, context, backward):
+        self.how, self.value, self.backward = how, value, backward
+        self.file, self.line = place
+        self.function, self.is_in_loop, self.has_grad = context.name, bool(context.loops), context.has_grad
+
+    def describe(self):
+        return {
+            "frames": [{"filename": self.file, "line": self.line, "name": self.function}],
+            "how": self.how,
+            "value": self.value,
+            "in_loop": self.is_in_loop,
+            "grad": self.has_grad,
+            "backward": self.backward,
+        }
+
+
+class Context:
+    """What is around a statement."""
+
+    def __init__(self, function=None, loops=(), has_grad=True):
+        self.function, self.loops, self.has_grad = function, loops, has_grad
+        self.name = function.name if function is not None else "<module>"
+
+    def inside(self, node):
+        """The context of the statements in `node`."""
+        if isinstance(node, FUNCTIONS):
+            is_off = any(turns_grad_off(decorator) for decorator in node.decorator_list)
+            return Context(node, has_grad=not is_off)
+        if isinstance(node, LOOPS):
+            return Context(self.function, (*self.loops, node), self.has_grad)
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            is_off = any(turns_grad_off(item.context_expr) for item in node.items)
+            return Context(self.function, self.loops, self.has_grad and not is_off)
+        return self
+
+
+class Search:
+    """The search for the statements that write to one variable."""
+
+    def __init__(self, name, file, function):
+        self.file, self.function, self.fills, self.assigned = file, function, [], []
+        dot, self.part = LAST_PART.search(name).groups()
+        self.is_attribute = bool(dot)
+
+    def is_target(self, node):
+        """Whether `node` is the variable, or an item of it."""
+        while isinstance(node, (ast.Subscript, ast.Starred)):
+            node = node.value
+        if self.is_attribute:
+            return isinstance(node, ast.Attribute) and node.attr == self.part
+        return isinstance(node, ast.Name) and node.id == self.part
+
+    def has_target(self, node):
+        return any(self.is_target(part) for part in ast.walk(node))
+
+    def look_at(self, statement, context, block):
+        if self.function is not None and context.name != self.function:
+            return
+        for how, value in self.written_by(statement):
+            place = block.path, block.first + statement.lineno - 1
+            found = Write(how, block.text_of(value), place, context, self.backward(context))
+            (self.assigned if how == "assign" else self.fills).append(found)
+
+    def backward(self, context):
+        around = context.function or (context.loops[0] if context.loops else None)
+        calls = backward_calls(around) if around is not None else []
+        if any(self.has_target(call) for call in calls):
+            return "itself"
+        in_loop = calls and context.loops and backward_calls(context.loops[-1])
+        return "loop" if in_loop else "function" if calls else None
+
+    def written_by(self, statement):
+        """(how, value) of each write to the variable."""
+        if isinstance(statement, ast.AugAssign) and self.is_target(statement.target):
+            is_list = isinstance(statement.value, (ast.List, ast.ListComp))
+            yield "extend" if is_list else "accumulate", statement.value
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            parts = [part for target in targets for part in getattr(target, "elts", [target])]
+            for part in filter(self.is_target, parts):
+                yield self.how_assigned(part, statement.value), statement.value
+        for call in calls_of(statement):
+            if not isinstance(call.func, ast.Attribute) or not call.args or not self.is_target(base(call.func.value)):
+                continue
+            name = call.func.attr
+            how = "put" if name in PUT else "extend" if name in EXTEND else "store" if name in STORE else None
+            if how is not None:
+                yield how, call.args[-1]
+                return  # `d.setdefault(k, []).append(v)` is one
+
+    def how_assigned(self, target, value):
+        if isinstance(target, ast.Subscript):
+            return "store"
+        if not self.has_target(value):
+            return "assign"
+        if isinstance(value, ast.BinOp):
+            return "accumulate"
+        name = getattr(getattr(value, "func", None), "attr", getattr(getattr(value, "func", None), "id", None))
+        return "join" if name in JOIN else "recur"
+
+    def result(self):
+        """The one statement that fills it; if none does, that assigns it in a loop; if none does, that assigns it."""
+        looping = [write for write in self.assigned if write.is_in_loop]
+        found = self.fills or looping or self.assigned
+        return found[0] if len(found) == 1 else None
+
+
+class Block:
+    """Lines of a file from one without indentation to the next."""
+
+    def __init__(self, path, first, lines):
+        # The number of the first line.
+        self.path, self.first, self.lines = path, first, lines
+
+    def parse(self):
+        try:
+            return ast.parse("\n".join(self.lines))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+    def text_of(self, node):
+        """The text of an expression on one line, without what is beyond `MAX_TEXT`."""
+        last = getattr(node, "end_lineno", None)
+        if last != node.lineno:
+            return ""
+        line = self.lines[node.lineno - 1].encode()
+        return line[node.col_offset : node.end_col_offset].decode("utf-8", "replace")[:MAX_TEXT]
+
+
+def base(node):
+    """What `setdefault` or an index was called on."""
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in STORE:
+            node = node.func.value
+        else:
+            return node
+
+
+def calls_of(statement):
+    """The calls in a statement, but for those in statements inside it."""
+    waiting = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def turns_grad_off(node):
+    call = node.func if isinstance(node, ast.Call) else node
+    name = getattr(call, "attr", getattr(call, "id", None))
+    if name == "set_grad_enabled" and isinstance(node, ast.Call) and node.args:
+        return getattr(node.args[0], "value", None) is False
+    return name in ("no_grad", "inference_mode")
+
+
+def backward_calls(node):
+    """The calls of `backward` in `node`."""
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    return [call for call in calls if getattr(call.func, "attr", None) in ("backward", "manual_backward")]
+
+
+def statements(node, context):
+    """The statements in `node`, with the context of each."""
+    waiting = [(node, context)]
+    while waiting:
+        node, context = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                yield child, context
+                waiting.append((child, context.inside(child)))
+            elif isinstance(child, ast.excepthandler) or type(child).__name__ == "match_case":
+                waiting.append((child, context))
+
+
+def writes(variables, files, is_over):
+    """See the head of this file. Finds nothing if `is_over()` becomes true."""
+    searches = {key: Search(*rest) for key, *rest in variables if LAST_PART.search(rest[0])}
+    parsed = 0
+    for path in files[:MAX_FILES]:
+        wanted = [search for search in searches.values() if search.file in (None, path)]
+        lines = read(path) if wanted else []
+        for block in blocks(path, lines):
+            if is_over():
+                return {}  # a later line might write the same
+            text = "\n".join(block.lines)
+            here = [search for search in wanted if search.part in text]
+            parsed += len(text) if here else 0
+            if parsed > MAX_PARSED:
+                return {}
+            tree = block.parse() if here else None
+            for statement, context in statements(tree, Context()) if tree is not None else ():
+                for search in here:
+                    search.look_at(statement, context, block)
+    found = {key: search.result() for key, search in searches.items()}
+    return {key: write for key, write in found.items() if write is not None}
+
+
+def blocks(path, lines):
+    start = 0
+    for number, line in enumerate(lines):
+        is_first = line and not line[0].isspace() and line[0] != "#" and not CONTINUATION.match(line)
+        if is_first and not (number and lines[number - 1].startswith("@")):
+            if number > start:
+                yield Block(path, start + 1, lines[start:number])
+            start = number
+    if lines:
+        yield Block(path, start + 1, lines[start:])
+
+
+def read(path):
+    """The lines of a file; none if it cannot be read."""
+    try:
+        handle = open_file(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError):
+        return []
+    try:
+        return read_file(handle, MAX_BYTES).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return []
+    finally:
+        close_file(handle)
