@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{Blocker, Growth, OomReport, RecordedReplay, Remedy, UnusualInput};
+use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::study::attribution::{ByCategory, Category, KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
@@ -12,7 +12,7 @@ use crate::study::variables::KeptByVariable;
 use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
 use crate::whatif::{JobOutcome, WhyUnknown};
 
-/// A recommended action, or a fact that supports it.
+/// A recommended action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advice {
     /// Share the load of a device on which `torch.nn.DataParallel` gathers.
@@ -42,18 +42,6 @@ pub enum Advice {
     Standard(Verdict),
     /// The advice, unless other processes hold the missing memory: the size of the device is unknown.
     UnknownCapacity(Box<Advice>),
-    /// The line that holds the most, of all allocated bytes.
-    LargestHolder(LiveByLine, u64),
-    /// More is needed than is within reach, under any layout.
-    Excess(RecordedReplay),
-    /// Blocks that keep free memory apart.
-    MoveBlocks(Blocker),
-    /// Emptying the cache would not have helped.
-    EmptyCacheNoRemedy,
-    /// The line that allocated most of the pending memory.
-    Pending(LiveByLine),
-    /// Bytes of the device that are in use outside this allocator.
-    Outside(u64),
 }
 
 /// A request that fails because of its own size.
@@ -143,44 +131,17 @@ fn ends_job_later(oom: &OomReport) -> bool {
     serving().next().is_some() && serving().all(fails_later)
 }
 
-/// Recommends actions for `oom`, the last failure of a device; most useful first.
-pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Vec<Advice> {
+/// Recommends an action for `oom`, the last failure of a device.
+pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     let first = first_advice(oom, evidence);
     let is_unknown = matches!(first, Advice::HoldLess(..) | Advice::Standard(Verdict::Capacity))
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
         && explaining_growth(oom, evidence.leaks).is_none();
-    let leads_with_setting = matches!(first, Advice::GoOn(_) | Advice::Try(..));
-    let mut advice = vec![if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }];
-    if let (Some(Advice::Change(..)), Some(input)) = (advice.first(), &oom.unusual_input) {
-        advice.push(Advice::LimitInput(input.clone()));
-    }
-    // A capacity verdict predicts that later requests fail too.
-    if !leads_with_setting && oom.verdict != Verdict::Capacity {
-        advice.extend(unknown_remedy(oom));
-    }
-    let blocker = oom.blockers.first().cloned().map(Advice::MoveBlocks);
-    match oom.verdict {
-        Verdict::Capacity => {
-            let largest = live_lines(oom).next().cloned();
-            advice.extend(largest.map(|line| Advice::LargestHolder(line, oom.allocated_bytes)));
-            // No memory layout can serve the excess.
-            let excess = oom.as_recorded.filter(|replay| replay.needed_bytes > replay.reach_bytes);
-            advice.extend(excess.map(Advice::Excess));
-        }
-        Verdict::Fragmentation => advice.extend(blocker.into_iter().chain([Advice::EmptyCacheNoRemedy])),
-        Verdict::PendingFree => advice.extend(oom.pending.first().cloned().map(Advice::Pending)),
-        Verdict::PrivatePool | Verdict::OtherStream => advice.extend(blocker),
-        Verdict::NonPytorch => {
-            let outside = oom.causes.iter().find(|cause| cause.kind == Verdict::NonPytorch);
-            advice.extend(outside.map(|cause| Advice::Outside(cause.bytes)));
-        }
-        Verdict::MemoryLimit | Verdict::Spurious | Verdict::Unknown | Verdict::Served => {}
-    }
-    advice
+    if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }
 }
 
-/// The most useful piece of advice.
+/// The most useful piece of advice, whether the size of the device is known or not.
 fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(request) = OversizedRequest::from_failure(oom) {
         return Advice::RequestLess(request);

@@ -158,7 +158,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let is_training = device.phases().is_training();
     let is_capacity_known = device.capacity().is_some();
     let evidence = Evidence { leaks: &leaks, changes: &changes, is_capacity_known, is_training };
-    let advice = ooms.last().map(|oom| advise(oom, evidence)).unwrap_or_default();
+    let advice = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
     let tried = ooms.last().map(|oom| tried(device, oom, &changes)).unwrap_or_default();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };

@@ -25,7 +25,7 @@ mod verdict;
 pub use answer::{ExplainReport, ExplainedFailure, RefusedMapping};
 pub use figures::PrintedFigure;
 pub use recording::Recording;
-pub use standard_advice::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet, StandardAdvice};
+pub use standard_advice::{Snippet, StandardAdvice};
 pub use statistics::StatisticsReport;
 
 use self::numbers::MessageNumbers;

@@ -28,10 +28,10 @@ pub enum Snippet {
 /// Lists the processes on a device.
 const MONITOR: &str = "nvidia-smi";
 /// A common attempt that does nothing.
-pub const EMPTY_CACHE_NO_REMEDY: &str = "torch.cuda.empty_cache() would not have helped: PyTorch released every free \
+pub(super) const EMPTY_CACHE_NO_REMEDY: &str = "torch.cuda.empty_cache() would not have helped: PyTorch released every free \
                                          segment before the request failed.";
 /// Users of device memory in a process, other than the allocator.
-pub const OUTSIDE_ALLOCATOR_USERS: &str = "NCCL buffers, cuBLAS workspaces, and libraries with their own allocators \
+pub(super) const OUTSIDE_ALLOCATOR_USERS: &str = "NCCL buffers, cuBLAS workspaces, and libraries with their own allocators \
                                            (RAPIDS, TensorFlow, JAX, DALI)";
 
 impl Verdict {

@@ -6,10 +6,10 @@ use super::larger_input::limit_input;
 use super::outcome::{count_of, describe_unknown, outcome_clause, remedy_label};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{OomReport, RecordedReplay};
+use crate::analysis::failure::OomReport;
 use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
-use crate::base::units::{counted, percent, ratio, size};
-use crate::explain::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
+use crate::base::units::{percent, size};
+use crate::explain::Snippet;
 use crate::snapshot::RootKind;
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{Category, KeptGraphs, UnusedGraphs};
@@ -61,41 +61,6 @@ impl fmt::Display for Advice {
                 "{}; or other processes hold the missing memory: give the GPU's memory to find out (such as \
                  --capacity 80GiB)",
                 advice.to_string().trim_end_matches('.')
-            ),
-            Self::LargestHolder(line, allocated_bytes) => write!(
-                f,
-                "The largest holder is {}: {} of {} allocated ({}).",
-                line.location.brief_label(),
-                size(line.bytes),
-                size(*allocated_bytes),
-                percent(ratio(line.bytes, *allocated_bytes))
-            ),
-            Self::Excess(RecordedReplay { needed_bytes, reach_bytes, .. }) => write!(
-                f,
-                "To fit, the program has to hold at least {} less at that time, or needs {} within reach instead of {}.",
-                size(needed_bytes - reach_bytes),
-                size(*needed_bytes),
-                size(*reach_bytes)
-            ),
-            Self::MoveBlocks(blocker) => write!(
-                f,
-                "{} of {}, {}, {} {} of free memory apart: allocate them before the rest, or free them earlier.",
-                counted(blocker.blocks, "block"),
-                blocker.location.brief_label(),
-                size(blocker.bytes_held),
-                if blocker.blocks == 1 { "keeps" } else { "keep" },
-                size(blocker.bytes_unlocked)
-            ),
-            Self::EmptyCacheNoRemedy => f.write_str(EMPTY_CACHE_NO_REMEDY),
-            Self::Pending(line) => {
-                let (label, bytes) = (line.location.brief_label(), size(line.bytes));
-                write!(f, "Most of the pending memory was allocated at {label}: {bytes}.")
-            }
-            Self::Outside(bytes) => write!(
-                f,
-                "{} of the device is held outside this allocator: by other processes (rocm-smi lists them on AMD), or \
-                 by this one: the CUDA context, {OUTSIDE_ALLOCATOR_USERS}.",
-                size(*bytes)
             ),
         }
     }
@@ -221,12 +186,6 @@ impl Advice {
                 }
                 Snippet::Nothing => None,
             },
-            Self::LargestHolder(..)
-            | Self::Excess(_)
-            | Self::MoveBlocks(_)
-            | Self::EmptyCacheNoRemedy
-            | Self::Pending(_)
-            | Self::Outside(_) => None,
         }
     }
 }
