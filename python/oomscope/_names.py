@@ -16,7 +16,8 @@
   that fills it, the only one whose text does so), and what `_writes.Write` says of that statement. `written`: the same
   for the variables that keep most of what no container has, with `variable` (its name in
   `texts`).
-- `optimizers`: number of optimizers.
+- `optimizers`: number of optimizers. `untrained`: the largest modules (names in `texts`) whose parameters require
+  gradients although no optimizer has any of them; empty without an optimizer.
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
   class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
@@ -66,7 +67,7 @@ NEAR_TURNS, MAX_NEAR_TURNS = 4, 4000
 # Limits of what is remembered: visited objects, storages, names of one storage.
 MAX_OBJECTS, MAX_ROWS, MAX_CANDIDATES = 1000000, 100000, 4
 # Modules that are listed.
-MAX_MODULES = 10000
+MAX_MODULES, MAX_UNTRAINED = 10000, 3
 # Limits of a name: characters, and steps from its root.
 MAX_NAME, MAX_DEPTH = 300, 200
 MAX_LOCALS = 50
@@ -190,7 +191,8 @@ class Walk:
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
         # Of each module, its path and its class.
         self.modules = []
-        self.optimizers = 0
+        # Optimizers, the ids of their parameters, and (id, bytes, id of the module) of parameters with gradients.
+        self.optimizers, self.optimized, self.trainable = 0, set(), []
         # By id of a path: its name, and where that starts. By id of a module: the name of the outermost one around it.
         self.prefixes, self.roots = {}, {}
 
@@ -408,6 +410,9 @@ class Walk:
                     if objects.is_subtype(type(value), self.tensors.base):
                         below = Path(path, objects.attribute_label(name), kind)
                         self.parameter_paths.setdefault(id(value), below)
+                        if kind == PARAMETER and self.tensors.requires_grad(value):
+                            storage = self.tensors.storage(value)
+                            self.trainable.append((id(value), storage[1] if storage else 0, id(module)))
                         self.visit_tensor(value, below)
             for name, value in self.in_time(self.items_of(own.get("_modules"))):
                 if not objects.is_subtype(type(value), self.tensors.module):
@@ -423,6 +428,12 @@ class Walk:
             for label, value in self.objects.of_class(type(module)):
                 self.push(value, Path(None, objects.type_name(type(module)) + label, root=path.root))
 
+    def modules_around(self, module):
+        """The id of a module, and of those that contain it."""
+        while module is not None:
+            yield module
+            module = self.parents.get(module, (None,))[0]
+
     def visit_optimizer(self, optimizer, path):
         self.optimizers += 1
         state = self.objects.shapes.instance_dict(optimizer).get("state")
@@ -433,6 +444,11 @@ class Walk:
                     self.push(value, Path(of_parameter, objects.attribute_label(name), STATE))
             else:
                 self.push(values, of_parameter)
+        groups = self.objects.shapes.instance_dict(optimizer).get("param_groups")
+        for group in groups if type(groups) is list else ():
+            for name, values in self.items_of(group):
+                if name == "params" and type(values) is list:
+                    self.optimized.update(map(id, values))
         for label, value in self.objects.shapes.attributes(optimizer):
             if value is not state:
                 self.push(value, Path(path, label))
@@ -829,6 +845,7 @@ def encode(walk):
         "containers": containers,
         **describe_writes(filled, written, walk, texts),
         "optimizers": walk.optimizers,
+        "untrained": [texts.index(name) for name in untrained(walk)],
         "tensors": rows,
         **describe_modules(walk, texts),
     }
@@ -853,6 +870,22 @@ def describe_modules(walk, texts):
             for file, first, last in forwards.values()
         ],
     }
+
+
+def untrained(walk):
+    """The names of `untrained`: outermost modules, those with most bytes first."""
+    trained, sizes = set(), collections.Counter()
+    is_known = walk.is_complete and walk.optimized  # an optimizer that was not seen may have them
+    for parameter, size, module in walk.in_time(walk.trainable if is_known else ()):
+        around = list(itertools.islice(walk.modules_around(module), MAX_DEPTH))
+        if parameter in walk.optimized:
+            trained.update(around)
+        for one in around:
+            sizes[one] += size
+    parent = {module: walk.parents.get(module, (None,))[0] for module in sizes}
+    found = [one for one in sizes if one not in trained and (parent[one] is None or parent[one] in trained)]
+    found.sort(key=lambda one: -sizes[one])
+    return [walk.name(walk.module_paths[one]) for one in found[:MAX_UNTRAINED] if sizes[one]]
 
 
 def file_of_module(module):

@@ -44,6 +44,7 @@ class Tensors:
         self.base = torch._C.TensorBase
         self.module, self.optimizer = torch.nn.Module, torch.optim.Optimizer
         self.is_cuda, self.is_leaf = self.getter("is_cuda"), self.getter("is_leaf")
+        self.requires_grad = self.getter("requires_grad")
         self.retains_grad, self.grad_of = self.getter("retains_grad"), self.getter("grad")
         self.grad_fn, self.shape_of, self.dtype_of = self.getter("grad_fn"), self.getter("shape"), self.getter("dtype")
         # The address of the storage, not of the tensor in it.

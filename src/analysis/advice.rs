@@ -2,19 +2,26 @@
 
 use serde::Serialize;
 
+use super::cure::{Cure, cure};
+use super::local_tensors::LocalTensors;
+use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
-use crate::study::attribution::{ByCategory, Category, KeptGraphs, Leaks, UnusedGraphs};
+use crate::study::attribution::{KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::LiveByLine;
-use crate::study::variables::KeptByVariable;
+use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
 use crate::whatif::{JobOutcome, WhyUnknown};
 
 /// A recommended action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advice {
+    /// Free what a variable keeps.
+    Cure(Cure),
+    /// Make no tensor of all pairs.
+    Shapes(ShapeCure),
     /// Share the load of a device on which `torch.nn.DataParallel` gathers.
     Balance(DataParallelImbalance),
     /// Keep the value of a result instead of its graph; the variable that keeps it.
@@ -29,9 +36,8 @@ pub enum Advice {
     Try(String, WhyUnknown),
     /// Change the program as described, at a line: in a replay the request is then served, and this is the outcome.
     Change(String, CodeLocation, JobOutcome),
-    /// Hold less memory, most of which belongs to the category. The flag: the program has a backward pass or an
-    /// optimizer.
-    HoldLess(Category, bool, NoSettingHelps),
+    /// No replayed setting or change lets the job go on.
+    NothingHelps(NoSettingHelps),
     /// Request less at once.
     RequestLess(OversizedRequest),
     /// Run forward passes that no backward pass follows without graphs.
@@ -103,9 +109,13 @@ pub(super) struct Evidence<'a> {
     pub(super) leaks: &'a Leaks,
     /// Replayed changes to the program, the best first.
     pub(super) changes: &'a [ProgramRow],
+    /// The variables that keep the memory at the failure, if it is the last entry.
+    pub(super) kept: Option<&'a KeptReport>,
+    /// The tensors of the failing function.
+    pub(super) locals: Option<&'a LocalTensors>,
+    /// Number of complete steps.
+    pub(super) completed_steps: u64,
     pub(super) is_capacity_known: bool,
-    /// Whether the trace shows a backward pass or an optimizer.
-    pub(super) is_training: bool,
 }
 
 /// A request that is larger than this many times all live memory failed because of its own size.
@@ -134,7 +144,7 @@ fn ends_job_later(oom: &OomReport) -> bool {
 /// Recommends an action for `oom`, the last failure of a device.
 pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     let first = first_advice(oom, evidence);
-    let is_unknown = matches!(first, Advice::HoldLess(..) | Advice::Standard(Verdict::Capacity))
+    let is_unknown = matches!(first, Advice::NothingHelps(_) | Advice::Standard(Verdict::Capacity))
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
         && explaining_growth(oom, evidence.leaks).is_none();
@@ -143,13 +153,22 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
 
 /// The most useful piece of advice, whether the size of the device is known or not.
 fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
+    if let Some(cure) = evidence.locals.and_then(|locals| shape_cure(locals, oom.requested_bytes)) {
+        return Advice::Shapes(cure);
+    }
     if let Some(request) = OversizedRequest::from_failure(oom) {
         return Advice::RequestLess(request);
     }
     if is_checkpoint_load(oom) {
         return Advice::LoadOnHost(oom.location.clone());
     }
+    if let Some(cure) = evidence.kept.and_then(|kept| cure(oom, kept)) {
+        return Advice::Cure(cure);
+    }
+    // In the first step of a training loop the backward pass is still to come.
+    let trains = evidence.kept.and_then(|kept| kept.optimizers).is_some_and(|optimizers| optimizers > 0);
     let unused_graphs = oom.held.as_ref().and_then(|held| held.unused_graphs.as_ref());
+    let unused_graphs = unused_graphs.filter(|_| !trains || evidence.completed_steps > 0);
     if let Some(graphs) = unused_graphs.filter(|graphs| graphs.bytes >= oom.shortfall_bytes) {
         return Advice::NoGrad(graphs.clone());
     }
@@ -189,7 +208,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
     match why_no_setting_helps(oom).filter(|_| is_stale) {
-        Some(why) => Advice::HoldLess(largest_category(oom), evidence.is_training, why),
+        Some(why) => Advice::NothingHelps(why),
         None => Advice::Standard(oom.verdict),
     }
 }
@@ -227,13 +246,6 @@ fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
 
 fn live_lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
     oom.held.iter().flat_map(|held| &held.by_line.rows)
-}
-
-/// The known category with the most memory, unless half of it or more has no known purpose.
-fn largest_category(oom: &OomReport) -> Category {
-    let mut rows = oom.held.iter().flat_map(|held| &held.by_category);
-    let is_named = |row: &&ByCategory| row.category != Category::Other || row.share.share_ratio >= 0.5;
-    rows.find(is_named).map_or(Category::Other, |row| row.category)
 }
 
 /// Whether `torch.load` made the request: it copies a checkpoint to the device beside the model.

@@ -155,12 +155,19 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let are_changes_skipped = changes.is_none();
     let changes = changes.unwrap_or_default();
     warn_about_trace(device, warnings);
-    let is_training = device.phases().is_training();
     let is_capacity_known = device.capacity().is_some();
-    let evidence = Evidence { leaks: &leaks, changes: &changes, is_capacity_known, is_training };
+    let (stacks, memory) = (device.stacks(), device.memory_at(position));
+    let kept_by = device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, top));
+    // Other threads go on while a snapshot is taken.
+    let allocated = memory.figures.allocated_bytes;
+    let at_failure = |oom: &OomReport| allocated.abs_diff(oom.allocated_bytes) <= allocated / MAX_CHANGED_PARTS;
+    let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure));
+    let local_tensors = ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes));
+    let locals = local_tensors.as_ref();
+    let completed_steps = attribution.steps.completed;
+    let evidence = Evidence { kept, locals, completed_steps, leaks: &leaks, changes: &changes, is_capacity_known };
     let advice = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
     let tried = ooms.last().map(|oom| tried(device, oom, &changes)).unwrap_or_default();
-    let (stacks, memory) = (device.stacks(), device.memory_at(position));
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
     let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
@@ -171,7 +178,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         segments: memory.segments(top),
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
-        local_tensors: ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes)),
+        local_tensors,
         ooms,
         advice,
         are_changes_skipped,
@@ -180,7 +187,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
         top_lines: top_lines(stacks, memory.live_by_stack, all, top, &|_| None).rows,
-        kept_by: device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, top)),
+        kept_by,
         annotated: if moment.is_none() { by_annotation(device, top) } else { None },
         memory: memory.figures,
         at_peak: attribution.at_peak,
@@ -196,6 +203,9 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         truncated: history.is_some_and(MemoryHistory::is_truncated),
     }
 }
+
+/// Memory changes by at most 1 part of so many.
+const MAX_CHANGED_PARTS: u64 = 20;
 
 /// The replays for `oom`, the last failed request.
 fn tried(device: DeviceStudy<'_, '_>, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {

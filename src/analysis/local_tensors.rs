@@ -45,7 +45,7 @@ pub struct RequestShape {
 }
 
 /// PyTorch rounds requests up to a multiple of this.
-const REQUEST_GRANULE: u64 = 512;
+pub(super) const REQUEST_GRANULE: u64 = 512;
 /// Smaller requests have many explanations.
 const MIN_EXPLAINED_BYTES: u64 = 1 << 20;
 
@@ -102,7 +102,7 @@ fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestS
 }
 
 /// Bytes of an element; `None` for types that PyTorch may add.
-fn element_bytes(dtype: &str) -> Option<u64> {
+pub(super) fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype {
         "bool" | "uint8" | "int8" | "float8_e4m3fn" | "float8_e5m2" => 1,
         "float16" | "bfloat16" | "int16" => 2,

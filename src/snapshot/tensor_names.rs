@@ -27,6 +27,8 @@ pub struct TensorNames {
     pub writes: Vec<(SymbolId, Write)>,
     /// Number of optimizers; `None` from a recorder that did not count them.
     pub optimizers: Option<u64>,
+    /// The largest modules whose parameters require gradients although no optimizer has any of them.
+    pub untrained: Vec<SymbolId>,
 }
 
 /// A storage with its best name.

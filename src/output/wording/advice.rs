@@ -12,7 +12,7 @@ use crate::base::units::{percent, size};
 use crate::explain::Snippet;
 use crate::snapshot::RootKind;
 use crate::stacks::frames::{CodeLocation, FrameReport};
-use crate::study::attribution::{Category, KeptGraphs, UnusedGraphs};
+use crate::study::attribution::{KeptGraphs, UnusedGraphs};
 use crate::study::iterations::GrowthKind;
 use crate::study::variables::KeptByVariable;
 use crate::whatif::JobOutcome;
@@ -20,6 +20,8 @@ use crate::whatif::JobOutcome;
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Cure(cure) => write!(f, "{cure}"),
+            Self::Shapes(cure) => write!(f, "{cure}"),
             Self::Detach(graphs, variable) => f.write_str(&detach(graphs, variable.as_deref())),
             Self::Balance(imbalance) => write!(f, "{imbalance}"),
             Self::FreeGrowth(line, kind, variable) => {
@@ -42,9 +44,8 @@ impl fmt::Display for Advice {
                 let served = if then.goes_on() { "" } else { "this request is then served; " };
                 write!(f, "{label}: in a replay {served}{}", outcome_clause(then))
             }
-            Self::HoldLess(largest, is_training, why) => {
-                let reduction = suggest_reduction(*largest, *is_training);
-                write!(f, "hold less memory at that time: {reduction}; {}", describe_replays(why))
+            Self::NothingHelps(why) => {
+                write!(f, "nothing that was tried lets the job go on: {}", describe_replays(why))
             }
             Self::NoGrad(graphs) => write!(f, "{graphs}"),
             Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
@@ -161,7 +162,9 @@ impl Advice {
             Self::GoOn(remedy) if remedy.without.is_some() => None,
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings, settings_string)),
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
-            Self::HoldLess(..) => oom.holder(),
+            Self::NothingHelps(_) => None,
+            Self::Shapes(_) => file_line(&oom.location),
+            Self::Cure(cure) => cure.keeper.written.as_ref().map(|written| written.at.file_line()),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
@@ -212,22 +215,5 @@ fn describe_oversized(request: &OversizedRequest) -> String {
         format!("{line}: {bytes} is more than the {} that this process can have in all", size(request.reach_bytes))
     } else {
         format!("{line}: {bytes} is many times the {} that the program holds", size(request.allocated_bytes))
-    }
-}
-
-/// How to reduce the memory of the `largest` category.
-fn suggest_reduction(largest: Category, is_training: bool) -> &'static str {
-    match largest {
-        Category::Parameters => "shard or offload the parameters, or keep them in lower precision",
-        Category::Gradients => "shard the gradients, or free them before they are needed again (set_to_none)",
-        Category::OptimizerState => "shard or offload the optimizer's state, or keep it in lower precision",
-        Category::Other => "less at the line that holds the most, such as a smaller batch, sequence or cache",
-        Category::Activations | Category::Temporaries if !is_training => {
-            "a smaller batch or sequence; torch.no_grad() if nothing is trained, else activation checkpointing"
-        }
-        Category::Activations => "a smaller batch or sequence, or activation checkpointing",
-        Category::Communication => "smaller buckets, or fewer collectives at once",
-        Category::Inputs => "a smaller batch, moved to the device only when it is used",
-        Category::Temporaries => "a smaller batch or activation checkpointing",
     }
 }

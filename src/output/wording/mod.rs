@@ -8,6 +8,7 @@ mod analyze;
 mod brief;
 mod cause;
 mod check;
+mod cure;
 mod diff;
 mod dry_run;
 mod dry_verdict;

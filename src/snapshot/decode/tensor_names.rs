@@ -77,6 +77,11 @@ impl Decoder {
             locals_frame: locals.and_then(|locals| self.one_frame(locals)),
             locals: local_rows.into_iter().flatten().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
             writes: written.filter_map(|(name, write)| Some((text(name)?, write))).collect(),
+            untrained: items("untrained")
+                .into_iter()
+                .take(MAX_ITEMS)
+                .filter_map(|it| text(self.integer(it)?))
+                .collect(),
             optimizers: self.find(value, "optimizers").and_then(|it| self.integer(it)),
             shapes,
             // A row for each index; tensors refer to none of those in place of a root that could not be read.

@@ -108,11 +108,6 @@ impl Phases {
         self.annotations.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
     }
 
-    /// Whether the trace shows a backward pass or an optimizer step.
-    pub(crate) fn is_training(&self) -> bool {
-        self.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Backward)
-    }
-
     /// Whether the program has a `step` of its own that PyTorch's optimizer code calls.
     pub(crate) fn has_custom_optimizer(&self) -> bool {
         self.traits.iter().flatten().any(|traits| traits.routine == Some(Routine::OptimizerStep))

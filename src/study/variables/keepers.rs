@@ -60,7 +60,8 @@ struct Modules(FxHashSet<String>);
 
 impl Modules {
     fn new(snapshot: &Snapshot, names: &TensorNames) -> Self {
-        let name = |module: &crate::snapshot::NamedModule| escape_name(&super::fold_indexes(snapshot.text(module.name)));
+        let name =
+            |module: &crate::snapshot::NamedModule| escape_name(&super::fold_indexes(snapshot.text(module.name)));
         Self(names.modules.iter().map(name).collect())
     }
 

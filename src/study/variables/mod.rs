@@ -13,7 +13,7 @@ use serde::Serialize;
 pub(crate) use self::fold::fold_indexes;
 pub(crate) use self::live::LiveVariables;
 use super::memory::TopRows;
-use crate::base::units::ratio;
+use crate::base::units::{escape_name, ratio};
 use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
 
@@ -27,11 +27,14 @@ pub struct KeptReport {
     pub top: TopRows<KeptByVariable>,
     /// The same by owner, the largest first: the items of a container, the parameters of a model and the state of an
     /// optimizer are one row each. It describes the largest variable; `bytes`, `blocks`, `share_ratio` and `graph_bytes`
-    /// are sums. `--top` of them.
+    /// are sums. At most 20.
     pub keepers: Vec<KeptByVariable>,
     /// Number of optimizers in the process; absent if the recorder did not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizers: Option<u64>,
+    /// The largest modules whose parameters require gradients although no optimizer has any of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untrained: Vec<String>,
 }
 
 /// Live blocks that one variable keeps.
@@ -127,9 +130,11 @@ impl KeptReport {
         let rest = (0..shown).fold(variables.all(), |rest, index| rest.minus(variables.sum(index)));
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
         let mut keepers = keepers::keepers(variables, stacks);
-        keepers.truncate(top);
-        let optimizers = variables.names().optimizers;
-        Self { complete: variables.is_complete(), top: TopRows { rows, rest }, keepers, optimizers }
+        keepers.truncate(MAX_KEEPERS);
+        let (names, snapshot) = (variables.names(), variables.snapshot());
+        let untrained = names.untrained.iter().map(|name| escape_name(snapshot.text(*name))).collect();
+        let (complete, optimizers) = (variables.is_complete(), names.optimizers);
+        Self { complete, top: TopRows { rows, rest }, keepers, optimizers, untrained }
     }
 }
 
@@ -162,5 +167,7 @@ impl KeptByVariable {
     }
 }
 
+/// Owners in a report.
+const MAX_KEEPERS: usize = 20;
 /// From this share on, a part counts as the whole.
 const NEARLY_ALL: f64 = 0.95;

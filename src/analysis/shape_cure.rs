@@ -1,0 +1,113 @@
+//! The change of the program that the shapes at the failing line suggest: a tensor of all pairs that nobody needs.
+
+use super::local_tensors::{LocalTensorReport, LocalTensors, REQUEST_GRANULE, element_bytes};
+
+/// A change of the program, with the tensors of the failing function that show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShapeCure {
+    /// Give two tensors the same shape: of (N, 1) and (N) an operator makes (N, N).
+    SameShape([LocalTensorReport; 2]),
+    /// Use fused attention instead of a matrix of scores; query, key and value.
+    FusedAttention([String; 3]),
+    /// Compute all pairs of rows of two tensors in parts.
+    Parts([LocalTensorReport; 2]),
+}
+
+/// Tensors with fewer rows have no large table of pairs.
+const MIN_ROWS: u64 = 1024;
+
+/// The change if the request of `bytes` is for such a tensor.
+pub(super) fn shape_cure(locals: &LocalTensors, bytes: u64) -> Option<ShapeCure> {
+    let tensors = locals.tensors.as_slice();
+    same_shape(tensors, bytes).or_else(|| fused_attention(tensors, bytes)).or_else(|| parts(tensors, bytes))
+}
+
+fn same_shape(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCure> {
+    pairs(tensors).find_map(|(column, row)| match (column.shape.as_slice(), row.shape.as_slice()) {
+        ([rows, 1], [same]) if rows == same && *rows >= MIN_ROWS && has_size(&[*rows, *rows], column, bytes) => {
+            Some(ShapeCure::SameShape([column.clone(), row.clone()]))
+        }
+        _ => None,
+    })
+}
+
+/// Three tensors (.., N, D), and a request for (.., N, N).
+fn fused_attention(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCure> {
+    tensors.iter().find_map(|query| {
+        let (batch, [rows, width]) = query.shape.split_last_chunk::<2>()?;
+        let scores: Vec<u64> = batch.iter().chain([rows, rows]).copied().collect();
+        let mut same = tensors.iter().filter(|tensor| tensor.shape == query.shape).map(|tensor| tensor.name.clone());
+        let names = [same.next()?, same.next()?, same.next()?];
+        let is_attention = !batch.is_empty() && width < rows && same.next().is_none();
+        (is_attention && has_size(&scores, query, bytes)).then_some(ShapeCure::FusedAttention(names))
+    })
+}
+
+/// Tensors (N, D) and (M, D), and a request for (N, M).
+fn parts(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCure> {
+    let with_itself = tensors.iter().map(|tensor| (tensor, tensor));
+    pairs(tensors).chain(with_itself).find_map(|(left, right)| match (left.shape.as_slice(), right.shape.as_slice()) {
+        ([rows, width], [columns, same]) if width == same && width < rows.min(columns) => {
+            let is_large = *rows.min(columns) >= MIN_ROWS && has_size(&[*rows, *columns], left, bytes);
+            is_large.then(|| ShapeCure::Parts([left.clone(), right.clone()]))
+        }
+        _ => None,
+    })
+}
+
+/// Each ordered pair of two tensors.
+fn pairs(tensors: &[LocalTensorReport]) -> impl Iterator<Item = (&LocalTensorReport, &LocalTensorReport)> {
+    let with_others = move |(index, one)| {
+        let others = tensors.iter().enumerate().filter(move |(other, _)| *other != index);
+        others.map(move |(_, other)| (one, other))
+    };
+    tensors.iter().enumerate().flat_map(with_others)
+}
+
+/// Whether a tensor of `shape` and the type of `like` is a request of `bytes`.
+fn has_size(shape: &[u64], like: &LocalTensorReport, bytes: u64) -> bool {
+    let elements = shape.iter().try_fold(1, |product: u64, size| product.checked_mul(*size));
+    let size = elements.zip(element_bytes(&like.dtype)).and_then(|(elements, each)| elements.checked_mul(each));
+    size.and_then(|size| size.checked_next_multiple_of(REQUEST_GRANULE)) == Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::frames::FrameReport;
+
+    fn cure(tensors: &[(&str, &[u64])], bytes: u64) -> Option<ShapeCure> {
+        let tensor = |(name, shape): &(&str, &[u64])| LocalTensorReport {
+            name: (*name).to_owned(),
+            dtype: "float32".to_owned(),
+            shape: shape.to_vec(),
+        };
+        let tensors = tensors.iter().map(tensor).collect();
+        shape_cure(&LocalTensors { function: FrameReport::default(), tensors, request: None }, bytes)
+    }
+
+    #[test]
+    fn a_column_and_a_row_make_a_matrix() {
+        let tensors: [(&str, &[u64]); 2] = [("target", &[20_000]), ("prediction", &[20_000, 1])];
+        let Some(ShapeCure::SameShape([column, row])) = cure(&tensors, 1_600_000_000) else { panic!() };
+        assert_eq!((column.name, row.name), ("prediction".into(), "target".into()));
+        assert_eq!(cure(&tensors, 80_000), None);
+    }
+
+    #[test]
+    fn scores_have_a_row_and_a_column_for_each_position() {
+        let shape: &[u64] = &[4, 6, 2048, 64];
+        let tensors = [("x", &[4, 2048, 384] as &[u64]), ("q", shape), ("k", shape), ("v", shape)];
+        let names = ["q".into(), "k".into(), "v".into()];
+        assert_eq!(cure(&tensors, 4 * 6 * 2048 * 2048 * 4), Some(ShapeCure::FusedAttention(names)));
+        assert_eq!(cure(&tensors[..3], 4 * 6 * 2048 * 2048 * 4), None);
+    }
+
+    #[test]
+    fn a_table_of_distances_has_all_pairs() {
+        let tensors: [(&str, &[u64]); 2] = [("queries", &[20_480, 128]), ("references", &[40_960, 128])];
+        assert!(matches!(cure(&tensors, 20_480 * 40_960 * 4), Some(ShapeCure::Parts(_))));
+        assert!(matches!(cure(&tensors[..1], 20_480 * 20_480 * 4), Some(ShapeCure::Parts(_))));
+        assert_eq!(cure(&tensors[..1], 20_480 * 128 * 4), None);
+    }
+}
