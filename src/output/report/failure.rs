@@ -1,12 +1,12 @@
 //! Failed and tried requests in full: what the first screen leaves out.
 
-use super::phrases::{describe_shortage, entries_after, location_label, operation_label, stack_block};
+use super::phrases::{describe_shortage, entries_after, operation_label, stack_block};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Blocker, JudgedRequest, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
-use crate::output::wording::{describe_input, shape_label};
+use crate::output::wording::{describe_input, location_label, shape_label};
 use crate::stacks::frames::CodeLocation;
 use crate::study::memory::LiveByLine;
 

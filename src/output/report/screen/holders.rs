@@ -5,7 +5,7 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, OomReport};
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code, faint};
-use crate::output::report::phrases::{frame_label, location_label};
+use crate::output::wording::{frame_label, location_label};
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
 use crate::study::memory::{BlockSum, LiveByLine};
 use crate::study::variables::KeptByVariable;
