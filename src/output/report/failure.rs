@@ -33,7 +33,6 @@ pub(super) fn failed_request(document: &mut Document, device: &DeviceReport) {
     document.fields("tensors", device.local_tensors.as_ref().map(list_tensors));
     document.fields("doing", last.operation.as_deref().map(code));
     document.fields("metadata", last.user_metadata.as_deref());
-    document.field(last.verdict.word(), last.verdict_reason.to_string());
     document.fields("input", last.unusual_input.as_ref().map(describe_input));
     circumstances(document, last);
     let earlier = before.iter().rev().take(MAX_EARLIER);
