@@ -113,6 +113,11 @@ pub struct DeviceReport {
 const MIN_GROWTH_PARTS: u64 = 100;
 
 impl DeviceReport {
+    /// The trace. The legacy recording API keeps a single entry, which is no history.
+    pub fn history(&self) -> Option<&MemoryHistory> {
+        self.timeline.as_ref().filter(|timeline| timeline.trace_entries > 1)
+    }
+
     /// Bytes of growth per step that explain `oom`; `None` if growth is not the reason.
     pub fn explaining_growth(&self, oom: &OomReport) -> Option<u64> {
         explaining_growth(oom, &self.leaks)

@@ -83,7 +83,8 @@ mod tests {
             shape: shape.to_vec(),
         };
         let tensors = tensors.iter().map(tensor).collect();
-        shape_cure(&LocalTensors { function: FrameReport::default(), tensors, request: None }, bytes)
+        let function = FrameReport { file: "loss.py".to_owned(), line: 3, name: "huber".to_owned() };
+        shape_cure(&LocalTensors { function, tensors, request: None }, bytes)
     }
 
     #[test]
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn scores_have_a_row_and_a_column_for_each_position() {
         let shape: &[u64] = &[4, 6, 2048, 64];
-        let tensors = [("x", &[4, 2048, 384] as &[u64]), ("q", shape), ("k", shape), ("v", shape)];
+        let tensors = [("x", [4_u64, 2048, 384].as_slice()), ("q", shape), ("k", shape), ("v", shape)];
         let names = ["q".into(), "k".into(), "v".into()];
         assert_eq!(cure(&tensors, 4 * 6 * 2048 * 2048 * 4), Some(ShapeCure::FusedAttention(names)));
         assert_eq!(cure(&tensors[..3], 4 * 6 * 2048 * 2048 * 4), None);

@@ -1,9 +1,10 @@
-"""The line that fills a container."""
+"""The statement that writes to a variable."""
 
-from oomscope import _fills
+from oomscope import _writes
 
 SOURCE = """
 class Trainer:
+    @torch.no_grad()
     def evaluate(self, batches):
         outputs = []
         for batch in batches:
@@ -20,52 +21,90 @@ class Trainer:
 
 async def main():
     outputs = {}
-    outputs["a"] = 1
+    outputs.setdefault("a", []).append(1)
 
 
 rows = []
 rows += [1]
+data = dataset.images.to("cuda")
+total = parts = 0
+for step, x in enumerate(data):
+    with torch.no_grad():
+        seen = torch.cat([seen, x])
+    hidden, cell = rnn(x, (hidden, cell))
+    loss = f(hidden)
+    total += loss
+    for part in x.split(8):
+        parts = parts + g(
+            part)
+    parts.backward()
 """
 
 
-def fill(tmp_path, *containers):
+def find(tmp_path, *variables):
     path = tmp_path / "train.py"
     path.write_text(SOURCE)
-    keyed = [(key, *container) for key, container in enumerate(containers)]
-    found = _fills.fills(keyed, [str(tmp_path / "gone.py"), str(path)], lambda: False)
-    assert all(line[0] == str(path) for line in found.values())
-    return [found[key][1:] if key in found else None for key in range(len(containers))]
+    keyed = [(key, *variable) for key, variable in enumerate(variables)]
+    found = _writes.writes(keyed, [str(tmp_path / "gone.py"), str(path)], lambda: False)
+    assert all(write.file == str(path) for write in found.values())
+    return [found.get(key) for key in range(len(variables))]
 
 
-def test_the_only_line_that_fills_a_container_is_found(tmp_path):
+def test_the_only_statement_that_fills_a_container_is_found(tmp_path):
     path = str(tmp_path / "train.py")
-    assert fill(
+    found = find(
         tmp_path,
         ("trainer.history", None, None),
         ("trainer.cache", None, None),
         ("outputs", path, "evaluate"),
         ("outputs", path, "main"),
         ("rows", path, None),
-    ) == [(8, "evaluate"), (10, "evaluate"), (9, "evaluate"), (19, "main"), (23, "<module>")]
+    )
+    assert [(write.line, write.function, write.how, write.value) for write in found] == [
+        (9, "evaluate", "put", "loss"),
+        (11, "evaluate", "store", "outputs"),
+        (10, "evaluate", "put", "loss"),
+        (20, "main", "put", "1"),
+        (24, "<module>", "extend", "[1]"),
+    ]
+
+
+def test_what_is_around_the_statement_is_told(tmp_path):
+    path = str(tmp_path / "train.py")
+    names = ("history", "data", "total", "seen", "hidden", "parts")
+    found = find(tmp_path, ("a.history", None, None), *((name, path, None) for name in names[1:]))
+    described = [write.describe() for write in found]
+    keys = "how", "value", "in_loop", "grad", "backward"
+    assert {name: tuple(one[key] for key in keys) for name, one in zip(names, described)} == {
+        "history": ("put", "loss", True, False, None),
+        "data": ("assign", 'dataset.images.to("cuda")', False, True, None),
+        "total": ("accumulate", "loss", True, True, "loop"),
+        "seen": ("join", "torch.cat([seen, x])", True, False, "loop"),
+        "hidden": ("recur", "rnn(x, (hidden, cell))", True, True, "loop"),
+        "parts": ("accumulate", "", True, True, "itself"),
+    }
 
 
 def test_nothing_is_said_if_it_is_not_certain(tmp_path):
     path = str(tmp_path / "train.py")
-    assert (
-        fill(
-            tmp_path,
-            ("trainer.twice", None, None),
-            ("outputs", path, None),
-            ("history", None, None),
-            ("trainer.model", None, None),
-            ("a.b['outputs']", None, None),
-            ("rows", str(tmp_path / "other.py"), None),
-        )
-        == [None] * 6
+    variables = (
+        ("trainer.twice", None, None),
+        ("outputs", path, None),
+        ("history", None, None),
+        ("trainer.model", None, None),
+        ("a.b['outputs']", None, None),
+        ("rows", str(tmp_path / "other.py"), None),
     )
+    assert find(tmp_path, *variables) == [None] * 6
+
+
+def test_text_that_is_no_program_is_passed_over(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("x.history.append(1\nx.history.append((\0)\ny = 1\nx.history.append(2)\n")
+    assert _writes.writes([(0, "x.history", None, None)], [str(path)], lambda: False)[0].line == 4
 
 
 def test_it_stops_in_time(tmp_path):
     path = tmp_path / "large.py"
     path.write_text("x.history.append(1)\n" + "pass\n" * 100000)
-    assert _fills.fills([(0, "x.history", None, None)], [str(path)], lambda: True) == {}
+    assert _writes.writes([(0, "x.history", None, None)], [str(path)], lambda: True) == {}

@@ -87,7 +87,7 @@ fn messages_of_every_release_agree_with_their_snapshots() {
         let ooms = snapshot["snapshots"][0]["devices"][0]["ooms"].as_array().unwrap();
         let last = ooms.last().unwrap();
         // A message shows nothing of the requests that follow: with these, pieces of memory were not the cause.
-        let is_dead_end = last["verdict_reason"].as_str().unwrap().contains("the requests after it need");
+        let is_dead_end = last["verdict_reason"].as_str().unwrap().contains("those after it need");
         let verdict = if is_dead_end { "fragmentation".into() } else { last["verdict"].clone() };
         assert_eq!(found.verdict.word(), verdict, "{}", recording.name);
         for (name, key) in [

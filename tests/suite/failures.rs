@@ -171,8 +171,6 @@ fn what_turns_on_whether_it_was_a_capture_is_left_out() {
 fn what_was_kept_back_tells_a_request_for_a_pool() {
     let oom = failure("2.9.1-mempool_first", None);
     assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", None), "{}", oom.verdict_reason);
-    let reason = oom.verdict_reason.to_string();
-    assert!(reason.contains("120 MiB of free memory could"), "{reason}");
     assert_eq!((oom.is_pool_open, oom.kept_back_bytes), (true, Some(120 * MIB)));
     assert_eq!((oom.remedies, oom.as_recorded), (Vec::new(), None));
 }

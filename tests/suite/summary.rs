@@ -43,7 +43,7 @@ fn text<'a>(summary: &'a Value, key: &str) -> &'a str {
 #[test]
 fn a_failure_is_named_with_a_setting_that_serves_it() {
     let fields = summary("goes_on/buckets-430");
-    assert!(text(&fields, "answer").starts_with("out of memory on device 0 at the backward pass of app/goes_on.py"));
+    assert!(text(&fields, "answer").starts_with("out of memory on GPU 0: backward of"));
     assert!(text(&fields, "answer").contains("fragmentation"));
     assert_eq!(fields["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
@@ -51,7 +51,7 @@ fn a_failure_is_named_with_a_setting_that_serves_it() {
 #[test]
 fn growth_that_explains_a_failure_comes_before_its_verdict() {
     let fields = summary("dead_ends/leak_losses");
-    assert!(text(&fields, "answer").contains("memory grows by 6.38 MiB a step"), "{fields}");
+    assert!(text(&fields, "answer").contains("grows: each step keeps 6.38 MiB"), "{fields}");
     // The cross-entropy of each step is kept with its graph.
     assert!(text(&fields, "action").starts_with("keep .item() or .detach() of the result of"), "{fields}");
     assert_eq!(fields["copy"], "/app/workloads2.py:184");
@@ -72,20 +72,20 @@ fn a_setting_that_only_postpones_the_failure_is_not_advised() {
 #[test]
 fn that_nothing_failed_is_said() {
     let fields = summary("2.15.0-gpt_varlen-late");
-    assert!(text(&fields, "answer").starts_with("no request failed in this recording of 40.5 ms"));
+    assert!(text(&fields, "answer").starts_with("no request failed: "));
     assert!(text(&fields, "action").contains("start the recording before the model is built"), "{fields}");
     let whole = summary("2.15.0-conv_train");
-    assert!(text(&whole, "answer").starts_with("no request failed in this recording"));
+    assert!(text(&whole, "answer").starts_with("no request failed: "));
     assert_eq!((&whole["action"], &whole["copy"]), (&Value::Null, &Value::Null));
     let fields = summary("2.15.0-gpt_varlen-wrapped");
-    assert!(text(&fields, "answer").contains("in what is left of this recording"), "{fields}");
+    assert!(text(&fields, "answer").contains("(what is left of the recording)"), "{fields}");
     assert!(text(&fields, "answer").contains("at least"), "{fields}");
 }
 
 #[test]
 fn without_a_history_it_says_what_to_write() {
     let fields = summary("2.15.0-gpt_varlen-no-history");
-    assert!(text(&fields, "answer").starts_with("no history was kept"));
+    assert!(text(&fields, "answer").starts_with("no history recorded"));
     assert!(text(&fields, "copy").contains("oomscope run"));
 }
 
@@ -153,10 +153,10 @@ fn a_replay_says_whether_what_ifs_can_be_relied_on() {
 fn memory_of_others_is_asked_for_where_the_device_is_not_known() {
     let file = "fixtures/failures/outside.pickle.gz";
     let unknown = summary_of(&format!("analyze {file}"));
-    assert!(text(&unknown, "answer").contains(": capacity;"), "{unknown}");
+    assert!(text(&unknown, "answer").contains("; capacity, probably: "), "{unknown}");
     assert!(text(&unknown, "action").contains("--capacity 80GiB"), "{unknown}");
     let known = summary_of(&format!("analyze --capacity 500MiB {file}"));
-    assert!(text(&known, "answer").contains(": non-pytorch;"), "{known}");
+    assert!(text(&known, "answer").contains("; non-pytorch: "), "{known}");
     assert!(!text(&known, "action").contains("--capacity"), "{known}");
     assert_eq!(known["copy"], "nvidia-smi");
 }

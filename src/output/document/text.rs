@@ -42,6 +42,11 @@ impl Text {
         self.spans.iter().all(|span| span.text.is_empty())
     }
 
+    /// The text without its emphasis, to escape.
+    pub fn raw(&self) -> String {
+        self.spans.iter().map(|span| &*span.text).collect()
+    }
+
     fn with_tone(mut self, tone: Tone) -> Self {
         for span in &mut self.spans {
             span.tone = tone;

@@ -1,9 +1,10 @@
 //! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
 
-use super::phrases::{self, location_details, location_label, operation_label};
+use super::phrases::{self, location_details, operation_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text};
+use crate::output::wording::location_label;
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Age, Category, Confidence, MemoryBreakdown};
 use crate::study::memory::LiveByLine;

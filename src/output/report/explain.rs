@@ -1,13 +1,13 @@
 //! The page of `oomscope explain`: the first message as a failed request, the others in a table; below them all numbers.
 
 use super::failure_groups::{FailureGroup, group_failures, source_label};
-use super::phrases::{frame_label, stack_block};
+use super::phrases::stack_block;
 use super::screen::{add_part, callers};
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
 use crate::explain::{ExplainReport, ExplainedFailure, Recording, StatisticsReport};
 use crate::output::document::{BarKind, Cell, Document, Source, Table, Text, alarm, code, faint, strong};
-use crate::output::wording::describe_host_memory;
+use crate::output::wording::{describe_host_memory, frame_label};
 use crate::stacks::frames::FrameReport;
 
 /// Rows of other messages on the first screen, at most.

@@ -1,12 +1,12 @@
 //! Failed and tried requests in full: what the first screen leaves out.
 
-use super::phrases::{describe_shortage, entries_after, location_label, operation_label, stack_block};
+use super::phrases::{describe_shortage, entries_after, operation_label, stack_block};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Blocker, JudgedRequest, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
-use crate::output::wording::{describe_input, shape_label};
+use crate::output::wording::{describe_input, location_label, shape_label};
 use crate::stacks::frames::CodeLocation;
 use crate::study::memory::LiveByLine;
 
@@ -33,7 +33,6 @@ pub(super) fn failed_request(document: &mut Document, device: &DeviceReport) {
     document.fields("tensors", device.local_tensors.as_ref().map(list_tensors));
     document.fields("doing", last.operation.as_deref().map(code));
     document.fields("metadata", last.user_metadata.as_deref());
-    document.field(last.verdict.word(), last.verdict_reason.to_string());
     document.fields("input", last.unusual_input.as_ref().map(describe_input));
     circumstances(document, last);
     let earlier = before.iter().rev().take(MAX_EARLIER);

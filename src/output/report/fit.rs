@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::notes::{add_notes, add_other_notes};
-use super::phrases::location_label;
 use crate::base::units::{count, counted, percent, quote_shell_word, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
+use crate::output::wording::location_label;
 use crate::whatif::fit::{
     FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure,
     RepeatedOperations, Size, SizeReport, SortLine, ThresholdLine,

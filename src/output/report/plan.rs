@@ -1,11 +1,10 @@
 //! The page of `oomscope plan`.
 
 use super::notes::{add_notes, add_other_notes};
-use super::phrases::location_label;
 use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, code, faint, strong};
-use crate::output::wording::command_line;
+use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::FitCertainty;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
 

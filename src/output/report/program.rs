@@ -1,9 +1,8 @@
 //! Changes to the program of a device in full: the figures of each, and what the program would need without a line.
 
-use super::phrases::location_label;
 use crate::base::units::{signed_size, size};
 use crate::output::document::{Cell, Document, Table, Text};
-use crate::output::wording::describe_outcome;
+use crate::output::wording::{describe_outcome, location_label};
 use crate::whatif::program::{ProgramDevice, ProgramRow};
 
 /// Appends the figures of all changes to the program of `device`.

@@ -1,11 +1,11 @@
 //! The page of `oomscope replay`: a row for each GPU, or what the job does then and six figures beside those recorded.
 
 use super::notes::{add_notes, add_other_notes};
-use super::phrases::{add_failed_requests, frame_label};
+use super::phrases::add_failed_requests;
 use super::summary::add_action;
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, faint, strong};
-use crate::output::wording::describe_outcome;
+use crate::output::wording::{describe_outcome, frame_label};
 use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, SettingsFrom};
 
 /// Rows of a table of GPUs, at most.

@@ -1,9 +1,9 @@
 //! The pages of `oomscope dry-run --try` and `--fit`, and of `--confirm`: one table each, the best run first.
 
-use super::phrases::location_label;
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, quote_shell_word, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, strong};
+use crate::output::wording::location_label;
 use crate::stacks::frames::CodeLocation;
 
 /// Lays out runs with remedies.

@@ -1,7 +1,7 @@
 //! The page of `oomscope diff`: the peaks before and after, and the lines that changed; below it all other figures.
 
 use super::super::notes::changes_answer;
-use super::super::phrases::{frame_label, location_details, location_label, operation_label, python_frames};
+use super::super::phrases::{location_details, operation_label, python_frames};
 use super::cells::{
     FIGURES, PHASES, SPACES, blocks, figures, first_of, moments, not_compared, phases, pools, ranks, settings, share,
     steps, streams, without_ending, word,
@@ -12,7 +12,7 @@ use crate::compare::diff::{
     VariableChange,
 };
 use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, faint, strong};
-use crate::output::wording::command_line;
+use crate::output::wording::{command_line, frame_label, location_label};
 use crate::study::figures::Figure;
 
 /// Rows of the table of lines, and of one beside a table of ranks or devices.

@@ -5,11 +5,10 @@ use super::parts::{add_next, add_part, moment_label};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
-use crate::output::document::{BarKind, Document, Source, Text, alarm, code, faint, strong};
+use crate::output::document::{BarKind, Document, Source, Text, code, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{frame_label, location_label};
 use crate::output::report::tried::tried_table;
-use crate::output::wording::{command_line, describe_cause};
+use crate::output::wording::{command_line, describe_cause, failure_headline, frame_label};
 use crate::stacks::frames::{FrameReport, Origin};
 
 /// Rows of a table of holders beside one of what grows or is in the way.
@@ -23,7 +22,7 @@ pub(super) fn show_failure(
     oom: &OomReport,
     rows: usize,
 ) {
-    document.headline(headline(device, oom), faint(context(device, oom)));
+    document.headline(failure_headline(device, oom), faint(context(device, oom)));
     if let Some(source) = &oom.source {
         document.source(Source {
             first: source.first_line.into(),
@@ -48,16 +47,6 @@ pub(super) fn show_failure(
         document.table(tried_table(&device.tried, MAX_TRIED, None, before));
     }
     add_action(document, snapshot, device, oom);
-}
-
-/// `out of memory on GPU 0: app/train.py:26 forward requested 399 MiB`
-pub(super) fn headline(device: &DeviceReport, oom: &OomReport) -> Text {
-    let start = alarm("out of memory").and(format!(" on GPU {}: ", device.device));
-    let requested = strong(size(oom.requested_bytes));
-    if oom.location.frame.is_none() && oom.location.backward.is_none() {
-        return start.and(requested).and(" requested, ").and(location_label(&oom.location));
-    }
-    start.and(location_label(&oom.location)).and(" requested ").and(requested)
 }
 
 fn context(device: &DeviceReport, oom: &OomReport) -> String {

@@ -5,7 +5,8 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, OomReport};
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code, faint, source_location};
-use crate::output::report::phrases::{frame_label, location_label};
+use crate::output::wording::{frame_label, location_label};
+use crate::snapshot::{Author, RootKind};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
 use crate::study::memory::{BlockSum, LiveByLine};
@@ -27,13 +28,13 @@ pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: 
         return;
     }
     let named = device.kept_by.as_ref().filter(|kept| {
-        let named = kept.top.rows.iter().filter(|row| row.name.is_some()).map(|row| row.bytes);
+        let named = kept.keepers.iter().filter(|row| row.name.is_some()).map(|row| row.bytes);
         // Names are those of the snapshot, which may be later.
         device.memory.allocated_bytes == all.bytes && ratio(named.sum(), all.bytes) >= MIN_NAMED_RATIO
     });
     let (mut cells, shown): (Vec<Vec<Cell>>, Vec<BlockSum>) = match (named, held) {
         (Some(kept), _) => {
-            kept.top.rows.iter().take(rows).map(|row| (variable(row), sum(row.bytes, row.blocks))).unzip()
+            kept.keepers.iter().take(rows).map(|row| (variable(row), sum(row.bytes, row.blocks))).unzip()
         }
         (None, Some(held)) => lines(&held.by_line.rows, rows, device.truncated),
         (None, None) => lines(&device.top_lines, rows, device.truncated),
@@ -117,6 +118,10 @@ fn variable(kept: &KeptByVariable) -> Vec<Cell> {
 
 /// A variable: its name, the container or type, and where it is filled or allocated.
 fn variable_label(kept: &KeptByVariable) -> Text {
+    // A local variable of PyTorch is the running call's.
+    if kept.author == Some(Author::Pytorch) && kept.root == Some(RootKind::Frame) {
+        return location_label(&kept.allocated_by);
+    }
     let name = match (&kept.container, &kept.name) {
         (Some(container), _) => code(&*container.name),
         (None, Some(_)) => code(kept.holder()),

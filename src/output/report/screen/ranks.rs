@@ -7,7 +7,7 @@ use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotRepor
 use crate::base::units::{counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, code, faint, strong};
 use crate::output::report::ranks::Names;
-use crate::output::wording::{command_line, describe_cause};
+use crate::output::wording::{command_line, describe_cause, failure_headline};
 
 /// Appends the table of all ranks, why the `worst` failed, and what to do.
 pub(crate) fn screen_of_ranks(
@@ -32,7 +32,7 @@ pub(crate) fn screen_of_ranks(
     document.field("peaks", &*ranks.peaks);
     match device.ooms.last() {
         Some(oom) => {
-            document.field("worst", failure::headline(device, oom));
+            document.field("worst", failure_headline(device, oom));
             document.field("", describe_cause(oom, device));
             failure::add_action(document, snapshot, device, oom);
         }

@@ -4,17 +4,20 @@ use super::holders::{add_growth, add_holders};
 use super::parts::{add_next, add_part};
 use crate::analysis::failure::RequestOutcome;
 use crate::analysis::{DeviceReport, SnapshotReport};
-use crate::base::units::{counted, duration, size};
-use crate::base::warning::Code;
+use crate::base::units::{counted, size};
 use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
 use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::describe_position_on;
-use crate::output::wording::{command_line, summarize_snapshot};
+use crate::output::wording::{command_line, summarize_snapshot, usage_headline};
 
 /// A recording without a failed request, a state without a trace, or a moment that the user chose.
 pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
-    let has_trace = device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
-    document.headline(headline(snapshot, device, has_trace), faint(context(snapshot, device)));
+    let has_trace = device.history().is_some();
+    let answer = match device.moment {
+        Some(moment) => strong(describe_position_on(device, moment)).and(format!(", GPU {}", device.device)),
+        None => usage_headline(snapshot, device),
+    };
+    document.headline(answer, faint(context(snapshot, device)));
     add_notes(document, &snapshot.warnings);
     add_memory(document, snapshot, device, has_trace && device.moment.is_none());
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref().filter(|_| device.moment.is_none()));
@@ -24,34 +27,6 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
     }
     add_holders(document, device, held, rows);
     add_action(document, snapshot, device);
-}
-
-/// `no request failed: 53,000 entries over 2 min 11 s, GPU 0`
-fn headline(snapshot: &SnapshotReport, device: &DeviceReport, has_trace: bool) -> Text {
-    let gpu = format!("GPU {}", device.device);
-    if snapshot.warnings.iter().any(|warning| warning.code == Code::ForeignBackend) {
-        return strong(format!("{gpu}: another allocator than PyTorch's recorded this"));
-    }
-    let memory = &device.memory;
-    if let Some(moment) = device.moment {
-        return strong(describe_position_on(device, moment)).and(format!(", {gpu}"));
-    }
-    if let (false, Some(failed)) =
-        (has_trace, snapshot.recorder.as_ref().and_then(|info| info.failure_on(device.device)))
-    {
-        let start = alarm("out of memory").and(format!(" on {gpu}: "));
-        return start.and(strong(size(failed.requested_bytes))).and(" requested; no history, so the line is not known");
-    }
-    let Some(timeline) = device.timeline.as_ref().filter(|_| has_trace) else {
-        let share = format!("{} of {} reserved", size(memory.allocated_bytes), size(memory.reserved_bytes));
-        return strong("no history recorded").and(format!(": {share} is allocated, {gpu}"));
-    };
-    let lasted =
-        timeline.duration_us.filter(|us| *us > 0).map_or_else(String::new, |us| format!(" over {}", duration(us)));
-    let entries = counted(timeline.entries, "entry");
-    let lost = snapshot.warnings.iter().any(|warning| warning.code == Code::HistoryLost);
-    let part = if lost { " (what is left of the recording)" } else { "" };
-    strong("no request failed").and(format!(": {entries}{lasted}{part}, {gpu}"))
 }
 
 fn context(snapshot: &SnapshotReport, device: &DeviceReport) -> String {

@@ -1,0 +1,26 @@
+//! Places in the program.
+
+use crate::output::document::{Text, code, faint, source_location};
+use crate::stacks::frames::{CodeLocation, FrameReport, UNKNOWN_NODE};
+
+/// `path:line function`; a page may shorten the path.
+pub(crate) fn frame_label(frame: &FrameReport) -> Text {
+    match (frame.file.as_str(), frame.line) {
+        ("" | "??", _) => code(&*frame.name),
+        (file, 0) => source_location(file, &format!(" {}", frame.name)),
+        (file, line) => source_location(file, &format!(":{line} {}", frame.name)),
+    }
+}
+
+/// The place of a stack in one line: its source line, or the autograd node of a backward pass.
+pub(crate) fn location_label(location: &CodeLocation) -> Text {
+    match (location.backward.as_deref(), &location.frame) {
+        (Some(UNKNOWN_NODE), Some(frame)) => faint("backward of ").and(frame_label(frame)),
+        (Some(UNKNOWN_NODE), None) => "the backward pass".into(),
+        (Some(node), Some(frame)) => code(node).and(faint(" from ")).and(frame_label(frame)),
+        (Some(node), None) => code(node),
+        (None, Some(frame)) => frame_label(frame),
+        (None, None) if location.has_stack => "no line of user code".into(),
+        (None, None) => "no stack recorded".into(),
+    }
+}
