@@ -17,7 +17,7 @@
   for the variables that keep most of what no container has, with `variable` (its name in
   `texts`).
 - `optimizers`: number of optimizers. `untrained`: the largest modules (names in `texts`) whose parameters require
-  gradients although no optimizer has any of them; empty without an optimizer.
+  gradients although no optimizer has any of them, and that are called outside of `no_grad`.
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
   class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
@@ -823,7 +823,7 @@ def encode(walk):
                 len(storage.places),
             )
         )
-        if kind in (SAVED, VARIABLE) and root.kind in ("frame", "module"):
+        if kind in (SAVED, VARIABLE, BUFFER) and root.kind in ("frame", "module"):
             written[walk.name(path).split("[")[0], root] += storage.bytes
         for step in walk.steps(path):
             if id(step) in looked_at:
@@ -885,7 +885,9 @@ def untrained(walk):
     parent = {module: walk.parents.get(module, (None,))[0] for module in sizes}
     found = [one for one in sizes if one not in trained and (parent[one] is None or parent[one] in trained)]
     found.sort(key=lambda one: -sizes[one])
-    return [walk.name(walk.module_paths[one]) for one in found[:MAX_UNTRAINED] if sizes[one]]
+    names = [walk.name(walk.module_paths[one]) for one in found[:MAX_UNTRAINED] if sizes[one]]
+    called = _writes.called_with_grad([(name, name, None, None) for name in names], users_files(walk), walk.is_over)
+    return [name for name in names if name in called]
 
 
 def file_of_module(module):
@@ -907,13 +909,17 @@ def describe_writes(filled, written, walk, texts):
     variables = [(("container", container), *place) for container, *place in filled]
     for (name, root), _ in written.most_common(MAX_WRITTEN):
         variables.append((("variable", texts.index(name)), *where_to_look(name, root)))
-    files = {frame.f_code.co_filename: None for frame in frames_of_all_threads()}
-    modules = walk.in_time(list(sys.modules.values())) if variables else ()
-    files.update((path, None) for path in map(file_of_module, modules) if type(path) is str)
-    users = [path for path in files if objects.author_of_file(path, walk.tensors.directory) == objects.USER]
-    found = _writes.writes(variables, users, walk.is_over) if variables else {}
+    found = _writes.writes(variables, users_files(walk), walk.is_over) if variables else {}
     rows = [(kind, {kind: index, **write.describe()}) for (kind, index), write in found.items()]
     return {key: [row for kind, row in rows if kind == of] for key, of in (("filled", "container"), ("written", "variable"))}
+
+
+def users_files(walk):
+    """The files of the program."""
+    files = {frame.f_code.co_filename: None for frame in frames_of_all_threads()}
+    modules = walk.in_time(list(sys.modules.values()))
+    files.update((path, None) for path in map(file_of_module, modules) if type(path) is str)
+    return [path for path in files if objects.author_of_file(path, walk.tensors.directory) == objects.USER]
 
 
 def users_frame(frame, torch_directory):

@@ -16,6 +16,7 @@ Labels hold names, never values: a key of a dict appears only if it looks like a
 
 import collections
 import dis
+import functools
 import gc
 import itertools
 import os
@@ -332,6 +333,8 @@ class Objects:
             (types.CellType, self.of_cell),
             (types.TracebackType, self.of_traceback),
             (types.FrameType, self.of_frame),
+            (functools._lru_cache_wrapper, self.of_lru_cache),
+            (itertools.cycle, self.of_cycle),
             *((generator, self.of_generator) for generator in GENERATORS),
         ):
             if cls is exact:
@@ -416,6 +419,22 @@ class Objects:
             if not count % TRACEBACK_INTERVAL and self.is_over():
                 break
         return found
+
+    def of_lru_cache(self, obj):
+        """The results that it keeps: the values of a dict, or with a limit objects that only the collector knows."""
+        found = []
+        for referent in gc.get_referents(obj):
+            if type(referent) is dict and referent is not obj.__dict__:
+                found.append(("", Items("lru_cache", first(dict.values(referent)), lambda index: ANY)))
+            else:
+                found.append(("", referent))
+        return found
+
+    def of_cycle(self, obj):
+        """What it goes through, and the items that it keeps to repeat them."""
+        kept = [one for one in gc.get_referents(obj) if type(one) is list]
+        others = [("", one) for one in gc.get_referents(obj) if type(one) is not list]
+        return others + [("", Items("cycle", one[:MAX_ITEMS], index_label)) for one in kept]
 
     def of_exception(self, obj):
         members = BaseException.__dict__

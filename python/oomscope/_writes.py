@@ -19,6 +19,9 @@ LAST_PART = re.compile(r"(\.?)([A-Za-z_]\w*)\Z")
 # A line without indentation that belongs to the lines above it.
 CONTINUATION = re.compile(r"[)\]}]|else\b|elif\b|except\b|finally\b")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# What a name in the program is, with a dot or without. Without a match, the variable of a closure or a generator, whose name
+# begins with that of the function.
+KINDS = {".": (ast.Attribute, ast.Name), "": (ast.Name,)}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A program may replace this function later.
 open_file, read_file, close_file = os.open, os.read, os.close
@@ -28,9 +31,10 @@ class Write:
     """A statement that writes to a variable.
 
     `how`: `put` (an item), `extend`, `store` (under a key), `accumulate` (`x += y`), `join` (`x = cat([x, y])`),
-    `recur` (`x = f(x)`), or `assign`. `value`: the text of what is written. `is_in_loop`: a loop of the function has the
-    statement. `has_grad`: no `no_grad` or `inference_mode` is seen around it. `backward`: `itself` if the function calls
-    `backward` of the variable, else `loop` if the innermost loop calls `backward`, `function` if the function does.
+    `recur` (`x = f(x)`), or `assign`. `value`: the text of what is written, of `recur` the variable that recurs.
+    `is_in_loop`: a loop of the function has the statement. `has_grad`: no `no_grad` or `inference_mode` is seen around
+    it. `backward`: `itself` if the function calls `backward` of the variable, else `loop` if the innermost loop calls
+    `backward`, `function` if the function does.
     """
 
     __slots__ = ("backward", "file", "function", "has_grad", "how", "is_in_loop", "line", "value")
@@ -74,18 +78,16 @@ class Context:
 class Search:
     """The search for the statements that write to one variable."""
 
-    def __init__(self, name, file, function):
-        self.file, self.function, self.fills, self.assigned = file, function, [], []
-        dot, self.part = LAST_PART.search(name).groups()
-        self.is_attribute = bool(dot)
+    def __init__(self, kind, part, file, function):
+        self.kind, self.part, self.file, self.function = kind, part, file, function
+        self.fills, self.assigned, self.is_called = [], [], False
 
     def is_target(self, node):
         """Whether `node` is the variable, or an item of it."""
         while isinstance(node, (ast.Subscript, ast.Starred)):
             node = node.value
-        if self.is_attribute:
-            return isinstance(node, ast.Attribute) and node.attr == self.part
-        return isinstance(node, ast.Name) and node.id == self.part
+        name = getattr(node, "attr", getattr(node, "id", None))
+        return type(node) is self.kind and name == self.part
 
     def has_target(self, node):
         return any(self.is_target(part) for part in ast.walk(node))
@@ -93,6 +95,8 @@ class Search:
     def look_at(self, statement, context, block):
         if self.function is not None and context.name != self.function:
             return
+        if context.has_grad and any(self.is_target(call.func) for call in calls_of(statement)):
+            self.is_called = True
         for how, value in self.written_by(statement):
             place = block.path, block.first + statement.lineno - 1
             found = Write(how, block.text_of(value), place, context, self.backward(context))
@@ -115,7 +119,12 @@ class Search:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             parts = [part for target in targets for part in getattr(target, "elts", [target])]
             for part in filter(self.is_target, parts):
-                yield self.how_assigned(part, statement.value), statement.value
+                how = self.how_assigned(part, statement.value)
+                again = [other for other in parts if is_name_in(other, statement.value)]
+                if how == "assign" and again:  # `out, hidden = f(x, hidden)` writes `out`
+                    how = "recur"
+                itself = part if part in again else again[-1] if again else statement.value
+                yield how, itself if how == "recur" else statement.value
         for call in calls_of(statement):
             if not isinstance(call.func, ast.Attribute) or not call.args or not self.is_target(base(call.func.value)):
                 continue
@@ -135,11 +144,19 @@ class Search:
         name = getattr(getattr(value, "func", None), "attr", getattr(getattr(value, "func", None), "id", None))
         return "join" if name in JOIN else "recur"
 
-    def result(self):
-        """The one statement that fills it; if none does, that assigns it in a loop; if none does, that assigns it."""
+    def found(self):
+        """The statements that fill it; if none does, those that assign it in a loop; if none does, that assign it."""
         looping = [write for write in self.assigned if write.is_in_loop]
-        found = self.fills or looping or self.assigned
-        return found[0] if len(found) == 1 else None
+        return self.fills or looping or self.assigned
+
+
+def is_name_in(target, value):
+    """Whether the variable `target` occurs in the expression `value`."""
+    wanted = ast.dump(ast.Expr(target)).replace("Store()", "Load()")
+    kinds = ast.Name, ast.Attribute
+    return isinstance(target, kinds) and any(
+        ast.dump(ast.Expr(part)) == wanted for part in ast.walk(value) if isinstance(part, kinds)
+    )
 
 
 class Block:
@@ -214,25 +231,49 @@ def statements(node, context):
 
 def writes(variables, files, is_over):
     """See the head of this file. Finds nothing if `is_over()` becomes true."""
-    searches = {key: Search(*rest) for key, *rest in variables if LAST_PART.search(rest[0])}
+    searches = searches_for(variables)
+    if not look_through(searches, files, is_over):
+        return {}  # a later line might write the same
+    found = {key: next(filter(None, (one.found() for one in tried)), []) for key, tried in searches.items()}
+    return {key: write[0] for key, write in found.items() if len(write) == 1}
+
+
+def called_with_grad(variables, files, is_over):
+    """The keys of those of the variables that the program calls outside of `no_grad`, as far as the text shows it."""
+    searches = searches_for(variables)
+    is_known = look_through(searches, files, is_over)
+    return {key for key, tried in searches.items() if is_known and any(one.is_called for one in tried)}
+
+
+def searches_for(variables):
+    found = {}
+    for key, name, file, function in variables:
+        last = LAST_PART.search(name)
+        if last is not None:
+            dot, part = last.groups()
+            found[key] = [Search(kind, part, file, function) for kind in KINDS[dot]]
+    return found
+
+
+def look_through(searches, files, is_over):
+    """Whether all of the files could be searched."""
     parsed = 0
     for path in files[:MAX_FILES]:
-        wanted = [search for search in searches.values() if search.file in (None, path)]
+        wanted = [search for tried in searches.values() for search in tried if search.file in (None, path)]
         lines = read(path) if wanted else []
         for block in blocks(path, lines):
             if is_over():
-                return {}  # a later line might write the same
+                return False
             text = "\n".join(block.lines)
             here = [search for search in wanted if search.part in text]
             parsed += len(text) if here else 0
             if parsed > MAX_PARSED:
-                return {}
+                return False
             tree = block.parse() if here else None
             for statement, context in statements(tree, Context()) if tree is not None else ():
                 for search in here:
                     search.look_at(statement, context, block)
-    found = {key: search.result() for key, search in searches.items()}
-    return {key: write for key, write in found.items() if write is not None}
+    return True
 
 
 def blocks(path, lines):

@@ -45,6 +45,14 @@ pub enum CureKind {
     LeaveHandler,
     /// Limit the entries of a cache.
     LimitCache,
+    /// Limit the results that `functools.lru_cache` keeps.
+    LimitResults,
+    /// Repeat a loader in another way than `itertools.cycle`, which keeps every item.
+    RepeatLoader,
+    /// Limit a tensor to which each step joins more.
+    LimitTensor,
+    /// Delete a variable at the end of each step, because its next value is made while it keeps the last one.
+    DeleteAtEnd,
     /// Keep a data set in host memory.
     DataOnHost,
     /// Load a checkpoint into host memory.
@@ -66,12 +74,12 @@ const MIN_ITEMS: u64 = 3;
 pub(super) fn cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let is_enough = |keeper: &&KeptByVariable| keeper.bytes >= oom.shortfall_bytes && keeper.share_ratio >= MIN_SHARE;
     let mut keepers = kept.keepers.iter().filter(is_enough);
-    let found = keepers.find_map(|keeper| Some(Cure { kind: cure_of(keeper)?, keeper: Box::new(keeper.clone()) }));
+    let found = keepers.find_map(|keeper| Some(Cure { kind: cure_of(oom, keeper)?, keeper: Box::new(keeper.clone()) }));
     found.or_else(|| needless_graphs(oom, kept))
 }
 
 /// The cure for what `keeper` keeps; `None` if a program needs it, or if it is not known what it is.
-fn cure_of(keeper: &KeptByVariable) -> Option<CureKind> {
+fn cure_of(oom: &OomReport, keeper: &KeptByVariable) -> Option<CureKind> {
     let container = keeper.container.as_ref().filter(|container| container.items >= MIN_ITEMS);
     if is_exception(keeper) {
         return Some(if keeper.container.is_some() { CureKind::KeepNoException } else { CureKind::LeaveHandler });
@@ -79,10 +87,19 @@ fn cure_of(keeper: &KeptByVariable) -> Option<CureKind> {
     if container.is_some_and(|it| it.r#type == "deque" && it.name.ends_with(".queue")) {
         return Some(CureKind::BoundQueue);
     }
+    match container.map(|container| &*container.r#type) {
+        Some("lru_cache") => return Some(CureKind::LimitResults),
+        Some("cycle") => return Some(CureKind::RepeatLoader),
+        _ => {}
+    }
     let write = keeper.written.as_ref()?;
+    if write.kind == WriteKind::Assign && write.in_loop && is_running(oom, &write.at) {
+        return Some(CureKind::DeleteAtEnd);
+    }
     let is_filled = container.is_some() && matches!(write.kind, WriteKind::Put | WriteKind::Extend | WriteKind::Store);
     match keeper.kind {
         Some(TensorKind::OptimizerState) => is_filled.then_some(CureKind::KeepNoOptimizers),
+        Some(TensorKind::Buffer) if write.kind == WriteKind::Join => Some(CureKind::LimitTensor),
         Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => {
             is_filled.then_some(CureKind::KeepNoModels)
         }
@@ -92,6 +109,11 @@ fn cure_of(keeper: &KeptByVariable) -> Option<CureKind> {
         Some(TensorKind::Saved | TensorKind::Variable) | None if is_filled => Some(cure_of_items(write)),
         Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(write),
     }
+}
+
+/// Whether the request fails in the statement at `line`.
+fn is_running(oom: &OomReport, line: &FrameReport) -> bool {
+    oom.frames.iter().any(|frame| (&frame.file, frame.line) == (&line.file, line.line))
 }
 
 fn is_exception(keeper: &KeptByVariable) -> bool {

@@ -80,9 +80,16 @@ def test_what_is_around_the_statement_is_told(tmp_path):
         "data": ("assign", 'dataset.images.to("cuda")', False, True, None),
         "total": ("accumulate", "loss", True, True, "loop"),
         "seen": ("join", "torch.cat([seen, x])", True, False, "loop"),
-        "hidden": ("recur", "rnn(x, (hidden, cell))", True, True, "loop"),
+        "hidden": ("recur", "hidden", True, True, "loop"),
         "parts": ("accumulate", "", True, True, "itself"),
     }
+
+
+def test_modules_that_are_called_with_grad_are_found(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("with torch.no_grad():\n    a(x)\nb = self.b(x)\nfor x in y:\n    c.append(x)\n")
+    names = [(name, name, None, None) for name in ("a", "trainer.b", "c")]
+    assert _writes.called_with_grad(names, [str(path)], lambda: False) == {"trainer.b"}
 
 
 def test_nothing_is_said_if_it_is_not_certain(tmp_path):

@@ -2,7 +2,7 @@
 
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Advice, DeviceReport};
+use crate::analysis::{Advice, DeviceReport, NoSettingHelps};
 use crate::base::units::{counted, size};
 use crate::study::iterations::GrowthKind;
 
@@ -14,6 +14,9 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     let first = device.advice.first();
     // A setting that serves the input needs no word about it.
     let needs_less = matches!(first, Some(Advice::LimitInput(_) | Advice::Change(..)));
+    if let Some(cause) = first.and_then(|advice| describe_cause_by_advice(oom, advice)) {
+        return cause;
+    }
     let reason = match (first, oom.unusual_input.as_ref().filter(|_| needs_less)) {
         (Some(Advice::RequestLess(_)), _) => return format!("{}: the request itself is too large", oom.verdict),
         (_, Some(input)) => return format!("{}: {input}", oom.verdict),
@@ -22,6 +25,25 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     let certainty = if oom.confidence == Certainty::Certain { "" } else { ", probably" };
     let alone = if concerns_one_request(oom) { "; what follows this request is not known" } else { "" };
     format!("{}{certainty}: {reason}{alone}", oom.verdict)
+}
+
+/// The cause if the replays decide between fragmentation and capacity otherwise than the free bytes do: the word and the
+/// advice answer one question.
+fn describe_cause_by_advice(oom: &OomReport, advice: &Advice) -> Option<String> {
+    let is_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream);
+    match advice {
+        Advice::Cure(cure) => {
+            Some(format!("capacity: {} keeps {} of the allocated memory", cure.subject(), cure.share_label()))
+        }
+        Advice::NothingHelps(NoSettingHelps::ExceedsReach | NoSettingHelps::AllFail) if is_apart => Some(format!(
+            "capacity: {} is free in pieces, but no layout that was tried serves the request",
+            size(oom.cached_bytes)
+        )),
+        Advice::GoOn(_) if oom.verdict == Verdict::Capacity => {
+            Some("fragmentation: the same memory in another layout serves the request".to_owned())
+        }
+        _ => None,
+    }
 }
 
 fn describe_growth(oom: &OomReport, device: &DeviceReport, bytes_per_step: u64) -> String {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::analysis::{Cure, CureKind, LocalTensorReport, ShapeCure};
+use crate::base::units::percent;
 
 impl fmt::Display for Cure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,10 +36,13 @@ impl fmt::Display for Cure {
                 f,
                 "call backward() for each value{at}, instead of once for all: `{name}` keeps the graphs until then"
             ),
-            CureKind::DetachState => write!(
-                f,
-                "detach `{name}` in each step (`{name} = {name}.detach()`){at}: it keeps the graphs of all steps before"
-            ),
+            CureKind::DetachState => {
+                let name = value.unwrap_or(name);
+                write!(
+                    f,
+                    "detach `{name}` in each step (`{name} = {name}.detach()`){at}: it keeps the graphs of all steps before"
+                )
+            }
             CureKind::PutOnHost => match value {
                 Some(value) => write!(
                     f,
@@ -81,6 +85,19 @@ impl fmt::Display for Cure {
             CureKind::LimitCache => {
                 write!(f, "limit the entries of `{name}`{at}, or put copies in host memory (.cpu()): {}", self.items())
             }
+            CureKind::LimitResults => {
+                write!(f, "limit the results that `{name}` keeps, such as lru_cache(maxsize=1): {}", self.items())
+            }
+            CureKind::RepeatLoader => write!(
+                f,
+                "start the loader of `{name}` anew instead of itertools.cycle, which keeps every batch: {}",
+                self.items()
+            ),
+            CureKind::LimitTensor => write!(f, "limit the length of `{name}`{at}: each step joins more to it"),
+            CureKind::DeleteAtEnd => write!(
+                f,
+                "delete `{name}` at the end of each step (`del {name}`): its next value is made{at} while it keeps the last"
+            ),
             CureKind::DataOnHost => {
                 write!(f, "keep `{name}` in host memory{at}, and move one batch at a time to the GPU")
             }
@@ -135,6 +152,19 @@ impl Cure {
     fn variable(&self) -> &str {
         let container = self.keeper.container.as_ref().map(|container| container.name.as_str());
         container.or(self.keeper.name.as_deref()).unwrap_or_default()
+    }
+
+    /// What keeps too much.
+    pub(super) fn subject(&self) -> String {
+        match &self.kind {
+            CureKind::KeepNoException | CureKind::LeaveHandler => "an exception".to_owned(),
+            _ => format!("`{}`", self.variable()),
+        }
+    }
+
+    /// `80%`, of all allocated memory.
+    pub(super) fn share_label(&self) -> String {
+        percent(self.keeper.share_ratio)
     }
 
     /// ` at train.py:12`, the statement that writes to the variable; empty if it is not known.

@@ -49,6 +49,7 @@ fn owner(variable: &KeptByVariable, modules: &Modules) -> Option<String> {
         return Some(container.name.clone());
     }
     Some(match variable.kind {
+        Some(TensorKind::Buffer) if variable.written.is_some() => name.to_owned(),
         Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => modules.outermost(name).to_owned(),
         Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(name).to_owned(),
         Some(TensorKind::Saved | TensorKind::Variable) | None => name.to_owned(),

@@ -300,6 +300,9 @@ impl<'n> Group<'n> {
     }
 }
 
+/// Entries of a dict that is a collection.
+const MIN_ENTRIES: u64 = 10;
+
 /// The containers by folded name; the largest of those with the same name.
 #[derive(Debug)]
 struct Containers<'n>(SeededMap<String, &'n NamedContainer>);
@@ -318,8 +321,12 @@ impl<'n> Containers<'n> {
 
     /// The container with most items on the way to `name`, and its name.
     fn of_item<'a>(&self, name: &'a str) -> Option<(&'a str, &'n NamedContainer)> {
-        let holders = name.match_indices(ITEM).filter_map(|(at, _)| name.get(..at));
-        let found = holders.filter_map(|holder| Some((holder, *self.0.get(holder)?)));
+        let holders = name.match_indices(ITEM).filter_map(|(at, _)| Some((name.get(..at)?, 1)));
+        // A dict with fewer entries is a record rather than a collection.
+        let keyed = name.match_indices("['").filter_map(|(at, _)| Some((name.get(..at)?, MIN_ENTRIES)));
+        let found = holders.chain(keyed).filter_map(|(holder, least)| {
+            Some((holder, *self.0.get(holder).filter(|container| container.items >= least)?))
+        });
         // The outermost one on a tie.
         found.reduce(|most, other| if other.1.items > most.1.items { other } else { most })
     }
