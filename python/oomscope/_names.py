@@ -12,10 +12,9 @@
 - `roots`: where names start: `kind` (see `Root`), `author` of the code (`user`, `library`, `pytorch`), and `frames`
   (a list with the function, for a local variable) or `module`.
 - `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
-- `filled`: for some of the containers `container` (index in `containers`), `frames` (a list with the line of the program
-  that fills it, the only one whose text does so), and what `_writes.Write` says of that statement. `written`: the same
-  for the variables that keep most of what no container has, with `variable` (its name in
-  `texts`).
+- `filled`: for some of the containers `container` (index in `containers`), `frames` (a list with the line of the
+  program that fills it, the only one whose text does so), and what `_writes.Write` says of that statement. `written`:
+  the same for the variables that keep most, with `variable` (its name in `texts`).
 - `optimizers`: number of optimizers. `untrained`: the largest modules (names in `texts`) whose parameters require
   gradients although no optimizer has any of them, and that are called outside of `no_grad`.
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
@@ -911,7 +910,8 @@ def describe_writes(filled, written, walk, texts):
         variables.append((("variable", texts.index(name)), *where_to_look(name, root)))
     found = _writes.writes(variables, users_files(walk), walk.is_over) if variables else {}
     rows = [(kind, {kind: index, **write.describe()}) for (kind, index), write in found.items()]
-    return {key: [row for kind, row in rows if kind == of] for key, of in (("filled", "container"), ("written", "variable"))}
+    of = {"filled": "container", "written": "variable"}
+    return {key: [row for kind, row in rows if kind == of[key]] for key in of}
 
 
 def users_files(walk):

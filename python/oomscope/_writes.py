@@ -2,9 +2,9 @@
 
 `writes(variables, files, is_over)` looks for statements such as `self.history.append(loss)`, `cache[key] = value` or
 `total += loss`. Of each variable it gets a key, the name (`trainer.history`), and for a variable of a function or a
-module the file and the function. It returns {key: `Write`} for those that exactly one statement fills, or, if none does,
-that exactly one assigns in a loop or at all. Nothing is imported or run; of each file at most `MAX_BYTES` are read, and
-only the functions and loops that have the name are parsed.
+module the file and the function. It returns {key: `Write`} for those that exactly one statement fills, or, if none
+does, that exactly one assigns in a loop or at all. Nothing is imported or run; of each file at most `MAX_BYTES` are
+read, and only the functions and loops that have the name are parsed.
 """
 
 import ast
@@ -19,8 +19,8 @@ LAST_PART = re.compile(r"(\.?)([A-Za-z_]\w*)\Z")
 # A line without indentation that belongs to the lines above it.
 CONTINUATION = re.compile(r"[)\]}]|else\b|elif\b|except\b|finally\b")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-# What a name in the program is, with a dot or without. Without a match, the variable of a closure or a generator, whose name
-# begins with that of the function.
+# What a name in the program is, with a dot or without. Without a match, the variable of a closure or a generator, whose
+# name begins with that of the function.
 KINDS = {".": (ast.Attribute, ast.Name), "": (ast.Name,)}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A program may replace this function later.

@@ -312,32 +312,6 @@ class Judge:
                 is_known = trial.can(edit)
                 is_true = trial.goes_on(trial.rerun(edits=[edit])) if is_known else None if edit != "no_grad" else False
                 return self.add("advice", action, is_true)
-        if action.startswith("hold less memory"):
-            uses = self.facts["uses"]
-            kinds = {kind: size for kind, size in uses.items() if kind != "saved-in-iteration"}
-            if "copies=True" in trial.declared:
-                kinds["parameters"] += kinds.pop("plain")
-            kinds["rest"] = self.facts["allocated"] - sum(kinds.values())
-            largest = max(kinds, key=kinds.get)
-            names = {
-                "shard or offload the param": "parameters",
-                "shard the grad": "gradients",
-                "offload the optimizer": "optimizer-state",
-            }
-            kind = next((kind for text, kind in names.items() if text in action), None)
-            if kind:
-                return self.add("advice", action, kind == largest)
-            if (
-                "torch.no_grad() if nothing is trained" in action
-                and trial.can("no_grad")
-                and "optim" not in trial.source
-            ):
-                return self.add("advice", action, trial.goes_on(trial.rerun(edits=["no_grad"])))
-            if "smaller batch" in action and trial.can("half"):
-                half = trial.rerun(edits=["half"])
-                # How much smaller is not said: where half serves the request and no more, that is not known.
-                is_true = trial.goes_on(half) or (None if trial.serves(half) else False)
-                return self.add("advice", action, is_true)
         self.add("advice", action, None)
 
     def advice_without_failure(self):

@@ -163,7 +163,8 @@ def test_that_dies(): os._exit(3)
 def test_without_memory(): pass
 """
     result = run(text, "-rs", "--junitxml=junit.xml", expect="3 failed, 2 skipped, 1 xfailed")
-    assert re.search(r"out of memory on GPU 0: \S*test_it.py:\d+ test_that_fails requested", result.stdout), result.stdout
+    headline = r"out of memory on GPU 0: \S*test_it.py:\d+ test_that_fails requested"
+    assert re.search(headline, result.stdout), result.stdout
     assert "CUDA out of memory" in result.stdout and "printed by the test" in result.stdout
     assert "exit code 3 before the test did" in result.stdout
     assert "the test used no GPU memory" in result.stdout
