@@ -90,21 +90,18 @@ pub fn compare_settings(
         let capacity = options.capacity.or(device.inferred_capacity());
         // No setting rounds a request to less than the default settings do.
         let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
-        let fewest_ooms = device_rows.iter().map(|row| row.ooms).min().unwrap_or(0); // there is a row
         devices.push(WhatIfDevice {
             device: device.id(),
             capacity_bytes: capacity,
             lower_bound_bytes: live,
             reserved_before_bytes: reserved_before,
             exact: device.inferred().verification.is_exact(),
-            some_row_serves: fewest_ooms == 0,
+            some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
             tried,
             skips_program: options.program_lines.is_some() && !is_tried_by_default(device),
             verdict: SettingsVerdict {
                 best: device_rows.get(1..).and_then(best).cloned(),
                 best_tried,
-                rows: device_rows.len(),
-                fewest_ooms,
                 requirement: requirement(&device_rows, capacity, [live, reserved_before]),
                 lost: device.lost_history(),
             },

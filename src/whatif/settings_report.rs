@@ -75,10 +75,6 @@ pub struct SettingsVerdict {
     pub best: Option<WhatIfRow>,
     /// The best of the settings and changes of the program, if anything helps or may help.
     pub best_tried: Option<TriedRow>,
-    /// Number of rows.
-    pub rows: usize,
-    /// The least number of failed requests in a row.
-    pub fewest_ooms: usize,
     /// The needs of the program if requests fail in every row.
     pub requirement: Requirement,
     /// Why the start of the recording is missing.

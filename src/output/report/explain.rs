@@ -8,7 +8,6 @@ use crate::base::units::{count, counted, percent, size};
 use crate::explain::{ExplainReport, ExplainedFailure, Recording, StatisticsReport};
 use crate::output::document::{BarKind, Cell, Document, Source, Table, Text, alarm, code, faint, strong};
 use crate::output::wording::{describe_host_memory, frame_label};
-use crate::stacks::frames::FrameReport;
 
 /// Rows of other messages on the first screen, at most.
 const MAX_OTHERS: usize = 8;
@@ -54,8 +53,8 @@ fn first_message(document: &mut Document, report: &ExplainReport, group: &Failur
     let times = Some(group.times()).filter(|times| *times > 1).map(|times| counted(times, "time"));
     let release = failure.torch_version.as_ref().map(|version| format!("PyTorch {version}"));
     let context: Vec<String> = who.into_iter().chain([lines]).chain(times).chain(release).collect();
-    document.headline(headline(group), faint(context.join(", ")));
-    if let (Some(line), Some(text)) = (location(failure), failure.culprit_code.as_deref()) {
+    document.headline(group.headline(), faint(context.join(", ")));
+    if let (Some(line), Some(text)) = (failure.line(), failure.culprit_code.as_deref()) {
         let note = failure.requested_bytes.map_or_else(String::new, size);
         let number = line.line.into();
         document.source(Source { first: number, lines: vec![text.to_owned()], marked: number, note });
@@ -72,41 +71,11 @@ fn first_message(document: &mut Document, report: &ExplainReport, group: &Failur
     }
     refused_mappings(document, report);
     memory(document, failure);
-    document.field("why", describe_reason(failure));
+    document.field("why", failure.reason());
     document.fields("do", failure.advice.first().map(String::as_str));
     // A source line to copy is in the headline.
     let copy = failure.copy.as_deref().filter(|text| !text.contains(".py:"));
     document.fields("copy", copy.map(code));
-}
-
-/// `out of memory on device 0: train.py:16 block requested 64 MiB`
-fn headline(group: &FailureGroup) -> Text {
-    let failure = group.first;
-    let start = alarm(group.title());
-    let requested = failure.requested_bytes.filter(|_| failure.system.is_none());
-    match (location(failure), requested) {
-        (Some(line), Some(bytes)) => start.and(": ").and(frame_label(line)).and(" requested ").and(strong(size(bytes))),
-        (Some(line), None) => start.and(": ").and(frame_label(line)),
-        (None, Some(bytes)) => start.and(": ").and(strong(size(bytes))).and(" requested"),
-        (None, None) => start,
-    }
-}
-
-/// The line of the message; those of a server that refuses to start are not the user's.
-fn location(failure: &ExplainedFailure) -> Option<&FrameReport> {
-    failure.culprit.as_ref().filter(|_| failure.kind != "serving")
-}
-
-/// The verdict and its reason.
-fn describe_reason(failure: &ExplainedFailure) -> String {
-    if failure.system.is_some() {
-        return failure.verdict_reason.clone();
-    }
-    let probably = if failure.confidence == Certainty::Possible { ", probably" } else { "" };
-    match failure.verdict {
-        Verdict::Unknown => format!("not known: {}", failure.verdict_reason),
-        verdict => format!("{verdict}{probably}: {}", failure.verdict_reason),
-    }
 }
 
 /// The device as the message describes it.
@@ -184,7 +153,7 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
     let row = |group: &&FailureGroup| -> Vec<Cell> {
         let failure = group.first;
         let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
-        let at = location(failure).map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
+        let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
         let line = faint(format!("  line {}", count(failure.line)));
         vec![
             Text::from(what).and(at).and(line).into(),
@@ -203,9 +172,9 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
 
 /// A message that is not on the first screen.
 fn message(document: &mut Document, group: &FailureGroup) {
-    document.heading(headline(group));
+    document.heading(group.headline());
     document.field("line", count(group.first.line));
-    document.field("why", describe_reason(group.first));
+    document.field("why", group.first.reason());
     document.fields("do", group.first.advice.first().map(String::as_str));
 }
 

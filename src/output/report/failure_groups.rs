@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::explain::ExplainedFailure;
+use crate::output::document::Text;
 
 /// A failure, and the same failure on other ranks.
 pub(super) struct FailureGroup<'a> {
@@ -52,13 +53,13 @@ impl FailureGroup<'_> {
     }
 
     /// The devices, as ranges.
-    pub(super) fn devices(&self) -> Option<String> {
+    fn devices(&self) -> Option<String> {
         let devices: Vec<u64> = self.all().filter_map(|failure| failure.device).collect();
         (!devices.is_empty()).then(|| ranges(devices))
     }
 
-    pub(super) fn title(&self) -> String {
-        self.first.describe(self.devices().as_deref())
+    pub(super) fn headline(&self) -> Text {
+        self.first.headline(self.devices().as_deref())
     }
 }
 

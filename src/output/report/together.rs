@@ -1,8 +1,8 @@
 //! The page of `oomscope plan --together`.
 
 use super::notes::{add_notes, add_other_notes};
-use crate::base::units::{counted, duration, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, code, faint, strong};
+use crate::base::units::{duration, size};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint};
 use crate::output::wording::command_line;
 use crate::whatif::together::{Clocks, TogetherGpu, TogetherProcess, TogetherReport};
 
@@ -10,14 +10,11 @@ use crate::whatif::together::{Clocks, TogetherGpu, TogetherProcess, TogetherRepo
 pub fn together(report: &TogetherReport) -> Document {
     let mut document = Document::default();
     let peaks = format!("peaks add up to {}", size(report.sum_of_peaks_bytes));
-    document.headline(headline(report), faint(peaks));
+    document.headline(report.headline(), faint(peaks));
     add_notes(&mut document, &report.warnings);
     document.table(gpus(report));
     document.table(processes(report));
-    let largest = report.gpus.last();
-    let failed = largest.and_then(|gpu| Some((gpu, gpu.as_timed.as_ref()?.failed.as_ref()?)));
-    let why = failed.map(|(gpu, failed)| format!("on {}, {}", gpu.gpu, report.describe_request(failed)));
-    document.fields("why", why.filter(|_| report.best_gpu().is_none()));
+    document.fields("why", report.describe_failure());
     document.fields("do", report.summary().action);
     let largest = report.processes.iter().max_by_key(|process| process.peak_reserved_bytes);
     document.fields("next", largest.and_then(|largest| command_line("analyze", &largest.path)).map(code));
@@ -26,16 +23,6 @@ pub fn together(report: &TogetherReport) -> Document {
     add_other_notes(&mut sections, &report.warnings);
     document.add_sections(sections);
     document
-}
-
-/// `2 processes fit together on l4 at any timing`
-fn headline(report: &TogetherReport) -> Text {
-    let processes = counted(report.processes.len() as u64, "process");
-    if let Some((gpu, condition)) = report.best_gpu() {
-        return strong(format!("{processes} fit together on {}", gpu.gpu)).and(condition);
-    }
-    let gpu = report.gpus.last().map_or_else(String::new, |gpu| format!(" on {}", gpu.gpu));
-    alarm(format!("{processes} do not fit together{gpu}"))
 }
 
 /// One row for each GPU: whether the processes fit at any timing, limited, and as they were timed.

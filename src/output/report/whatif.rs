@@ -5,10 +5,10 @@ use super::program::add_program;
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, duration, size};
 use crate::base::warning::Warning;
-use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
-use crate::output::wording::{Summary, command_line, describe_outcome};
+use crate::output::document::{Cell, Document, Table, code, faint};
+use crate::output::wording::{Summary, command_line, describe_outcome, tried_headline};
 use crate::whatif::program::ProgramReport;
-use crate::whatif::{TriedMark, TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow};
+use crate::whatif::{TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow};
 
 /// Rows of all tables on the first screen.
 const MAX_ROWS: usize = 24;
@@ -96,24 +96,10 @@ fn add_device(
     baseline: Baseline<'_>,
     (context, rows): (String, usize),
 ) {
-    let marked = |mark| tried.iter().filter(|row| row.mark == mark).count() as u64;
-    let all = count(tried.len() as u64);
-    let answer = match (tried.first(), marked(TriedMark::Helps), marked(TriedMark::MayHelp)) {
-        (None, ..) => summary.answer.as_str().into(),
-        (Some(best), 0, 0) if best.then.goes_on() => {
-            strong("nothing needs noticeably less").and(format!(" of {all} tried"))
-        }
-        (Some(_), 0, 0) => alarm("nothing helps").and(format!(" of {all} tried")),
-        (Some(best), 0, perhaps) => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(name(best)),
-        (Some(best), helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(name(best)),
-    };
+    let answer = tried_headline(tried).unwrap_or_else(|| summary.answer.as_str().into());
     document.headline(answer, faint(context));
     add_notes(document, notes);
     document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));
-}
-
-fn name(row: &TriedRow) -> Text {
-    code(row.label())
 }
 
 /// Appends the action and the next command.

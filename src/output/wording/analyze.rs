@@ -126,7 +126,7 @@ fn describe_usage(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
     format!("{headline}: up to {at_least}{allocated} allocated, {at_least}{reserved} reserved")
 }
 
-/// What to do if no request failed, and a text to copy for it.
+/// The action if no request failed, and a text to copy for it.
 fn advise_without_failure(snapshot: &SnapshotReport, device: &DeviceReport) -> Option<(String, Option<String>)> {
     if device.history().is_none() {
         let command = "oomscope run --at exit -- python train.py";

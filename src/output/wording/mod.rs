@@ -43,3 +43,4 @@ pub(crate) use place::{frame_label, location_label};
 pub use summary::Summary;
 pub(crate) use summary::command_line;
 pub(crate) use variables::shape_label;
+pub(crate) use whatif::tried_headline;

@@ -1,8 +1,8 @@
 //! The summary of processes on one GPU.
 
 use super::Summary;
-use crate::base::units::{counted, duration, size};
-use crate::base::warning::{Code, Warning};
+use crate::base::units::{counted, size};
+use crate::output::document::{Text, alarm, strong};
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::together::{Clocks, TimedFailure, TogetherGpu, TogetherReport};
 
@@ -18,55 +18,32 @@ impl TogetherReport {
         conditions.into_iter().find_map(|(gpu, condition)| Some((gpu?, condition)))
     }
 
+    /// `2 processes fit together on l4 at any timing`
+    pub(crate) fn headline(&self) -> Text {
+        let processes = counted(self.processes.len() as u64, "process");
+        if let Some((gpu, condition)) = self.best_gpu() {
+            return strong(format!("{processes} fit together on {}", gpu.gpu)).and(condition);
+        }
+        let gpu = self.gpus.last().map_or_else(String::new, |gpu| format!(" on {}", gpu.gpu));
+        alarm(format!("{processes} do not fit together{gpu}"))
+    }
+
+    /// The request that fails on the GPU with most memory, if none takes the processes.
+    pub(crate) fn describe_failure(&self) -> Option<String> {
+        let gpu = self.gpus.last().filter(|_| self.best_gpu().is_none())?;
+        let failed = gpu.as_timed.as_ref()?.failed.as_ref()?;
+        Some(format!("on {}, {}", gpu.gpu, self.describe_request(failed)))
+    }
+
     /// The smallest GPU that takes the processes, and under which condition.
     pub fn summary(&self) -> Summary {
-        let processes = format!("the {}", counted(self.processes.len() as u64, "process"));
         let limited = self.gpus.iter().find(|gpu| gpu.fractions.is_some());
         let at_any_time = self.gpus.iter().find(|gpu| gpu.fits_at_any_time);
         let smaller = |gpu: &&TogetherGpu| at_any_time.is_none_or(|found| gpu.usable_bytes < found.usable_bytes);
         let action = limited.filter(smaller).and_then(|gpu| self.describe_fractions(gpu));
-        let answer = match self.best_gpu() {
-            None => self.describe_failure(&processes),
-            Some((gpu, condition)) => {
-                let peaks = size(self.sum_of_peaks_bytes);
-                let is_timed = !gpu.fits_at_any_time && gpu.fractions.is_none();
-                let short = if is_timed { self.describe_short_overlap() } else { String::new() };
-                let usable = size(gpu.usable_bytes);
-                format!(
-                    "{processes} fit together on {}{condition}{short}: their peaks add up to {peaks} of {usable}",
-                    gpu.gpu
-                )
-            }
-        };
-        let is_part =
-            |warning: &Warning| matches!(warning.code, Code::EndsInFailure | Code::Truncated | Code::HistoryLost);
-        let answer =
-            if self.warnings.iter().any(is_part) { format!("as far as they were recorded, {answer}") } else { answer };
-        Summary { action, ..Summary::from_answer(answer) }
-    }
-
-    /// A note if the recordings overlap for less than half of their time.
-    fn describe_short_overlap(&self) -> String {
-        let overlap = self.overlap_us.zip(self.span_us).filter(|(overlap, span)| *overlap < span / 2);
-        let describe =
-            |(overlap, span)| format!(" (recorded together for only {} of {})", duration(overlap), duration(span));
-        overlap.map(describe).unwrap_or_default()
-    }
-
-    /// On the GPU with most memory.
-    fn describe_failure(&self, processes: &str) -> String {
-        let Some(gpu) = self.gpus.last() else { return format!("{processes} have no GPU") };
-        let usable = size(gpu.usable_bytes);
-        let start = format!("{processes} do not fit together on {}", gpu.gpu);
-        match gpu.as_timed.as_ref().and_then(|run| run.failed.as_ref()) {
-            Some(failed) => format!("{start}: {}", self.describe_request(failed)),
-            None => match self.sum_of_smallest_bytes {
-                Some(needed) if needed > gpu.usable_bytes => {
-                    format!("{start}: they need at least {} of {usable}", size(needed))
-                }
-                _ => format!("{start}: their peaks add up to {} of {usable}", size(self.sum_of_peaks_bytes)),
-            },
-        }
+        let why = self.describe_failure();
+        let why = why.unwrap_or_else(|| format!("their peaks add up to {}", size(self.sum_of_peaks_bytes)));
+        Summary { action, ..Summary::from_answer(format!("{}: {why}", self.headline().raw())) }
     }
 
     /// `rollout.pickle fails at a request of 20 MiB (app.py:3 in f) while the others have 12 GiB reserved`

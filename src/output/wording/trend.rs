@@ -5,26 +5,20 @@ use crate::base::units::{count, counted, date, percent, size};
 use crate::compare::trend::{TrendKind, TrendReport, TrendRow};
 
 impl TrendReport {
-    /// Summarizes the line that creeps most.
+    /// The verdict, and the line that creeps most.
     pub fn summary(&self) -> Summary {
-        let (verdict, runs) = (self.verdict(), self.describe_runs());
-        match self.rows.first() {
-            Some(row) if row.growth == TrendKind::Creep => {
-                let answer = format!("FAILED: {} creeps: {} ({runs})", row.line, row.describe_growth());
-                let place = row.place();
-                let action = match place {
-                    Some(_) => "see what that line keeps from run to run",
-                    None => "record with stacks and --top 50, so that lines are compared too",
-                };
-                Summary {
-                    action: Some(action.to_owned()),
-                    copy: place.map(str::to_owned),
-                    ..Summary::from_answer(answer)
-                }
-            }
-            Some(row) => Summary::from_answer(format!("{verdict} ({runs}); {} {}", row.line, row.describe_growth())),
-            None => Summary::from_answer(format!("{verdict} ({runs})")),
-        }
+        let first = self.rows.first();
+        let growth = first.map_or_else(String::new, |row| format!("; {} {}", row.line, row.describe_growth()));
+        let answer = format!("{} ({}){growth}", self.verdict(), self.describe_runs());
+        let Some(creeping) = first.filter(|row| row.growth == TrendKind::Creep) else {
+            return Summary::from_answer(answer);
+        };
+        let place = creeping.place().map(str::to_owned);
+        let action = match place {
+            Some(_) => "see what that line keeps from run to run",
+            None => "record with stacks and --top 50, so that lines are compared too",
+        };
+        Summary { action: Some(action.to_owned()), copy: place, ..Summary::from_answer(answer) }
     }
 
     /// `FAILED: 2 lines creep by 0.5% a week or more`

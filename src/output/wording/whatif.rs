@@ -4,7 +4,8 @@ use super::Summary;
 use super::outcome::{POSTPONES, SET_IT, TRY_IT, outcome_clause};
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
-use crate::base::units::{count, counted, size};
+use crate::base::units::{count, size};
+use crate::output::document::{Text, alarm, code, strong};
 use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
 use crate::whatif::{
@@ -15,124 +16,92 @@ use crate::whatif::{
 pub(super) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
 
 impl WhatIfReport {
-    /// Summarizes the worst device.
+    /// Summarizes the worst device: where nothing helps, or a request fails.
     pub fn summary(&self) -> Summary {
-        let summaries = self.devices.iter().map(|device| summarize_device(device, self));
-        // `max_by_key` takes the last of equals; the first one is wanted.
-        let worst = summaries.rev().max_by_key(|(severity, _)| *severity);
-        worst.unwrap_or_default().1 // a report has a device
-    }
-}
-
-/// Summarizes the rows of `device`, of which the first has the recorded settings; with a severity.
-fn summarize_device(device: &WhatIfDevice, report: &WhatIfReport) -> (u8, Summary) {
-    let (id, verdict) = (device.device, &device.verdict);
-    let Some(recorded) = report.rows.iter().find(|row| row.device == id) else {
-        return (0, Summary::from_answer(format!("nothing to replay on device {id}")));
-    };
-    if verdict.lost == Some(LostHistory::RingOfOne) {
-        let answer = format!("other settings cannot be judged on device {id}");
-        return (1, Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne)));
-    }
-    let estimate = if device.exact { "" } else { ESTIMATE };
-    let largest_holder = format!(
-        "the program: {} live at the peak, the lower bound under any setting; {} reserved as recorded",
-        size(device.lower_bound_bytes),
-        size(recorded.peak_reserved_bytes)
-    );
-    let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
-    let (severity, mut summary) = match (recorded.then.goes_on(), change, &verdict.best) {
-        (true, change, _) => (0, summarize_all_served(device, recorded, change, report.recorded_settings.as_deref())),
-        (false, Some(change), _) => (1, summarize_change(device, change)),
-        (false, None, Some(best)) => (1, summarize_served(device, recorded, best, report)),
-        (false, None, None) => (2, summarize_none_served(device)),
-    };
-    summary.answer.push_str(estimate);
-    (severity, Summary { who: Some(largest_holder), ..summary })
-}
-
-/// The summary if no request fails under the recorded settings; `change` is the best of what was tried.
-fn summarize_all_served(
-    device: &WhatIfDevice,
-    recorded: &WhatIfRow,
-    change: Option<&TriedRow>,
-    recorded_settings: Option<&str>,
-) -> Summary {
-    let (id, best) = (device.device, device.verdict.best.as_ref());
-    let peak = recorded.peak_reserved_bytes;
-    let noticeable = peak / NOTICEABLE_PARTS;
-    let needs_no_larger_device =
-        |best: &&WhatIfRow| match (best.smallest_capacity_bytes, recorded.smallest_capacity_bytes) {
-            (Some(best), Some(recorded)) => best <= recorded,
-            (best, _) => best.is_some(),
+        let severity = |device: &&WhatIfDevice| match self.recorded_on(device) {
+            Some(recorded) if !recorded.then.goes_on() => {
+                if device.verdict.best_tried.is_some() {
+                    1
+                } else {
+                    2
+                }
+            }
+            _ => 0,
         };
-    let saving = best.filter(|best| best.peak_reserved_bytes.saturating_add(noticeable) < peak);
-    let saving = saving.filter(needs_no_larger_device);
-    let on = match device.capacity_bytes {
-        Some(capacity) => format!("device {id} of {}", size(capacity)),
-        None => format!("device {id}"),
-    };
-    let served = format!("no request fails on {on} under the recorded settings");
-    let would_reserve = |what: &str, bytes: u64| {
-        format!("{served}; {what} would reserve {} at its peak instead of {}", size(bytes), size(peak))
-    };
-    match (saving, change.filter(|change| change.mark == TriedMark::Helps)) {
-        (Some(best), _) => Summary {
-            answer: would_reserve(&best.settings, best.peak_reserved_bytes),
-            action: Some(format!("set it to reserve {} less", size(peak - best.peak_reserved_bytes))),
-            copy: Some(shell_assignment(&best.settings, recorded_settings)),
-            ..Summary::default()
-        },
-        (None, Some(change)) => Summary {
-            answer: would_reserve(&format!("to {}", change.label()), change.peak_reserved_bytes),
-            action: Some(change.label()),
-            copy: change.file_line(),
-            ..Summary::default()
-        },
-        (None, None) => Summary::from_answer(format!(
-            "{served}, and nothing that was tried needs noticeably less than the {} reserved",
-            size(peak)
-        )),
+        // `max_by_key` takes the last of equals; the first one is wanted.
+        let worst = self.devices.iter().rev().max_by_key(severity);
+        worst.map(|device| self.summarize_device(device)).unwrap_or_default() // a report has a device
+    }
+
+    fn recorded_on(&self, device: &WhatIfDevice) -> Option<&WhatIfRow> {
+        self.rows.iter().find(|row| row.device == device.device)
+    }
+
+    fn summarize_device(&self, device: &WhatIfDevice) -> Summary {
+        let (id, verdict) = (device.device, &device.verdict);
+        let Some(recorded) = self.recorded_on(device) else {
+            return Summary::from_answer(format!("nothing to replay on device {id}"));
+        };
+        if verdict.lost == Some(LostHistory::RingOfOne) {
+            let answer = format!("other settings cannot be judged on device {id}");
+            return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
+        }
+        let answer = describe_tried(&device.tried, device.exact).unwrap_or_else(|| {
+            format!("nothing to try on device {id}; as recorded {}", outcome_clause(&recorded.then))
+        });
+        let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
+        let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());
+        let analyze = || command_line("analyze", &self.path);
+        let (action, copy) = match (recorded.then.goes_on(), change, &verdict.best) {
+            (true, change, best) => match (best.as_ref().and_then(|best| saving(best, recorded)), best, change) {
+                (Some(bytes), Some(best), _) => {
+                    (format!("set it to reserve {} less", size(bytes)), Some(assignment(best)))
+                }
+                (_, _, Some(change)) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
+                _ => return Summary::from_answer(answer),
+            },
+            (false, Some(change), _) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
+            (false, Some(change), _) => (format!("try it, and record again: {}", change.label()), change.file_line()),
+            (false, None, Some(best)) => match best.then {
+                JobOutcome::GoesOn { .. } => (SET_IT.to_owned(), Some(assignment(best))),
+                JobOutcome::NotKnown { .. } => (TRY_IT.to_owned(), analyze()),
+                JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => (POSTPONES.to_owned(), analyze()),
+            },
+            (false, None, None) => (format!("it takes {}", describe_requirement(verdict.requirement)), None),
+        };
+        Summary { action: Some(action), copy, ..Summary::from_answer(answer) }
     }
 }
 
-/// The summary if `change` to the program is the best of what was tried for a request that fails.
-fn summarize_change(device: &WhatIfDevice, change: &TriedRow) -> Summary {
-    let action = match change.mark {
-        TriedMark::Helps => change.label(),
-        TriedMark::MayHelp | TriedMark::NoHelp => format!("try it, and record again: {}", change.label()),
+/// The bytes that `best` reserves less than `recorded`, if that is noticeable and takes no larger device.
+fn saving(best: &WhatIfRow, recorded: &WhatIfRow) -> Option<u64> {
+    let peak = recorded.peak_reserved_bytes;
+    let needs_no_larger_device = match (best.smallest_capacity_bytes, recorded.smallest_capacity_bytes) {
+        (Some(best), Some(recorded)) => best <= recorded,
+        (best, _) => best.is_some(),
     };
-    Summary {
-        answer: format!("{} on device {}: {}", change.label(), device.device, outcome_clause(&change.then)),
-        action: Some(action),
-        copy: change.file_line(),
-        ..Summary::default()
-    }
+    let is_noticeable = best.peak_reserved_bytes.saturating_add(peak / NOTICEABLE_PARTS) < peak;
+    (is_noticeable && needs_no_larger_device).then(|| peak - best.peak_reserved_bytes)
 }
 
-/// The summary if `best` serves requests that fail under the recorded settings.
-fn summarize_served(device: &WhatIfDevice, recorded: &WhatIfRow, best: &WhatIfRow, report: &WhatIfReport) -> Summary {
-    let failed = match (recorded.ooms, best.ooms) {
-        (0 | 1, _) => "the failed request".to_owned(),
-        (n, 0) => format!("all requests, {} of which failed as recorded", count(n as u64)),
-        _ => "the last failed request".to_owned(),
-    };
-    let (action, copy) = match best.then {
-        JobOutcome::GoesOn { .. } => {
-            (SET_IT, Some(shell_assignment(&best.settings, report.recorded_settings.as_deref())))
-        }
-        JobOutcome::NotKnown { .. } => (TRY_IT, command_line("analyze", &report.path)),
-        JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => {
-            (POSTPONES, command_line("analyze", &report.path))
-        }
-    };
-    let (setting, id) = (&best.settings, device.device);
-    Summary {
-        answer: format!("{setting} serves {failed} on device {id}; {}", outcome_clause(&best.then)),
-        action: Some(action.to_owned()),
-        copy,
-        ..Summary::default()
-    }
+/// `3 of 17 tried help: expandable_segments:True`; `None` if nothing was tried.
+pub(crate) fn tried_headline(tried: &[TriedRow]) -> Option<Text> {
+    let best = tried.first()?;
+    let marked = |mark| tried.iter().filter(|row| row.mark == mark).count() as u64;
+    let all = count(tried.len() as u64);
+    Some(match (marked(TriedMark::Helps), marked(TriedMark::MayHelp)) {
+        (0, 0) if best.then.goes_on() => strong("nothing needs noticeably less").and(format!(" of {all} tried")),
+        (0, 0) => alarm("nothing helps").and(format!(" of {all} tried")),
+        (0, perhaps) => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(code(best.label())),
+        (helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(code(best.label())),
+    })
+}
+
+/// The headline, with the outcome of the job with the best that was tried.
+pub(super) fn describe_tried(tried: &[TriedRow], is_exact: bool) -> Option<String> {
+    let estimate = if is_exact { "" } else { ESTIMATE };
+    let then = outcome_clause(&tried.first()?.then);
+    tried_headline(tried).map(|headline| format!("{}; {then}{estimate}", headline.raw()))
 }
 
 impl TriedRow {
@@ -147,20 +116,6 @@ impl TriedRow {
     /// The line to change, to copy.
     fn file_line(&self) -> Option<String> {
         self.location.as_ref()?.frame.as_ref().map(FrameReport::file_line)
-    }
-}
-
-fn summarize_none_served(device: &WhatIfDevice) -> Summary {
-    let fewest = device.verdict.fewest_ooms as u64;
-    let tried = match device.verdict.rows {
-        1 => "no other setting could be tried; under the recorded settings".to_owned(),
-        _ => "no setting tried serves every request:".to_owned(),
-    };
-    let fails = if fewest == 1 { "fails" } else { "fail" };
-    Summary {
-        answer: format!("{tried} at least {} {fails} on device {}", counted(fewest, "request"), device.device),
-        action: Some(format!("it takes {}", describe_requirement(device.verdict.requirement))),
-        ..Summary::default()
     }
 }
 
