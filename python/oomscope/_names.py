@@ -34,6 +34,7 @@ import collections
 import gc
 import itertools
 import operator
+import re
 import sys
 import time
 
@@ -91,6 +92,8 @@ PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE = KINDS = (
     "saved",
     "variable",
 )
+# The indexes at the end of a name.
+INDEXES = re.compile(r"(?:\[[^\[\]]*\])+\Z")
 # Attributes through which a wrapper holds what it wraps.
 TRANSPARENT = ("._orig_mod", "._fsdp_wrapped_module", "._checkpoint_wrapped_module", "._local_tensor")
 
@@ -823,7 +826,7 @@ def encode(walk):
             )
         )
         if kind in (SAVED, VARIABLE, BUFFER) and root.kind in ("frame", "module"):
-            written[walk.name(path).split("[")[0], root] += storage.bytes
+            written[INDEXES.sub("", walk.name(path)), root] += storage.bytes
         for step in walk.steps(path):
             if id(step) in looked_at:
                 break

@@ -80,7 +80,7 @@ class Search:
 
     def __init__(self, kind, part, file, function):
         self.kind, self.part, self.file, self.function = kind, part, file, function
-        self.fills, self.assigned, self.is_called = [], [], False
+        self.fills, self.assigned, self.calls = [], [], set()
 
     def is_target(self, node):
         """Whether `node` is the variable, or an item of it."""
@@ -95,8 +95,10 @@ class Search:
     def look_at(self, statement, context, block):
         if self.function is not None and context.name != self.function:
             return
-        if context.has_grad and any(self.is_target(call.func) for call in calls_of(statement)):
-            self.is_called = True
+        for call in calls_of(statement):
+            is_called = self.is_target(call.func)
+            if is_called or any(map(self.is_target, call.args)):
+                self.calls.add((is_called, context.has_grad))
         for how, value in self.written_by(statement):
             place = block.path, block.first + statement.lineno - 1
             found = Write(how, block.text_of(value), place, context, self.backward(context))
@@ -239,10 +241,15 @@ def writes(variables, files, is_over):
 
 
 def called_with_grad(variables, files, is_over):
-    """The keys of those of the variables that the program calls outside of `no_grad`, as far as the text shows it."""
+    """The keys of those of the variables that the program calls outside of `no_grad`, as far as the text shows it.
+
+    A variable that is called nowhere may be called where it is an argument.
+    """
     searches = searches_for(variables)
-    is_known = look_through(searches, files, is_over)
-    return {key for key, tried in searches.items() if is_known and any(one.is_called for one in tried)}
+    if not look_through(searches, files, is_over):
+        return set()
+    calls = {key: set().union(*(one.calls for one in tried)) for key, tried in searches.items()}
+    return {key for key, (*_, last) in ((key, sorted(found)) for key, found in calls.items() if found) if last[1]}
 
 
 def searches_for(variables):

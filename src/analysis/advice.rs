@@ -113,6 +113,8 @@ pub(super) struct Evidence<'a> {
     pub(super) kept: Option<&'a KeptReport>,
     /// The tensors of the failing function.
     pub(super) locals: Option<&'a LocalTensors>,
+    /// The text of the line of that function which failed.
+    pub(super) failing_line: Option<&'a str>,
     /// Number of complete steps.
     pub(super) completed_steps: u64,
     pub(super) is_capacity_known: bool,
@@ -153,7 +155,8 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
 
 /// The most useful piece of advice, whether the size of the device is known or not.
 fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
-    if let Some(cure) = evidence.locals.and_then(|locals| shape_cure(locals, oom.requested_bytes)) {
+    let shapes = evidence.locals.and_then(|locals| shape_cure(locals, oom.requested_bytes, evidence.failing_line));
+    if let Some(cure) = shapes {
         return Advice::Shapes(cure);
     }
     if let Some(request) = OversizedRequest::from_failure(oom) {

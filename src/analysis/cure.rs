@@ -4,7 +4,7 @@
 use crate::analysis::failure::OomReport;
 use crate::base::units::ratio;
 use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
-use crate::stacks::frames::{FrameReport, forward_slashes};
+use crate::stacks::frames::{FrameReport, Origin, forward_slashes};
 use crate::study::variables::{KeptByVariable, KeptReport, Written};
 
 /// A change of the program, and the variable that it frees.
@@ -12,7 +12,8 @@ use crate::study::variables::{KeptByVariable, KeptReport, Written};
 pub struct Cure {
     /// The change.
     pub kind: CureKind,
-    /// The variable; items of a container are one row. Of a module that nobody trains, a variable that keeps graphs.
+    /// The variable; items of a container are one row. For a module that nobody
+    /// trains, a variable that keeps graphs.
     pub keeper: Box<KeptByVariable>,
 }
 
@@ -53,6 +54,10 @@ pub enum CureKind {
     LimitTensor,
     /// Delete a variable at the end of each step, because its next value is made while it keeps the last one.
     DeleteAtEnd,
+    /// Load one model of a list at a time.
+    LoadEach,
+    /// Use a type with smaller elements.
+    Narrow,
     /// Keep a data set in host memory.
     DataOnHost,
     /// Load a checkpoint into host memory.
@@ -65,6 +70,8 @@ pub enum CureKind {
 
 /// Smaller shares of the allocated memory do not lead.
 const MIN_SHARE: f64 = 0.1;
+/// A container that is filled nobody knows where leads from this share on.
+const MIN_UNKNOWN_SHARE: f64 = 0.3;
 /// From this share on, a variable keeps its memory through graphs.
 const GRAPH_SHARE: f64 = 0.5;
 /// A container with fewer items is no collection.
@@ -75,7 +82,7 @@ pub(super) fn cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let is_enough = |keeper: &&KeptByVariable| keeper.bytes >= oom.shortfall_bytes && keeper.share_ratio >= MIN_SHARE;
     let mut keepers = kept.keepers.iter().filter(is_enough);
     let found = keepers.find_map(|keeper| Some(Cure { kind: cure_of(oom, keeper)?, keeper: Box::new(keeper.clone()) }));
-    found.or_else(|| needless_graphs(oom, kept))
+    found.or_else(|| needless_graphs(oom, kept)).or_else(|| doubles(oom, kept))
 }
 
 /// The cure for what `keeper` keeps; `None` if a program needs it, or if it is not known what it is.
@@ -92,7 +99,11 @@ fn cure_of(oom: &OomReport, keeper: &KeptByVariable) -> Option<CureKind> {
         Some("cycle") => return Some(CureKind::RepeatLoader),
         _ => {}
     }
-    let write = keeper.written.as_ref()?;
+    let Some(write) = &keeper.written else {
+        return container
+            .filter(|_| keeper.share_ratio >= MIN_UNKNOWN_SHARE && is_plain(keeper))
+            .map(|_| if keeps_graphs(keeper) { CureKind::PutValue } else { CureKind::PutOnHost });
+    };
     if write.kind == WriteKind::Assign && write.in_loop && is_running(oom, &write.at) {
         return Some(CureKind::DeleteAtEnd);
     }
@@ -101,13 +112,18 @@ fn cure_of(oom: &OomReport, keeper: &KeptByVariable) -> Option<CureKind> {
         Some(TensorKind::OptimizerState) => is_filled.then_some(CureKind::KeepNoOptimizers),
         Some(TensorKind::Buffer) if write.kind == WriteKind::Join => Some(CureKind::LimitTensor),
         Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => {
-            is_filled.then_some(CureKind::KeepNoModels)
+            let is_loaded = write.kind == WriteKind::Assign && value_has(write, "load");
+            match container {
+                Some(_) if is_filled => Some(CureKind::KeepNoModels),
+                Some(_) if is_loaded => Some(CureKind::LoadEach),
+                _ => None,
+            }
         }
         Some(TensorKind::Saved | TensorKind::Variable) | None if keeps_graphs(keeper) => {
-            cure_of_graphs(write, is_filled)
+            cure_of_graphs(keeper, write, is_filled)
         }
         Some(TensorKind::Saved | TensorKind::Variable) | None if is_filled => Some(cure_of_items(write)),
-        Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(write),
+        Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(oom, keeper, write),
     }
 }
 
@@ -125,37 +141,61 @@ fn keeps_graphs(keeper: &KeptByVariable) -> bool {
     ratio(keeper.graph_bytes, keeper.bytes) >= GRAPH_SHARE
 }
 
-fn cure_of_graphs(write: &Written, is_filled: bool) -> Option<CureKind> {
+fn is_plain(keeper: &KeptByVariable) -> bool {
+    matches!(keeper.kind, Some(TensorKind::Saved | TensorKind::Variable) | None)
+}
+
+fn is_attribute(keeper: &KeptByVariable) -> bool {
+    keeper.name.as_deref().is_some_and(|name| name.contains('.'))
+}
+
+fn value_has(write: &Written, text: &str) -> bool {
+    write.value.as_deref().is_some_and(|value| value.contains(text))
+}
+
+fn cure_of_graphs(keeper: &KeptByVariable, write: &Written, is_filled: bool) -> Option<CureKind> {
+    // An attribute lives from step to step, also if the loop over the steps is elsewhere.
+    let in_loop = write.in_loop || is_attribute(keeper);
     match (write.kind, write.backward) {
         // The graphs are for one backward pass at the end.
         (_, Some(BackwardCall::Function)) if is_filled => Some(CureKind::BackwardEach),
         _ if is_filled => Some(CureKind::PutValue),
-        (WriteKind::Accumulate, Some(BackwardCall::Itself)) if write.in_loop => Some(CureKind::BackwardEach),
-        (WriteKind::Accumulate, _) if write.in_loop => Some(CureKind::AddValue),
+        (WriteKind::Accumulate, Some(BackwardCall::Itself)) if in_loop => Some(CureKind::BackwardEach),
+        (WriteKind::Accumulate, _) if in_loop => Some(CureKind::AddValue),
         (WriteKind::Recur, Some(BackwardCall::Loop)) => Some(CureKind::DetachState),
         _ => None,
     }
 }
 
 fn cure_of_items(write: &Written) -> CureKind {
-    let value = write.value.as_deref().unwrap_or_default();
     match write.kind {
-        _ if value.contains("state_dict(") || value.contains("deepcopy(") => CureKind::WeightsOnHost,
+        _ if value_has(write, "state_dict(") || value_has(write, "deepcopy(") => CureKind::WeightsOnHost,
         WriteKind::Store => CureKind::LimitCache,
         _ => CureKind::PutOnHost,
     }
 }
 
-fn cure_of_tensor(write: &Written) -> Option<CureKind> {
-    let value = write.value.as_deref().unwrap_or_default();
-    let is_on_device = [".to(", ".cuda(", "device=", "cuda"].iter().any(|text| value.contains(text));
+fn cure_of_tensor(oom: &OomReport, keeper: &KeptByVariable, write: &Written) -> Option<CureKind> {
     match write.kind {
         WriteKind::Join => Some(CureKind::JoinOnHost),
         WriteKind::Recur if write.in_loop => Some(CureKind::JoinOnHost),
-        WriteKind::Assign if value.contains("load(") => Some(CureKind::CheckpointOnHost),
-        WriteKind::Assign if is_on_device && !write.in_loop => Some(CureKind::DataOnHost),
+        WriteKind::Assign if value_has(write, "load(") => Some(CureKind::CheckpointOnHost),
+        WriteKind::Assign if !write.in_loop && is_stored(oom, keeper) => Some(CureKind::DataOnHost),
+        WriteKind::Assign if is_wide(oom, keeper) => Some(CureKind::Narrow),
         _ => None,
     }
+}
+
+/// Whether the variable outlives the function that was running.
+fn is_stored(oom: &OomReport, keeper: &KeptByVariable) -> bool {
+    let innermost = oom.frames.iter().find(|frame| frame.origin() == Origin::User);
+    let is_local = |function: &FrameReport| innermost.is_some_and(|frame| frame.name == function.name);
+    is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function))
+}
+
+/// Whether half of the elements' bytes serves the request.
+fn is_wide(oom: &OomReport, keeper: &KeptByVariable) -> bool {
+    matches!(keeper.dtype.as_deref(), Some("int64" | "float64")) && keeper.bytes / 2 >= oom.shortfall_bytes
 }
 
 /// The cure for graphs that no backward pass needs: nothing is trained, or a module is not.
@@ -170,6 +210,15 @@ fn needless_graphs(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
         (_, None) => return None,
     };
     Some(Cure { kind, keeper: Box::new(keeper.clone()) })
+}
+
+/// The cure for a computation in float64: its input, which the program has made from an array of numpy.
+fn doubles(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
+    let wide = || kept.keepers.iter().filter(|keeper| keeper.dtype.as_deref() == Some("float64"));
+    let bytes: u64 = wide().map(|keeper| keeper.bytes).sum();
+    let is_enough = bytes / 2 >= oom.shortfall_bytes && ratio(bytes, oom.allocated_bytes) >= GRAPH_SHARE;
+    let input = wide().find(|keeper| keeper.kind == Some(TensorKind::Variable) && keeper.written.is_some());
+    input.filter(|_| is_enough).map(|keeper| Cure { kind: CureKind::Narrow, keeper: Box::new(keeper.clone()) })
 }
 
 /// The outermost line that calls a module.

@@ -169,8 +169,11 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure));
     let local_tensors = ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes));
     let locals = local_tensors.as_ref();
+    let source = &device.snapshot().source;
+    let failing_line = locals.and_then(|locals| source.get(&locals.function.file, locals.function.line));
     let completed_steps = attribution.steps.completed;
-    let evidence = Evidence { kept, locals, completed_steps, leaks: &leaks, changes: &changes, is_capacity_known };
+    let evidence =
+        Evidence { kept, locals, failing_line, completed_steps, leaks: &leaks, changes: &changes, is_capacity_known };
     let advice = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
     let tried = ooms.last().map(|oom| tried(device, oom, &changes)).unwrap_or_default();
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
@@ -209,7 +212,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     }
 }
 
-/// Memory changes by at most 1 part of so many.
+/// While a snapshot is taken, memory changes by at most one part in this number.
 const MAX_CHANGED_PARTS: u64 = 20;
 
 /// The replays for `oom`, the last failed request.

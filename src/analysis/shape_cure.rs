@@ -9,6 +9,10 @@ pub enum ShapeCure {
     SameShape([LocalTensorReport; 2]),
     /// Use fused attention instead of a matrix of scores; query, key and value.
     FusedAttention([String; 3]),
+    /// Compute distances without the differences of all pairs.
+    Distances([LocalTensorReport; 2]),
+    /// Multiply rows by a vector instead of by its diagonal matrix.
+    Diagonal(String),
     /// Compute all pairs of rows of two tensors in parts.
     Parts([LocalTensorReport; 2]),
 }
@@ -16,10 +20,29 @@ pub enum ShapeCure {
 /// Tensors with fewer rows have no large table of pairs.
 const MIN_ROWS: u64 = 1024;
 
-/// The change if the request of `bytes` is for such a tensor.
-pub(super) fn shape_cure(locals: &LocalTensors, bytes: u64) -> Option<ShapeCure> {
+/// The change if the request of `bytes` is for such a tensor; `line` is the text of the failing line, if it is known.
+pub(super) fn shape_cure(locals: &LocalTensors, bytes: u64, line: Option<&str>) -> Option<ShapeCure> {
     let tensors = locals.tensors.as_slice();
-    same_shape(tensors, bytes).or_else(|| fused_attention(tensors, bytes)).or_else(|| parts(tensors, bytes))
+    same_shape(tensors, bytes)
+        .or_else(|| fused_attention(tensors, bytes))
+        .or_else(|| diagonal(tensors, bytes, line?))
+        .or_else(|| pairs_of_rows(tensors, bytes, line))
+}
+
+/// How often the variable `name` occurs in `line`.
+fn occurrences(line: &str, name: &str) -> usize {
+    let words = line.split(|character: char| !character.is_alphanumeric() && character != '_');
+    words.filter(|word| *word == name).count()
+}
+
+/// `diag` of (N), and a request for (N, N).
+fn diagonal(tensors: &[LocalTensorReport], bytes: u64, line: &str) -> Option<ShapeCure> {
+    let is_it = |tensor: &&LocalTensorReport| match tensor.shape.as_slice() {
+        [rows] => has_size(&[*rows, *rows], tensor, bytes) && occurrences(line, &tensor.name) > 0,
+        _ => false,
+    };
+    let found = tensors.iter().find(is_it).filter(|_| occurrences(line, "diag") > 0)?;
+    Some(ShapeCure::Diagonal(found.name.clone()))
 }
 
 fn same_shape(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCure> {
@@ -43,15 +66,30 @@ fn fused_attention(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCur
     })
 }
 
-/// Tensors (N, D) and (M, D), and a request for (N, M).
-fn parts(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCure> {
-    let with_itself = tensors.iter().map(|tensor| (tensor, tensor));
-    pairs(tensors).chain(with_itself).find_map(|(left, right)| match (left.shape.as_slice(), right.shape.as_slice()) {
-        ([rows, width], [columns, same]) if width == same && width < rows.min(columns) => {
-            let is_large = *rows.min(columns) >= MIN_ROWS && has_size(&[*rows, *columns], left, bytes);
-            is_large.then(|| ShapeCure::Parts([left.clone(), right.clone()]))
+/// Tensors (.., N, D) and (.., M, D), and a request for (.., N, M) or (.., N, M, D): both are at the failing line, or a
+/// variable has that shape.
+fn pairs_of_rows(tensors: &[LocalTensorReport], bytes: u64, line: Option<&str>) -> Option<ShapeCure> {
+    let times = |tensor: &LocalTensorReport| line.map_or(0, |line| occurrences(line, &tensor.name));
+    let with_others = pairs(tensors).map(|pair| (pair, times(pair.0).min(times(pair.1)) > 0));
+    let with_themselves = tensors.iter().map(|tensor| ((tensor, tensor), times(tensor) > 1));
+    with_others.chain(with_themselves).find_map(|((left, right), at_line)| {
+        let (batch, [rows, width]) = left.shape.split_last_chunk::<2>()?;
+        let (same_batch, [columns, same_width]) = right.shape.split_last_chunk::<2>()?;
+        let is_product = batch == same_batch && width == same_width && width < rows.min(columns);
+        if !is_product || *rows.min(columns) < MIN_ROWS {
+            return None;
         }
-        _ => None,
+        let table: Vec<u64> = batch.iter().chain([rows, columns]).copied().collect();
+        let differences: Vec<u64> = table.iter().chain([width]).copied().collect();
+        let is_shape = |shape: &[u64]| {
+            has_size(shape, left, bytes) && (at_line || tensors.iter().any(|tensor| tensor.shape == shape))
+        };
+        let both = || [left.clone(), right.clone()];
+        match () {
+            () if is_shape(&table) => Some(ShapeCure::Parts(both())),
+            () if is_shape(&differences) => Some(ShapeCure::Distances(both())),
+            () => None,
+        }
     })
 }
 
@@ -76,7 +114,7 @@ mod tests {
     use super::*;
     use crate::stacks::frames::FrameReport;
 
-    fn cure(tensors: &[(&str, &[u64])], bytes: u64) -> Option<ShapeCure> {
+    fn cure(tensors: &[(&str, &[u64])], bytes: u64, line: &str) -> Option<ShapeCure> {
         let tensor = |(name, shape): &(&str, &[u64])| LocalTensorReport {
             name: (*name).to_owned(),
             dtype: "float32".to_owned(),
@@ -84,15 +122,15 @@ mod tests {
         };
         let tensors = tensors.iter().map(tensor).collect();
         let function = FrameReport { file: "loss.py".to_owned(), line: 3, name: "huber".to_owned() };
-        shape_cure(&LocalTensors { function, tensors, request: None }, bytes)
+        shape_cure(&LocalTensors { function, tensors, request: None }, bytes, Some(line))
     }
 
     #[test]
     fn a_column_and_a_row_make_a_matrix() {
         let tensors: [(&str, &[u64]); 2] = [("target", &[20_000]), ("prediction", &[20_000, 1])];
-        let Some(ShapeCure::SameShape([column, row])) = cure(&tensors, 1_600_000_000) else { panic!() };
+        let Some(ShapeCure::SameShape([column, row])) = cure(&tensors, 1_600_000_000, "") else { panic!() };
         assert_eq!((column.name, row.name), ("prediction".into(), "target".into()));
-        assert_eq!(cure(&tensors, 80_000), None);
+        assert_eq!(cure(&tensors, 80_000, ""), None);
     }
 
     #[test]
@@ -100,15 +138,30 @@ mod tests {
         let shape: &[u64] = &[4, 6, 2048, 64];
         let tensors = [("x", [4_u64, 2048, 384].as_slice()), ("q", shape), ("k", shape), ("v", shape)];
         let names = ["q".into(), "k".into(), "v".into()];
-        assert_eq!(cure(&tensors, 4 * 6 * 2048 * 2048 * 4), Some(ShapeCure::FusedAttention(names)));
-        assert_eq!(cure(&tensors[..3], 4 * 6 * 2048 * 2048 * 4), None);
+        assert_eq!(cure(&tensors, 4 * 6 * 2048 * 2048 * 4, ""), Some(ShapeCure::FusedAttention(names)));
+        assert_eq!(cure(&tensors[..3], 4 * 6 * 2048 * 2048 * 4, ""), None);
     }
 
     #[test]
     fn a_table_of_distances_has_all_pairs() {
         let tensors: [(&str, &[u64]); 2] = [("queries", &[20_480, 128]), ("references", &[40_960, 128])];
-        assert!(matches!(cure(&tensors, 20_480 * 40_960 * 4), Some(ShapeCure::Parts(_))));
-        assert!(matches!(cure(&tensors[..1], 20_480 * 20_480 * 4), Some(ShapeCure::Parts(_))));
-        assert_eq!(cure(&tensors[..1], 20_480 * 128 * 4), None);
+        let line = "d = torch.cdist(queries, references)";
+        assert!(matches!(cure(&tensors, 20_480 * 40_960 * 4, line), Some(ShapeCure::Parts(_))));
+        assert_eq!(cure(&tensors, 20_480 * 40_960 * 4, "d = scores(queries)"), None);
+        assert!(matches!(cure(&tensors[..1], 20_480 * 20_480 * 4, "queries @ queries.T"), Some(ShapeCure::Parts(_))));
+        assert_eq!(cure(&tensors[..1], 20_480 * 20_480 * 4, "queries.T @ torch.diag(weights)"), None);
+        assert_eq!(cure(&tensors[..1], 20_480 * 128 * 4, "queries * queries"), None);
+        let points: [(&str, &[u64]); 2] = [("a", &[20_480, 3]), ("b", &[10_240, 3])];
+        let line = "d = (a[:, None] - b[None]).norm(dim=-1)";
+        assert!(matches!(cure(&points, 20_480 * 10_240 * 3 * 4, line), Some(ShapeCure::Distances(_))));
+    }
+
+    #[test]
+    fn a_diagonal_matrix_has_a_row_for_each_weight() {
+        let tensors: [(&str, &[u64]); 1] = [("weights", &[30_000])];
+        let bytes = 30_000 * 30_000 * 4;
+        let found = cure(&tensors, bytes, "return features.T @ torch.diag(weights) @ features");
+        assert_eq!(found, Some(ShapeCure::Diagonal("weights".into())));
+        assert_eq!(cure(&tensors, bytes, "weights"), None);
     }
 }

@@ -23,7 +23,7 @@ pub struct TensorNames {
     pub locals_frame: Option<StackId>,
     /// The tensors among its local variables.
     pub locals: Vec<LocalTensor>,
-    /// Variables that are no containers, up to the first index of their names, and the statement that assigns each.
+    /// Variables, without the indexes at the end of their names, and the statement that assigns each.
     pub writes: Vec<(SymbolId, Write)>,
     /// Number of optimizers; `None` from a recorder that did not count them.
     pub optimizers: Option<u64>,
@@ -231,7 +231,7 @@ impl WriteKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackwardCall {
-    /// Of the variable itself.
+    /// It is called on the variable itself.
     Itself,
     /// In the innermost loop of the statement.
     Loop,

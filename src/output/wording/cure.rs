@@ -98,6 +98,12 @@ impl fmt::Display for Cure {
                 f,
                 "delete `{name}` at the end of each step (`del {name}`): its next value is made{at} while it keeps the last"
             ),
+            CureKind::LoadEach => write!(f, "load one model of `{name}` at a time{at}: {}", self.items()),
+            CureKind::Narrow => {
+                let dtype = self.keeper.dtype.as_deref().unwrap_or_default();
+                let narrow = if dtype == "float64" { "float32" } else { "int32 or bool" };
+                write!(f, "make `{name}`{at} of {narrow} instead of {dtype}")
+            }
             CureKind::DataOnHost => {
                 write!(f, "keep `{name}` in host memory{at}, and move one batch at a time to the GPU")
             }
@@ -124,6 +130,7 @@ impl fmt::Display for Cure {
 /// How to make no tensor of all pairs.
 impl fmt::Display for ShapeCure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_one = |left: &LocalTensorReport, right: &LocalTensorReport| left.name == right.name;
         let shape = |tensor: &LocalTensorReport| {
             let sizes: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
             format!("`{}` ({})", tensor.name, sizes.join(", "))
@@ -140,8 +147,19 @@ impl fmt::Display for ShapeCure {
                 f,
                 "use F.scaled_dot_product_attention({query}, {key}, {value}), which makes no matrix of scores"
             ),
+            Self::Distances([left, right]) => write!(
+                f,
+                "use torch.cdist({}, {}), which makes no tensor of the differences of all pairs",
+                left.name, right.name
+            ),
+            Self::Diagonal(name) => {
+                write!(f, "multiply by `{name}[:, None]` instead of torch.diag({name}), which is a matrix of zeros")
+            }
+            Self::Parts([left, right]) if is_one(left, right) => {
+                write!(f, "compute the pairs of rows of {} in parts, not all at once", shape(left))
+            }
             Self::Parts([left, right]) => {
-                write!(f, "compute the pairs of {} and {} for a part of the rows at a time", shape(left), shape(right))
+                write!(f, "compute the pairs of rows of {} and {} in parts, not all at once", shape(left), shape(right))
             }
         }
     }
@@ -154,7 +172,7 @@ impl Cure {
         container.or(self.keeper.name.as_deref()).unwrap_or_default()
     }
 
-    /// What keeps too much.
+    /// The holder of too much memory.
     pub(super) fn subject(&self) -> String {
         match &self.kind {
             CureKind::KeepNoException | CureKind::LeaveHandler => "an exception".to_owned(),
@@ -173,7 +191,7 @@ impl Cure {
         at.unwrap_or_default()
     }
 
-    /// What is written, if that is a plain variable or attribute.
+    /// The written value, if that is a plain variable or attribute.
     fn value(&self) -> Option<&str> {
         let value = self.keeper.written.as_ref()?.value.as_deref()?;
         let is_name = |part: &str| {

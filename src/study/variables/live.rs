@@ -159,10 +159,13 @@ impl<'a> LiveVariables<'a> {
 }
 
 impl LiveVariables<'_> {
-    /// The statement that assigns the variable with which `name` starts.
+    /// The statement that assigns the variable `name`, or the one that has it as an item.
     fn write_to(&self, name: &str) -> Option<Write> {
-        let variable = name.split('[').next()?;
-        let is_it = |(written, _): &&(SymbolId, Write)| self.snapshot.text(*written) == variable;
+        let mut variable = name;
+        while let Some((before, _)) = variable.strip_suffix(']').and_then(|name| name.rsplit_once('[')) {
+            variable = before;
+        }
+        let is_it = |(written, _): &&(SymbolId, Write)| fold_indexes(self.snapshot.text(*written)) == variable;
         self.names.writes.iter().find(is_it).map(|(_, write)| *write)
     }
 
@@ -324,8 +327,8 @@ impl<'n> Containers<'n> {
         let holders = name.match_indices(ITEM).filter_map(|(at, _)| Some((name.get(..at)?, 1)));
         // A dict with fewer entries is a record rather than a collection.
         let keyed = name.match_indices("['").filter_map(|(at, _)| Some((name.get(..at)?, MIN_ENTRIES)));
-        let found = holders.chain(keyed).filter_map(|(holder, least)| {
-            Some((holder, *self.0.get(holder).filter(|container| container.items >= least)?))
+        let found = holders.chain(keyed).filter_map(|(holder, minimum)| {
+            Some((holder, *self.0.get(holder).filter(|container| container.items >= minimum)?))
         });
         // The outermost one on a tie.
         found.reduce(|most, other| if other.1.items > most.1.items { other } else { most })

@@ -6,7 +6,7 @@ use crate::analysis::failure::{Blocker, JudgedRequest};
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code, faint, source_location};
 use crate::output::wording::{frame_label, location_label};
-use crate::snapshot::{Author, RootKind};
+use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
 use crate::study::memory::{BlockSum, LiveByLine};
@@ -127,7 +127,9 @@ fn variable_label(kept: &KeptByVariable) -> Text {
         (None, Some(_)) => code(kept.holder()),
         (None, None) => kept.holder().into(),
     };
-    let what = kept.container_label().or_else(|| kept.type_label());
+    // A model or an optimizer has many types.
+    let is_one = matches!(kept.kind, Some(TensorKind::Saved | TensorKind::Variable) | None);
+    let what = kept.container_label().or_else(|| kept.type_label().filter(|_| is_one));
     let what = what.map_or_else(Text::default, |what| format!(" ({what})").into());
     let filled = kept.container.as_ref().and_then(|container| container.filled_at.as_ref());
     let at = filled.map_or_else(|| location_label(&kept.allocated_by), frame_label);
