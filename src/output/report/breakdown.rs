@@ -3,28 +3,17 @@
 use super::phrases::{self, location_details, operation_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size};
-use crate::output::document::{Cell, Document, Table, Text};
+use crate::output::document::{Cell, Document, Table};
 use crate::output::wording::location_label;
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Age, Category, Confidence, MemoryBreakdown};
 use crate::study::memory::LiveByLine;
 
-/// Maximum number of lines shown.
-const SHOWN_LINES: usize = 4;
-
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
-    let Some((held, moment)) = shown_breakdown(device) else { return }; // neither lines nor categories are known
+    let Some((held, moment)) = shown_breakdown(device) else { return }; // nothing is known about it
     document.heading(heading(held, &moment));
-    let rows = breakdown_rows(held);
-    if !rows.is_empty() {
-        document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
-    }
-    document.fields("kept", kept_since_start(held));
-    let lines = largest_lines(held, device);
-    if !lines.is_empty() {
-        document.table(by_line(lines, held.allocated_bytes, held.blocks));
-    }
+    document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], breakdown_rows(held)));
 }
 
 /// Appends the lines that hold the memory at the point shown.
@@ -93,25 +82,15 @@ fn age(age: Age) -> &'static str {
     }
 }
 
-/// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if it has
-/// neither lines nor categories.
+/// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if nothing
+/// is known about it.
 fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> {
     let requested = device.at_moment.as_ref().zip(device.moment.map(|at| phrases::describe_position_on(device, at)));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let failure = || failure.map(|held| (held, "at the failure".to_owned()));
     let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
     let found = requested.or_else(failure).or_else(peak)?;
-    let lines = largest_lines(found.0, device);
-    let is_informative = lines.iter().any(|line| line.location.frame.is_some()) || !breakdown_rows(found.0).is_empty();
-    is_informative.then_some(found)
-}
-
-/// The lines that held most; empty if [`live_by_line`] shows the same point in full.
-fn largest_lines<'a>(held: &'a MemoryBreakdown, device: &DeviceReport) -> &'a [LiveByLine] {
-    let last = device.timeline.as_ref().and_then(|t| t.trace_entries.checked_sub(1));
-    let is_in_full = device.moment.map_or(held.event == last, |_| true);
-    let rows = if is_in_full { &[] } else { held.by_line.rows.as_slice() };
-    rows.get(..SHOWN_LINES).unwrap_or(rows)
+    Some(found).filter(|(held, _)| !breakdown_rows(held).is_empty())
 }
 
 /// The point in the trace, with its phase and step.
@@ -171,18 +150,4 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
             })
         })
         .collect()
-}
-
-/// Memory that is live since the first step or longer.
-fn kept_since_start(held: &MemoryBreakdown) -> Option<Text> {
-    let first = held.kept_since_start.rows.first()?;
-    let rest = held.kept_since_start.rest;
-    let rows = held.kept_since_start.rows.iter().map(|row| row.bytes);
-    let bytes = rows.fold(rest.bytes, u64::saturating_add);
-    let most = format!(
-        "{} from before the second step was still live; most of it, {}, is from ",
-        size(bytes),
-        size(first.bytes)
-    );
-    Some(Text::from(most).and(location_label(&first.location)))
 }

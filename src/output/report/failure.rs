@@ -1,19 +1,16 @@
 //! Failed and tried requests in full: what the first screen leaves out.
 
 use super::phrases::{describe_shortage, entries_after, operation_label, stack_block};
-use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{Blocker, JudgedRequest, RequestOutcome};
+use super::screen::add_blockers;
+use crate::analysis::failure::{JudgedRequest, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
 use crate::output::wording::{describe_input, location_label, shape_label};
-use crate::stacks::frames::CodeLocation;
 use crate::study::memory::LiveByLine;
 
 /// Maximum number of earlier failed requests listed.
 const MAX_EARLIER: usize = 3;
-/// Maximum number of blockers listed.
-const MAX_BLOCKERS: usize = 3;
 /// Maximum number of lines listed whose memory waits for other streams.
 const MAX_PENDING: usize = 3;
 
@@ -63,17 +60,12 @@ fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
     })
 }
 
-/// The use of memory at the failure, and the blocks in the way.
+/// The use of memory at the failure.
 fn circumstances(document: &mut Document, oom: &JudgedRequest) {
     document.field("missing", describe_shortage(oom));
     let causes = oom.causes.iter().filter(|cause| cause.kind != oom.verdict);
     document.fields("free", causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note)));
     document.fields("pending", oom.pending.iter().take(MAX_PENDING).map(describe_pending));
-    // If live memory fills the device, no block in particular is in the way.
-    if oom.verdict == Verdict::Capacity {
-        return;
-    }
-    document.fields("in the way", oom.blockers.iter().take(MAX_BLOCKERS).map(describe_blocker));
 }
 
 /// Appends details of a tried request that fails.
@@ -82,6 +74,7 @@ pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
     if let RequestOutcome::Failed(oom) = &request.outcome {
         document.heading(format!("The request of {} on device {}", size(request.asked_bytes), device.device));
         circumstances(document, oom);
+        add_blockers(document, oom);
         if request.given_back_bytes > 0 {
             let released = size(request.given_back_bytes);
             document.field("released", format!("{released} of the cache, before the request failed"));
@@ -92,37 +85,8 @@ pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
 /// Memory of a line that waits for other streams.
 fn describe_pending(line: &LiveByLine) -> Text {
     let blocks = counted(line.blocks, "block");
-    let held = format!("{} in {blocks}, allocated at ", size(line.bytes));
-    Text::from(held)
-        .and(allocation_site(&line.location, operation_label(line.operation.as_deref(), line.operation_share_ratio)))
-}
-
-/// Blocks that separate free memory.
-fn describe_blocker(it: &Blocker) -> Text {
-    let (blocks, held) = (counted(it.blocks, "block"), size(it.bytes_held));
-    Text::from(format!("{blocks}, {held}, {}: ", describe_blocked_memory(it)))
-        .and(allocation_site(&it.location, operation_label(it.operation.as_deref(), None)))
-}
-
-/// The line and the operation that allocated.
-fn allocation_site(location: &CodeLocation, operation: Option<Text>) -> Text {
-    let place = location_label(location);
-    match operation {
-        Some(operation) => place.and(", ").and(operation),
-        None => place,
-    }
-}
-
-/// The free memory around blocks in the way.
-fn describe_blocked_memory(blocker: &Blocker) -> String {
-    let keep = if blocker.blocks == 1 { "keeps" } else { "keep" };
-    let (free, released) = (blocker.bytes_unlocked, blocker.bytes_released);
-    if released == free {
-        return format!("{keep} {} of free memory from going back to the device", size(free));
-    }
-    let part = match released {
-        0 => String::new(),
-        _ => format!(" ({} of it could be released without them)", size(released)),
-    };
-    format!("{keep} {} of free memory apart{part}", size(free))
+    let held =
+        Text::from(format!("{} in {blocks}, allocated at ", size(line.bytes))).and(location_label(&line.location));
+    let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
+    operation.into_iter().fold(held, |held, operation| held.and(", ").and(operation))
 }

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::super::phrases::{self, pool_label};
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size, stream};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, LiveChange, MemoryUse, PhaseChange, PoolChange, RankChange, RanksDiff,
-    SettingChange, Status, StepChange, StreamChange,
+    ComparedMoment, DeviceDiff, DiffReport, MemoryUse, PhaseChange, PoolChange, RankChange, RanksDiff, SettingChange,
+    Status, StepChange, StreamChange,
 };
 use crate::output::document::{Cell, Judgement, Table, code, faint};
 use crate::study::figures::{Amount, Figure, Unit};
@@ -38,12 +38,6 @@ pub(super) fn share(before: u64, by: i64) -> String {
             if share.starts_with('<') { share } else { format!("{sign}{share}") }
         }
     }
-}
-
-/// `3 → 5`, or one number if both are equal.
-pub(super) fn blocks(held: &LiveChange) -> String {
-    let (before, after) = (count(held.before_blocks), count(held.after_blocks));
-    if before == after { after } else { format!("{before} → {after}") }
 }
 
 /// Totals, segments, blocks and fragmentation.

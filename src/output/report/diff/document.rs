@@ -1,15 +1,14 @@
 //! The page of `oomscope diff`: the peaks before and after, and the lines that changed; below it all other figures.
 
 use super::super::notes::changes_answer;
-use super::super::phrases::{location_details, operation_label, python_frames};
+use super::super::phrases::{location_details, operation_label};
 use super::cells::{
-    FIGURES, PHASES, SPACES, blocks, figures, first_of, moments, not_compared, phases, pools, ranks, settings, share,
-    steps, streams, without_ending, word,
+    FIGURES, PHASES, SPACES, figures, first_of, moments, not_compared, phases, pools, ranks, settings, share, steps,
+    streams, without_ending, word,
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, OtherRows, StackChange, Status,
-    VariableChange,
+    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, OtherRows, Status, VariableChange,
 };
 use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, faint, strong};
 use crate::output::wording::{command_line, frame_label, location_label};
@@ -22,8 +21,6 @@ const MAX_LINES_BESIDE: usize = 5;
 const MAX_SETTINGS: usize = 4;
 const MAX_MESSAGES: usize = 3;
 const MAX_NOTES: usize = 2;
-/// Maximum number of frames shown of a stack.
-const FRAMES: usize = 5;
 
 /// Lays out `report`: the device that changed most, and the others below.
 pub fn diff(report: &DiffReport) -> Document {
@@ -201,7 +198,6 @@ fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_
         document.subheading("Peak allocated in each phase");
         document.table(Table::new(&PHASES, &[0], phases(device)).note(steps(device)));
     }
-    stacks(document, device);
     for (title, first, rows) in [("Pools", "pool", pools(device)), ("Streams", "stream", streams(device))] {
         if !rows.is_empty() {
             document.subheading(title);
@@ -234,57 +230,4 @@ fn variable(change: &VariableChange) -> Vec<Cell> {
     let details = Some(change.details()).filter(|details| !details.is_empty()).map(Text::from);
     let holder = Cell::WithDetails(name, details.into_iter().collect());
     row(holder, &change.held, share_or_word(&change.held, change.status))
-}
-
-fn stacks(document: &mut Document, device: &DeviceDiff) {
-    if device.stacks.iter().all(|stack| stack.frames.is_empty()) {
-        return;
-    }
-    let counts = &device.stack_counts;
-    let title = format!(
-        "By stack: {} new, {} gone, {} grown, {} shrunk, {} unchanged",
-        count(counts.new),
-        count(counts.gone),
-        count(counts.grown),
-        count(counts.shrunk),
-        count(counts.unchanged)
-    );
-    let others = &device.other_stacks;
-    let rest = (others.count > 0).then(|| {
-        let held = &others.held;
-        Item::from(format!(
-            "{}  everything else: {}, {} → {}",
-            signed_size(held.delta_bytes),
-            counted(others.count, "stack"),
-            size(held.before_bytes),
-            size(held.after_bytes)
-        ))
-    });
-    let mut inside = Document::default();
-    inside.list(device.stacks.iter().map(stack).chain(rest));
-    document.details(title, inside);
-}
-
-fn stack(stack: &StackChange) -> Item {
-    let held = &stack.held;
-    let text = format!(
-        "{}  {}: {} → {}, blocks {}",
-        signed_size(held.delta_bytes),
-        word(stack.status),
-        size(held.before_bytes),
-        size(held.after_bytes),
-        blocks(held)
-    );
-    let (frames, _) = python_frames(&stack.frames);
-    let mut below: Vec<Text> = frames.iter().take(FRAMES).map(|frame| frame_label(frame)).collect();
-    if frames.is_empty() {
-        below.push(match stack.frames.first() {
-            None => "no stack recorded".into(),
-            Some(frame) => code(&*frame.name),
-        });
-    }
-    if let Some(more @ 1..) = frames.len().checked_sub(FRAMES) {
-        below.push(format!("({} more)", counted(more as u64, "frame")).into());
-    }
-    Item { text: text.into(), details: below }
 }

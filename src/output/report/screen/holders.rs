@@ -2,7 +2,7 @@
 
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
-use crate::analysis::failure::{Blocker, OomReport};
+use crate::analysis::failure::{Blocker, JudgedRequest};
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code, faint};
 use crate::output::wording::{frame_label, location_label};
@@ -165,7 +165,7 @@ pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: u
 }
 
 /// Appends the table of blocks that keep free memory apart, if that is why `oom` failed; returns whether it is.
-pub(super) fn add_blockers(document: &mut Document, oom: &OomReport) -> bool {
+pub(in crate::output::report) fn add_blockers(document: &mut Document, oom: &JudgedRequest) -> bool {
     // If live memory or a limit is the reason, no block in particular is in the way.
     let keeps_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream | Verdict::PrivatePool);
     if !keeps_apart || oom.blockers.is_empty() {
