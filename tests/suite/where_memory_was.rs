@@ -492,7 +492,7 @@ fn the_steps_left_follow_from_the_capacity() {
 #[test]
 fn the_page_says_where_the_memory_was() {
     let page = result_of(&["analyze", "--full", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]);
-    assert!(page.contains("Where the memory was at the failure (in the forward pass after 24 steps)"));
+    assert!(page.contains("Where the memory was at the failure (step 24, forward)"));
     let page = result_of(&["analyze", "--full", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
     assert!(page.contains("Where the memory was at its peak"), "{page}");
     assert_eq!(page.split_once("grows at").unwrap().1.lines().skip(1).take_while(|line| !line.is_empty()).count(), 2);

@@ -1,6 +1,6 @@
 //! Failed and tried requests in full: what the first screen leaves out.
 
-use super::phrases::{describe_shortage, entries_after, operation_label, stack_block};
+use super::phrases::{entries_after, operation_label, stack_block};
 use super::screen::add_blockers;
 use crate::analysis::failure::{JudgedRequest, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
@@ -62,7 +62,7 @@ fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
 
 /// The use of memory at the failure.
 fn circumstances(document: &mut Document, oom: &JudgedRequest) {
-    document.field("missing", describe_shortage(oom));
+    document.field("missing", format!("{} for a segment of {}", size(oom.shortfall_bytes), size(oom.segment_bytes)));
     let causes = oom.causes.iter().filter(|cause| cause.kind != oom.verdict);
     document.fields("free", causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note)));
     document.fields("pending", oom.pending.iter().take(MAX_PENDING).map(describe_pending));

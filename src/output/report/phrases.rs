@@ -104,27 +104,6 @@ pub(super) fn entries_after(oom: &JudgedRequest, device: &DeviceReport) -> u64 {
     entries.saturating_sub(oom.event.saturating_add(1))
 }
 
-/// Why neither the device nor the cache could serve the request.
-pub(super) fn describe_shortage(oom: &JudgedRequest) -> String {
-    let cache = match oom.largest_free_block_bytes {
-        0 => "no usable free block in the cache".to_owned(),
-        enough if enough >= oom.requested_bytes => {
-            format!("the largest free block of its pool and stream is {}", size(enough))
-        }
-        largest => format!("the largest usable free block is {}", size(largest)),
-    };
-    let device = if oom.device_free_bytes >= oom.segment_bytes {
-        format!("the device has room for the segment of {}", size(oom.segment_bytes))
-    } else {
-        format!(
-            "the device lacks {} for a new segment of {}",
-            size(oom.segment_bytes - oom.device_free_bytes),
-            size(oom.segment_bytes)
-        )
-    };
-    format!("{device}; {cache}")
-}
-
 /// The entries of a timeline.
 pub(super) fn timeline_range(timeline: &MemoryHistory) -> String {
     entry_range(timeline.first_entry, timeline.entries, timeline.trace_entries, timeline.duration_us)
