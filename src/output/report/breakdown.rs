@@ -1,14 +1,15 @@
 //! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
 
+use super::held::held_table;
 use super::phrases::{self, location_details, operation_label};
 use super::screen::moment_label;
 use crate::analysis::DeviceReport;
-use crate::base::units::{count, percent, ratio, size};
+use crate::base::units::{percent, ratio, size};
 use crate::output::document::{Cell, Document, Table};
 use crate::output::wording::location_label;
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
-use crate::study::memory::LiveByLine;
+use crate::study::memory::{BlockSum, LiveByLine};
 
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
@@ -28,26 +29,12 @@ pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
                 format!("Who held the allocated memory {}, by line", phrases::describe_position_on(device, at))
             }
         });
-        document.table(by_line(&device.top_lines, all.bytes, all.count));
+        let sum = |line: &LiveByLine| BlockSum { bytes: line.bytes, blocks: line.blocks };
+        let all = BlockSum { bytes: all.bytes, blocks: all.count };
+        let rest = device.top_lines.iter().map(sum).fold(all, BlockSum::minus);
+        let rows = device.top_lines.iter().map(|line| (holder(line), sum(line)));
+        document.table(held_table("allocated by", rows, ("all other lines", rest), all.bytes));
     }
-}
-
-/// Lines with their share of `bytes` in `blocks` blocks.
-fn by_line(lines: &[LiveByLine], bytes: u64, blocks: u64) -> Table {
-    let mut rows: Vec<Vec<Cell>> = lines
-        .iter()
-        .map(|held| {
-            let share = percent(held.share_ratio);
-            vec![holder(held), size(held.bytes).into(), share.into(), count(held.blocks).into()]
-        })
-        .collect();
-    let others = bytes - lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
-    let other_blocks = blocks - lines.iter().map(|line| line.blocks).sum::<u64>();
-    if other_blocks > 0 {
-        let cells = ["all other lines".to_owned(), size(others), percent(ratio(others, bytes)), count(other_blocks)];
-        rows.push(cells.into_iter().map(Cell::from).collect());
-    }
-    Table::new(&["allocated by", "bytes", "share", "blocks"], &[0], rows)
 }
 
 /// A line, with its operation.

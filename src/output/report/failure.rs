@@ -6,7 +6,7 @@ use crate::analysis::failure::{JudgedRequest, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
-use crate::output::wording::{describe_input, location_label, shape_label};
+use crate::output::wording::{location_label, shape_label};
 use crate::study::memory::LiveByLine;
 
 /// Maximum number of earlier failed requests listed.
@@ -30,7 +30,6 @@ pub(super) fn failed_request(document: &mut Document, device: &DeviceReport) {
     document.fields("tensors", device.local_tensors.as_ref().map(list_tensors));
     document.fields("doing", last.operation.as_deref().map(code));
     document.fields("metadata", last.user_metadata.as_deref());
-    document.fields("input", last.unusual_input.as_ref().map(describe_input));
     circumstances(document, last);
     let earlier = before.iter().rev().take(MAX_EARLIER);
     document

@@ -40,31 +40,16 @@ pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: 
     Stack { name, frames, folded_frames: (folded as u64).saturating_add(left_out) }
 }
 
-/// The file in one line: release, size, entries, duration, settings.
+/// The file in one line: release, size, entries, settings.
 pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
-    let mut parts = vec![format!("written by PyTorch {}", snapshot.torch_version)];
-    parts.push(size(snapshot.size_bytes));
-    if snapshot.events > 0 {
-        let longest = snapshot
-            .devices
-            .iter()
-            .filter_map(|d| d.timeline.as_ref())
-            .filter(|t| t.entries == t.trace_entries)
-            .filter_map(|t| t.duration_us)
-            .max();
-        // Before PyTorch 2.2 entries have no times.
-        let over = longest.map(|us| format!(" over {}", duration(us))).unwrap_or_default();
-        parts.push(format!("{}{over}", counted(snapshot.events, "trace entry")));
-    } else {
-        parts.push("no trace".to_owned());
-    }
-    parts.push(match snapshot.settings_string.as_deref() {
+    let settings = match snapshot.settings_string.as_deref() {
         None if snapshot.found_settings.is_empty() => "allocator settings not recorded".to_owned(),
         None => format!("allocator settings not recorded; inferred by replay: {}", snapshot.found_settings.join(",")),
         Some("") => "default allocator settings".to_owned(),
         Some(settings) => format!("settings {settings}"),
-    });
-    parts.join(", ")
+    };
+    let entries = counted(snapshot.events, "trace entry");
+    format!("written by PyTorch {}, {}, {entries}, {settings}", snapshot.torch_version, size(snapshot.size_bytes))
 }
 
 /// Appends the requests that failed in a replay.
