@@ -5,7 +5,6 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::window::{self, Window};
-use crate::base::units::ratio;
 use crate::replay::literal::{Bucket, LiteralOutcome, ReplayStep, Sampler, SeriesPeak};
 use crate::snapshot::Device;
 
@@ -16,8 +15,6 @@ const MAX_BUCKETS: usize = 512;
 pub const SERIES_RESERVED: usize = 0;
 /// Index of allocated bytes in a sample of [`MemoryHistory::samples`].
 pub const SERIES_ALLOCATED: usize = 1;
-/// Index of the gap ratio in thousandths, 1000 * (1 - allocated / reserved), in a sample of [`MemoryHistory::samples`].
-pub const SERIES_GAP: usize = 2;
 
 /// The peaks of a device's totals, with the entry that first reached each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -49,7 +46,7 @@ pub struct MemoryHistory {
     /// Microseconds from the first to the last entry of the window, if recorded.
     pub duration_us: Option<u64>,
     /// Buckets of samples, indexed by `SERIES_*`.
-    pub samples: Sampler<3>,
+    pub samples: Sampler<2>,
     /// For each bucket, microseconds from the first entry of the window to its own first; empty if not recorded.
     pub times_us: Vec<u64>,
     /// For each bucket, the number of trace entries applied when its allocated bytes peaked.
@@ -73,7 +70,7 @@ impl MemoryHistory {
 pub(super) struct HistoryBuilder<'a> {
     device: Device<'a>,
     window: Range<usize>,
-    samples: Sampler<3>,
+    samples: Sampler<2>,
     /// For each bucket, the peak of allocated bytes and the number of entries applied then.
     peaks: Vec<(u64, usize)>,
     /// Reserved and allocated bytes of the last sample.
@@ -89,7 +86,7 @@ impl<'a> HistoryBuilder<'a> {
 
     pub(super) fn finish(self, outcome: LiteralOutcome, has_changed_settings: bool) -> MemoryHistory {
         let Self { device, window, samples, peaks, last: _ } = self;
-        let [reserved, allocated, _] = samples.peaks();
+        let [reserved, allocated] = samples.peaks();
         let entry_of = |peak: SeriesPeak| window::entry_of_sample(&window, peak.sample);
         let peak = Peak {
             allocated_bytes: allocated.value,
@@ -101,7 +98,7 @@ impl<'a> HistoryBuilder<'a> {
         };
         let time = |entry| device.time_us(entry);
         let ends = time(window.start).zip(time(window.end.max(1) - 1));
-        let start_of = |bucket: &Bucket<3>| time(window.start + bucket.first);
+        let start_of = |bucket: &Bucket<2>| time(window.start + bucket.first);
         let times: Option<Vec<u64>> = samples.buckets().iter().map(start_of).collect();
         let start = time(window.start).unwrap_or(0); // without times `times` is empty or `None`
         MemoryHistory {
@@ -130,10 +127,7 @@ impl<'a> HistoryBuilder<'a> {
         if std::mem::replace(&mut self.last, current) == current && self.samples.repeat(sample) {
             return;
         }
-        let gap = 1000.0 * ratio(totals.reserved - totals.allocated, totals.reserved);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
-        let gap = gap as u64;
-        let is_new_bucket = self.samples.add(sample, [totals.reserved, totals.allocated, gap]);
+        let is_new_bucket = self.samples.add(sample, [totals.reserved, totals.allocated]);
         let current = (totals.allocated, entry.map_or(0, |entry| entry + 1));
         match self.peaks.last_mut() {
             Some(peak) if !is_new_bucket => {

@@ -44,7 +44,7 @@ pub(crate) use self::continuation::MAX_CONTINUED_ENTRIES;
 use self::device::DeviceCache;
 pub use self::device::DeviceStudy;
 pub use self::from_empty::PeaksFromEmpty;
-pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_RESERVED};
 pub use self::lost_history::LostHistory;
 pub use self::position::{MemoryAt, PositionSelector, TracePosition};
 pub(crate) use self::warnings::warn_about_replay;

@@ -74,6 +74,4 @@ pub enum RowNote {
     Text(String),
     /// The minimum and maximum of the shares drawn.
     MinMax,
-    /// The same in a sentence with this beginning, below the row.
-    MinMaxSentence(String),
 }

@@ -120,10 +120,6 @@ impl SvgChart<'_> {
             (RowNote::MinMax, Shape::Shares(values)) => {
                 self.draw_text(LEFT + WIDTH + 6.0, middle, "start", &min_max(values).join("-"));
             }
-            (RowNote::MinMaxSentence(what), Shape::Shares(values)) => {
-                let sentence = format!("{what}: {}", min_max(values).join(" to "));
-                self.captions.push(format!("<span>{}</span>\n", escape_html(&sentence)));
-            }
             _ => {}
         }
         self.y += height + GAP;

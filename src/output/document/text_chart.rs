@@ -5,7 +5,6 @@ use super::bands;
 use super::chart::{Chart, ChartRow, Layer, MILLION, RowNote, Shape};
 use super::glyphs::{Glyphs, LABEL_COLUMNS};
 use super::ticks::{column_at, lay_out_labels, ticks};
-use super::wrap::wrap;
 use crate::base::units::{escape_text, percent};
 
 /// Width of the notes to the right of rows.
@@ -70,21 +69,16 @@ impl TextChart<'_> {
             Shape::Ranges(spans) => self.draw_spans(spans, self.pens.range),
         };
         let mut line = format!("{:>LABEL_COLUMNS$}  {drawn}", escape_text(&row.name));
-        let (beside, below) = match (&row.note, &row.shape) {
-            (RowNote::Text(text), _) => (Some(escape_text(text)), None),
-            (RowNote::MinMax, Shape::Shares(values)) => (Some(self.min_max_labels(values).join("-")), None),
-            (RowNote::MinMaxSentence(what), Shape::Shares(values)) => {
-                let sentence = format!("{what}: {}", self.min_max_labels(values).join(" to "));
-                let indent = " ".repeat(LABEL_COLUMNS + 2);
-                (None, Some(format!("{indent}{}", wrap(&sentence, self.columns, &indent))))
-            }
-            _ => (None, None),
+        let beside = match (&row.note, &row.shape) {
+            (RowNote::Text(text), _) => Some(escape_text(text)),
+            (RowNote::MinMax, Shape::Shares(values)) => Some(self.min_max_labels(values).join("-")),
+            _ => None,
         };
         if let Some(note) = beside {
             let drawn = LABEL_COLUMNS + 2 + self.columns;
             line = format!("{line:<drawn$}  {note}");
         }
-        [line].into_iter().chain(below).collect()
+        vec![line]
     }
 
     fn column(&self, place: u64) -> usize {

@@ -117,7 +117,7 @@ impl Sparkline {
         let buckets = over_time.samples.buckets();
         let most = |series: usize| {
             let chunks = buckets.chunks(buckets.len().div_ceil(SPARKLINE_BUCKETS).max(1));
-            let most = |chunk: &[crate::replay::literal::Bucket<3>]| {
+            let most = |chunk: &[crate::replay::literal::Bucket<2>]| {
                 chunk.iter().map(|bucket| bucket.max[series]).fold(0, u64::max)
             };
             chunks.map(most).collect::<Vec<u64>>()

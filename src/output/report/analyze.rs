@@ -14,7 +14,7 @@ use crate::base::units::{counted, size};
 use crate::output::document::{Chart, Document, Layer, RowNote, Shape, Text, alarm, code, strong};
 use crate::output::wording::describe_verdict;
 use crate::study::attribution;
-use crate::study::{MemoryHistory, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, TracePosition};
+use crate::study::{MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, TracePosition};
 
 /// Lays out one snapshot, or the table of ranks and the worst of them.
 pub fn analyze(report: &AnalyzeReport) -> Document {
@@ -144,10 +144,6 @@ fn chart(timeline: &MemoryHistory, device: &DeviceReport) -> Chart {
     {
         rows.push(row("shown", Shape::Marks(vec![place(event)]), RowNote::None));
     }
-    let unused = "reserved but not allocated, minimum of each column".to_owned();
-    // The series is in thousandths, the chart in millionths.
-    let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
-    rows.push(row("gap", Shape::Shares(gap), RowNote::MinMaxSentence(unused)));
     let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();
     let (entries, first) = (timeline.entries, timeline.first_entry);
     Chart { entries, first, starts, times_us: timeline.times_us.clone(), rows }

@@ -1,18 +1,21 @@
 //! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
 
+use super::held::held_table;
 use super::phrases::{self, location_details, operation_label};
+use super::screen::moment_label;
 use crate::analysis::DeviceReport;
-use crate::base::units::{count, counted, percent, ratio, size};
+use crate::base::units::{percent, ratio, size};
 use crate::output::document::{Cell, Document, Table};
 use crate::output::wording::location_label;
 use crate::stacks::phases::Phase;
-use crate::study::attribution::{Age, Category, Confidence, MemoryBreakdown};
-use crate::study::memory::LiveByLine;
+use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
+use crate::study::memory::{BlockSum, LiveByLine};
 
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
     let Some((held, moment)) = shown_breakdown(device) else { return }; // nothing is known about it
-    document.heading(heading(held, &moment));
+    let during = moment_label(Some(held)).map_or_else(String::new, |label| format!(" ({label})"));
+    document.heading(format!("Where the memory was {moment}{during}"));
     document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], breakdown_rows(held)));
 }
 
@@ -26,26 +29,12 @@ pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
                 format!("Who held the allocated memory {}, by line", phrases::describe_position_on(device, at))
             }
         });
-        document.table(by_line(&device.top_lines, all.bytes, all.count));
+        let sum = |line: &LiveByLine| BlockSum { bytes: line.bytes, blocks: line.blocks };
+        let all = BlockSum { bytes: all.bytes, blocks: all.count };
+        let rest = device.top_lines.iter().map(sum).fold(all, BlockSum::minus);
+        let rows = device.top_lines.iter().map(|line| (holder(line), sum(line)));
+        document.table(held_table("allocated by", rows, ("all other lines", rest), all.bytes));
     }
-}
-
-/// Lines with their share of `bytes` in `blocks` blocks.
-fn by_line(lines: &[LiveByLine], bytes: u64, blocks: u64) -> Table {
-    let mut rows: Vec<Vec<Cell>> = lines
-        .iter()
-        .map(|held| {
-            let share = percent(held.share_ratio);
-            vec![holder(held), size(held.bytes).into(), share.into(), count(held.blocks).into()]
-        })
-        .collect();
-    let others = bytes - lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
-    let other_blocks = blocks - lines.iter().map(|line| line.blocks).sum::<u64>();
-    if other_blocks > 0 {
-        let cells = ["all other lines".to_owned(), size(others), percent(ratio(others, bytes)), count(other_blocks)];
-        rows.push(cells.into_iter().map(Cell::from).collect());
-    }
-    Table::new(&["allocated by", "bytes", "share", "blocks"], &[0], rows)
 }
 
 /// A line, with its operation.
@@ -53,33 +42,6 @@ fn holder(held: &LiveByLine) -> Cell {
     let operation = operation_label(held.operation.as_deref(), held.operation_share_ratio);
     let below = location_details(&held.location).into_iter().chain(operation);
     Cell::WithDetails(location_label(&held.location), below.collect())
-}
-
-fn category(category: Category) -> &'static str {
-    if category == Category::OptimizerState { "optimizer state" } else { category.word() }
-}
-
-fn phase(phase: Option<Phase>) -> &'static str {
-    match phase {
-        Some(Phase::Init) => "building the model",
-        Some(Phase::Data) => "before a forward pass",
-        Some(Phase::Forward) => "the forward pass",
-        Some(Phase::Backward) => "the backward pass",
-        Some(Phase::Optimizer) => "the optimizer's step",
-        Some(Phase::Other) => "other code",
-        None => "before the recording",
-    }
-}
-
-fn age(age: Age) -> &'static str {
-    match age {
-        Age::BeforeRecording => "before the recording",
-        Age::BeforeFirstStep => "before the first step",
-        Age::FirstStep => "the first step",
-        Age::EarlierStep => "an earlier step",
-        Age::ThisStep => "the same step",
-        Age::Recorded => "the recording",
-    }
 }
 
 /// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if nothing
@@ -93,24 +55,6 @@ fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> 
     Some(found).filter(|(held, _)| !breakdown_rows(held).is_empty())
 }
 
-/// The point in the trace, with its phase and step.
-fn heading(held: &MemoryBreakdown, moment: &str) -> String {
-    let during = match held.phase {
-        Phase::Other => None,
-        Phase::Data => Some(phase(Some(Phase::Data)).to_owned()),
-        other => Some(format!("in {}", phase(Some(other)))),
-    };
-    let after = held.step.map(|step| match step {
-        0 => "of the first step".to_owned(),
-        step => format!("after {}", counted(u64::from(step), "step")),
-    });
-    let when: Vec<String> = during.into_iter().chain(after).collect();
-    match when.join(" ").as_str() {
-        "" => format!("Where the memory was {moment}"),
-        when => format!("Where the memory was {moment} ({when})"),
-    }
-}
-
 /// The rows of the breakdown, without uninformative groups.
 fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
     let sure = |confidence| match confidence {
@@ -121,14 +65,15 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
     };
     let categories = held.by_category.iter().map(|of| {
         let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
-        (category(of.category), of.share, note)
+        (of.category.word().replace('-', " "), of.share, note)
     });
-    let phases = held.by_phase.iter().map(|of| (phase(of.phase), of.share, ""));
-    let ages = held.by_age.iter().map(|of| (age(of.age), of.share, ""));
+    let phases =
+        held.by_phase.iter().map(|of| (of.phase.map_or("before the recording", Phase::word).to_owned(), of.share, ""));
+    let ages = held.by_age.iter().map(|of| (of.age.word().replace('-', " "), of.share, ""));
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
     let has_phases = held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
     let rules = held.by_rule.iter();
-    let rules = rules.map(|of| (of.name.as_deref().unwrap_or("no rule"), of.share, ""));
+    let rules = rules.map(|of| (of.name.clone().unwrap_or_else(|| "no rule".to_owned()), of.share, ""));
     let groups: [(&str, bool, Vec<_>); 4] = [
         ("for", has_categories, categories.collect()),
         ("by rule", !held.by_rule.is_empty(), rules.collect()),

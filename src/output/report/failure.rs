@@ -1,12 +1,12 @@
 //! Failed and tried requests in full: what the first screen leaves out.
 
-use super::phrases::{describe_shortage, entries_after, operation_label, stack_block};
+use super::phrases::{entries_after, operation_label, stack_block};
 use super::screen::add_blockers;
 use crate::analysis::failure::{JudgedRequest, RequestOutcome};
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
-use crate::output::wording::{describe_input, location_label, shape_label};
+use crate::output::wording::{location_label, shape_label};
 use crate::study::memory::LiveByLine;
 
 /// Maximum number of earlier failed requests listed.
@@ -30,7 +30,6 @@ pub(super) fn failed_request(document: &mut Document, device: &DeviceReport) {
     document.fields("tensors", device.local_tensors.as_ref().map(list_tensors));
     document.fields("doing", last.operation.as_deref().map(code));
     document.fields("metadata", last.user_metadata.as_deref());
-    document.fields("input", last.unusual_input.as_ref().map(describe_input));
     circumstances(document, last);
     let earlier = before.iter().rev().take(MAX_EARLIER);
     document
@@ -62,7 +61,7 @@ fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
 
 /// The use of memory at the failure.
 fn circumstances(document: &mut Document, oom: &JudgedRequest) {
-    document.field("missing", describe_shortage(oom));
+    document.field("missing", format!("{} for a segment of {}", size(oom.shortfall_bytes), size(oom.segment_bytes)));
     let causes = oom.causes.iter().filter(|cause| cause.kind != oom.verdict);
     document.fields("free", causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note)));
     document.fields("pending", oom.pending.iter().take(MAX_PENDING).map(describe_pending));

@@ -84,7 +84,7 @@ fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Segments by kind, blocks by state, and the segments with free memory.
+/// Segments by kind, and those with free memory.
 pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
     if device.segments.top_segments.is_empty() {
@@ -100,21 +100,10 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     };
     let all = counted(s.count, "segment");
     inside.paragraph(format!("{all}: {}{expandable}", kinds.join(", ")));
-    let blocks = &memory.blocks;
-    let states = [
-        ("active_allocated", blocks.active_allocated),
-        ("active_pending_free", blocks.active_pending_free),
-        ("inactive", blocks.inactive),
-    ];
-    let rows = states.iter().filter(|(_, b)| b.count > 0).map(|(state, b)| {
-        let sizes = [b.bytes, b.bytes / b.count, b.largest_bytes].map(size);
-        [(*state).to_owned(), count(b.count)].into_iter().chain(sizes).collect::<Vec<_>>()
-    });
-    inside.table(Table::new(&["block state", "blocks", "bytes", "mean", "largest"], &[0], rows));
-    if blocks.inactive.count > 0 {
+    if memory.blocks.inactive.count > 0 {
         inside.table(free_segments(device).caption("Where memory is free, most stranded first:"));
     }
-    document.details("Segments and blocks", inside);
+    document.details("Segments", inside);
 }
 
 fn free_segments(device: &DeviceReport) -> Table {
@@ -125,37 +114,16 @@ fn free_segments(device: &DeviceReport) -> Table {
         (true, true) => "small, exp.",
         (false, true) => "large, exp.",
     };
-    let free = device.segments.top_segments.iter().filter(|s| s.inactive_bytes > 0);
-    let mut rows: Vec<Vec<String>> = free
-        .map(|s| {
-            vec![
-                format!("{:#x}", s.address),
-                kind(s).to_owned(),
-                size(s.bytes),
-                count(s.blocks),
-                size(s.allocated_bytes),
-                size(s.inactive_bytes),
-                size(s.releasable_bytes),
-            ]
-        })
-        .collect();
-    let full: Vec<_> = device.segments.top_segments.iter().filter(|s| s.inactive_bytes == 0).collect();
-    let other = &device.segments.other_segments;
-    let others = other.count + full.len() as u64;
-    if others > 0 {
-        let add = |of: u64, each: fn(&SegmentReport) -> u64| full.iter().map(|s| each(s)).fold(of, u64::saturating_add);
-        rows.push(vec![
-            format!("{} others", count(others)),
-            String::new(),
-            size(add(other.bytes, |s| s.bytes)),
-            count(add(other.blocks, |s| s.blocks)),
-            size(add(other.allocated_bytes, |s| s.allocated_bytes)),
-            size(other.inactive_bytes),
-            size(other.releasable_bytes),
-        ]);
-    }
+    let free: Vec<_> = device.segments.top_segments.iter().filter(|s| s.inactive_bytes > 0).collect();
+    let others = device.memory.segments.count.saturating_sub(free.len() as u64);
+    let rows = free.into_iter().map(|s| {
+        let [bytes, allocated, inactive, releasable] =
+            [s.bytes, s.allocated_bytes, s.inactive_bytes, s.releasable_bytes].map(size);
+        vec![format!("{:#x}", s.address), kind(s).to_owned(), bytes, count(s.blocks), allocated, inactive, releasable]
+    });
     let header = ["segment", "kind", "bytes", "blocks", "allocated", "free", "releasable"];
-    Table::new(&header, &[0, 1], rows).optional_columns(&[BLOCKS])
+    let note = (others > 0).then(|| format!("and {}", counted(others, "other")));
+    Table::new(&header, &[0, 1], rows).optional_columns(&[BLOCKS]).note(note)
 }
 
 /// Maximum number of pools and of streams listed.

@@ -13,6 +13,7 @@ mod fit;
 mod fit_curves;
 mod fleet;
 pub(crate) mod gate;
+mod held;
 #[cfg(feature = "cuda")]
 mod live;
 mod memory;

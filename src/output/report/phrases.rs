@@ -40,31 +40,16 @@ pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: 
     Stack { name, frames, folded_frames: (folded as u64).saturating_add(left_out) }
 }
 
-/// The file in one line: release, size, entries, duration, settings.
+/// The file in one line: release, size, entries, settings.
 pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
-    let mut parts = vec![format!("written by PyTorch {}", snapshot.torch_version)];
-    parts.push(size(snapshot.size_bytes));
-    if snapshot.events > 0 {
-        let longest = snapshot
-            .devices
-            .iter()
-            .filter_map(|d| d.timeline.as_ref())
-            .filter(|t| t.entries == t.trace_entries)
-            .filter_map(|t| t.duration_us)
-            .max();
-        // Before PyTorch 2.2 entries have no times.
-        let over = longest.map(|us| format!(" over {}", duration(us))).unwrap_or_default();
-        parts.push(format!("{}{over}", counted(snapshot.events, "trace entry")));
-    } else {
-        parts.push("no trace".to_owned());
-    }
-    parts.push(match snapshot.settings_string.as_deref() {
+    let settings = match snapshot.settings_string.as_deref() {
         None if snapshot.found_settings.is_empty() => "allocator settings not recorded".to_owned(),
         None => format!("allocator settings not recorded; inferred by replay: {}", snapshot.found_settings.join(",")),
         Some("") => "default allocator settings".to_owned(),
         Some(settings) => format!("settings {settings}"),
-    });
-    parts.join(", ")
+    };
+    let entries = counted(snapshot.events, "trace entry");
+    format!("written by PyTorch {}, {}, {entries}, {settings}", snapshot.torch_version, size(snapshot.size_bytes))
 }
 
 /// Appends the requests that failed in a replay.
@@ -102,27 +87,6 @@ pub(super) fn describe_position_on(device: &DeviceReport, moment: TracePosition)
 pub(super) fn entries_after(oom: &JudgedRequest, device: &DeviceReport) -> u64 {
     let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_entries);
     entries.saturating_sub(oom.event.saturating_add(1))
-}
-
-/// Why neither the device nor the cache could serve the request.
-pub(super) fn describe_shortage(oom: &JudgedRequest) -> String {
-    let cache = match oom.largest_free_block_bytes {
-        0 => "no usable free block in the cache".to_owned(),
-        enough if enough >= oom.requested_bytes => {
-            format!("the largest free block of its pool and stream is {}", size(enough))
-        }
-        largest => format!("the largest usable free block is {}", size(largest)),
-    };
-    let device = if oom.device_free_bytes >= oom.segment_bytes {
-        format!("the device has room for the segment of {}", size(oom.segment_bytes))
-    } else {
-        format!(
-            "the device lacks {} for a new segment of {}",
-            size(oom.segment_bytes - oom.device_free_bytes),
-            size(oom.segment_bytes)
-        )
-    };
-    format!("{device}; {cache}")
 }
 
 /// The entries of a timeline.

@@ -120,17 +120,14 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
             size(device.reserved_before_bytes)
         ));
     }
-    // The cost of calls says more than their number, and the settings need the space.
-    let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
-        &["settings", "the job then", "reserved", "fits from", "allocs", "calls take"]
-    } else {
-        &["settings", "the job then", "reserved", "fits from", "allocs", "frees", "retries"]
-    };
-    document.table(Table::new(header, &[0, 1], rows.iter().map(|row| cells(row))));
+    let header = ["settings", "the job then", "reserved", "fits from", "allocs", "calls take"];
+    let table = Table::new(&header, &[0, 1], rows.iter().map(|row| cells(row)));
+    let has_costs = rows.iter().any(|row| row.device_time_us.is_some());
+    document.table(if has_costs { table } else { table.without_column(header.len() - 1) });
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = vec![
+    vec![
         match row.settings.as_str() {
             "" => "as recorded".into(),
             settings => code(settings.replace(',', ", ")).into(),
@@ -139,10 +136,6 @@ fn cells(row: &WhatIfRow) -> Vec<Cell> {
         size(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),
-    ];
-    match row.device_time_us {
-        Some(us) => cells.push(duration(us).into()),
-        None => cells.extend([count(row.device_frees), count(row.retries)].map(Cell::from)),
-    }
-    cells
+        row.device_time_us.map_or_else(String::new, duration).into(),
+    ]
 }

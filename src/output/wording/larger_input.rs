@@ -28,17 +28,6 @@ impl fmt::Display for UnusualInput {
     }
 }
 
-/// The input, in full.
-pub(crate) fn describe_input(input: &UnusualInput) -> String {
-    format!(
-        "{} at {}, {} the usual {}",
-        size(input.input_bytes),
-        input.location.brief_label(),
-        times(input.input_bytes, input.usual_input_bytes),
-        size(input.usual_input_bytes)
-    )
-}
-
 /// How to avoid the failure.
 pub(super) fn limit_input(input: &UnusualInput) -> String {
     let (line, now, most) = (input.location.brief_label(), size(input.input_bytes), size(input.most_input_bytes));

@@ -37,7 +37,6 @@ pub use brief::{Brief, BriefLine};
 pub(crate) use cause::describe_cause;
 pub(crate) use dry_verdict::describe_verdict;
 pub(crate) use explain::describe_host_memory;
-pub(crate) use larger_input::describe_input;
 pub(crate) use outcome::{describe_outcome, outcome_clause};
 pub(crate) use place::{frame_label, location_label};
 pub use summary::Summary;

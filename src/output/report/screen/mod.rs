@@ -12,7 +12,7 @@ mod usage;
 pub(super) use self::failure::callers;
 use self::failure::show_failure;
 pub(super) use self::holders::add_blockers;
-pub(super) use self::parts::add_part;
+pub(super) use self::parts::{add_part, moment_label};
 pub(super) use self::ranks::{rank_table, screen_of_ranks};
 use self::usage::{requested, usage};
 use crate::analysis::{DeviceReport, SnapshotReport};

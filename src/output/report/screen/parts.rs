@@ -12,7 +12,7 @@ pub(in crate::output::report) fn add_part(parts: &mut Vec<BarPart>, bytes: u64, 
 }
 
 /// `step 24, forward`
-pub(super) fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
+pub(in crate::output::report) fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
     let held = held?;
     let phase = match held.phase {
         Phase::Init => Some("building the model"),
