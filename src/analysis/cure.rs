@@ -81,17 +81,20 @@ const MIN_ITEMS: u64 = 3;
 pub(super) fn cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let is_enough = |keeper: &&KeptByVariable| keeper.bytes >= oom.shortfall_bytes && keeper.share_ratio >= MIN_SHARE;
     let mut keepers = kept.keepers.iter().filter(is_enough);
-    let found = keepers.find_map(|keeper| Some(Cure { kind: cure_of(oom, keeper)?, keeper: Box::new(keeper.clone()) }));
+    let found = keepers.find_map(|keeper| {
+        Some(Cure { kind: cure_of(&oom.frames, oom.shortfall_bytes, keeper)?, keeper: Box::new(keeper.clone()) })
+    });
     found.or_else(|| needless_graphs(oom, kept)).or_else(|| doubles(oom, kept))
 }
 
-/// The cure for what `keeper` keeps; `None` if a program needs it, or if it is not known what it is.
-fn cure_of(oom: &OomReport, keeper: &KeptByVariable) -> Option<CureKind> {
+/// The cure for what `keeper` keeps when a request of the stack `frames` lacks `shortfall` bytes; `None` if a program
+/// needs it, or if it is not known what it is.
+fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> Option<CureKind> {
     let container = keeper.container.as_ref().filter(|container| container.items >= MIN_ITEMS);
     if is_exception(keeper) {
         return Some(if keeper.container.is_some() { CureKind::KeepNoException } else { CureKind::LeaveHandler });
     }
-    if container.is_some_and(|it| it.r#type == "deque" && it.name.ends_with(".queue")) {
+    if container.is_some_and(|it| it.r#type == "deque" && it.name.strip_suffix(".queue").is_some()) {
         return Some(CureKind::BoundQueue);
     }
     match container.map(|container| &*container.r#type) {
@@ -104,7 +107,7 @@ fn cure_of(oom: &OomReport, keeper: &KeptByVariable) -> Option<CureKind> {
             .filter(|_| keeper.share_ratio >= MIN_UNKNOWN_SHARE && is_plain(keeper))
             .map(|_| if keeps_graphs(keeper) { CureKind::PutValue } else { CureKind::PutOnHost });
     };
-    if write.kind == WriteKind::Assign && write.in_loop && is_running(oom, &write.at) {
+    if write.kind == WriteKind::Assign && write.in_loop && is_running(frames, &write.at) {
         return Some(CureKind::DeleteAtEnd);
     }
     let is_filled = container.is_some() && matches!(write.kind, WriteKind::Put | WriteKind::Extend | WriteKind::Store);
@@ -123,13 +126,13 @@ fn cure_of(oom: &OomReport, keeper: &KeptByVariable) -> Option<CureKind> {
             cure_of_graphs(keeper, write, is_filled)
         }
         Some(TensorKind::Saved | TensorKind::Variable) | None if is_filled => Some(cure_of_items(write)),
-        Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(oom, keeper, write),
+        Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(frames, shortfall, keeper, write),
     }
 }
 
 /// Whether the request fails in the statement at `line`.
-fn is_running(oom: &OomReport, line: &FrameReport) -> bool {
-    oom.frames.iter().any(|frame| (&frame.file, frame.line) == (&line.file, line.line))
+fn is_running(frames: &[FrameReport], line: &FrameReport) -> bool {
+    frames.iter().any(|frame| (&frame.file, frame.line) == (&line.file, line.line))
 }
 
 fn is_exception(keeper: &KeptByVariable) -> bool {
@@ -175,27 +178,32 @@ fn cure_of_items(write: &Written) -> CureKind {
     }
 }
 
-fn cure_of_tensor(oom: &OomReport, keeper: &KeptByVariable, write: &Written) -> Option<CureKind> {
+fn cure_of_tensor(
+    frames: &[FrameReport],
+    shortfall: u64,
+    keeper: &KeptByVariable,
+    write: &Written,
+) -> Option<CureKind> {
     match write.kind {
         WriteKind::Join => Some(CureKind::JoinOnHost),
         WriteKind::Recur if write.in_loop => Some(CureKind::JoinOnHost),
         WriteKind::Assign if value_has(write, "load(") => Some(CureKind::CheckpointOnHost),
-        WriteKind::Assign if !write.in_loop && is_stored(oom, keeper) => Some(CureKind::DataOnHost),
-        WriteKind::Assign if is_wide(oom, keeper) => Some(CureKind::Narrow),
+        WriteKind::Assign if !write.in_loop && is_stored(frames, keeper) => Some(CureKind::DataOnHost),
+        WriteKind::Assign if is_wide(shortfall, keeper) => Some(CureKind::Narrow),
         _ => None,
     }
 }
 
 /// Whether the variable outlives the function that was running.
-fn is_stored(oom: &OomReport, keeper: &KeptByVariable) -> bool {
-    let innermost = oom.frames.iter().find(|frame| frame.origin() == Origin::User);
+fn is_stored(frames: &[FrameReport], keeper: &KeptByVariable) -> bool {
+    let innermost = frames.iter().find(|frame| frame.origin() == Origin::User);
     let is_local = |function: &FrameReport| innermost.is_some_and(|frame| frame.name == function.name);
     is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function))
 }
 
 /// Whether half of the elements' bytes serves the request.
-fn is_wide(oom: &OomReport, keeper: &KeptByVariable) -> bool {
-    matches!(keeper.dtype.as_deref(), Some("int64" | "float64")) && keeper.bytes / 2 >= oom.shortfall_bytes
+fn is_wide(shortfall: u64, keeper: &KeptByVariable) -> bool {
+    matches!(keeper.dtype.as_deref(), Some("int64" | "float64")) && keeper.bytes / 2 >= shortfall
 }
 
 /// The cure for graphs that no backward pass needs: nothing is trained, or a module is not.
@@ -226,4 +234,117 @@ fn model_call(oom: &OomReport) -> Option<FrameReport> {
     let is_call = |frame: &FrameReport| forward_slashes(&frame.file).ends_with("torch/nn/modules/module.py");
     let call = oom.frames.iter().rposition(is_call)?;
     oom.frames.get(call + 1).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::BackwardCall::{Function, Itself, Loop};
+    use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
+    use crate::stacks::frames::CodeLocation;
+    use crate::study::variables::Container;
+
+    fn line(name: &str) -> FrameReport {
+        FrameReport { file: "/job/train.py".to_owned(), line: 12, name: name.to_owned() }
+    }
+
+    /// A variable that keeps 2 GiB, of which autograd keeps `graph_bytes`.
+    fn keeper(name: &str, kind: TensorKind, graph_bytes: u64, container: Option<(&str, u64)>) -> KeptByVariable {
+        KeptByVariable {
+            bytes: 2 << 30,
+            blocks: 10,
+            share_ratio: 0.5,
+            graph_bytes,
+            name: Some(name.to_owned()),
+            kind: Some(kind),
+            root: Some(RootKind::Frame),
+            author: None,
+            function: Some(line("main")),
+            module: None,
+            container: container.map(|(of, items)| Container {
+                name: name.to_owned(),
+                r#type: of.to_owned(),
+                items,
+                filled_at: None,
+            }),
+            written: None,
+            dtype: Some("float32".to_owned()),
+            shape: None,
+            places: None,
+            operator: None,
+            allocated_by: CodeLocation::default(),
+        }
+    }
+
+    fn written(kind: WriteKind, value: &str, backward: Option<BackwardCall>) -> Written {
+        let value = Some(value.to_owned());
+        Written { at: line("main"), kind, value, in_loop: true, has_grad: true, backward }
+    }
+
+    fn cured(keeper: KeptByVariable, written: impl Into<Option<Written>>) -> Option<CureKind> {
+        let written = written.into();
+        cure_of(&[FrameReport { line: 5, ..line("forward") }], 1 << 20, &KeptByVariable { written, ..keeper })
+    }
+
+    const GRAPH: u64 = 2 << 30;
+
+    #[test]
+    fn graphs_are_for_a_backward_pass_or_for_none() {
+        let list = || keeper("losses", TensorKind::Saved, GRAPH, Some(("list", 8)));
+        assert_eq!(cured(list(), written(Put, "loss", None)), Some(CureKind::PutValue));
+        assert_eq!(cured(list(), written(Put, "loss", Some(Loop))), Some(CureKind::PutValue));
+        assert_eq!(cured(list(), written(Put, "loss", Some(Function))), Some(CureKind::BackwardEach));
+        let sum = || keeper("total", TensorKind::Saved, GRAPH, None);
+        assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Loop))), Some(CureKind::AddValue));
+        assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Itself))), Some(CureKind::BackwardEach));
+        assert_eq!(cured(sum(), written(Recur, "hidden", Some(Loop))), Some(CureKind::DetachState));
+        // The activations of a forward pass.
+        assert_eq!(cured(sum(), written(Recur, "x", None)), None);
+        assert_eq!(cured(sum(), written(Assign, "model(x)", Some(Itself))), None);
+    }
+
+    #[test]
+    fn containers_have_the_cure_of_their_items() {
+        let of = |kind| keeper("kept", kind, 0, Some(("list", 8)));
+        assert_eq!(cured(of(TensorKind::Variable), written(Put, "out", None)), Some(CureKind::PutOnHost));
+        assert_eq!(cured(of(TensorKind::Variable), written(Store, "out", None)), Some(CureKind::LimitCache));
+        let copy = written(Put, "copy.deepcopy(model.state_dict())", None);
+        assert_eq!(cured(of(TensorKind::Variable), copy), Some(CureKind::WeightsOnHost));
+        assert_eq!(cured(of(TensorKind::Parameter), written(Put, "model", None)), Some(CureKind::KeepNoModels));
+        assert_eq!(cured(of(TensorKind::OptimizerState), written(Put, "opt", None)), Some(CureKind::KeepNoOptimizers));
+        // Two models that are trained together, and a list of the layers of one.
+        let two = keeper("models", TensorKind::Parameter, 0, Some(("list", 2)));
+        assert_eq!(cured(two, written(Put, "model", None)), None);
+        assert_eq!(cured(of(TensorKind::Parameter), written(Assign, "[a, b, c]", None)), None);
+        let queue = keeper("ready.queue", TensorKind::Variable, 0, Some(("deque", 30)));
+        assert_eq!(cured(queue, None), Some(CureKind::BoundQueue));
+        let results = keeper("Model.mask", TensorKind::Variable, 0, Some(("lru_cache", 30)));
+        assert_eq!(cured(results, None), Some(CureKind::LimitResults));
+    }
+
+    #[test]
+    fn tensors_are_stored_joined_or_of_this_step() {
+        let tensor = || keeper("data", TensorKind::Variable, 0, None);
+        let at_start = |value| Written { in_loop: false, ..written(Assign, value, None) };
+        assert_eq!(cured(tensor(), at_start("images.to(device)")), Some(CureKind::DataOnHost));
+        assert_eq!(cured(tensor(), at_start("torch.load(path)")), Some(CureKind::CheckpointOnHost));
+        assert_eq!(cured(tensor(), written(Join, "torch.cat([data, x])", None)), Some(CureKind::JoinOnHost));
+        assert_eq!(cured(tensor(), written(Assign, "model(x)", None)), None);
+        let bank = keeper("bank", TensorKind::Buffer, 0, None);
+        assert_eq!(cured(bank, written(Join, "torch.cat((bank, x))", None)), Some(CureKind::LimitTensor));
+        // A local variable of the running function.
+        let local = KeptByVariable { function: Some(line("forward")), ..tensor() };
+        assert_eq!(cured(local, at_start("scores(x)")), None);
+        // Its next value is being made.
+        let running = [line("main")];
+        let again = KeptByVariable { written: Some(written(Assign, "model(x)", None)), ..tensor() };
+        assert_eq!(cure_of(&running, 1 << 20, &again), Some(CureKind::DeleteAtEnd));
+    }
+
+    #[test]
+    fn an_exception_keeps_what_its_call_had() {
+        let of = |container| keeper("e.__traceback__.step.x", TensorKind::Saved, GRAPH, container);
+        assert_eq!(cured(of(None), None), Some(CureKind::LeaveHandler));
+        assert_eq!(cured(of(Some(("list", 1))), None), Some(CureKind::KeepNoException));
+    }
 }

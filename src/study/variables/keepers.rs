@@ -23,12 +23,11 @@ pub(super) fn keepers(variables: &LiveVariables<'_>, stacks: &StackReader<'_>) -
             continue;
         };
         let kind = variable.kind.filter(|kind| *kind != TensorKind::Saved && variable.container.is_none());
-        match indexes.get(&(name.clone(), kind)) {
-            Some(index) => add(&mut rows[*index], &variable, variables.all().bytes),
-            None => {
-                indexes.insert((name.clone(), kind), rows.len());
-                rows.push(KeptByVariable { name: Some(name), ..variable });
-            }
+        if let Some(index) = indexes.get(&(name.clone(), kind)) {
+            add(&mut rows[*index], &variable, variables.all().bytes);
+        } else {
+            indexes.insert((name.clone(), kind), rows.len());
+            rows.push(KeptByVariable { name: Some(name), ..variable });
         }
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes)); // stable
