@@ -55,20 +55,17 @@ pub(crate) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) 
     if has_warning(snapshot, Code::ForeignBackend) {
         return Summary::from_answer(usage_headline(snapshot, device).raw());
     }
-    let (answer, held, action, copy) = match device.ooms.last() {
-        Some(oom) => {
-            let first = device.advice.first();
-            (
-                format!("{}; {}", failure_headline(device, oom).raw(), describe_cause(oom, device)),
-                oom.held.as_ref(),
-                first.map(ToString::to_string),
-                first.and_then(|advice| advice.copy(oom, snapshot.settings_string.as_deref())),
-            )
-        }
-        None => {
-            let (action, copy) = advise_without_failure(snapshot, device).unzip();
-            (describe_usage(snapshot, device), device.at_peak.as_ref(), action, copy.flatten())
-        }
+    let (answer, held, action, copy) = if let Some(oom) = device.ooms.last() {
+        let first = device.advice.first();
+        (
+            format!("{}; {}", failure_headline(device, oom).raw(), describe_cause(oom, device)),
+            oom.held.as_ref(),
+            first.map(ToString::to_string),
+            first.and_then(|advice| advice.copy(oom, snapshot.settings_string.as_deref())),
+        )
+    } else {
+        let (action, copy) = advise_without_failure(snapshot, device).unzip();
+        (describe_usage(snapshot, device), device.at_peak.as_ref(), action, copy.flatten())
     };
     let held = device.at_moment.as_ref().or(held);
     let (lines, allocated) = match held {
@@ -123,7 +120,7 @@ fn describe_usage(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
     }
     let at_least = if device.peak.is_lower_bound { "at least " } else { "" };
     let [allocated, reserved] = [device.peak.allocated_bytes, device.peak.reserved_bytes].map(size);
-    format!("{headline}: up to {at_least}{allocated} allocated, {at_least}{reserved} reserved")
+    format!("{headline}; up to {at_least}{allocated} allocated, {at_least}{reserved} reserved")
 }
 
 /// The action if no request failed, and a text to copy for it.
