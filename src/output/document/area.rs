@@ -1,7 +1,7 @@
 //! The area of a chart: one series in front of another. With colours, the one in front is split into layers.
 
 use super::glyphs::{Glyphs, LABEL_COLUMNS};
-use super::wrap::display_width;
+use super::width::display_width;
 use crate::base::units::{escape_text, size};
 
 const HEIGHT: u64 = 8;

@@ -27,7 +27,7 @@ mod terminal;
 mod text;
 mod text_chart;
 mod ticks;
-mod wrap;
+mod width;
 
 pub use block::Document;
 #[doc(hidden)]

@@ -61,7 +61,8 @@ fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
 
 /// The use of memory at the failure.
 fn circumstances(document: &mut Document, oom: &JudgedRequest) {
-    document.field("missing", format!("{} for a segment of {}", size(oom.shortfall_bytes), size(oom.segment_bytes)));
+    let missing = format!("{} for a segment of {}", size(oom.shortfall_bytes), size(oom.segment_bytes));
+    document.fields("missing", Some(missing).filter(|_| oom.shortfall_bytes > 0));
     let causes = oom.causes.iter().filter(|cause| cause.kind != oom.verdict);
     document.fields("free", causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note)));
     document.fields("pending", oom.pending.iter().take(MAX_PENDING).map(describe_pending));

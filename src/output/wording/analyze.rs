@@ -120,7 +120,7 @@ fn describe_usage(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
     }
     let at_least = if device.peak.is_lower_bound { "at least " } else { "" };
     let [allocated, reserved] = [device.peak.allocated_bytes, device.peak.reserved_bytes].map(size);
-    format!("{headline}: up to {at_least}{allocated} allocated, {at_least}{reserved} reserved")
+    format!("{headline}; up to {at_least}{allocated} allocated, {at_least}{reserved} reserved")
 }
 
 /// The action if no request failed, and a text to copy for it.

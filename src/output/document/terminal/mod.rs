@@ -4,15 +4,17 @@ mod bar;
 mod shorten;
 mod style;
 mod table;
+mod wrap;
 
 pub use style::Style;
 
 use super::block::{Block, Document, Field, Item, Source, Stack};
 use super::text::{Span, Text, faint};
 use super::text_chart::draw;
-use super::wrap::{display_width, wrap};
+use super::width::display_width;
 use crate::base::units::{counted, escape_command_lines};
 use shorten::{fit, fit_spans};
+use wrap::wrap;
 
 /// Columns of field names, at least and at most; pages narrower than `NARROW_PAGE` put a longer name above the text.
 const NAME_COLUMNS: [usize; 2] = [6, 16];

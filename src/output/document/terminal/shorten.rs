@@ -2,7 +2,7 @@
 
 use super::style::Style;
 use crate::output::document::text::{Span, Text};
-use crate::output::document::wrap::display_width;
+use crate::output::document::width::display_width;
 
 /// Path separators of Linux and Windows.
 const SEPARATORS: [char; 2] = ['/', '\\'];

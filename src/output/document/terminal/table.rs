@@ -7,9 +7,10 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableStyl
 
 use super::shorten::fit;
 use super::style::Style;
+use super::wrap::wrap;
 use crate::output::document::table::{Cell, Judgement, Table};
 use crate::output::document::text::Tone;
-use crate::output::document::wrap::{display_width, wrap};
+use crate::output::document::width::display_width;
 
 /// Columns to the left of the rows. The header begins at the margin: it is the table's heading.
 const INDENT: usize = 2;

@@ -1,15 +1,6 @@
 //! Line wrapping by display width.
 
-use anstream::adapter::strip_str;
-use unicode_width::UnicodeWidthStr;
-
-/// Terminal columns of `text`; escape sequences have no width.
-pub(super) fn display_width(text: &str) -> usize {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return text.len();
-    }
-    strip_str(text).map(UnicodeWidthStr::width).sum()
-}
+use crate::output::document::width::display_width;
 
 /// Breaks `text` at spaces into lines of at most `max_width` columns, joined by a newline and `indent`.
 pub(super) fn wrap(text: &str, max_width: usize, indent: &str) -> String {
@@ -42,6 +33,5 @@ mod tests {
         assert_eq!(wrap("aaaaaaaa b", 5, ""), "aaaaaaaa\nb");
         assert_eq!(wrap("", 5, ""), "");
         assert_eq!(wrap("\u{1b}[1maa bb cc\u{1b}[0m", 5, ""), "\u{1b}[1maa bb\ncc\u{1b}[0m");
-        assert_eq!(display_width("日本 \u{1b}[1mü"), 6);
     }
 }
