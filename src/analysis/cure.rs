@@ -125,7 +125,7 @@ fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> O
         Some(TensorKind::Saved | TensorKind::Variable) | None if keeps_graphs(keeper) => {
             cure_of_graphs(keeper, write, is_filled)
         }
-        Some(TensorKind::Saved | TensorKind::Variable) | None if is_filled => Some(cure_of_items(write)),
+        Some(TensorKind::Saved | TensorKind::Variable) | None if is_filled => cure_of_items(keeper, write),
         Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(frames, shortfall, keeper, write),
     }
 }
@@ -170,11 +170,14 @@ fn cure_of_graphs(keeper: &KeptByVariable, write: &Written, is_filled: bool) -> 
     }
 }
 
-fn cure_of_items(write: &Written) -> CureKind {
+fn cure_of_items(keeper: &KeptByVariable, write: &Written) -> Option<CureKind> {
+    let is_list = keeper.container.as_ref().is_some_and(|container| matches!(&*container.r#type, "list" | "tuple"));
     match write.kind {
-        _ if value_has(write, "state_dict(") || value_has(write, "deepcopy(") => CureKind::WeightsOnHost,
-        WriteKind::Store => CureKind::LimitCache,
-        _ => CureKind::PutOnHost,
+        _ if value_has(write, "state_dict(") || value_has(write, "deepcopy(") => Some(CureKind::WeightsOnHost),
+        // It replaces an item.
+        WriteKind::Store if is_list => None,
+        WriteKind::Store => Some(CureKind::LimitCache),
+        _ => Some(CureKind::PutOnHost),
     }
 }
 
@@ -188,17 +191,21 @@ fn cure_of_tensor(
         WriteKind::Join => Some(CureKind::JoinOnHost),
         WriteKind::Recur if write.in_loop => Some(CureKind::JoinOnHost),
         WriteKind::Assign if value_has(write, "load(") => Some(CureKind::CheckpointOnHost),
-        WriteKind::Assign if !write.in_loop && is_stored(frames, keeper) => Some(CureKind::DataOnHost),
+        WriteKind::Assign if !write.in_loop && is_stored(frames, keeper, write) => Some(CureKind::DataOnHost),
         WriteKind::Assign if is_wide(shortfall, keeper) => Some(CureKind::Narrow),
         _ => None,
     }
 }
 
-/// Whether the variable outlives the function that was running.
-fn is_stored(frames: &[FrameReport], keeper: &KeptByVariable) -> bool {
+/// Whether the variable outlives the calls, or is data that a function of the program has moved to the device.
+fn is_stored(frames: &[FrameReport], keeper: &KeptByVariable, write: &Written) -> bool {
     let innermost = frames.iter().find(|frame| frame.origin() == Origin::User);
-    let is_local = |function: &FrameReport| innermost.is_some_and(|frame| frame.name == function.name);
-    is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function))
+    let is_moved = [".to(", ".cuda(", "device="].iter().any(|text| value_has(write, text));
+    is_attribute(keeper)
+        || match &keeper.function {
+            Some(function) => is_moved && innermost.is_some_and(|frame| frame.name != function.name),
+            None => true,
+        }
 }
 
 /// Whether half of the elements' bytes serves the request.
