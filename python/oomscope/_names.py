@@ -71,8 +71,8 @@ MAX_MODULES, MAX_UNTRAINED = 10000, 3
 # Limits of a name: characters, and steps from its root.
 MAX_NAME, MAX_DEPTH = 300, 200
 MAX_LOCALS = 50
-# Containers whose filling line is looked for, the items that they have at least, and other variables.
-MAX_FILLED, MIN_FILLED_ITEMS, MAX_WRITTEN = 20, 2, 8
+# Containers whose filling line is looked for, and other variables.
+MAX_FILLED, MAX_WRITTEN = 20, 8
 # Places in one storage that are counted.
 MAX_PLACES = 1000
 # Tensors without a variable whose holders are looked for, how far, and how many objects at each step.
@@ -834,7 +834,7 @@ def encode(walk):
             if step.size is not None:
                 name = walk.name(step)
                 containers.append((texts.index(name), texts.index(step.size[0]), step.size[1]))
-                if step.size[1] >= MIN_FILLED_ITEMS and len(filled) < MAX_FILLED:
+                if len(filled) < MAX_FILLED:
                     filled.append((len(containers) - 1, *where_to_look(name, root)))
     return {
         "version": 1,
@@ -909,7 +909,8 @@ def where_to_look(name, root):
 def describe_writes(filled, written, walk, texts):
     """`filled` and `written`. `texts` gets their names."""
     variables = [(("container", container), *place) for container, *place in filled]
-    for (name, root), _ in written.most_common(MAX_WRITTEN):
+    largest = sorted(written.items(), key=operator.itemgetter(1), reverse=True)  # `most_common` is a loop in Python
+    for (name, root), _ in largest[:MAX_WRITTEN]:
         variables.append((("variable", texts.index(name)), *where_to_look(name, root)))
     found = _writes.writes(variables, users_files(walk), walk.is_over) if variables else {}
     rows = [(kind, {kind: index, **write.describe()}) for (kind, index), write in found.items()]

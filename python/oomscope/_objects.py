@@ -425,7 +425,8 @@ class Objects:
         found = []
         for referent in gc.get_referents(obj):
             if type(referent) is dict and referent is not obj.__dict__:
-                found.append(("", Items("lru_cache", first(dict.values(referent)), lambda index: ANY)))
+                keys, values = first(dict.keys(referent)), first(dict.values(referent))
+                found.append(("", Items("lru_cache", values, lambda index, keys=keys: key_label(keys[index]))))
             else:
                 found.append(("", referent))
         return found

@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(cured(local, at_start("scores(x)")), None);
         // Its next value is being made.
         let running = [line("main")];
-        let again = KeptByVariable { written: Some(written(Assign, "model(x)", None)), ..tensor() };
-        assert_eq!(cure_of(&running, 1 << 20, &again), Some(CureKind::DeleteAtEnd));
+        let output = KeptByVariable { written: Some(written(Assign, "model(x)", None)), ..tensor() };
+        assert_eq!(cure_of(&running, 1 << 20, &output), Some(CureKind::DeleteAtEnd));
     }
 
     #[test]

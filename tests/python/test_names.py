@@ -168,6 +168,26 @@ def test_the_line_that_fills_a_list_is_named():
     assert (line["filename"], line["line"], line["name"]) == (__file__, first + 1, "keep")
 
 
+def test_the_statement_that_assigns_a_variable_is_named():
+    total = torch.zeros(100)
+    for step in range(3):
+        total = total + step
+    described = _names.describe(60)
+    written = {described["texts"][one["variable"]]: one for one in described["written"]}
+    assert (written["total"]["how"], written["total"]["value"]) == ("accumulate", "total + step")
+    assert written["total"]["in_loop"] and written["total"]["backward"] is None
+
+
+def test_modules_that_no_optimizer_has_are_named():
+    teacher, student = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    frozen = torch.nn.Linear(3, 3).requires_grad_(False)
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    loss = (student(teacher(frozen(torch.zeros(1, 3))))).sum()
+    described = _names.describe(60)
+    assert (described["optimizers"], [described["texts"][one] for one in described["untrained"]]) == (1, ["teacher"])
+    del loss, optimizer
+
+
 def test_tensors_that_share_a_storage_are_counted():
     flat = torch.zeros(100)
     views = [flat[10 * i : 10 * i + 10] for i in range(10)]

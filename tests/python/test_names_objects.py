@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import itertools
 import sys
 import types
 import weakref
@@ -355,3 +356,19 @@ def test_code_has_an_author():
         assert _objects.author_of_file(path, torch) == author
     with contextlib.suppress(ImportError):
         assert _objects.author_of_module(pytest, torch) == "library"
+
+
+def test_results_and_repeated_items_are_containers():
+    @functools.lru_cache(maxsize=None)
+    def square(number):
+        return [number * number]
+
+    results = [square(number) for number in range(3)]
+    found = [value for _, value in Objects("/torch/").children(square) if type(value) is Items]
+    assert [(items.type_name, items.objects) for items in found] == [("lru_cache", results)]
+
+    items = [[1], [2]]
+    again = itertools.cycle(items)
+    assert [next(again) for _ in range(5)][-1] == [1]
+    found = [value for _, value in Objects("/torch/").children(again) if type(value) is Items]
+    assert [(one.type_name, one.objects) for one in found] == [("cycle", items)]

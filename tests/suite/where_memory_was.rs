@@ -503,7 +503,7 @@ fn the_page_says_where_the_memory_was() {
 fn without_phases_the_page_says_who_held_the_memory_all_the_same() {
     let holder = |args: &[&str]| -> String {
         let page = result_of(&[&["analyze"], args].concat());
-        let rows = page.lines().skip_while(|line| !line.replace("| ", "").starts_with("held by"));
+        let rows = page.lines().skip_while(|line| !line.replace("| ", "").starts_with("held "));
         rows.skip(1).find(|line| !line.contains("---")).unwrap_or_default().to_owned()
     };
     let held = holder(&["fixtures/2.15.0-fuzz.pickle.gz"]);

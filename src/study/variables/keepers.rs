@@ -11,27 +11,33 @@ use crate::stacks::frames::StackReader;
 /// Variables that are summed; the others keep less than any of these.
 const MAX_VARIABLES: usize = 200;
 
-/// The owners of what the largest variables keep, those of most bytes first. A row describes the owner's largest variable
-/// and has the sums of all.
-pub(super) fn keepers(variables: &LiveVariables<'_>, stacks: &StackReader<'_>) -> Vec<KeptByVariable> {
-    let modules = Modules::new(variables.snapshot(), variables.names());
-    let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
-    let mut rows: Vec<KeptByVariable> = Vec::new();
-    for variable in (0..variables.len().min(MAX_VARIABLES)).map(|index| variables.row(index, stacks)) {
-        let Some(name) = owner(&variable, &modules) else {
-            rows.push(variable);
-            continue;
-        };
-        let kind = variable.kind.filter(|kind| *kind != TensorKind::Saved && variable.container.is_none());
-        if let Some(index) = indexes.get(&(name.clone(), kind)) {
-            add(&mut rows[*index], &variable, variables.all().bytes);
-        } else {
-            indexes.insert((name.clone(), kind), rows.len());
-            rows.push(KeptByVariable { name: Some(name), ..variable });
+/// Owners in a report.
+const MAX_KEEPERS: usize = 20;
+
+impl LiveVariables<'_> {
+    /// The owners of what the largest variables keep, those of most bytes first. A row describes the owner's largest
+    /// variable and has the sums of all.
+    pub(super) fn keepers(&self, stacks: &StackReader<'_>) -> Vec<KeptByVariable> {
+        let modules = Modules::new(self.snapshot(), self.names());
+        let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
+        let mut rows: Vec<KeptByVariable> = Vec::new();
+        for variable in (0..self.len().min(MAX_VARIABLES)).map(|index| self.row(index, stacks)) {
+            let Some(name) = owner(&variable, &modules) else {
+                rows.push(variable);
+                continue;
+            };
+            let kind = variable.kind.filter(|kind| *kind != TensorKind::Saved && variable.container.is_none());
+            if let Some(index) = indexes.get(&(name.clone(), kind)) {
+                add(&mut rows[*index], &variable, self.all().bytes);
+            } else {
+                indexes.insert((name.clone(), kind), rows.len());
+                rows.push(KeptByVariable { name: Some(name), ..variable });
+            }
         }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.bytes)); // stable
+        rows.truncate(MAX_KEEPERS);
+        rows
     }
-    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes)); // stable
-    rows
 }
 
 fn add(row: &mut KeptByVariable, other: &KeptByVariable, all: u64) {

@@ -147,7 +147,7 @@ impl<'a> LiveVariables<'a> {
             }),
             written: container
                 .and_then(|(_, found)| found.filled)
-                .or_else(|| self.write_to(name))
+                .or_else(|| self.write_to(container.map_or(name, |(name, _)| name)))
                 .and_then(|write| self.written(write, stacks)),
             dtype: largest.map(|tensor| text(tensor.dtype)),
             shape: largest.and_then(|tensor| tensor.shape).and_then(|shape| names.shapes.get(shape)).cloned(),

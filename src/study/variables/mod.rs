@@ -129,8 +129,7 @@ impl KeptReport {
         let shown = variables.len().min(top);
         let rest = (0..shown).fold(variables.all(), |rest, index| rest.minus(variables.sum(index)));
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
-        let mut keepers = keepers::keepers(variables, stacks);
-        keepers.truncate(MAX_KEEPERS);
+        let keepers = variables.keepers(stacks);
         let (names, snapshot) = (variables.names(), variables.snapshot());
         let untrained = names.untrained.iter().map(|name| escape_name(snapshot.text(*name))).collect();
         let (complete, optimizers) = (variables.is_complete(), names.optimizers);
@@ -167,7 +166,5 @@ impl KeptByVariable {
     }
 }
 
-/// Owners in a report.
-const MAX_KEEPERS: usize = 20;
 /// From this share on, a part counts as the whole.
 const NEARLY_ALL: f64 = 0.95;
