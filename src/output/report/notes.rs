@@ -36,8 +36,7 @@ fn shown_and_others(warnings: &[Warning]) -> (Vec<&Warning>, Vec<&Warning>) {
 pub(super) fn changes_answer(code: Code) -> bool {
     matches!(
         code,
-        Code::DryRun
-            | Code::EmptyWindow
+        Code::EmptyWindow
             | Code::FarAway
             | Code::ForeignBackend
             | Code::GuessedGrowth
