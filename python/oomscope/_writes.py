@@ -34,15 +34,16 @@ class Write:
     `recur` (`x = f(x)`), or `assign`. `value`: the text of what is written, of `recur` the variable that recurs.
     `is_in_loop`: a loop of the function has the statement. `has_grad`: no `no_grad` or `inference_mode` is seen around
     it. `backward`: `itself` if the function calls `backward` of the variable, else `loop` if the innermost loop calls
-    `backward`, `function` if the function does.
+    `backward`, `function` if the function does. `is_read`: another statement in a loop of the function reads it.
     """
 
-    __slots__ = ("backward", "file", "function", "has_grad", "how", "is_in_loop", "line", "value")
+    __slots__ = ("backward", "file", "function", "has_grad", "how", "is_in_loop", "is_read", "line", "value")
 
     def __init__(self, how, value, place, context, backward):
         self.how, self.value, self.backward = how, value, backward
         self.file, self.line = place
         self.function, self.is_in_loop, self.has_grad = context.name, bool(context.loops), context.has_grad
+        self.is_read = False
 
     def describe(self):
         return {
@@ -52,6 +53,7 @@ class Write:
             "in_loop": self.is_in_loop,
             "grad": self.has_grad,
             "backward": self.backward,
+            "read": self.is_read,
         }
 
 
@@ -81,6 +83,8 @@ class Search:
     def __init__(self, kind, part, file, function):
         self.kind, self.part, self.file, self.function = kind, part, file, function
         self.fills, self.assigned, self.calls = [], [], set()
+        # Functions with a loop that reads the variable.
+        self.read_in = set()
 
     def is_target(self, node):
         """Whether `node` is the variable, or an item of it."""
@@ -99,7 +103,11 @@ class Search:
             is_called = self.is_target(call.func)
             if is_called or any(map(self.is_target, call.args)):
                 self.calls.add((is_called, context.has_grad))
-        for how, value in self.written_by(statement):
+        written = list(self.written_by(statement))
+        expressions = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
+        if not written and context.loops and any(map(self.has_target, expressions)):
+            self.read_in.add(context.name)
+        for how, value in written:
             place = block.path, block.first + statement.lineno - 1
             found = Write(how, block.text_of(value), place, context, self.backward(context))
             (self.assigned if how == "assign" else self.fills).append(found)
@@ -149,7 +157,10 @@ class Search:
     def found(self):
         """The statements that fill it; if none does, those that assign it in a loop; if none does, that assign it."""
         looping = [write for write in self.assigned if write.is_in_loop]
-        return self.fills or looping or self.assigned
+        found = self.fills or looping or self.assigned
+        for write in found:
+            write.is_read = write.function in self.read_in
+        return found
 
 
 def is_name_in(target, value):

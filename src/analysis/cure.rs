@@ -173,6 +173,8 @@ fn cure_of_graphs(keeper: &KeptByVariable, write: &Written, is_filled: bool) -> 
 fn cure_of_items(keeper: &KeptByVariable, write: &Written) -> Option<CureKind> {
     let is_list = keeper.container.as_ref().is_some_and(|container| matches!(&*container.r#type, "list" | "tuple"));
     match write.kind {
+        // A loss after the loop may need them.
+        _ if write.has_grad && write.backward == Some(BackwardCall::Function) => None,
         _ if value_has(write, "state_dict(") || value_has(write, "deepcopy(") => Some(CureKind::WeightsOnHost),
         // It replaces an item.
         WriteKind::Store if is_list => None,
@@ -188,6 +190,8 @@ fn cure_of_tensor(
     write: &Written,
 ) -> Option<CureKind> {
     match write.kind {
+        // Each step needs it on the device.
+        WriteKind::Join | WriteKind::Recur if write.is_read => Some(CureKind::LimitTensor),
         WriteKind::Join => Some(CureKind::JoinOnHost),
         WriteKind::Recur if write.in_loop => Some(CureKind::JoinOnHost),
         WriteKind::Assign if value_has(write, "load(") => Some(CureKind::CheckpointOnHost),
@@ -285,7 +289,7 @@ mod tests {
 
     fn written(kind: WriteKind, value: &str, backward: Option<BackwardCall>) -> Written {
         let value = Some(value.to_owned());
-        Written { at: line("main"), kind, value, in_loop: true, has_grad: true, backward }
+        Written { at: line("main"), kind, value, in_loop: true, has_grad: true, is_read: false, backward }
     }
 
     fn cured(keeper: KeptByVariable, written: impl Into<Option<Written>>) -> Option<CureKind> {
@@ -314,7 +318,11 @@ mod tests {
     fn containers_have_the_cure_of_their_items() {
         let of = |kind| keeper("kept", kind, 0, Some(("list", 8)));
         assert_eq!(cured(of(TensorKind::Variable), written(Put, "out", None)), Some(CureKind::PutOnHost));
-        assert_eq!(cured(of(TensorKind::Variable), written(Store, "out", None)), Some(CureKind::LimitCache));
+        let dict = keeper("kept", TensorKind::Variable, 0, Some(("dict", 8)));
+        assert_eq!(cured(dict, written(Store, "out", None)), Some(CureKind::LimitCache));
+        assert_eq!(cured(of(TensorKind::Variable), written(Store, "out", None)), None);
+        // Outputs of a recurrent cell, whose loss is computed after the loop.
+        assert_eq!(cured(of(TensorKind::Variable), written(Put, "head(h)", Some(Function))), None);
         let copy = written(Put, "copy.deepcopy(model.state_dict())", None);
         assert_eq!(cured(of(TensorKind::Variable), copy), Some(CureKind::WeightsOnHost));
         assert_eq!(cured(of(TensorKind::Parameter), written(Put, "model", None)), Some(CureKind::KeepNoModels));
@@ -336,6 +344,8 @@ mod tests {
         assert_eq!(cured(tensor(), at_start("images.to(device)")), Some(CureKind::DataOnHost));
         assert_eq!(cured(tensor(), at_start("torch.load(path)")), Some(CureKind::CheckpointOnHost));
         assert_eq!(cured(tensor(), written(Join, "torch.cat([data, x])", None)), Some(CureKind::JoinOnHost));
+        let cache = Written { is_read: true, ..written(Join, "torch.cat([data, x])", None) };
+        assert_eq!(cured(tensor(), cache), Some(CureKind::LimitTensor));
         assert_eq!(cured(tensor(), written(Assign, "model(x)", None)), None);
         let bank = keeper("bank", TensorKind::Buffer, 0, None);
         assert_eq!(cured(bank, written(Join, "torch.cat((bank, x))", None)), Some(CureKind::LimitTensor));

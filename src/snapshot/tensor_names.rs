@@ -187,6 +187,8 @@ pub struct Write {
     pub is_in_loop: bool,
     /// No `torch.no_grad()` is seen around it.
     pub has_grad: bool,
+    /// Another statement in a loop of the function reads the variable.
+    pub is_read: bool,
     /// Where the function calls `backward()`.
     pub backward: Option<BackwardCall>,
 }

@@ -89,15 +89,8 @@ def main():
         head += f" Cured, {survived} survive on the same memory."
     print(head)
     if args.out:
-        table = [f"| {name} | {'yes' if is_named else 'no'} | {lives} | {do} |" for name, is_named, lives, do in rows]
-        top = [
-            "# Programs with one memory mistake",
-            "",
-            head,
-            "",
-            "| program | named | survives | advice |",
-            "|---|---|---|---|",
-        ]
+        table = [f"| {name} | {'yes' if is_named else 'no'} | {do} |" for name, is_named, _, do in rows]
+        top = ["# Programs with one memory mistake", "", head, "", "| program | named | advice |", "|---|---|---|"]
         args.out.write_text("\n".join([*top, *table]) + "\n")
 
 

@@ -74,6 +74,7 @@ def test_what_is_around_the_statement_is_told(tmp_path):
     names = ("history", "data", "total", "seen", "hidden", "parts")
     found = find(tmp_path, ("a.history", None, None), *((name, path, None) for name in names[1:]))
     described = [write.describe() for write in found]
+    assert [name for name, one in zip(names, described) if one["read"]] == ["hidden", "parts"]
     keys = "how", "value", "in_loop", "grad", "backward"
     assert {name: tuple(one[key] for key in keys) for name, one in zip(names, described)} == {
         "history": ("put", "loss", True, False, None),

@@ -108,6 +108,7 @@ impl fmt::Display for Cure {
                 write!(f, "keep `{name}` in host memory{at}, and move one batch at a time to the GPU")
             }
             CureKind::CheckpointOnHost => {
+                let name = name.split('[').next().unwrap_or(name);
                 write!(f, "load `{name}` into host memory (map_location=\"cpu\"){at}, and delete it after its use")
             }
             CureKind::Freeze(module) => write!(

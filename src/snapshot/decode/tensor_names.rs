@@ -123,6 +123,7 @@ impl Decoder {
             value: self.find(value, "value").and_then(|it| self.name_text(it)),
             is_in_loop: is_true("in_loop"),
             has_grad: is_true("grad"),
+            is_read: is_true("read"),
             backward: self.find(value, "backward").and_then(|it| self.word(it, BackwardCall::from_word)),
         };
         Some((self.integer(self.find(value, key)?)?, write))

@@ -180,6 +180,7 @@ impl LiveVariables<'_> {
             value: write.value.map(|value| escape_name(self.snapshot.text(value))),
             in_loop: write.is_in_loop,
             has_grad: write.has_grad,
+            is_read: write.is_read,
             backward: write.backward,
         })
     }

@@ -115,6 +115,8 @@ pub struct Written {
     pub in_loop: bool,
     /// Whether no `torch.no_grad()` is seen around it.
     pub has_grad: bool,
+    /// Whether another statement in a loop of the function reads the variable.
+    pub is_read: bool,
     /// Where the function calls `backward()`: of the variable (`itself`), in the innermost loop (`loop`), or elsewhere
     /// (`function`); null if it does not.
     pub backward: Option<BackwardCall>,
