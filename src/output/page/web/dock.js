@@ -41,9 +41,8 @@ function makeDock(contents) {
     tabs,
   );
   for (const [id, title] of PANES) {
-    tabs.append(
-      make("button", { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id }, title),
-    );
+    const tab = { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id, hidden: !hasPane(id) };
+    tabs.append(make("button", tab, title));
     const attributes = { role: "tabpanel", class: "pane", id: `pane-${id}`, "aria-labelledby": `tab-${id}` };
     dock.append(make("div", { ...attributes, tabindex: "0" }, ...contents[id]));
   }
