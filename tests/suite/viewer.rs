@@ -329,8 +329,17 @@ fn it_works_in_the_frame_of_a_notebook() {
     enter(&mut viewer, "about:srcdoc");
     viewer.wait_for("document.readyState === 'complete'");
     viewer.browser.leave_frame();
-    viewer.browser.drop_file((500.0, 260.0), &text(&fixtures::path("2.15.0-oom_varlen-at-oom")));
-    enter(&mut viewer, "blob:");
+    // Until the browser knows where the frame is, a drop goes to the page around it.
+    let start = std::time::Instant::now();
+    let mut dropped = None;
+    while !viewer.browser.enter_frame("blob:") {
+        assert!(start.elapsed().as_secs() < 60, "nothing is shown");
+        if dropped.is_none_or(|at: std::time::Instant| at.elapsed().as_secs() >= 10) {
+            viewer.browser.drop_file((500.0, 260.0), &text(&fixtures::path("2.15.0-oom_varlen-at-oom")));
+            dropped = Some(std::time::Instant::now());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     viewer.wait_for("!!window.oomscope && !document.getElementById('tab-replay').hidden");
     // The page opens its first tab once it is drawn, perhaps after the first click.
     let outcome = "document.getElementById('replay-outcome').innerText.startsWith('a request for 399 MiB fails')";
