@@ -15,7 +15,7 @@
 - `filled`: for some of the containers `container` (index in `containers`), `frames` (a list with the line of the
   program that fills it, the only one whose text does so), and what `_writes.Write` says of that statement. `written`:
   the same for the variables that keep most, with `variable` (its name in `texts`).
-- `optimizers`: number of optimizers. `untrained`: the largest modules (names in `texts`) whose parameters require
+- `optimizers`: number of optimizers. `trains`: there is one, or the text of the program computes gradients. `untrained`: the largest modules (names in `texts`) whose parameters require
   gradients although no optimizer has any of them, and that are called outside of `no_grad`.
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
   class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
@@ -847,6 +847,7 @@ def encode(walk):
         "containers": containers,
         **describe_writes(filled, written, walk, texts),
         "optimizers": walk.optimizers,
+        "trains": bool(walk.optimizers) or _writes.has_backward(users_files(walk), walk.is_over),
         "untrained": [texts.index(name) for name in untrained(walk)],
         "tensors": rows,
         **describe_modules(walk, texts),

@@ -23,6 +23,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # name begins with that of the function.
 KINDS = {".": (ast.Attribute, ast.Name), "": (ast.Name,)}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BACKWARD = re.compile(r"\bbackward\(|\bautograd\b|\btorch\.func\b|\bfunctorch\b")
 # A program may replace this function later.
 open_file, read_file, close_file = os.open, os.read, os.close
 
@@ -34,7 +35,8 @@ class Write:
     `recur` (`x = f(x)`), or `assign`. `value`: the text of what is written, of `recur` the variable that recurs.
     `is_in_loop`: a loop of the function has the statement. `has_grad`: no `no_grad` or `inference_mode` is seen around
     it. `backward`: `itself` if the function calls `backward` of the variable, else `loop` if the innermost loop calls
-    `backward`, `function` if the function does. `is_read`: another statement in a loop of the function reads it.
+    `backward`, `function` if the function does, `elsewhere` if another function that calls it reads a variable with
+    that name. `is_read`: another statement in a loop of the function reads it.
     """
 
     __slots__ = ("backward", "file", "function", "has_grad", "how", "is_in_loop", "is_read", "line", "value")
@@ -76,6 +78,11 @@ class Context:
             return Context(self.function, self.loops, self.has_grad and not is_off)
         return self
 
+    def backward_calls(self):
+        """The calls of `backward` in the function, or outside of functions in the outermost loop."""
+        around = self.function or (self.loops[0] if self.loops else None)
+        return backward_calls(around) if around is not None else []
+
 
 class Search:
     """The search for the statements that write to one variable."""
@@ -83,8 +90,8 @@ class Search:
     def __init__(self, kind, part, file, function):
         self.kind, self.part, self.file, self.function = kind, part, file, function
         self.fills, self.assigned, self.calls = [], [], set()
-        # Functions with a loop that reads the variable.
-        self.read_in = set()
+        # Functions with a loop that reads the variable, and functions that read it and call `backward`.
+        self.read_in, self.needed_in = set(), set()
 
     def is_target(self, node):
         """Whether `node` is the variable, or an item of it."""
@@ -105,16 +112,18 @@ class Search:
                 self.calls.add((is_called, context.has_grad))
         written = list(self.written_by(statement))
         expressions = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
-        if not written and context.loops and any(map(self.has_target, expressions)):
-            self.read_in.add(context.name)
+        if not written and any(map(self.has_target, expressions)):
+            if context.loops:
+                self.read_in.add(context.name)
+            if context.backward_calls():
+                self.needed_in.add(context.name)
         for how, value in written:
             place = block.path, block.first + statement.lineno - 1
             found = Write(how, block.text_of(value), place, context, self.backward(context))
             (self.assigned if how == "assign" else self.fills).append(found)
 
     def backward(self, context):
-        around = context.function or (context.loops[0] if context.loops else None)
-        calls = backward_calls(around) if around is not None else []
+        calls = context.backward_calls()
         if any(self.has_target(call) for call in calls):
             return "itself"
         in_loop = calls and context.loops and backward_calls(context.loops[-1])
@@ -160,6 +169,8 @@ class Search:
         found = self.fills or looping or self.assigned
         for write in found:
             write.is_read = write.function in self.read_in
+            if write.backward is None and self.needed_in - {write.function}:
+                write.backward = "elsewhere"
         return found
 
 
@@ -224,9 +235,13 @@ def turns_grad_off(node):
 
 
 def backward_calls(node):
-    """The calls of `backward` in `node`."""
-    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return [call for call in calls if getattr(call.func, "attr", None) in ("backward", "manual_backward")]
+    """The calls of `backward` in `node`, which keeps them: many statements ask for those of one function."""
+    found = getattr(node, "backward_calls", None)
+    if found is None:
+        calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+        found = [call for call in calls if getattr(call.func, "attr", None) in ("backward", "manual_backward")]
+        node.backward_calls = found
+    return found
 
 
 def statements(node, context):
@@ -261,6 +276,14 @@ def called_with_grad(variables, files, is_over):
         return set()
     calls = {key: set().union(*(one.calls for one in tried)) for key, tried in searches.items()}
     return {key for key, (*_, last) in ((key, sorted(found)) for key, found in calls.items() if found) if last[1]}
+
+
+def has_backward(files, is_over):
+    """Whether the program computes gradients, or may."""
+    for path in files[:MAX_FILES]:
+        if is_over() or BACKWARD.search("\n".join(read(path))):
+            return True
+    return len(files) > MAX_FILES
 
 
 def searches_for(variables):

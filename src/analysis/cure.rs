@@ -12,8 +12,7 @@ use crate::study::variables::{KeptByVariable, KeptReport, Written};
 pub struct Cure {
     /// The change.
     pub kind: CureKind,
-    /// The variable; items of a container are one row. For a module that nobody
-    /// trains, a variable that keeps graphs.
+    /// The variable; items of a container are one row. For a module that nobody trains, a variable that keeps graphs.
     pub keeper: Box<KeptByVariable>,
 }
 
@@ -104,8 +103,8 @@ fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> O
     }
     let Some(write) = &keeper.written else {
         return container
-            .filter(|_| keeper.share_ratio >= MIN_UNKNOWN_SHARE && is_plain(keeper))
-            .map(|_| if keeps_graphs(keeper) { CureKind::PutValue } else { CureKind::PutOnHost });
+            .filter(|_| keeper.share_ratio >= MIN_UNKNOWN_SHARE && is_plain(keeper) && !keeps_graphs(keeper))
+            .map(|_| CureKind::PutOnHost);
     };
     if write.kind == WriteKind::Assign && write.in_loop && is_running(frames, &write.at) {
         return Some(CureKind::DeleteAtEnd);
@@ -160,8 +159,10 @@ fn cure_of_graphs(keeper: &KeptByVariable, write: &Written, is_filled: bool) -> 
     // An attribute lives from step to step, also if the loop over the steps is elsewhere.
     let in_loop = write.in_loop || is_attribute(keeper);
     match (write.kind, write.backward) {
-        // The graphs are for one backward pass at the end.
-        (_, Some(BackwardCall::Function)) if is_filled => Some(CureKind::BackwardEach),
+        // A backward pass of another function may need the graphs.
+        (_, Some(BackwardCall::Elsewhere)) => None,
+        // They are for one backward pass at the end.
+        (_, Some(BackwardCall::Function | BackwardCall::Itself)) if is_filled => Some(CureKind::BackwardEach),
         _ if is_filled => Some(CureKind::PutValue),
         (WriteKind::Accumulate, Some(BackwardCall::Itself)) if in_loop => Some(CureKind::BackwardEach),
         (WriteKind::Accumulate, _) if in_loop => Some(CureKind::AddValue),
@@ -174,7 +175,7 @@ fn cure_of_items(keeper: &KeptByVariable, write: &Written) -> Option<CureKind> {
     let is_list = keeper.container.as_ref().is_some_and(|container| matches!(&*container.r#type, "list" | "tuple"));
     match write.kind {
         // A loss after the loop may need them.
-        _ if write.has_grad && write.backward == Some(BackwardCall::Function) => None,
+        _ if write.has_grad && !matches!(write.backward, None | Some(BackwardCall::Loop)) => None,
         _ if value_has(write, "state_dict(") || value_has(write, "deepcopy(") => Some(CureKind::WeightsOnHost),
         // It replaces an item.
         WriteKind::Store if is_list => None,
@@ -196,25 +197,29 @@ fn cure_of_tensor(
         WriteKind::Recur if write.in_loop => Some(CureKind::JoinOnHost),
         WriteKind::Assign if value_has(write, "load(") => Some(CureKind::CheckpointOnHost),
         WriteKind::Assign if !write.in_loop && is_stored(frames, keeper, write) => Some(CureKind::DataOnHost),
-        WriteKind::Assign if is_wide(shortfall, keeper) => Some(CureKind::Narrow),
+        WriteKind::Assign if is_wide(shortfall, keeper, write) => Some(CureKind::Narrow),
         _ => None,
     }
 }
 
-/// Whether the variable outlives the calls, or is data that a function of the program has moved to the device.
+/// Whether the variable is data that was made on the device or moved there, outside of the running function.
 fn is_stored(frames: &[FrameReport], keeper: &KeptByVariable, write: &Written) -> bool {
     let innermost = frames.iter().find(|frame| frame.origin() == Origin::User);
-    let is_moved = [".to(", ".cuda(", "device="].iter().any(|text| value_has(write, text));
-    is_attribute(keeper)
-        || match &keeper.function {
-            Some(function) => is_moved && innermost.is_some_and(|frame| frame.name != function.name),
-            None => true,
-        }
+    let is_local = |function: &FrameReport| innermost.is_some_and(|frame| frame.name == function.name);
+    let is_data = [".to(", ".cuda(", "device=", "torch.rand", "torch.zeros", "torch.ones", "torch.empty", "torch.full"];
+    let is_data = is_data.iter().any(|text| value_has(write, text));
+    is_data && (is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function)))
 }
 
-/// Whether half of the elements' bytes serves the request.
-fn is_wide(shortfall: u64, keeper: &KeptByVariable) -> bool {
-    matches!(keeper.dtype.as_deref(), Some("int64" | "float64")) && keeper.bytes / 2 >= shortfall
+/// Whether half of the elements' bytes serves the request, and a smaller type holds them.
+fn is_wide(shortfall: u64, keeper: &KeptByVariable, write: &Written) -> bool {
+    let is_wide = match keeper.dtype.as_deref() {
+        Some("float64") => true,
+        // Zeros and ones.
+        Some("int64") => value_has(write, "one_hot("),
+        _ => false,
+    };
+    is_wide && keeper.bytes / 2 >= shortfall
 }
 
 /// The cure for graphs that no backward pass needs: nothing is trained, or a module is not.
@@ -223,10 +228,11 @@ fn needless_graphs(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let bytes: u64 = graphs().map(|keeper| keeper.graph_bytes).sum();
     let is_enough = bytes >= oom.shortfall_bytes && ratio(bytes, oom.allocated_bytes) >= MIN_SHARE;
     let keeper = graphs().next().filter(|_| is_enough)?;
-    let kind = match (kept.optimizers?, kept.untrained.first()) {
-        (0, _) => CureKind::NoGrad(model_call(oom)),
-        (_, Some(module)) => CureKind::Freeze(module.clone()),
-        (_, None) => return None,
+    // What the recorder had no time to look at may have an optimizer.
+    let kind = match (kept.trains.filter(|_| kept.complete)?, kept.untrained.first()) {
+        (false, _) => CureKind::NoGrad(model_call(oom)),
+        (true, Some(module)) => CureKind::Freeze(module.clone()),
+        (true, None) => return None,
     };
     Some(Cure { kind, keeper: Box::new(keeper.clone()) })
 }
@@ -250,7 +256,7 @@ fn model_call(oom: &OomReport) -> Option<FrameReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::BackwardCall::{Function, Itself, Loop};
+    use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
     use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
     use crate::stacks::frames::CodeLocation;
     use crate::study::variables::Container;
@@ -305,6 +311,9 @@ mod tests {
         assert_eq!(cured(list(), written(Put, "loss", None)), Some(CureKind::PutValue));
         assert_eq!(cured(list(), written(Put, "loss", Some(Loop))), Some(CureKind::PutValue));
         assert_eq!(cured(list(), written(Put, "loss", Some(Function))), Some(CureKind::BackwardEach));
+        assert_eq!(cured(list(), written(Put, "loss", Some(Itself))), Some(CureKind::BackwardEach));
+        assert_eq!(cured(list(), written(Put, "log_prob", Some(Elsewhere))), None);
+        assert_eq!(cured(list(), None), None);
         let sum = || keeper("total", TensorKind::Saved, GRAPH, None);
         assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Loop))), Some(CureKind::AddValue));
         assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Itself))), Some(CureKind::BackwardEach));

@@ -45,7 +45,7 @@ pub struct RequestShape {
 }
 
 /// PyTorch rounds requests up to a multiple of this.
-pub(super) const REQUEST_GRANULE: u64 = 512;
+const REQUEST_GRANULE: u64 = 512;
 /// Smaller requests have many explanations.
 const MIN_EXPLAINED_BYTES: u64 = 1 << 20;
 
@@ -78,15 +78,12 @@ fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestS
     let mut found: Option<RequestShape> = None;
     for tensor in tensors.iter().filter(|tensor| tensor.shape.len() > 1) {
         let Some((_, front)) = tensor.shape.split_last() else { continue }; // has two dimensions or more
-        let Some(element) = element_bytes(&tensor.dtype) else { continue }; // a type of a later release
-        let rows = front.iter().try_fold(element, |product: u64, size| product.checked_mul(*size));
         for other in tensors {
             for last in &other.shape {
-                let size = rows.and_then(|rows| rows.checked_mul(*last));
-                if size.and_then(|size| size.checked_next_multiple_of(REQUEST_GRANULE)) != Some(bytes) {
+                let shape: Vec<u64> = front.iter().chain([last]).copied().collect();
+                if request_bytes(&shape, &tensor.dtype) != Some(bytes) {
                     continue;
                 }
-                let shape = front.iter().chain([last]).copied().collect();
                 match &found {
                     Some(known) if known.shape != shape || known.dtype != tensor.dtype => return None,
                     Some(_) => {}
@@ -101,8 +98,14 @@ fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestS
     found
 }
 
+/// Bytes that PyTorch requests for a tensor; `None` if they are too many, or the type is of a later release.
+pub(super) fn request_bytes(shape: &[u64], dtype: &str) -> Option<u64> {
+    let size = shape.iter().try_fold(element_bytes(dtype)?, |product: u64, size| product.checked_mul(*size))?;
+    size.checked_next_multiple_of(REQUEST_GRANULE)
+}
+
 /// Bytes of an element; `None` for types that PyTorch may add.
-pub(super) fn element_bytes(dtype: &str) -> Option<u64> {
+fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype {
         "bool" | "uint8" | "int8" | "float8_e4m3fn" | "float8_e5m2" => 1,
         "float16" | "bfloat16" | "int16" => 2,

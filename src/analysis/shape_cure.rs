@@ -1,6 +1,6 @@
 //! The change of the program that the shapes at the failing line suggest: a tensor of all pairs that nobody needs.
 
-use super::local_tensors::{LocalTensorReport, LocalTensors, REQUEST_GRANULE, element_bytes};
+use super::local_tensors::{LocalTensorReport, LocalTensors, request_bytes};
 
 /// A change of the program, with the tensors of the failing function that show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,9 +104,7 @@ fn pairs(tensors: &[LocalTensorReport]) -> impl Iterator<Item = (&LocalTensorRep
 
 /// Whether a tensor of `shape` and the type of `like` is a request of `bytes`.
 fn has_size(shape: &[u64], like: &LocalTensorReport, bytes: u64) -> bool {
-    let elements = shape.iter().try_fold(1, |product: u64, size| product.checked_mul(*size));
-    let size = elements.zip(element_bytes(&like.dtype)).and_then(|(elements, each)| elements.checked_mul(each));
-    size.and_then(|size| size.checked_next_multiple_of(REQUEST_GRANULE)) == Some(bytes)
+    request_bytes(shape, &like.dtype) == Some(bytes)
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub struct TensorNames {
     pub writes: Vec<(SymbolId, Write)>,
     /// Number of optimizers; `None` from a recorder that did not count them.
     pub optimizers: Option<u64>,
+    /// There is an optimizer, or the text of the program computes gradients; `None` from a recorder that did not look.
+    pub trains: Option<bool>,
     /// The largest modules whose parameters require gradients although no optimizer has any of them.
     pub untrained: Vec<SymbolId>,
 }
@@ -239,6 +241,8 @@ pub enum BackwardCall {
     Loop,
     /// Elsewhere in the function.
     Function,
+    /// In another function, which reads a variable with that name.
+    Elsewhere,
 }
 
 impl BackwardCall {
@@ -248,6 +252,7 @@ impl BackwardCall {
             "itself" => Some(Self::Itself),
             "loop" => Some(Self::Loop),
             "function" => Some(Self::Function),
+            "elsewhere" => Some(Self::Elsewhere),
             _ => None,
         }
     }

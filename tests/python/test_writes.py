@@ -86,6 +86,19 @@ def test_what_is_around_the_statement_is_told(tmp_path):
     }
 
 
+def test_a_backward_pass_of_another_function_is_told(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(
+        "def act(policy, state):\n    policy.log_probs.append(policy(state))\n"
+        "def finish(policy):\n    sum(policy.log_probs).backward()\n"
+    )
+    found = _writes.writes([(0, "policy.log_probs", None, None)], [str(path)], lambda: False)
+    assert (found[0].line, found[0].backward) == (2, "elsewhere")
+    assert _writes.has_backward([str(path)], lambda: False)
+    path.write_text("model(x)\n")
+    assert not _writes.has_backward([str(path)], lambda: False)
+
+
 def test_modules_that_are_called_with_grad_are_found(tmp_path):
     path = tmp_path / "train.py"
     path.write_text("with torch.no_grad():\n    a(x)\nb = self.b(x)\nfor x in y:\n    c.append(x)\n")

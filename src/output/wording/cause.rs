@@ -35,6 +35,9 @@ fn describe_cause_by_advice(oom: &OomReport, advice: &Advice) -> Option<String> 
         Advice::Cure(cure) => {
             Some(format!("capacity: {} keeps {} of the allocated memory", cure.subject(), cure.share_label()))
         }
+        Advice::Shapes(_) if is_apart => {
+            Some("capacity: the request is for a table of pairs that the program can do without".to_owned())
+        }
         Advice::NothingHelps(NoSettingHelps::ExceedsReach | NoSettingHelps::AllFail) if is_apart => Some(format!(
             "capacity: {} is free in pieces, but no layout that was tried serves the request",
             size(oom.cached_bytes)

@@ -121,7 +121,7 @@ impl fmt::Display for Cure {
                 write!(
                     f,
                     "run the model{line} under torch.inference_mode() or torch.no_grad(): `{name}` keeps a graph, and \
-                     there is no optimizer"
+                     the program computes no gradients"
                 )
             }
         }

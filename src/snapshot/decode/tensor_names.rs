@@ -82,6 +82,7 @@ impl Decoder {
                 .take(MAX_ITEMS)
                 .filter_map(|it| text(self.integer(it)?))
                 .collect(),
+            trains: self.find(value, "trains").map(|it| it.kind() == Kind::Bool(true)),
             optimizers: self.find(value, "optimizers").and_then(|it| self.integer(it)),
             shapes,
             // A row for each index; tensors refer to none of those in place of a root that could not be read.

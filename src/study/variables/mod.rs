@@ -32,6 +32,9 @@ pub struct KeptReport {
     /// Number of optimizers in the process; absent if the recorder did not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizers: Option<u64>,
+    /// Whether there is an optimizer, or the text of the program computes gradients; absent if the recorder did not look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trains: Option<bool>,
     /// The largest modules whose parameters require gradients although no optimizer has any of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untrained: Vec<String>,
@@ -118,7 +121,7 @@ pub struct Written {
     /// Whether another statement in a loop of the function reads the variable.
     pub is_read: bool,
     /// Where the function calls `backward()`: of the variable (`itself`), in the innermost loop (`loop`), or elsewhere
-    /// (`function`); null if it does not.
+    /// (`function`); `elsewhere` if another function that calls it reads a variable with that name; null for none.
     pub backward: Option<BackwardCall>,
 }
 
@@ -135,7 +138,7 @@ impl KeptReport {
         let (names, snapshot) = (variables.names(), variables.snapshot());
         let untrained = names.untrained.iter().map(|name| escape_name(snapshot.text(*name))).collect();
         let (complete, optimizers) = (variables.is_complete(), names.optimizers);
-        Self { complete, top: TopRows { rows, rest }, keepers, optimizers, untrained }
+        Self { complete, top: TopRows { rows, rest }, keepers, optimizers, trains: names.trains, untrained }
     }
 }
 
