@@ -228,7 +228,7 @@ fn needless_graphs(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let bytes: u64 = graphs().map(|keeper| keeper.graph_bytes).sum();
     let is_enough = bytes >= oom.shortfall_bytes && ratio(bytes, oom.allocated_bytes) >= MIN_SHARE;
     let keeper = graphs().next().filter(|_| is_enough)?;
-    // What the recorder had no time to look at may have an optimizer.
+    // The recorder may have had no time to reach an optimizer.
     let kind = match (kept.trains.filter(|_| kept.complete)?, kept.untrained.first()) {
         (false, _) => CureKind::NoGrad(model_call(oom)),
         (true, Some(module)) => CureKind::Freeze(module.clone()),
