@@ -4,9 +4,15 @@
 set -euo pipefail
 own=$(sed -n 's/^version = "\(.*\)"/\1/p' "$GITHUB_ACTION_PATH/Cargo.toml" | head -n 1)
 python=$(command -v python3 || command -v python)
-requirement="oomscope==${VERSION:-$own}"
+version=${VERSION:-$own}
+read -r -d '' -a hashes <<<"${SHA256:-}" || true
+# Each becomes a part of one line of a requirements file.
+for text in "$version" ${hashes[@]+"${hashes[@]}"}; do
+  [[ $text =~ ^[0-9A-Za-z.+!]+$ ]] || { echo "::error::$(printf %q "$text") is no version or SHA-256"; exit 1; }
+done
+requirement="oomscope==$version"
 options=()
-for hash in ${SHA256:-}; do
+for hash in ${hashes[@]+"${hashes[@]}"}; do
   requirement+=" --hash=sha256:$hash"
   options=(--require-hashes)
 done

@@ -32,11 +32,7 @@ impl AtomicFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        // Writes through a link instead of replacing it.
-        let target = match &existing {
-            Some(_) => path.canonicalize()?,
-            None => path.to_owned(),
-        };
+        let target = link_target(path);
         let file = Self::replace(&target)?;
         if let (Some(existing), Self::Temporary { temporary, .. }) = (existing, &file) {
             File::options().write(true).open(&target)?;
@@ -68,6 +64,8 @@ impl AtomicFile {
         match self {
             Self::InPlace(_) => Ok(()),
             Self::Temporary { temporary, target, path } => {
+                // After a power failure there is the old file or the new one, never an empty one.
+                temporary.as_file().sync_all()?;
                 let written = temporary.persist(target).map(|_| ()).map_err(|error| error.error);
                 drop(path);
                 written
@@ -82,6 +80,15 @@ impl AtomicFile {
         drop(out);
         self.finish()
     }
+}
+
+/// The file that is written through the link `path`; it may not exist yet.
+fn link_target(path: &Path) -> PathBuf {
+    let mut target = path.to_owned();
+    while let Ok(next) = fs::read_link(&target) {
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    target
 }
 
 /// Temporary files are private by default; this one gets the permissions of an ordinary new file.

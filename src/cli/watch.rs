@@ -3,7 +3,7 @@
 //! The directory is listed again and again: network file systems report no changes of other nodes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -135,10 +135,25 @@ fn wait(is_ended: &AtomicBool) {
     }
 }
 
+/// Shows that a file was written again: length, time of the last change, and [`identity`].
+type Stamp = (u64, Option<SystemTime>, [u64; 3]);
+
+/// The file itself, and when its metadata changed: a program may set the time of the last change.
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> [u64; 3] {
+    use std::os::unix::fs::MetadataExt as _;
+    [metadata.ino(), metadata.ctime().cast_unsigned(), metadata.ctime_nsec().cast_unsigned()]
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> [u64; 3] {
+    [0; 3]
+}
+
 /// A file that may still be written.
 #[derive(Debug)]
 struct FileState {
-    stamp: (u64, Option<SystemTime>),
+    stamp: Stamp,
     /// When it was first seen with this stamp.
     since: Instant,
     /// It was seen with this stamp before.
@@ -166,7 +181,7 @@ fn update(directories: &[PathBuf], files: &mut BTreeMap<PathBuf, FileState>) {
     let inputs = directories.iter().filter_map(|directory| inputs::list_snapshots(directory).ok()).flatten();
     for input in inputs {
         let Ok(metadata) = input.path.metadata() else { continue }; // it is gone
-        let stamp = (metadata.len(), metadata.modified().ok());
+        let stamp = (metadata.len(), metadata.modified().ok(), identity(&metadata));
         match files.get_mut(&input.path) {
             Some(file) if file.stamp == stamp => file.is_stable = true,
             _ => {

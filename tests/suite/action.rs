@@ -212,4 +212,10 @@ fn pip_is_not_taken_from_the_checkout_and_hashes_are_required() {
     assert!(!text(&output.stderr).contains("a module of the checkout ran"), "{}", text(&output.stderr));
     let requirement = std::fs::read_to_string(project.path("runner/oomscope-requirement.txt")).unwrap();
     assert_eq!(requirement, format!("oomscope==0.0.0 --hash=sha256:{hash}\n"));
+    // A line break would be a further requirement.
+    for (version, hash) in [("0.0.0\nother", &*hash), ("0.0.0", "x;y")] {
+        let (output, _) =
+            run(&project, &["bash", &script], &[("VERSION", version), ("SHA256", hash), ("PIP_NO_INDEX", "1")]);
+        assert!(text(&output.stdout).contains("is no version or SHA-256"), "{}", text(&output.stderr));
+    }
 }

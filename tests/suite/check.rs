@@ -182,6 +182,17 @@ fn grown_back(report: &Value) -> i64 {
     report["findings"][0]["actual"].as_i64().unwrap().abs()
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_baseline_without_end_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let baseline = directory.path().join("baseline.json");
+    std::os::unix::fs::symlink("/dev/zero", &baseline).unwrap();
+    let ran = run(&["check", HOLES, "--max-growth", "1GiB", "--baseline", &text(&baseline)]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("is a device without end, not a file"), "{}", ran.err);
+}
+
 #[test]
 fn a_baseline_is_a_snapshot_a_directory_a_saved_one_or_a_report() {
     let directory = TempDir::new().unwrap();

@@ -287,6 +287,9 @@ fn a_link_stays_one_and_a_file_keeps_who_may_read_it() {
     let written = |name| run(&["analyze", "--format", "json", "-o", &text(&path(name)), HOLES]);
     assert_eq!(written("link.json").code, 0);
     assert!(path("link.json").is_symlink() && fs::read(path("real.json")).unwrap().len() > 100);
+    symlink("later.json", path("dangling.json")).unwrap();
+    assert_eq!(written("dangling.json").code, 0);
+    assert!(path("dangling.json").is_symlink() && fs::read(path("later.json")).unwrap().len() > 100);
     let mode = |name| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("real.json"), 0o640);
     assert_eq!(written("new.json").code, 0);

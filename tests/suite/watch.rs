@@ -100,6 +100,23 @@ fn a_signal_ends_with_the_page_and_names_the_files_that_are_incomplete() {
 }
 
 #[test]
+fn a_file_that_is_written_again_with_the_same_length_and_time_has_a_new_line() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("rank0.pickle");
+    let write = |name| {
+        fs::write(&path, pickled(50, name)).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    };
+    write("one");
+    let mut watch = Watch::start(&directory, &["--format", "jsonl"]);
+    assert!(watch.line().contains("rank0.pickle"));
+    write("two");
+    assert!(watch.line().contains("rank0.pickle"));
+    watch.terminate();
+    assert_eq!(watch.end().0, 0);
+}
+
+#[test]
 fn nothing_that_comes_is_no_failure() {
     let directory = TempDir::new().unwrap();
     let missing = directory.path().join("later");

@@ -10,7 +10,7 @@ use super::super::exit::Exit;
 use super::super::inputs::{self, Input, with_slashes};
 use super::super::output::Output;
 use super::args::Check;
-use crate::base::input::read_text_file;
+use crate::base::input::{Source, read_text_file};
 use crate::base::units::counted;
 use crate::compare::gate::{Baseline, BaselinePeaks, Limit, peaks};
 use crate::output::formats;
@@ -64,10 +64,12 @@ fn json_error(path: &Path) -> Option<serde_json::Error> {
 fn read_baseline(path: &Path, minor: Option<u32>) -> anyhow::Result<Baseline> {
     let shown = path.display();
     if path.extension().is_some_and(|extension| extension == "json") {
-        let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| format!("the baseline {shown} cannot be read (--save-baseline writes one)"))?;
-        if Baseline::schema_of(&text).is_some() {
-            return Baseline::parse(&text).map_err(|error| anyhow!("the baseline {shown} {error}"));
+        // It may also be a snapshot, of any size.
+        let source = Source::open(path);
+        let source =
+            source.with_context(|| format!("the baseline {shown} cannot be read (--save-baseline writes one)"))?;
+        if let Some(text) = str::from_utf8(&source).ok().filter(|text| Baseline::schema_of(text).is_some()) {
+            return Baseline::parse(text).map_err(|error| anyhow!("the baseline {shown} {error}"));
         }
     }
     let paths = [path.to_owned()];
