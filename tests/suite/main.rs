@@ -91,6 +91,7 @@ mod reader_refuses_code;
 mod reader_releases;
 mod reader_sharing;
 mod reader_vs_cpython;
+mod readme;
 mod recorded;
 mod releases;
 mod replay_bad_traces;
