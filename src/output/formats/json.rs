@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Serializer;
-use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 use crate::base::units::{is_active, starts_with_command};
 
@@ -13,7 +13,7 @@ use crate::base::units::{is_active, starts_with_command};
 /// # Errors
 /// Never for the reports of this crate: they have string keys only.
 pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
-    serialize_with(report, EscapingFormatter(PrettyFormatter::new()))
+    serialize_with(report, Some(PrettyFormatter::new()))
 }
 
 /// JSON on one line, with a final newline.
@@ -21,20 +21,49 @@ pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
 /// # Errors
 /// Never for the reports of this crate: they have string keys only.
 pub fn json_line(report: &impl Serialize) -> serde_json::Result<String> {
-    serialize_with(report, EscapingFormatter(CompactFormatter))
+    serialize_with(report, None)
 }
 
-fn serialize_with(report: &impl Serialize, formatter: impl Formatter) -> serde_json::Result<String> {
+fn serialize_with(report: &impl Serialize, pretty: Option<PrettyFormatter<'static>>) -> serde_json::Result<String> {
     let mut text = Vec::new();
-    report.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
+    report.serialize(&mut Serializer::with_formatter(&mut text, ReportFormatter { pretty }))?;
     text.push(b'\n');
     String::from_utf8(text).map_err(serde::ser::Error::custom)
 }
 
-/// Wraps a formatter and escapes active characters. A JSON parser reads the same values.
-struct EscapingFormatter<F>(F);
+/// Indents or not, and escapes active characters. A JSON parser reads the same values.
+///
+/// One type for both layouts: the compiler generates the code of every report for each type of formatter.
+struct ReportFormatter {
+    /// `None` for one line.
+    pretty: Option<PrettyFormatter<'static>>,
+}
 
-impl<F: Formatter> Formatter for EscapingFormatter<F> {
+/// Methods that the formatter of the layout has.
+macro_rules! of_the_layout {
+    ($($name:ident($($argument:ident: $type:ty)?);)*) => {
+        $(fn $name<W: ?Sized + Write>(&mut self, out: &mut W $(, $argument: $type)?) -> io::Result<()> {
+            match &mut self.pretty {
+                Some(pretty) => pretty.$name(out $(, $argument)?),
+                None => CompactFormatter.$name(out $(, $argument)?),
+            }
+        })*
+    };
+}
+
+impl Formatter for ReportFormatter {
+    of_the_layout! {
+        begin_array();
+        end_array();
+        begin_array_value(is_first: bool);
+        end_array_value();
+        begin_object();
+        end_object();
+        begin_object_key(is_first: bool);
+        begin_object_value();
+        end_object_value();
+    }
+
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
         if fragment.bytes().all(|byte| matches!(byte, b' '..=b'"' | b'$'..=b'~')) {
             return out.write_all(fragment.as_bytes());
@@ -50,46 +79,6 @@ impl<F: Formatter> Formatter for EscapingFormatter<F> {
             }
         }
         out.write_all(&fragment.as_bytes()[done..])
-    }
-
-    fn write_char_escape<W: ?Sized + Write>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
-        self.0.write_char_escape(out, escape)
-    }
-
-    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_array(out)
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array(out)
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
-        self.0.begin_array_value(out, is_first)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array_value(out)
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object(out)
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object(out)
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
-        self.0.begin_object_key(out, is_first)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(out)
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object_value(out)
     }
 }
 
