@@ -1,5 +1,6 @@
 //! The default pages of `replay`, `timeline`, `diff` and `check` are one screen each.
 
+use super::dry_run::{read, recording};
 use crate::one_screen::{LINES, WIDTHS, WORDS, is_within, style, words};
 use crate::support::{fixtures, program};
 use oomscope::base::units::MIB;
@@ -10,6 +11,7 @@ use oomscope::snapshot::Snapshot;
 use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study, Window};
 use oomscope::whatif::{Overrides, replay_with, verify_study};
+use serde_json::json;
 
 /// The other side of each diff.
 const BEFORE: &str = "2.15.0-gpt_varlen-at-oom";
@@ -55,4 +57,67 @@ fn limits_of_many_ranks_fit_on_a_screen() {
     let page = ran.out;
     assert!(is_within(&page, 100) && page.lines().count() <= LINES && words(&page) <= WORDS, "{page}");
     assert!(page.starts_with("FAILED: "), "{page}");
+}
+
+/// Commands over recordings at several sizes and over logs.
+fn pages_of_sizes_and_logs() -> Vec<Vec<String>> {
+    let sized = |program: &str, sizes: &[&str]| -> Vec<String> {
+        sizes.iter().map(|size| format!("{size}=fixtures/sizes/2.15.0-{program}-{size}.pickle.gz")).collect()
+    };
+    let programs: [(&str, &[&str]); 4] = [
+        ("dense", &["4", "8", "13"]),
+        ("padded", &["4", "8"]),
+        ("rnn_steps", &["4", "8"]),
+        ("two_fused", &["4x128", "4x256", "8x128", "8x256"]),
+    ];
+    let mut commands = Vec::new();
+    for (program, sizes) in programs {
+        let with = |words: &[&str]| -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).chain(sized(program, sizes)).collect()
+        };
+        commands.push(with(&["fit", "--capacity", "1GiB"]));
+        if program == "dense" {
+            commands.push(with(&["plan", "--gpus", "t4,l4,a10,a100,h100,h200"]));
+        }
+    }
+    for entry in std::fs::read_dir("fixtures/logs").unwrap() {
+        let path = program::text(&entry.unwrap().path());
+        if path.ends_with(".log") {
+            commands.push(vec!["explain".to_owned(), path]);
+        }
+    }
+    for name in ["2.15.0-oom_varlen-at-oom", "recorded/2.15.0-losses_kept"] {
+        commands.push(vec!["whatif".to_owned(), format!("fixtures/{name}.pickle.gz")]);
+    }
+    commands
+}
+
+#[test]
+fn answers_about_sizes_and_logs_fit_on_a_screen() {
+    for command in pages_of_sizes_and_logs() {
+        let args: Vec<&str> = command.iter().map(String::as_str).collect();
+        for width in [80, 100] {
+            let ran = program::run_with(&args, &[("COLUMNS", &width.to_string())]);
+            assert_eq!(ran.code, 0, "{args:?}: {}", ran.err);
+            let page = ran.out;
+            assert!(is_within(&page, width), "{args:?} at {width}:\n{page}");
+            let is_small = page.lines().count() <= LINES && words(&page) <= WORDS;
+            assert!(is_small || width < 100, "{args:?}, {} words at {width}:\n{page}", words(&page));
+        }
+    }
+}
+
+#[test]
+fn pages_of_dry_runs_fit_on_a_screen() {
+    let directory = tempfile::tempdir().unwrap();
+    let reads: Vec<_> = (0..20).map(|n| read("_local_scalar_dense item", 3, 900_000 + n, 88 + n)).collect();
+    for (reads, cudnn, fails) in [(json!([]), 0, false), (json!(reads), 3, false), (json!(reads), 0, true)] {
+        let path = program::file(&directory, "dry.json", recording(&reads, cudnn, fails).to_string().as_bytes());
+        for width in [80, 100] {
+            let page = program::run_with(&["analyze", &path], &[("COLUMNS", &width.to_string())]).out;
+            assert!(page.contains("would") || page.contains("may"), "{page}");
+            let is_small = page.lines().count() <= LINES && words(&page) <= WORDS;
+            assert!(is_within(&page, width) && is_small, "{} words at {width}:\n{page}", words(&page));
+        }
+    }
 }
