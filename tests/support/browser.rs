@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -15,16 +16,26 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAMES: [&str; 5] = ["/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome", "chrome"];
 
+/// Browsers that a test has left: the next one takes them over. They end with the pipe to the tests.
+static IDLE: Mutex<Vec<Process>> = Mutex::new(Vec::new());
+
+/// A page, in a context of its own, of a browser that no other test uses meanwhile.
 pub struct Browser {
-    process: Child,
-    to: ChildStdin,
-    from: Receiver<Value>,
+    /// `None` once it is left.
+    process: Option<Process>,
+    context: Value,
     session: Option<String>,
     /// The session of the page, while `session` is that of a frame.
     page_session: Option<String>,
-    sent: u64,
     /// Its events that no command answered.
     events: VecDeque<Value>,
+}
+
+struct Process {
+    child: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    sent: u64,
     _profile: TempDir,
 }
 
@@ -40,12 +51,12 @@ fn program() -> Option<PathBuf> {
     found
 }
 
-impl Browser {
-    /// `None` where there is none.
-    pub fn start() -> Option<Self> {
+impl Process {
+    /// `None` where there is no browser.
+    fn start() -> Option<Self> {
         let program = program()?;
         let profile = tempfile::tempdir().unwrap();
-        let mut process = Command::new("sh")
+        let mut child = Command::new("sh")
             .arg("-c")
             .arg(
                 "exec \"$0\" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
@@ -58,8 +69,8 @@ impl Browser {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let to = process.stdin.take().unwrap();
-        let mut out = process.stdout.take().unwrap();
+        let to = child.stdin.take().unwrap();
+        let mut out = child.stdout.take().unwrap();
         let (send, from) = channel();
         std::thread::spawn(move || {
             let (mut all, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
@@ -75,18 +86,32 @@ impl Browser {
                 }
             }
         });
-        let session = None;
-        let mut browser = Self {
-            process,
-            to,
-            from,
-            session,
-            page_session: None,
-            sent: 0,
-            events: VecDeque::new(),
-            _profile: profile,
-        };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        Some(Self { child, to, from, sent: 0, _profile: profile })
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.to.write_all(message.to_string().as_bytes()).unwrap();
+        self.to.write_all(&[0]).unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Browser {
+    /// `None` where there is none.
+    pub fn start() -> Option<Self> {
+        let idle = IDLE.lock().unwrap().pop();
+        let process = Some(idle.or_else(Process::start)?);
+        let mut browser =
+            Self { process, context: Value::Null, session: None, page_session: None, events: VecDeque::new() };
+        browser.context = browser.call("Target.createBrowserContext", json!({}))["browserContextId"].take();
+        let page = json!({ "url": "about:blank", "browserContextId": browser.context, "width": 1280, "height": 900 });
+        let target = browser.call("Target.createTarget", page);
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
         browser.session = Some(session["sessionId"].as_str().unwrap().to_owned());
@@ -98,16 +123,17 @@ impl Browser {
 
     /// What the browser answers to a command.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
-        self.sent += 1;
-        let mut message = json!({ "id": self.sent, "method": method, "params": params });
+        let process = self.process.as_mut().expect("a browser that is in use");
+        process.sent += 1;
+        let id = process.sent;
+        let mut message = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = &self.session {
             message["sessionId"] = json!(session);
         }
-        self.to.write_all(message.to_string().as_bytes()).unwrap();
-        self.to.write_all(&[0]).unwrap();
+        process.send(&message);
         loop {
-            let mut answer = self.from.recv_timeout(PATIENCE).expect("the browser answers");
-            if answer["id"] == self.sent {
+            let mut answer = process.from.recv_timeout(PATIENCE).expect("the browser answers");
+            if answer["id"] == id {
                 assert_eq!(answer.get("error"), None, "{method}");
                 return answer["result"].take();
             }
@@ -223,7 +249,11 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // After a failure its state is not known.
+        if !std::thread::panicking() {
+            self.session = None;
+            self.call("Target.disposeBrowserContext", json!({ "browserContextId": self.context }));
+            IDLE.lock().unwrap().extend(self.process.take());
+        }
     }
 }
