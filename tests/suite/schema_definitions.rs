@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use crate::schema_types::{Key, Shape, Types, words_schema};
 use serde_json::{Value, json};
 
+/// All other ratios are shares.
+const UNBOUNDED_RATIOS: [&str; 3] = ["allocated_error_ratio", "max_creep_ratio", "reserved_error_ratio"];
+
 impl Types {
     /// The name of the type with each `schema`.
     pub(crate) fn roots(&self) -> BTreeMap<&str, &str> {
@@ -61,6 +64,10 @@ impl Types {
             let mut key = key.clone();
             if !key.schema.as_object().unwrap().contains_key("const") {
                 key.schema["description"] = json!(self.description(&key));
+                if key.name.ends_with("_ratio") && !UNBOUNDED_RATIOS.contains(&key.name.as_str()) {
+                    key.schema["minimum"] = json!(0);
+                    key.schema["maximum"] = json!(1);
+                }
             }
             vec![key]
         });
