@@ -33,8 +33,8 @@ pub(super) fn run(args: &Schema) -> anyhow::Result<Exit> {
     output.write_with(|out| match &args.command {
         None => SCHEMAS.iter().try_for_each(|(command, _)| writeln!(out, "{command}")),
         Some(name) => {
-            let schema = SCHEMAS.iter().filter(|(command, _)| command == name);
-            schema.map(|(_, schema)| out.write_all(schema.as_bytes())).collect()
+            let mut named = SCHEMAS.iter().filter(|(command, _)| command == name);
+            named.try_for_each(|(_, schema)| out.write_all(schema.as_bytes()))
         }
     })?;
     Ok(Exit::Success)

@@ -99,6 +99,17 @@ fn examples_print_what_the_pages_say() {
     assert!(count >= 16, "only {count} examples found");
 }
 
+/// Longer pages are not read.
+#[test]
+fn the_pages_are_short() {
+    let lengths: Vec<(PathBuf, usize)> =
+        pages().into_iter().map(|(path, text)| (path, text.split_whitespace().count())).collect();
+    let long: Vec<_> = lengths.iter().filter(|(_, words)| *words > 1_200).collect();
+    assert!(long.is_empty(), "more than 1,200 words: {long:?}");
+    let docs = lengths.iter().filter(|(path, _)| path.parent().unwrap().ends_with("docs"));
+    assert!(docs.map(|(_, words)| words).sum::<usize>() <= 30_000);
+}
+
 #[test]
 fn examples_are_updated_around_their_dots() {
     let printed = "first\nsecond line, new\nthird\nfourth\nlast, new\n";

@@ -1,6 +1,7 @@
 //! The serialized types as definitions of a JSON Schema: flattened keys, aliases and type parameters are resolved.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::schema_types::{Key, Shape, Types, words_schema};
 use serde_json::{Value, json};
@@ -20,10 +21,10 @@ impl Types {
         let mut definitions = BTreeMap::new();
         let mut open: Vec<String> = roots.iter().map(|&root| root.to_owned()).collect();
         while let Some(name) = open.pop() {
-            if !definitions.contains_key(&name) {
-                let mut definition = self.definition(&name);
+            if let Entry::Vacant(place) = definitions.entry(name) {
+                let mut definition = self.definition(place.key());
                 self.resolve(&mut definition, &mut open);
-                definitions.insert(name, definition);
+                place.insert(definition);
             }
         }
         definitions
