@@ -81,8 +81,7 @@ fn the_files_are_made_from_the_types() {
     }
 }
 
-/// A run that writes each schema, but those of a GPU (tests/live) and of PyTorch (tests/oracle); `~` stands for
-/// `fixtures/2.15.0-`.
+/// A run that writes each schema, but those of other tests; `~` stands for `fixtures/2.15.0-`.
 const RUNS: [(&str, &str); 29] = [
     ("analyze/1", "analyze ~oom_varlen-at-oom.pickle.gz"),
     ("analyze/1", "analyze --request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz"),
@@ -154,7 +153,7 @@ fn every_answer_keeps_to_its_schema() {
     let written = RUNS.iter().map(|(schema, _)| *schema).chain(["baseline/1", "baseline/2"]);
     let mut unwritten: Vec<&str> = schema::names().map(|name| name.trim_start_matches("oomscope/")).collect();
     written.for_each(|schema| unwritten.retain(|name| *name != schema));
-    // trend.rs has runs of the last.
+    // tests/live, dry_run_remedies.rs and trend.rs have runs of these.
     assert_eq!(unwritten, ["cost/1", "dry-run-fit/1", "dry-run-try/1", "live/1", "trend/1"]);
 }
 
