@@ -1,6 +1,6 @@
 //! oomscope reads PyTorch CUDA memory snapshots and says where the memory is and why a request failed.
 //!
-//! Thirteen rooms on eleven floors; a room uses only rooms on lower floors (`tests/suite/layers.rs` checks it):
+//! Its modules are rooms on floors; a room uses only rooms on lower floors (`tests/suite/layers.rs` checks it):
 //!
 //! 0. [`base`]: amounts, ids, interning, reading files, warnings
 //! 1. [`allocator`]: PyTorch's caching allocator as a pure machine

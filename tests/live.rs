@@ -2,8 +2,12 @@
 //! GPU where there is one.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
+#[path = "support/json_schema.rs"]
+mod json_schema;
 #[path = "support/program.rs"]
 mod program;
+#[path = "support/schema.rs"]
+mod schema;
 
 /// Without the feature the command exists and says what is missing.
 #[cfg(not(feature = "cuda"))]

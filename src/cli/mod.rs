@@ -30,6 +30,7 @@ mod rank_names;
 mod replay;
 mod report;
 mod run;
+mod schema;
 mod signals;
 mod source;
 mod timeline;
@@ -107,6 +108,7 @@ enum Command {
     Explain(explain::Explain),
     Check(check::Check),
     Live(live::Live),
+    Schema(schema::Schema),
     Generate(generate::Generate),
 }
 
@@ -157,6 +159,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Live(args) => live::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     };
     exit::exit_code(exit)

@@ -26,6 +26,7 @@ fn every_call_is_measured_by_size() {
     let file = calibrated(&directory, "1024");
     let costs: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(costs["schema"], "oomscope/cost/1");
+    assert_eq!(crate::schema::faults(&costs), [""; 0]);
     assert_eq!(costs["gpu"], "Stub GPU 0");
     for (call, least_ns) in [("malloc", 1_500_000), ("free", 700_000), ("map", 400_000), ("unmap", 300_000)] {
         let measured = costs["calls"][call].as_array().unwrap();

@@ -1,64 +1,7 @@
-//! The README and the documentation say what the program does: every example is run and compared, and every
-//! key of the JSON is described.
+//! The README and the documentation say what the program does: every example is run and compared.
 
 use crate::support::program;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-use serde_json::Value;
-
-/// What is run to see keys, by command; `~` stands for `fixtures/2.15.0-`.
-const JSON: [(&str, &[&str]); 7] = [
-    (
-        "oomscope analyze",
-        &[
-            "~oom_varlen-at-oom.pickle.gz",
-            "--brief ~oom_varlen-at-oom.pickle.gz",
-            "--request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz",
-            "--request 1KiB ~gpt_varlen-late.pickle.gz",
-            "fixtures/2.1.2-fuzz-max_split-oom.pickle.gz",
-            "--capacity 1GiB fixtures/where/2.15.0-leak_cache.pickle.gz",
-            "fixtures/recorded/ranks",
-            "~graphs.pickle.gz ~two_devices.pickle.gz ~gpt_varlen-no-history.pickle.gz Cargo.toml",
-        ],
-    ),
-    (
-        "oomscope replay",
-        &[
-            "~oom_varlen-at-oom.pickle.gz",
-            "--set expandable_segments:True ~oom_varlen-at-oom.pickle.gz",
-            "--torch-version 2.4 fixtures/2.3.1-fuzz-roundup.pickle.gz",
-            "fixtures/recorded/ranks Cargo.toml",
-        ],
-    ),
-    ("oomscope timeline", &["~oom_varlen-at-oom.pickle.gz", "~graphs.pickle.gz", "fixtures/recorded/ranks Cargo.toml"]),
-    (
-        "oomscope whatif",
-        &[
-            "--set max_split_size_mb:512 ~two_devices.pickle.gz",
-            "--program fixtures/changes/2.15.0-dense-320MiB.pickle.gz",
-            "~oom_varlen-at-oom.pickle.gz ~two_devices.pickle.gz Cargo.toml",
-        ],
-    ),
-    ("oomscope explain", &["fixtures/logs/ranks.log", "fixtures/logs/2.15.0-full.log"]),
-    (
-        "oomscope diff",
-        &[
-            "--fail-on growth=1% fixtures/diff/base.pickle.gz fixtures/diff/renamed.pickle.gz",
-            "--at snapshot fixtures/diff/base.pickle.gz fixtures/diff/later.pickle.gz",
-            "--fail-on growth=1% fixtures/gate fixtures/gate",
-            "~streams-lag.pickle.gz ~two_devices.pickle.gz",
-        ],
-    ),
-    (
-        "oomscope check",
-        &[
-            "--max-growth 0 --baseline fixtures/gate/none.pickle.gz fixtures/gate/more.pickle.gz",
-            "--max-ooms 0 ~oom_varlen-at-oom.pickle.gz ~streams.pickle.gz Cargo.toml",
-            "--max-reserved 0 ~oom_varlen-at-oom.pickle.gz ~gpt_varlen-no-history.pickle.gz",
-        ],
-    ),
-];
 
 const SKILL: &str = "skills/oomscope/SKILL.md";
 
@@ -156,6 +99,17 @@ fn examples_print_what_the_pages_say() {
     assert!(count >= 16, "only {count} examples found");
 }
 
+/// Longer pages are not read.
+#[test]
+fn the_pages_are_short() {
+    let lengths: Vec<(PathBuf, usize)> =
+        pages().into_iter().map(|(path, text)| (path, text.split_whitespace().count())).collect();
+    let long: Vec<_> = lengths.iter().filter(|(_, words)| *words > 1_200).collect();
+    assert!(long.is_empty(), "more than 1,200 words: {long:?}");
+    let docs = lengths.iter().filter(|(path, _)| path.parent().unwrap().ends_with("docs"));
+    assert!(docs.map(|(_, words)| words).sum::<usize>() <= 30_000);
+}
+
 #[test]
 fn examples_are_updated_around_their_dots() {
     let printed = "first\nsecond line, new\nthird\nfourth\nlast, new\n";
@@ -175,39 +129,5 @@ fn dots_stand_for_lines_and_nothing_else_is_forgiven() {
         ["a\nb\nc\n", "b\nc\nd\n", "a\n...\nc\n", "...\nd\n...\na\n", "a\n...\nx\n...\n", "a\n ...\nd\n", "...\nc d\n"]
     {
         assert!(!is_as_said(printed, said), "{said}");
-    }
-}
-
-/// Every key in `value`, but for those of what PyTorch calls its settings and statistics.
-fn keys(value: &Value, into: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                into.insert(key.clone());
-                if !["settings", "statistics", "settings_changed"].contains(&key.as_str()) {
-                    keys(value, into);
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| keys(item, into)),
-        _ => {}
-    }
-}
-
-#[test]
-fn every_key_of_the_json_is_described() {
-    let pages = pages();
-    let (_, page) = pages.iter().find(|(path, _)| path.ends_with("json.md")).unwrap();
-    let words: BTreeSet<&str> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-    for (section, runs) in JSON {
-        let mut seen = BTreeSet::new();
-        for args in runs {
-            let args = format!("{section} --format json {args}").replace('~', "fixtures/2.15.0-");
-            let ran = program::run(&args.split_whitespace().skip(1).collect::<Vec<_>>());
-            let report = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{args}: {e}"));
-            keys(&report, &mut seen);
-        }
-        let missing: Vec<_> = seen.iter().filter(|key| !words.contains(key.as_str())).collect();
-        assert!(missing.is_empty(), "docs/json.md does not describe {missing:?} of `{section}`");
     }
 }

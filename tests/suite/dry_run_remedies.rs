@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::dry_run::{dry_run, said};
+use crate::support::schema;
 
 /// A job that leaves the recording of a failure, unless its size is below 8 or `settings` are in effect.
 fn failing_job(settings: &str) -> String {
@@ -50,7 +51,7 @@ fn runs_with_remedies_are_an_object() {
     let arguments = ["--try", "--gpu", "t4", "--format", "json", "-o", "out", "--", "sh", "-c", &job, "32"];
     let output = dry_run(directory.path(), &arguments);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["schema"], "oomscope/dry-run-try/1");
+    assert_eq!((&report["schema"], schema::faults(&report)), (&json!("oomscope/dry-run-try/1"), vec![]));
     let outcomes: Vec<&Value> = report["runs"].as_array().unwrap().iter().map(|run| &run["outcome"]).collect();
     assert_eq!((outcomes[0], outcomes[1]), (&json!("fails"), &json!("ends")));
     assert_eq!(report["summary"]["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
@@ -58,6 +59,22 @@ fn runs_with_remedies_are_an_object() {
     // One dry run is described by `analyze`.
     let alone = dry_run(directory.path(), &["--format", "json", "--", "true"]);
     assert!(said(&alone).contains("--format needs --fit or --try"), "{}", said(&alone));
+}
+
+#[test]
+fn the_search_for_the_largest_size_is_an_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").display().to_string();
+    // Sizes that nobody recorded fail.
+    let job = format!(
+        "cp {fixtures}/sizes/2.15.0-dense-$0.pickle.gz $OOMSCOPE_DIR/p-exit1.pickle.gz || {{ \
+         cp {fixtures}/2.15.0-holes-at-oom.pickle.gz $OOMSCOPE_DIR/p-oom1.pickle.gz; exit 7; }}"
+    );
+    let arguments = ["--fit", "N=4,8", "--gpu", "t4", "--format", "json", "-o", "out", "--", "sh", "-c", &job, "{N}"];
+    let output = dry_run(directory.path(), &arguments);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
+    assert_eq!((&report["schema"], schema::faults(&report)), (&json!("oomscope/dry-run-fit/1"), vec![]));
+    assert_eq!((&report["largest"], &report["runs"][1]["fits"]), (&json!(13), &json!(true)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `oomscope explain` as it is typed: its forms, its inputs, its refusals; and that nothing in a log harms it.
 
 use super::explain::{report, worded};
-use crate::support::{fixtures, peak_heap, program, schema};
+use crate::support::{fixtures, peak_heap, program};
 use std::io::{BufReader, Read, Write as _};
 
 use crate::support::program::{file, refusal, result_of};
@@ -11,60 +11,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 #[test]
-fn scripts_find_the_documented_keys_and_the_same_bytes() {
+fn the_json_is_the_same_bytes_every_time() {
     let args = ["explain", "--format", "json", "fixtures/logs/ranks.log"];
     let text = result_of(&args);
     assert_eq!(text, result_of(&args));
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["schema"], "oomscope/explain/1");
-    schema::check_numbers("", &report);
-    let keys = [
-        "path",
-        "lines",
-        "message_count",
-        "failures",
-        "statistics_count",
-        "statistics",
-        "refused_mappings",
-        "recording",
-    ];
-    schema::has(&report, &keys);
-    for failure in schema::list(&report["failures"]) {
-        let keys = [
-            "line",
-            "times",
-            "kind",
-            "message",
-            "verdict",
-            "verdict_reason",
-            "confidence",
-            "within_rounding",
-            "advice",
-            "causes",
-            "figures",
-            "frames",
-        ];
-        schema::has(failure, &keys);
-    }
-    let keys = [
-        "rank",
-        "source",
-        "backend",
-        "device",
-        "torch_version",
-        "settled_by",
-        "settings_can_help",
-        "requested_bytes",
-        "capacity_bytes",
-        "device_free_bytes",
-        "reserved_bytes",
-        "allocated_bytes",
-        "outside_bytes",
-        "shortfall_bytes",
-        "culprit",
-    ];
-    schema::has(&report["failures"][0], &keys);
-    schema::has(&report["recording"], &["torch_version", "python", "shell", "notes"]);
 }
 
 #[test]
@@ -94,14 +46,6 @@ fn finding_nothing_is_said_in_one_sentence() {
     assert!(refusal(&["explain", &broken]).contains("broken.log.gz"));
     let said = refusal(&["explain", &empty, "--output", &empty]);
     assert!(said.contains("overwrite"), "{said}");
-}
-
-/// The documentation's example is what the program prints.
-#[test]
-fn the_documented_page_is_the_page() {
-    let docs = std::fs::read_to_string("docs/explain.md").unwrap();
-    let page = result_of(&["explain", "fixtures/logs/2.15.0-fragmentation.log"]);
-    assert!(docs.contains(&page), "{page}");
 }
 
 /// Terminal sequences, and names that imitate them, do not reach the page.

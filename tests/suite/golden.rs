@@ -1,7 +1,7 @@
 //! Pages as they are, to be read when they change: `cargo insta review`.
 //!
 //! Human pages of `analyze` that together contain every shape of line that the fixtures produce; one JSON of each
-//! command (docs.rs and json_docs.rs check every key); Markdown, replays and diffs of each kind; the gate in every form.
+//! command (schemas.rs checks every key); Markdown, replays and diffs of each kind; the gate in every form.
 
 use crate::support::{fixtures, program};
 use std::collections::BTreeSet;

@@ -110,7 +110,7 @@ fn the_table_has_exactly_the_arrows_of_the_code() {
 }
 
 #[test]
-fn the_drawing_in_lib_rs_is_the_table() {
+fn the_drawings_in_lib_rs_and_in_docs_are_the_table() {
     let lib = sources().iter().find(|source| source.path == "src/lib.rs").unwrap();
     let declared: BTreeSet<&str> = lib.code.split(';').filter_map(|item| item.split("mod ").nth(1)).collect();
     assert_eq!(declared, rooms().map(|(name, _)| name).collect());
@@ -127,6 +127,11 @@ fn the_drawing_in_lib_rs_is_the_table() {
     for (room, used) in rooms() {
         assert!(used.iter().all(|other| drawn[other] < drawn[room]), "{room} is drawn too low");
     }
+    // | 0 | `base` | ..
+    let page = std::fs::read_to_string("docs/architecture.md").unwrap();
+    let cells = page.lines().map(|row| row.split('|').skip(1).map(str::trim).collect::<Vec<_>>());
+    let rows = cells.filter_map(|cells| Some((cells.get(1)?.trim_matches('`'), cells[0].parse().ok()?)));
+    assert_eq!(rows.collect::<BTreeMap<&str, i32>>(), drawn);
 }
 
 // The checker itself

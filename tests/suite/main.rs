@@ -57,8 +57,6 @@ mod fuzz_targets;
 mod gate_pool_history;
 mod generator;
 mod golden;
-mod json_docs;
-mod json_types;
 mod language;
 mod layers;
 mod layers_over_time;
@@ -110,6 +108,9 @@ mod request;
 mod run;
 #[cfg(unix)]
 mod schedulers;
+mod schema_definitions;
+mod schema_types;
+mod schemas;
 mod second_opinion;
 mod settings_in_effect;
 mod source_lines;

@@ -103,7 +103,6 @@ fn the_page_begins_with_it() {
 fn every_command_has_an_answer_and_fits_on_a_screen() {
     for command in COMMANDS {
         let fields = summary_of(command);
-        schema::has(&fields, &["answer", "who", "action", "copy"]);
         assert_eq!(fields.as_object().unwrap().len(), 4, "{command}");
         assert!(text(&fields, "answer").split_whitespace().count() >= 5, "{command}: {fields}");
         let page = printed(command, "human");

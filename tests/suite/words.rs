@@ -37,10 +37,8 @@ fn assert_table(name: &str, rows: &[String]) {
 }
 
 #[test]
-fn codes_of_warnings_are_distinct_and_listed() {
+fn codes_of_warnings_are_distinct() {
     assert_words("code", &Code::ALL.iter().map(|code| code.word()).collect::<Vec<_>>());
-    let row = |code: &Code| format!("| `{code}` | {} |", code.meaning());
-    assert_table("json.md", &Code::ALL.iter().map(row).collect::<Vec<_>>());
 }
 
 #[test]
@@ -49,7 +47,6 @@ fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
     let row = |it: &Verdict| format!("| `{it}` | {} | {} |", it.meaning(), it.advice_text());
     let of_failures = Verdict::ALL.iter().filter(|it| **it != Verdict::Served);
     assert_table("failures.md", &of_failures.map(row).collect::<Vec<_>>());
-    assert!(document("json.md").contains("`served`"));
     // Of the kinds of memory that a message tells apart.
     let explained = document("explain.md");
     for verdict in Verdict::ALL {
@@ -69,7 +66,7 @@ macro_rules! assert_documented {
         $(
             let words: Vec<&str> = $Kind::ALL.iter().map(|it| it.word()).collect();
             assert_words(stringify!($Kind), &words);
-            for document in $documents {
+            for document in $documents as [&str; _] {
                 let missing: Vec<_> = words.iter().filter(|it| !mentions(document, it)).collect();
                 assert!(missing.is_empty(), "docs/{document}: {} {missing:?}", stringify!($Kind));
             }
@@ -80,15 +77,15 @@ macro_rules! assert_documented {
 #[test]
 fn words_of_every_kind_are_distinct_and_documented() {
     assert_documented! {
-        Age in ["json.md"];
-        Category in ["json.md", "where.md"];
-        Certainty in ["json.md"];
-        Confidence in ["json.md"];
-        MatchedBy in ["json.md", "diff.md"];
-        Phase in ["json.md", "where.md"];
-        Severity in ["json.md"];
-        Status in ["json.md"];
-        StepMarker in ["json.md"];
+        Age in [];
+        Category in ["where.md"];
+        Certainty in [];
+        Confidence in [];
+        MatchedBy in ["diff.md"];
+        Phase in ["where.md"];
+        Severity in [];
+        Status in [];
+        StepMarker in [];
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads a page of `oomscope report` as its script does, from docs/report.md alone.
+//! Reads a page of `oomscope report` as its script does, from docs/report-data.md alone.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
 use std::collections::{BTreeMap, HashMap};

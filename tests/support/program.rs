@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::schema;
+
 /// What changes how the page looks or how the work is shared out.
 const VARIABLES: [&str; 12] = [
     "CLICOLOR",
@@ -52,14 +54,16 @@ pub fn run(args: &[&str]) -> Ran {
     run_with(args, &[])
 }
 
-/// [`run`] with variables set.
+/// [`run`] with variables set. JSON has to keep to its schema.
 pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Ran {
     let output = oomscope(args).envs(variables.iter().copied()).output().unwrap();
-    Ran {
+    let ran = Ran {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
-    }
+    };
+    schema::check(args, &ran.out);
+    ran
 }
 
 /// The result of a run that must go well and say nothing on standard error.

@@ -55,6 +55,7 @@ impl ConfirmArgs {
 pub(in crate::cli) struct Confirmed<'r, R> {
     #[serde(flatten)]
     pub(in crate::cli) report: &'r R,
+    /// The dry runs of `--confirm`; absent without it.
     pub(in crate::cli) confirmed: TrialsReport,
 }
 

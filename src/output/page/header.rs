@@ -1,4 +1,4 @@
-//! The header of a device's data. docs/report.md documents its keys.
+//! The header of a device's data. docs/report-data.md documents its keys.
 
 use serde::Serialize;
 

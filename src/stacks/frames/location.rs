@@ -58,7 +58,7 @@ pub struct CodeLocation {
 #[serde(remote = "CodeLocation")]
 pub(crate) struct Culprit {
     /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded). Lines
-    /// of helper packages yield to the user's, see [`CodeLocation::frame`].
+    /// of helper packages yield to the user's.
     #[serde(rename = "culprit")]
     frame: Option<FrameReport>,
     /// See [`CodeLocation::moved_from`].
