@@ -183,8 +183,6 @@ pub(super) enum Format {
     Junit,
     /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// One self-contained page for a browser
-    Html,
 }
 
 /// Accepts the formats that every command has, and `others`.

@@ -10,7 +10,6 @@ use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::allocator::device::GpuModel;
-use crate::output::page;
 use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::fit::{FitInput, FitOptions, Size, fit};
@@ -76,7 +75,7 @@ pub(super) struct Fit {
     torch_version: Option<u32>,
 
     /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Html]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
     format: Format,
 
     /// Write to FILE instead of standard output
@@ -170,19 +169,11 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
         top: args.top,
-        curve: if args.format == Format::Html { CURVE_SIZES } else { 0 },
     };
     let report = fit(&sized, &options).map_err(|error| anyhow!(error))?;
-    match args.format {
-        Format::Html => {
-            output.write_with(|out| page::write_fit(&report, env!("CARGO_PKG_VERSION"), out))?;
-        }
-        format => output.write_answer(format, &report, report::fit)?,
-    }
+    output.write_answer(args.format, &report, report::fit)?;
     Ok(Exit::Success)
 }
 
 /// Each size is a replay.
 const MAX_SIZES: usize = 256;
-/// Number of sizes in the chart.
-const CURVE_SIZES: u64 = 32;

@@ -49,7 +49,6 @@ mod explain_messages;
 mod export;
 mod failures;
 mod fit;
-mod fit_page;
 mod fit_repeated;
 mod fleet;
 mod forecasts;
@@ -61,7 +60,6 @@ mod json_docs;
 mod json_types;
 mod language;
 mod layers;
-mod layers_over_time;
 mod layout;
 #[cfg(debug_assertions)]
 mod linear;

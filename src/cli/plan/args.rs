@@ -73,7 +73,7 @@ pub(in crate::cli) struct Plan {
     pub(super) runs: PathBuf,
 
     /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Html]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
     pub(super) format: Format,
 
     /// Write to FILE instead of standard output
@@ -109,7 +109,7 @@ impl Plan {
         Ok(gpus.into_iter().map(|gpu| PlanTarget { gpu, price: price(gpu) }).collect())
     }
 
-    /// The options of a plan without changes of the program and without curves.
+    /// The options of a plan without changes of the program.
     pub(super) fn options<'o>(&self, name: &'o str, targets: &'o [PlanTarget], runs: &'o [PlanRun]) -> PlanOptions<'o> {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         PlanOptions {
@@ -120,7 +120,6 @@ impl Plan {
             wanted_size: self.for_size,
             multiple: self.multiple_of,
             changes: false,
-            curve: 0,
         }
     }
 }

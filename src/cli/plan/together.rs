@@ -1,9 +1,8 @@
 //! `oomscope plan --together`: several processes on one GPU.
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 
 use super::args::Plan;
-use crate::cli::args::Format;
 use crate::cli::exit::Exit;
 use crate::cli::inputs;
 use crate::cli::output::Output;
@@ -13,9 +12,6 @@ use crate::study::{Scope, Study};
 use crate::whatif::together::{TogetherInput, fit_together};
 
 pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
-    if args.format == Format::Html {
-        bail!("--together has no page for a browser: use --format markdown, json or human");
-    }
     let gpus: Vec<_> = args.targets()?.into_iter().map(|target| target.gpu).collect();
     let mut read: Vec<(String, Snapshot)> = Vec::new();
     for path in &args.together {

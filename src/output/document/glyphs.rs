@@ -13,8 +13,6 @@ pub(super) struct Glyphs {
     /// Corner, line and tick of the axis.
     pub(super) axis_line: [char; 3],
     pub(super) levels: [char; 8],
-    /// Colours text as the layer with this index; `None` without colours.
-    pub(super) paint: Option<fn(usize, &str) -> String>,
 }
 
 pub(super) const UNICODE: Glyphs = Glyphs {
@@ -25,5 +23,4 @@ pub(super) const UNICODE: Glyphs = Glyphs {
     range: '▬',
     axis_line: ['└', '─', '┬'],
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-    paint: None,
 };

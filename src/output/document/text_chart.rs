@@ -2,7 +2,7 @@
 
 use super::area::AreaChart;
 use super::bands;
-use super::chart::{Chart, ChartRow, Layer, MILLION, RowNote, Shape};
+use super::chart::{Chart, ChartRow, MILLION, RowNote, Shape};
 use super::glyphs::{Glyphs, LABEL_COLUMNS};
 use super::ticks::{column_at, lay_out_labels, ticks};
 use crate::base::units::{escape_text, percent};
@@ -33,13 +33,12 @@ struct TextChart<'a> {
 impl TextChart<'_> {
     fn draw_row(&self, row: &ChartRow) -> Vec<String> {
         let drawn = match &row.shape {
-            Shape::Area { back, front, names, layers } => {
+            Shape::Area { back, front, names } => {
                 let [back_name, front_name] = *names;
                 let area = AreaChart {
                     back: self.max_per_column(back),
                     front: self.max_per_column(front),
                     names: [front_name, back_name],
-                    layers: self.layers_at_peaks(front, layers),
                 };
                 return area.draw(self.pens);
             }
@@ -125,17 +124,6 @@ impl TextChart<'_> {
 
     fn max_per_column(&self, values: &[u64]) -> Vec<u64> {
         self.resample(values, u64::max)
-    }
-
-    /// The value of each layer in the bucket of each column where `front` is highest.
-    fn layers_at_peaks<'l>(&self, front: &[u64], layers: &'l [Layer]) -> Vec<(&'l str, Vec<u64>)> {
-        let numbered: Vec<(u64, usize)> = front.iter().copied().zip(0..).collect();
-        let highest = self.resample(&numbered, Ord::max);
-        let here = |values: &[u64]| {
-            let here = highest.iter().map(|(_, bucket)| values.get(*bucket).copied());
-            here.map(Option::unwrap_or_default).collect()
-        };
-        layers.iter().map(|layer| (&*layer.name, here(&layer.values))).collect()
     }
 
     fn min_per_column(&self, values: &[u64]) -> Vec<u64> {

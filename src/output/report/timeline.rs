@@ -5,7 +5,7 @@ use super::phrases::entry_range;
 use super::summary::add_copy;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{
-    Band, Cell, Chart, ChartRow, Document, Layer, RowNote, Shape, Table, alarm, code, faint, strong,
+    Band, Cell, Chart, ChartRow, Document, RowNote, Shape, Table, alarm, code, faint, strong,
 };
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
@@ -97,18 +97,12 @@ fn peaks_table(devices: &[DeviceTimeline]) -> Table {
     Table::new(&["peak", "bytes", "at entry", "after"], &[0], rows).wide().note(note)
 }
 
-pub(super) fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
+fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
     ChartRow { name: name.into(), shape, note }
 }
 
-/// The area of a chart: allocated in front of reserved memory.
-pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) -> ChartRow {
-    let names = ["reserved, not allocated", "allocated"];
-    row("", Shape::Area { back: reserved, front: allocated, names, layers }, RowNote::None)
-}
-
 /// The rows of steps and phases, below the axis.
-pub(super) fn activity_rows(course: &Activity) -> Vec<ChartRow> {
+fn activity_rows(course: &Activity) -> Vec<ChartRow> {
     let mut rows = Vec::new();
     let mut add_bands = |name: &str, add_bands: Vec<Band>, is_numbered| {
         if add_bands.iter().any(|band| !band.name.is_empty()) {
@@ -178,7 +172,9 @@ impl TimelinePage<'_> {
         let device = self.device;
         let [reserved, allocated] = [Figure::Reserved, Figure::Allocated]
             .map(|figure| device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone()));
-        let mut rows = vec![area(reserved, allocated, Vec::new()), row("", Shape::Axis, RowNote::Text(String::new()))];
+        let names = ["reserved, not allocated", "allocated"];
+        let area = Shape::Area { back: reserved, front: allocated, names };
+        let mut rows = vec![row("", area, RowNote::None), row("", Shape::Axis, RowNote::Text(String::new()))];
         rows.extend(activity_rows(&device.activity));
         let failed = &device.marks.oom;
         if failed.count > 0 {
