@@ -173,10 +173,6 @@ pub(super) enum Format {
     Jsonl,
     /// Markdown, for a CI step summary, a comment or an issue
     Markdown,
-    /// Numbers only, one row per bucket
-    Csv,
-    /// Folded stacks with bytes before and after, for a differential flame graph
-    Folded,
     /// GitHub Actions annotations on source lines
     Github,
     /// JUnit XML, one test per limit

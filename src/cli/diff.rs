@@ -12,7 +12,6 @@ use super::output::Output;
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
 };
-use crate::output::formats;
 use crate::output::report;
 
 /// Compare two snapshots: totals, settings, pools, and source lines that hold more or less memory
@@ -23,7 +22,6 @@ Examples:
   oomscope diff --at snapshot old.pickle new.pickle
   oomscope diff --fail-on growth=5% main.pickle pull-request.pickle
   oomscope diff ranks-before/ ranks-after/         compare ranks by name, the worst in full
-  oomscope diff --format folded before.pickle after.pickle | inferno-flamegraph > diff.svg
 
 Stacks are matched by their frames. Lines that moved are matched by function and order; renamed files and other \
 checkouts by function names. --fail-on limits the growth of allocated memory of each device, at the position \
@@ -61,7 +59,7 @@ pub(super) struct Diff {
     torch_version: Option<u32>,
 
     /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Folded]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
     format: Format,
 
     /// Write to FILE instead of standard output
@@ -88,7 +86,6 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         },
         top: args.top,
         minor: args.torch_version,
-        all_stacks: args.format == Format::Folded,
     };
     let paths = [args.before.as_path(), args.after.as_path()];
     if paths == [Path::new("-"); 2] {
@@ -119,10 +116,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         };
         report = report.failing_on(fail_on);
     }
-    match args.format {
-        Format::Folded => output.write(&formats::diff_folded(&report))?,
-        format => output.write_answer(format, &report, report::diff)?,
-    }
+    output.write_answer(args.format, &report, report::diff)?;
     let messages = report.fail_on.iter().flat_map(FailOn::messages);
     let failed = messages.map(print_stderr).count() > 0;
     Ok(if exit == Exit::Success && failed { Exit::Failed } else { exit })
@@ -169,7 +163,7 @@ fn compare_directories(
     let pairs = before.into_iter().filter_map(|(name, input)| after.remove(&name).map(|other| (name, [input, other])));
     let (names, pairs): (Vec<String>, Vec<[Input; 2]>) = pairs.unzip();
     // Only the worst rank is shown in full.
-    let brief = DiffOptions { top: 0, all_stacks: false, ..options };
+    let brief = DiffOptions { top: 0, ..options };
     let read = inputs::read_pairs(&pairs, |[before, after]| {
         let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
         diff(file(before), file(after), brief)

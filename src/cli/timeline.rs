@@ -9,10 +9,9 @@ use clap::Args;
 use super::args::{Format, SnapshotArgs, WindowArgs, format_parser, parse_release};
 use super::exit::Exit;
 use super::inputs;
-use super::lines::{each_answer, write_each, write_lines};
+use super::lines::{each_answer, write_lines};
 use super::output::Output;
 use crate::compare::fleet::FleetTimeline;
-use crate::output::formats;
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::Window;
@@ -24,10 +23,8 @@ use crate::study::timeline::{TimelineOptions, TimelineReport, timeline};
 Examples:
   oomscope timeline snapshot.pickle                charts for a terminal
   oomscope timeline --around-oom 500 s.pickle      500 entries before and after the last failure
-  oomscope timeline --format csv s.pickle > s.csv  for pandas or gnuplot
-  oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row per entry
+  oomscope timeline --format json --last 5000 --buckets 5000 s.pickle   a value per entry
   oomscope timeline ranks/                         peaks of each rank, and the charts of the worst
-  oomscope timeline --format csv ranks/            all ranks, the first column is the path
 
 The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
 bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
@@ -50,7 +47,7 @@ pub(super) struct Timeline {
     torch_version: Option<u32>,
 
     /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Csv]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
     format: Format,
 
     /// Write to FILE instead of standard output
@@ -70,21 +67,8 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
         (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
         ([input], format) => {
             let report = follow(&inputs::read_one(&input.path)?, &input.name)?;
-            match format {
-                Format::Csv => output.write(&formats::timeline_csv(&report))?,
-                format => output.write_answer(format, &report, report::timeline)?,
-            }
+            output.write_answer(format, &report, report::timeline)?;
             Ok(Exit::Success)
-        }
-        (_, Format::Csv) => {
-            let csv = |snapshot: &Snapshot, path: &str, _: u64| {
-                Ok(formats::csv_with_path(&formats::timeline_csv(&follow(snapshot, path)?), path))
-            };
-            let mut has_header = false;
-            write_each(output, &inputs, csv, |csv| {
-                let Ok((header, rows)) = csv else { return String::new() }; // the message is enough
-                if std::mem::replace(&mut has_header, true) { rows } else { header + &rows }
-            })
         }
         (_, format) => {
             let mut fleet = FleetTimeline::default();

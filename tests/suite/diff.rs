@@ -479,26 +479,6 @@ fn ranks_are_matched_by_name_and_the_worst_comes_first() {
 }
 
 #[test]
-fn folded_stacks_hold_every_byte_of_both_sides() {
-    let (base, renamed) = (recorded("base"), recorded("renamed"));
-    let folded = result_of(&["diff", "--format", "folded", "--top", "1", &base, &renamed]);
-    let report = compared("base", "renamed", &[]);
-    let mut sums = [0, 0];
-    for line in folded.lines() {
-        let (rest, after) = line.rsplit_once(' ').unwrap();
-        let (stack, before) = rest.rsplit_once(' ').unwrap();
-        assert!(!stack.contains(' ') && stack.starts_with("device_0;"), "{line}");
-        sums[0] += before.parse::<u64>().unwrap();
-        sums[1] += after.parse::<u64>().unwrap();
-    }
-    let device = &report["devices"][0];
-    assert_eq!(json!(sums[0]), device["before"]["allocated_bytes"]);
-    assert_eq!(json!(sums[1]), device["after"]["allocated_bytes"]);
-    let new = "growth.py:93:<module>;growth.py:88:main;train.py:2:train;modeling.py:20:__init__ 0 67108864";
-    assert!(folded.contains(new), "{folded}");
-}
-
-#[test]
 fn the_documentation_lists_every_figure_as_the_catalogue_has_it() {
     let page = std::fs::read_to_string("docs/diff.md").unwrap();
     for (place, figure) in Figures::json_paths() {

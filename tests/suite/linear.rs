@@ -195,7 +195,7 @@ const ANSWERS: [Answer; 6] = [
     }),
     ("diff", |snapshot| {
         let file = File { snapshot, path: "a", size_bytes: 1 };
-        let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5, minor: None, all_stacks: false };
+        let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5, minor: None };
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {
