@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::{Format, format_parser, parse_release};
+use super::args::{OutputArgs, parse_release};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input, ReadOutcome};
 use super::output::Output;
@@ -58,13 +58,8 @@ pub(super) struct Diff {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
-    format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -92,12 +87,12 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         bail!("standard input cannot be both snapshots");
     }
     let (mut report, exit, output) = match paths.map(Path::is_dir) {
-        [true, true] => compare_directories(paths, args.output.as_deref(), options)?,
+        [true, true] => compare_directories(paths, args.output.output.as_deref(), options)?,
         [false, false] => {
             for path in paths {
-                args.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
+                args.output.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
             }
-            let output = Output::open(args.output.as_deref())?;
+            let output = Output::open(args.output.output.as_deref())?;
             (compare_files(paths, options)?, Exit::Success, output)
         }
         [before, _] => {
@@ -116,7 +111,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         };
         report = report.failing_on(fail_on);
     }
-    output.write_answer(args.format, &report, report::diff)?;
+    output.write_answer(args.output.format, &report, report::diff)?;
     let messages = report.fail_on.iter().flat_map(FailOn::messages);
     let failed = messages.map(print_stderr).count() > 0;
     Ok(if exit == Exit::Success && failed { Exit::Failed } else { exit })

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, format_parser, parse_release, parse_replay_capacity};
+use super::args::{OutputArgs, parse_release, parse_replay_capacity};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
@@ -74,13 +74,8 @@ pub(super) struct Fit {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
-    format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// The device to predict for.
@@ -126,7 +121,7 @@ fn parse_predict_at(text: &str) -> Result<PredictAt, String> {
 }
 
 pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
-    let output_path = args.output.as_deref();
+    let output_path = args.output.output.as_deref();
     let recordings = args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
     let recordings: Vec<(Size, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
     for (_, path) in &recordings {
@@ -171,7 +166,7 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         top: args.top,
     };
     let report = fit(&sized, &options).map_err(|error| anyhow!(error))?;
-    output.write_answer(args.format, &report, report::fit)?;
+    output.write_answer(args.output.format, &report, report::fit)?;
     Ok(Exit::Success)
 }
 

@@ -1,12 +1,11 @@
 //! `oomscope timeline`
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, SnapshotArgs, WindowArgs, format_parser, parse_release};
+use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_release};
 use super::exit::Exit;
 use super::inputs;
 use super::lines::{each_answer, write_lines};
@@ -46,24 +45,19 @@ pub(super) struct Timeline {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
-    format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 
     #[command(flatten)]
     window: WindowArgs,
 }
 
 pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
-    let inputs = args.snapshots.inputs(args.output.as_deref())?;
+    let inputs = args.snapshots.inputs(args.output.output.as_deref())?;
     let window = args.window.window()?;
-    let output = Output::open(args.output.as_deref())?;
+    let output = Output::open(args.output.output.as_deref())?;
     let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
-    match (inputs.as_slice(), args.format) {
+    match (inputs.as_slice(), args.output.format) {
         (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
         ([input], format) => {
             let report = follow(&inputs::read_one(&input.path)?, &input.name)?;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::driver::{assert_nothing_left, built, fixture, live, live_on_old, report, small_program};
-use crate::program::{Ran, file, run_with, text};
+use crate::program::{Ran, run_with, text};
 
 const UNKNOWN: &str = "999";
 const OUT_OF_MEMORY: &str = "2";

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::allocator::device::{GPUS, GpuModel};
-use crate::cli::args::{Format, format_parser};
+use crate::cli::args::OutputArgs;
 use crate::cli::dry_run::parse_known_gpu;
 use crate::cli::fit::parse_recording;
 use crate::whatif::fit::Size;
@@ -72,13 +72,8 @@ pub(in crate::cli) struct Plan {
     #[arg(long, value_name = "DIR", default_value = "oomscope-plan")]
     pub(super) runs: PathBuf,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
-    pub(super) format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
 
     /// Command and its arguments, with a word in braces for the size
     #[arg(last = true, value_name = "COMMAND")]

@@ -75,11 +75,11 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }
     let targets = args.targets()?;
-    let output = Output::open(args.output.as_deref())?;
+    let output = Output::open(args.output.output.as_deref())?;
     let mut recordings = Recordings::default();
     for (size, path) in &args.recordings {
         let path = inputs::single_snapshot(path)?;
-        args.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
+        args.output.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
         recordings.add(*size, &path)?;
     }
     let (name, runs) = if args.command.is_empty() {
@@ -90,7 +90,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         (name, runs)
     };
     let report = recordings.plan(&PlanOptions { changes: true, ..args.options(&name, &targets, &runs) })?;
-    output.write_answer(args.format, &report, report::plan)?;
+    output.write_answer(args.output.format, &report, report::plan)?;
     Ok(Exit::Success)
 }
 

@@ -39,8 +39,6 @@ pub enum Shape {
     Shares(Vec<u64>),
     /// Half-open ranges of entries, drawn as marks.
     Marks(Vec<[u64; 2]>),
-    /// Half-open ranges of entries, drawn as bars.
-    Ranges(Vec<[u64; 2]>),
     /// Labels at entries.
     Labels(Vec<(u64, String)>),
     /// Consecutive named ranges. If there are too many for the width, numbered bands are thinned out and the row

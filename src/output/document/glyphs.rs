@@ -9,7 +9,6 @@ pub(super) struct Glyphs {
     pub(super) back: char,
     pub(super) axis: char,
     pub(super) mark: char,
-    pub(super) range: char,
     /// Corner, line and tick of the axis.
     pub(super) axis_line: [char; 3],
     pub(super) levels: [char; 8],
@@ -20,7 +19,6 @@ pub(super) const UNICODE: Glyphs = Glyphs {
     back: '░',
     axis: '│',
     mark: '▲',
-    range: '▬',
     axis_line: ['└', '─', '┬'],
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
 };

@@ -64,8 +64,7 @@ impl TextChart<'_> {
                 let level = |value: u64| self.level_glyph(value / 1000, 1000);
                 self.min_per_column(values).into_iter().map(level).collect()
             }
-            Shape::Marks(spans) => self.draw_spans(spans, self.pens.mark),
-            Shape::Ranges(spans) => self.draw_spans(spans, self.pens.range),
+            Shape::Marks(spans) => self.draw_spans(spans),
         };
         let mut line = format!("{:>LABEL_COLUMNS$}  {drawn}", escape_text(&row.name));
         let beside = match (&row.note, &row.shape) {
@@ -143,12 +142,12 @@ impl TextChart<'_> {
         level.copied().unwrap_or(' ')
     }
 
-    fn draw_spans(&self, spans: &[[u64; 2]], pen: char) -> String {
+    fn draw_spans(&self, spans: &[[u64; 2]]) -> String {
         let mut columns = vec![' '; self.columns];
         for [first, next] in spans {
             let (from, to) = (self.column(*first), self.column(*next));
             // A range that starts after the last entry has no column.
-            columns.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(pen);
+            columns.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(self.pens.mark);
         }
         columns.into_iter().collect()
     }

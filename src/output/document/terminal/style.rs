@@ -11,7 +11,6 @@ const ASCII: Glyphs = Glyphs {
     back: '.',
     axis: '|',
     mark: '^',
-    range: '=',
     axis_line: ['+', '-', '+'],
     levels: ['_', '.', '-', '=', '+', '*', '%', '@'],
 };
