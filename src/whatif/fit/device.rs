@@ -13,7 +13,7 @@ use super::growth::{GrowingLine, PeakMemory};
 use super::input::SizedRecording;
 use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use super::options::FitOptions;
-use super::prediction::{PredictedFailure, SizeReport, predict};
+use super::prediction::{SizeReport, predict};
 use super::repetition::{RepeatedOperations, Repetitions};
 use super::size::{Size, missing_sizes};
 use super::size_search::{FoundSizes, LargestSize};
@@ -134,13 +134,6 @@ impl FitDevice {
         let farthest = fits.chain(predicted).max_by_key(|size| size.product())?;
         let times = farthest.product() / self.recorded_size().product().max(1);
         (times >= FAR_FACTOR).then_some((farthest, times))
-    }
-
-    /// The next larger size with the same second number that is predicted to fail, and its failure.
-    pub fn failing_beyond(&self, fits: Size) -> Option<(Size, &PredictedFailure)> {
-        let rows = self.sizes.iter().filter(|prediction| prediction.size.second == fits.second);
-        let mut rows = rows.filter(|prediction| prediction.size.first > fits.first);
-        rows.find_map(|prediction| Some((prediction.size, prediction.failed.as_ref()?)))
     }
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
