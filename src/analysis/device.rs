@@ -61,9 +61,6 @@ pub struct DeviceReport {
     /// The settings and the changes that were replayed for the last failed request, the best first; absent if none was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<TriedRow>,
-    /// Whether changes were not replayed, because the trace is long.
-    #[serde(skip)]
-    pub are_changes_skipped: bool,
     /// The result of `--request`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestReport>,
@@ -148,11 +145,10 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let leaks = attribution.leaks;
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
     let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
-        Some(_) => find_best_changes(device, MAX_CHANGES),
-        None => Some(Vec::new()),
+        // Changes of a long trace are not replayed.
+        Some(_) => find_best_changes(device, MAX_CHANGES).unwrap_or_default(),
+        None => Vec::new(),
     };
-    let are_changes_skipped = changes.is_none();
-    let changes = changes.unwrap_or_default();
     warn_about_trace(device, warnings);
     let is_capacity_known = device.capacity().is_some();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
@@ -183,7 +179,6 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         local_tensors,
         ooms,
         advice,
-        are_changes_skipped,
         tried,
         changes,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),

@@ -119,14 +119,9 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
 
 fn compare_files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> {
     let names = paths.map(|path| path.display().to_string());
-    let sizes = paths.map(|path| path.metadata().map_or(0, |m| m.len()));
     let before = inputs::read_one(paths[0])?;
     let after = inputs::read_one(paths[1])?;
-    let report = diff(
-        File { snapshot: &before, path: &names[0], size_bytes: sizes[0] },
-        File { snapshot: &after, path: &names[1], size_bytes: sizes[1] },
-        options,
-    );
+    let report = diff(File { snapshot: &before, path: &names[0] }, File { snapshot: &after, path: &names[1] }, options);
     if let Some(device) = options.device
         && report.devices.is_empty()
     {
@@ -160,7 +155,7 @@ fn compare_directories(
     // Only the worst rank is shown in full.
     let brief = DiffOptions { top: 0, ..options };
     let read = inputs::read_pairs(&pairs, |[before, after]| {
-        let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
+        let file = |(snapshot, path, _)| File { snapshot, path };
         diff(file(before), file(after), brief)
     });
     let (mut compared, mut unreadable): (Vec<(String, DiffReport)>, _) = (Vec::new(), Vec::new());

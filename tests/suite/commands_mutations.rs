@@ -197,7 +197,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
 
     for pair in [[snapshot, other], [other, snapshot]] {
         for at in [ComparedMoment::Peak, ComparedMoment::Snapshot] {
-            let [before, after] = pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
+            let [before, after] = pair.map(|snapshot| diff::File { snapshot, path: "a" });
             let options = diff::DiffOptions { at, top: 3, ..diff::DiffOptions::default() };
             let report = diff(before, after, options);
             said.extend(shown(&report::diff(&report)));

@@ -27,7 +27,7 @@ fn compared(before: &str, after: &str, args: &[&str]) -> Value {
 fn in_memory(before: &Value, after: &Value) -> DiffReport {
     let read = |value: &Value| Snapshot::read(value.to_string().as_bytes(), &|_| {}).unwrap();
     let (before, after) = (read(before), read(after));
-    let named = |snapshot, path| File { snapshot, path, size_bytes: 0 };
+    let named = |snapshot, path| File { snapshot, path };
     let options = DiffOptions { at: ComparedMoment::Snapshot, top: usize::MAX, ..DiffOptions::default() };
     diff(named(&before, "before"), named(&after, "after"), options)
 }

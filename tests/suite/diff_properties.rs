@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const ALL: usize = usize::MAX;
 
 fn compare(before: &Snapshot, after: &Snapshot, at: ComparedMoment, top: usize) -> DiffReport {
-    let file = |snapshot, path| File { snapshot, path, size_bytes: 1 };
+    let file = |snapshot, path| File { snapshot, path };
     let options = DiffOptions { at, top, ..DiffOptions::default() };
     diff(file(before, "before"), file(after, "after"), options)
 }
