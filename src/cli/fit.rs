@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, format_parser, parse_release, parse_replay_capacity};
+use super::args::{OutputArgs, parse_release, parse_replay_capacity};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::allocator::device::GpuModel;
-use crate::output::page;
 use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::fit::{FitInput, FitOptions, Size, fit};
@@ -75,13 +74,8 @@ pub(super) struct Fit {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Html]), default_value = "human")]
-    format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// The device to predict for.
@@ -127,7 +121,7 @@ fn parse_predict_at(text: &str) -> Result<PredictAt, String> {
 }
 
 pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
-    let output_path = args.output.as_deref();
+    let output_path = args.output.output.as_deref();
     let recordings = args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
     let recordings: Vec<(Size, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
     for (_, path) in &recordings {
@@ -170,19 +164,11 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
         top: args.top,
-        curve: if args.format == Format::Html { CURVE_SIZES } else { 0 },
     };
     let report = fit(&sized, &options).map_err(|error| anyhow!(error))?;
-    match args.format {
-        Format::Html => {
-            output.write_with(|out| page::write_fit(&report, env!("CARGO_PKG_VERSION"), out))?;
-        }
-        format => output.write_answer(format, &report, report::fit)?,
-    }
+    output.write_answer(args.output.format, &report, report::fit)?;
     Ok(Exit::Success)
 }
 
 /// Each size is a replay.
 const MAX_SIZES: usize = 256;
-/// Number of sizes in the chart.
-const CURVE_SIZES: u64 = 32;

@@ -49,7 +49,6 @@ mod explain_messages;
 mod export;
 mod failures;
 mod fit;
-mod fit_page;
 mod fit_repeated;
 mod fleet;
 mod forecasts;
@@ -59,7 +58,6 @@ mod generator;
 mod golden;
 mod language;
 mod layers;
-mod layers_over_time;
 mod layout;
 #[cfg(debug_assertions)]
 mod linear;

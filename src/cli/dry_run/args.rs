@@ -8,7 +8,6 @@ use clap::{Args, Parser, ValueEnum};
 use super::bracket::SizeStep;
 use super::options::DryRunOptions;
 use super::{fit_sizes, placeholder};
-use crate::allocator::device::GpuModel;
 use crate::cli::args::{Format, format_parser};
 
 /// Run a command without a GPU, to test whether it would fit on one
@@ -94,24 +93,14 @@ pub(super) enum ExitCode {
 }
 
 impl DryRun {
-    /// The options with which a dry run has a recorded job's GPU: `total_bytes` of memory, else like `gpu`.
-    pub(super) fn for_recording(gpu: &GpuModel, total_bytes: u64, command: &[OsString]) -> anyhow::Result<Self> {
-        Self::parse_options(&["--gpu", gpu.name, "--memory", &total_bytes.to_string()], command)
-    }
-
-    /// The options of a dry run on `gpu`.
+    /// The options of a dry run on `gpu`. Parsing keeps the defaults of the other options in one place.
     pub(in crate::cli) fn on_gpu(gpu: &str, command: &[OsString]) -> anyhow::Result<Self> {
-        Self::parse_options(&["--gpu", gpu], command)
-    }
-
-    /// Parsing keeps the defaults of the other options in one place.
-    fn parse_options(options: &[&str], command: &[OsString]) -> anyhow::Result<Self> {
         #[derive(Parser)]
         struct Parsed {
             #[command(flatten)]
             args: DryRun,
         }
-        let words = ["dry-run"].iter().chain(options).chain(&["--"]).map(OsString::from);
+        let words = ["dry-run", "--gpu", gpu, "--"].map(OsString::from).into_iter();
         Ok(Parsed::try_parse_from(words.chain(command.iter().cloned()))?.args)
     }
 

@@ -212,7 +212,6 @@ impl SizeSearch<'_> {
             settings: None,
             multiple: 1,
             top: 1,
-            curve: 0,
         };
         let report: FitReport = fit(&sized, &options).map_err(|error| anyhow!(error))?;
         let largest = report.devices.iter().map(|device| match &device.largest_safe {

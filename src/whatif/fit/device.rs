@@ -13,11 +13,11 @@ use super::growth::{GrowingLine, PeakMemory};
 use super::input::SizedRecording;
 use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use super::options::FitOptions;
-use super::prediction::{PredictedFailure, SizeReport, predict};
+use super::prediction::{SizeReport, predict};
 use super::repetition::{RepeatedOperations, Repetitions};
 use super::size::{Size, missing_sizes};
 use super::size_search::{FoundSizes, LargestSize};
-use super::slice::{FitCurve, Largest, LargestAt, SizeSlice};
+use super::slice::{Largest, LargestAt, SizeSlice};
 use super::thresholds::{SortLine, ThresholdLine, sort_lines, threshold_lines};
 
 use crate::study::DeviceStudy;
@@ -55,10 +55,6 @@ pub struct FitDevice {
     /// Predictions in ascending order of the second number, then of the first. Those of `--at`, else the recorded
     /// sizes, and those around the largest that fits.
     pub sizes: Vec<SizeReport>,
-    /// Peaks by the first number, with `--curve`: for each second number, under the recorded settings or those of
-    /// `--set`, and under those of `best`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub curves: Vec<FitCurve>,
     /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
     /// number of unpaired requests at the peak grows with the size.
     pub largest: Option<Largest>,
@@ -138,13 +134,6 @@ impl FitDevice {
         let farthest = fits.chain(predicted).max_by_key(|size| size.product())?;
         let times = farthest.product() / self.recorded_size().product().max(1);
         (times >= FAR_FACTOR).then_some((farthest, times))
-    }
-
-    /// The next larger size with the same second number that is predicted to fail, and its failure.
-    pub fn failing_beyond(&self, fits: Size) -> Option<(Size, &PredictedFailure)> {
-        let rows = self.sizes.iter().filter(|prediction| prediction.size.second == fits.second);
-        let mut rows = rows.filter(|prediction| prediction.size.first > fits.first);
-        rows.find_map(|prediction| Some((prediction.size, prediction.failed.as_ref()?)))
     }
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
@@ -262,10 +251,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             answer.map_or((None, None, None), |of| (of.largest, of.largest_safe, of.best));
         let fits = largest_safe.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
         let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
-        let curves = match options.curve {
-            0 => Vec::new(),
-            points => self.predict_curves(&slices, &by_second, &overrides, points, base),
-        };
         by_second.retain(|of| of.second.is_some());
         let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
@@ -300,7 +285,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             largest_recorded: largest_recorded.first,
             largest_recorded_second: largest_recorded.second,
             sizes,
-            curves,
             largest,
             largest_safe,
             best,
@@ -324,46 +308,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let confirmed = ran.filter(|recording| is_within(recording.device.peak().reserved_bytes));
         device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
         Ok(device)
-    }
-
-    /// Predicts peaks at `min_points` sizes or more for each slice, under `overrides` and under its best settings.
-    fn predict_curves(
-        &self,
-        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)],
-        answers: &[LargestAt],
-        overrides: &Overrides,
-        min_points: u64,
-        base: &FittedProgram<'_, '_, '_>,
-    ) -> Vec<FitCurve> {
-        let device = base.base.device;
-        let recorded: Vec<Size> = self.recordings.iter().map(|recording| recording.size).collect();
-        let mut curves = Vec::new();
-        for ((slice, found), answer) in slices.iter().zip(answers) {
-            let mut firsts: BTreeSet<u64> = recorded.iter().map(|size| size.first).collect();
-            let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
-            for size in [fits(&answer.largest), fits(&answer.largest_safe), fits(&answer.best)].into_iter().flatten() {
-                firsts.extend([size, size.saturating_add(1)]);
-            }
-            let (low, high) = (firsts.first().copied(), firsts.last().copied());
-            let (low, mut high) = (low.unwrap_or(1), high.unwrap_or(1));
-            if !matches!(found, Some(FoundSizes { safe: LargestSize::Size(_), .. })) && fits(&answer.best).is_none() {
-                high = high.saturating_mul(4);
-            }
-            // Extend the curve a little beyond the largest size that fits.
-            high = high.saturating_add(high / 8);
-            let step = ((high - low) / min_points).max(1);
-            firsts.extend((0..=(high - low) / step).map(|size| low + size * step));
-            curves.push(slice.curve(overrides, &firsts, &recorded));
-            let settings = answer.best.as_ref().and_then(|best| {
-                let hypothesis = &device.inferred().hypothesis;
-                let (settings, _) = apply_option(device.snapshot(), hypothesis, &best.settings).ok()?;
-                Some((settings, best.settings.clone()))
-            });
-            if settings.is_some() {
-                curves.push(slice.curve(&Overrides { settings, ..overrides.clone() }, &firsts, &[]));
-            }
-        }
-        curves
     }
 
     /// The largest recorded first and second number.
