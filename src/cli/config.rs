@@ -109,7 +109,7 @@ fn search() -> Option<PathBuf> {
 
 type Value<'t> = Spanned<DeValue<'t>>;
 
-/// What is wrong with a part of the text.
+/// A fault in a part of the text.
 struct Problem {
     span: Range<usize>,
     message: String,

@@ -20,7 +20,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
     ("dry-run", &["dry-run-fit/1", "dry-run-try/1"]),
     ("explain", &["explain/1"]),
     ("fit", &["fit/1"]),
-    ("live", &["live/1", "cost/1"]),
+    ("live", &["live/1"]),
     ("plan", &["plan/1", "plan-together/1"]),
     ("replay", &["replay/1", "replay-fleet/1"]),
     ("timeline", &["timeline/1", "timeline-fleet/1"]),
