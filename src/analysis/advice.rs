@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::batch_cure::batch_cure;
 use super::cure::{Cure, cure};
 use super::local_tensors::LocalTensors;
 use super::shape_cure::{ShapeCure, shape_cure};
@@ -20,7 +21,7 @@ use crate::whatif::{JobOutcome, WhyUnknown};
 pub enum Advice {
     /// Free what a variable keeps.
     Cure(Cure),
-    /// Make no tensor of all pairs.
+    /// Make a tensor smaller, or none.
     Shapes(ShapeCure),
     /// Share the load of a device on which `torch.nn.DataParallel` gathers.
     Balance(DataParallelImbalance),
@@ -159,14 +160,18 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(cure) = shapes {
         return Advice::Shapes(cure);
     }
+    let batch = || evidence.locals.and_then(batch_cure).map(Advice::Shapes);
     if let Some(request) = OversizedRequest::from_failure(oom) {
-        return Advice::RequestLess(request);
+        return batch().unwrap_or(Advice::RequestLess(request));
     }
     if is_checkpoint_load(oom) {
         return Advice::LoadOnHost(oom.location.clone());
     }
     if let Some(cure) = evidence.kept.and_then(|kept| cure(oom, kept)) {
         return Advice::Cure(cure);
+    }
+    if let Some(parts) = batch().filter(|_| explaining_growth(oom, evidence.leaks).is_none()) {
+        return parts;
     }
     // In the first step of a training loop the backward pass is still to come.
     let trains = evidence.kept.and_then(|kept| kept.optimizers).is_some_and(|optimizers| optimizers > 0);

@@ -51,8 +51,17 @@ pub enum CureKind {
     RepeatLoader,
     /// Limit a tensor to which each step joins more.
     LimitTensor,
+    /// Break a reference cycle, which only the garbage collector frees.
+    BreakCycle,
+    /// Iterate over a loader instead of a list of all its items; the expression that makes the list.
+    IterateLoader(String),
+    /// Compute gradients without `backward(create_graph=True)`, which makes a cycle of parameters and gradients; its
+    /// line.
+    GradWithGraph(FrameReport),
     /// Delete a variable at the end of each step, because its next value is made while it keeps the last one.
     DeleteAtEnd,
+    /// Delete variables that nothing reads any more.
+    DeleteUnread(Vec<String>),
     /// Load one model of a list at a time.
     LoadEach,
     /// Use a type with smaller elements.
@@ -63,8 +72,14 @@ pub enum CureKind {
     CheckpointOnHost,
     /// Run the model without graphs at the line: the process has no optimizer.
     NoGrad(Option<FrameReport>),
+    /// Run a module without graphs at the line: it is in evaluation mode, and no backward pass follows.
+    NoGradInEvaluation(Option<FrameReport>, String),
     /// Freeze a module: no optimizer has any of its parameters, and it is called with graphs.
     Freeze(String),
+    /// Freeze a module whose learning rate is 0.
+    FreezeIdle(String),
+    /// Freeze the parameters of a module beside its adapters.
+    FreezeBase(String),
 }
 
 /// Smaller shares of the allocated memory do not lead.
@@ -83,7 +98,12 @@ pub(super) fn cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let found = keepers.find_map(|keeper| {
         Some(Cure { kind: cure_of(&oom.frames, oom.shortfall_bytes, keeper)?, keeper: Box::new(keeper.clone()) })
     });
-    found.or_else(|| needless_graphs(oom, kept)).or_else(|| doubles(oom, kept))
+    found
+        .or_else(|| unread(oom.shortfall_bytes, kept))
+        .or_else(|| needless_training(oom.shortfall_bytes, kept))
+        .or_else(|| needless_graphs(oom, kept))
+        .or_else(|| graph_cycle(oom.shortfall_bytes, kept))
+        .or_else(|| doubles(oom, kept))
 }
 
 /// The cure for what `keeper` keeps when a request of the stack `frames` lacks `shortfall` bytes; `None` if a program
@@ -92,6 +112,13 @@ fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> O
     let container = keeper.container.as_ref().filter(|container| container.items >= MIN_ITEMS);
     if is_exception(keeper) {
         return Some(if keeper.container.is_some() { CureKind::KeepNoException } else { CureKind::LeaveHandler });
+    }
+    if keeper.root == Some(RootKind::Cycle) {
+        return Some(CureKind::BreakCycle);
+    }
+    // A forward pass returns what it makes.
+    if keeper.function.as_ref().is_some_and(|function| function.name == "forward") && !is_attribute(keeper) {
+        return None;
     }
     if container.is_some_and(|it| it.r#type == "deque" && it.name.strip_suffix(".queue").is_some()) {
         return Some(CureKind::BoundQueue);
@@ -110,6 +137,9 @@ fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> O
         return Some(CureKind::DeleteAtEnd);
     }
     let is_filled = container.is_some() && matches!(write.kind, WriteKind::Put | WriteKind::Extend | WriteKind::Store);
+    if let Some(list) = container.and(write.value.as_ref()).filter(|value| value.starts_with("list(")) {
+        return (is_plain(keeper) && write.kind == WriteKind::Assign).then(|| CureKind::IterateLoader(list.clone()));
+    }
     match keeper.kind {
         Some(TensorKind::OptimizerState) => is_filled.then_some(CureKind::KeepNoOptimizers),
         Some(TensorKind::Buffer) if write.kind == WriteKind::Join => Some(CureKind::LimitTensor),
@@ -125,6 +155,9 @@ fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> O
             cure_of_graphs(keeper, write, is_filled)
         }
         Some(TensorKind::Saved | TensorKind::Variable) | None if is_filled => cure_of_items(keeper, write),
+        Some(TensorKind::Saved | TensorKind::Variable) | None if is_made_in_parts(keeper, write) => {
+            Some(CureKind::JoinOnHost)
+        }
         Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(frames, shortfall, keeper, write),
     }
 }
@@ -148,7 +181,8 @@ fn is_plain(keeper: &KeptByVariable) -> bool {
 }
 
 fn is_attribute(keeper: &KeptByVariable) -> bool {
-    keeper.name.as_deref().is_some_and(|name| name.contains('.'))
+    let container = keeper.container.as_ref().map(|container| &*container.name);
+    container.or(keeper.name.as_deref()).is_some_and(|name| name.contains('.'))
 }
 
 fn value_has(write: &Written, text: &str) -> bool {
@@ -173,9 +207,15 @@ fn cure_of_graphs(keeper: &KeptByVariable, write: &Written, is_filled: bool) -> 
 
 fn cure_of_items(keeper: &KeptByVariable, write: &Written) -> Option<CureKind> {
     let is_list = keeper.container.as_ref().is_some_and(|container| matches!(&*container.r#type, "list" | "tuple"));
-    match write.kind {
+    let is_needed = match write.backward {
+        None | Some(BackwardCall::Loop) => false,
+        // Data that another function trains with has no graph.
+        Some(BackwardCall::Elsewhere) => keeper.graph_bytes > 0,
         // A loss after the loop may need them.
-        _ if write.has_grad && !matches!(write.backward, None | Some(BackwardCall::Loop)) => None,
+        Some(BackwardCall::Function | BackwardCall::Itself) => true,
+    };
+    match write.kind {
+        _ if write.has_grad && is_needed => None,
         _ if value_has(write, "state_dict(") || value_has(write, "deepcopy(") => Some(CureKind::WeightsOnHost),
         // It replaces an item.
         WriteKind::Store if is_list => None,
@@ -211,15 +251,62 @@ fn is_stored(frames: &[FrameReport], keeper: &KeptByVariable, write: &Written) -
     is_data && (is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function)))
 }
 
-/// Whether half of the elements' bytes serves the request, and a smaller type holds them.
+/// Whether a smaller type holds the elements, and serves the request.
 fn is_wide(shortfall: u64, keeper: &KeptByVariable, write: &Written) -> bool {
-    let is_wide = match keeper.dtype.as_deref() {
-        Some("float64") => true,
+    let narrow_bytes = match keeper.dtype.as_deref() {
+        Some("float64") => keeper.bytes / 2,
         // Zeros and ones.
-        Some("int64") => value_has(write, "one_hot("),
-        _ => false,
+        Some("int64") if value_has(write, "one_hot(") => keeper.bytes / 8,
+        _ => keeper.bytes,
     };
-    is_wide && keeper.bytes / 2 >= shortfall
+    keeper.bytes - narrow_bytes >= shortfall.max(1)
+}
+
+/// Whether the variable is a list of results that a comprehension makes; the call around it may join them.
+fn is_made_in_parts(keeper: &KeptByVariable, write: &Written) -> bool {
+    let is_list = keeper.container.as_ref().is_some_and(|it| it.r#type == "list" && it.items >= MIN_ITEMS);
+    is_list && write.kind == WriteKind::Assign && value_has(write, "[") && value_has(write, " for ")
+}
+
+/// The cure for variables that nothing reads any more.
+fn unread(shortfall: u64, kept: &KeptReport) -> Option<Cure> {
+    let variable = |keeper: &KeptByVariable| {
+        let name = keeper.name.as_deref()?.split(['.', '[']).next()?;
+        kept.unread.iter().find(|unread| *unread == name).cloned()
+    };
+    let keepers = || kept.keepers.iter().filter_map(|keeper| Some((keeper, variable(keeper)?)));
+    let (bytes, share) =
+        keepers().fold((0, 0.0), |(bytes, share), (keeper, _)| (bytes + keeper.bytes, share + keeper.share_ratio));
+    let (keeper, _) = keepers().next().filter(|_| bytes >= shortfall && share >= MIN_SHARE)?;
+    let mut names: Vec<String> = Vec::new();
+    for (_, name) in keepers() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Some(Cure { kind: CureKind::DeleteUnread(names), keeper: Box::new(keeper.clone()) })
+}
+
+/// The cure for gradients, states and graphs of parameters that need not be trained.
+fn needless_training(shortfall: u64, kept: &KeptReport) -> Option<Cure> {
+    let is_of_training = |keeper: &&KeptByVariable| {
+        matches!(keeper.kind, Some(TensorKind::Gradient | TensorKind::OptimizerState | TensorKind::Saved))
+    };
+    let keepers = || kept.keepers.iter().filter(is_of_training);
+    let bytes: u64 = keepers().map(|keeper| keeper.bytes).sum();
+    let idle = kept.idle.first().map(|module| CureKind::FreezeIdle(module.clone()));
+    let kind = idle.or_else(|| kept.adapted.first().map(|module| CureKind::FreezeBase(module.clone())))?;
+    let keeper = keepers().next().filter(|_| bytes >= shortfall)?;
+    Some(Cure { kind, keeper: Box::new(keeper.clone()) })
+}
+
+/// The cure for the cycle that `backward(create_graph=True)` makes: no variable keeps the memory.
+fn graph_cycle(shortfall: u64, kept: &KeptReport) -> Option<Cure> {
+    let line = kept.graph_backward.as_ref()?;
+    let nameless = || kept.keepers.iter().filter(|keeper| keeper.name.is_none());
+    let bytes: u64 = nameless().map(|keeper| keeper.bytes).sum();
+    let keeper = nameless().next().filter(|_| bytes >= shortfall)?;
+    Some(Cure { kind: CureKind::GradWithGraph(line.clone()), keeper: Box::new(keeper.clone()) })
 }
 
 /// The cure for graphs that no backward pass needs: nothing is trained, or a module is not.
@@ -229,10 +316,11 @@ fn needless_graphs(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let is_enough = bytes >= oom.shortfall_bytes && ratio(bytes, oom.allocated_bytes) >= MIN_SHARE;
     let keeper = graphs().next().filter(|_| is_enough)?;
     // What the recorder had no time to look at may have an optimizer.
+    let evaluating = || kept.evaluating.first().map(|it| CureKind::NoGradInEvaluation(model_call(oom), it.clone()));
     let kind = match (kept.trains.filter(|_| kept.complete)?, kept.untrained.first()) {
         (false, _) => CureKind::NoGrad(model_call(oom)),
         (true, Some(module)) => CureKind::Freeze(module.clone()),
-        (true, None) => return None,
+        (true, None) => evaluating()?,
     };
     Some(Cure { kind, keeper: Box::new(keeper.clone()) })
 }
@@ -259,6 +347,7 @@ mod tests {
     use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
     use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
     use crate::stacks::frames::CodeLocation;
+    use crate::study::memory::{BlockSum, TopRows};
     use crate::study::variables::Container;
 
     fn line(name: &str) -> FrameReport {
@@ -332,6 +421,8 @@ mod tests {
         assert_eq!(cured(of(TensorKind::Variable), written(Store, "out", None)), None);
         // Outputs of a recurrent cell, whose loss is computed after the loop.
         assert_eq!(cured(of(TensorKind::Variable), written(Put, "head(h)", Some(Function))), None);
+        let played = written(Put, "(state, reward)", Some(Elsewhere));
+        assert_eq!(cured(of(TensorKind::Variable), played), Some(CureKind::PutOnHost));
         let copy = written(Put, "copy.deepcopy(model.state_dict())", None);
         assert_eq!(cured(of(TensorKind::Variable), copy), Some(CureKind::WeightsOnHost));
         assert_eq!(cured(of(TensorKind::Parameter), written(Put, "model", None)), Some(CureKind::KeepNoModels));
@@ -344,6 +435,86 @@ mod tests {
         assert_eq!(cured(queue, None), Some(CureKind::BoundQueue));
         let results = keeper("Model.mask", TensorKind::Variable, 0, Some(("lru_cache", 30)));
         assert_eq!(cured(results, None), Some(CureKind::LimitResults));
+    }
+
+    /// A report of these keepers, each with 2 GiB.
+    fn kept(keepers: Vec<KeptByVariable>) -> KeptReport {
+        KeptReport {
+            complete: true,
+            top: TopRows { rows: Vec::new(), rest: BlockSum::default() },
+            keepers,
+            optimizers: Some(1),
+            trains: Some(true),
+            untrained: Vec::new(),
+            idle: Vec::new(),
+            adapted: Vec::new(),
+            evaluating: Vec::new(),
+            unread: Vec::new(),
+            graph_backward: None,
+        }
+    }
+
+    #[test]
+    fn unread_variables_are_deleted_together() {
+        let of = |name| keeper(name, TensorKind::Parameter, 0, None);
+        let names = || vec!["encoder".to_owned(), "optimizer".to_owned(), "small".to_owned()];
+        let report = KeptReport { unread: names(), ..kept(vec![of("model"), of("optimizer.state"), of("encoder[*]")]) };
+        let found = |shortfall| unread(shortfall, &report).map(|cure| cure.kind);
+        let both = CureKind::DeleteUnread(vec!["optimizer".to_owned(), "encoder".to_owned()]);
+        assert_eq!(found(3 << 30), Some(both));
+        assert_eq!(found(5 << 30), None);
+    }
+
+    #[test]
+    fn parameters_that_need_no_training_are_frozen() {
+        let state = || kept(vec![keeper("optimizer", TensorKind::OptimizerState, 0, None)]);
+        let found = |report: KeptReport, shortfall| needless_training(shortfall, &report).map(|cure| cure.kind);
+        let adapted = || KeptReport { adapted: vec!["model".to_owned()], ..state() };
+        assert_eq!(found(adapted(), 1 << 30), Some(CureKind::FreezeBase("model".to_owned())));
+        assert_eq!(found(adapted(), 3 << 30), None);
+        let idle = KeptReport { idle: vec!["encoder".to_owned()], ..adapted() };
+        assert_eq!(found(idle, 1 << 30), Some(CureKind::FreezeIdle("encoder".to_owned())));
+        assert_eq!(found(state(), 1 << 30), None);
+    }
+
+    #[test]
+    fn a_graph_of_gradients_is_a_cycle() {
+        let nameless = KeptByVariable { name: None, ..keeper("", TensorKind::Saved, GRAPH, None) };
+        let line = line("sharpness");
+        let report = KeptReport { graph_backward: Some(line.clone()), ..kept(vec![nameless]) };
+        assert_eq!(graph_cycle(1 << 30, &report).map(|cure| cure.kind), Some(CureKind::GradWithGraph(line)));
+        assert_eq!(graph_cycle(3 << 30, &report), None);
+        assert_eq!(graph_cycle(1 << 30, &KeptReport { graph_backward: None, ..report }), None);
+    }
+
+    #[test]
+    fn what_a_forward_pass_makes_is_its_result() {
+        let new = || keeper("new", TensorKind::Variable, 0, Some(("list", 12)));
+        assert_eq!(cured(new(), written(Put, "kv", None)), Some(CureKind::PutOnHost));
+        let new = KeptByVariable { function: Some(line("forward")), ..new() };
+        assert_eq!(cured(new, written(Put, "kv", None)), None);
+        let seen = keeper("self.seen", TensorKind::Variable, 0, Some(("list", 12)));
+        let seen = KeptByVariable { function: Some(line("forward")), ..seen };
+        assert_eq!(cured(seen, written(Put, "x", None)), Some(CureKind::PutOnHost));
+    }
+
+    #[test]
+    fn a_cycle_is_broken() {
+        let sample = KeptByVariable { root: Some(RootKind::Cycle), ..keeper("Sample", TensorKind::Variable, 0, None) };
+        assert_eq!(cured(sample, None), Some(CureKind::BreakCycle));
+    }
+
+    #[test]
+    fn lists_that_are_made_have_a_cure() {
+        let list = |kind, value: &str| {
+            let written = Written { in_loop: false, ..written(Assign, value, None) };
+            cured(keeper("made", kind, 0, Some(("list", 8))), written)
+        };
+        let loader = "list(loader)";
+        assert_eq!(list(TensorKind::Variable, loader), Some(CureKind::IterateLoader(loader.to_owned())));
+        assert_eq!(list(TensorKind::Variable, "torch.cat([f(x) for x in xs])"), Some(CureKind::JoinOnHost));
+        assert_eq!(list(TensorKind::Parameter, "[load(path) for path in paths]"), Some(CureKind::LoadEach));
+        assert_eq!(list(TensorKind::Variable, "f(x)"), None);
     }
 
     #[test]
