@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use super::batch_cure::batch_cure;
-use super::cure::{Cure, cure};
+use super::cure::Cure;
+use super::keeper_cure::keeper_cure;
 use super::local_tensors::LocalTensors;
+use super::process_cure::process_cure;
 use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
@@ -167,7 +169,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if is_checkpoint_load(oom) {
         return Advice::LoadOnHost(oom.location.clone());
     }
-    if let Some(cure) = evidence.kept.and_then(|kept| cure(oom, kept)) {
+    if let Some(cure) = evidence.kept.and_then(|kept| keeper_cure(oom, kept).or_else(|| process_cure(oom, kept))) {
         return Advice::Cure(cure);
     }
     if let Some(parts) = batch().filter(|_| explaining_growth(oom, evidence.leaks).is_none()) {
