@@ -46,8 +46,8 @@ pub use settings::RawSettings;
 pub use source_lines::SourceLines;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{
-    Author, BackwardCall, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
-    TensorNames, Write, WriteKind,
+    Author, BackwardCall, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind,
+    TensorKind, TensorNames, Write, WriteKind,
 };
 pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};

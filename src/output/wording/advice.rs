@@ -70,13 +70,16 @@ impl fmt::Display for Advice {
 /// How to avoid the graphs.
 impl fmt::Display for UnusedGraphs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.called_at.brief_label();
+        let (line, size, share) = (self.called_at.brief_label(), size(self.bytes), percent(self.share_ratio));
+        let (before, after) = if self.after_backward {
+            ("", ", and no backward pass follows")
+        } else {
+            ("if the program does not train, ", "")
+        };
         write!(
             f,
-            "run the model at {line} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), \
-             and no backward pass follows",
-            size(self.bytes),
-            percent(self.share_ratio)
+            "{before}run the model at {line} under torch.no_grad() or torch.inference_mode(): {size} of its activations \
+             are kept ({share}){after}"
         )
     }
 }
