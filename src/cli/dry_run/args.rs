@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 
-use super::bracket::SizeStep;
 use super::options::DryRunOptions;
 use super::{fit_sizes, placeholder};
 use crate::allocator::device::GpuModel;
+use crate::base::units::MIB;
 use crate::cli::args::{Format, format_parser};
+use crate::whatif::fit::SizeStep;
 
 /// Run a command without a GPU, to test whether it would fit on one
 #[derive(Debug, Args)]
@@ -97,6 +98,18 @@ impl DryRun {
     /// The options with which a dry run has a recorded job's GPU: `total_bytes` of memory, else like `gpu`.
     pub(super) fn for_recording(gpu: &GpuModel, total_bytes: u64, command: &[OsString]) -> anyhow::Result<Self> {
         Self::parse_options(&["--gpu", gpu.name, "--memory", &total_bytes.to_string()], command)
+    }
+
+    /// The options of a dry run on a GPU like `gpu` that leaves `usable_bytes` to PyTorch.
+    pub(in crate::cli) fn with_usable_memory(
+        gpu: &GpuModel,
+        usable_bytes: u64,
+        command: &[OsString],
+    ) -> anyhow::Result<Self> {
+        if usable_bytes == gpu.usable_bytes() {
+            return Self::on_gpu(gpu.name, command);
+        }
+        Self::for_recording(gpu, usable_bytes.saturating_add(gpu.context_mib * MIB), command)
     }
 
     /// The options of a dry run on `gpu`.

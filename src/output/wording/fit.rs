@@ -5,7 +5,14 @@ use std::cmp::Reverse;
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
-use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, Largest, Size};
+use crate::whatif::fit::{FitCertainty, FitDevice, FitRefusal, FitReport, GrowingLine, Largest, Size};
+
+impl FitRefusal {
+    /// Why nothing is predicted.
+    pub fn summary(&self) -> Summary {
+        Summary::from_answer(&*self.sentence)
+    }
+}
 
 impl FitReport {
     /// The device on which least fits.
