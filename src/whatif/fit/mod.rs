@@ -24,6 +24,7 @@
 mod align;
 mod certainty;
 mod chunks;
+mod data_range;
 mod device;
 mod device_recordings;
 mod fitted_program;
@@ -55,6 +56,7 @@ mod thresholds;
 mod warnings;
 
 pub use self::certainty::FitCertainty;
+pub use self::data_range::DataRange;
 pub use self::device::FitDevice;
 pub(super) use self::device_recordings::DeviceRecordings;
 pub(super) use self::fitted_program::FittedProgram;
