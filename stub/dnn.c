@@ -29,7 +29,8 @@ EXPORT int cudnnBackendFinalize(descriptor *d) {
 }
 EXPORT int cudnnBackendExecute(void *handle, descriptor *plan, void *variants) {
   ticks++;
-  unknown_sizes[CUDNN]++;
+  /* PyTorch's only graph without another plan to try is attention. */
+  unknown_sizes[plan && plan->is_required ? ATTENTION : CUDNN]++;
   record_workspace(plan);
   return 0;
 }

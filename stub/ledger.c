@@ -3,7 +3,7 @@
  * functions. */
 
 /* Number of queries, for each library, whose real answer is unknown. _dry_run.py lists the same names in this order. */
-enum { CUDNN, CUSOLVER, CUFFT, CUSPARSE, TIMINGS, UNKNOWN_KINDS };
+enum { CUDNN, CUSOLVER, CUFFT, CUSPARSE, ATTENTION, TIMINGS, UNKNOWN_KINDS };
 static uint64_t unknown_sizes[UNKNOWN_KINDS];
 EXPORT const uint64_t *stub_unknown_sizes(void) { return unknown_sizes; }
 EXPORT uint64_t stub_peak_bytes(int device) { return peak_used[device]; }

@@ -49,7 +49,7 @@ FILL_METHODS = (
 )
 CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
 # Same order as the enum in stub/ledger.c.
-UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "timings")
+UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings")
 # The type workspace in stub/workspaces.c.
 WORKSPACE_FIELDS = 6
 MAX_DEVICES = 16

@@ -78,11 +78,11 @@ pub struct SizeSearchReport {
     pub largest: Option<u64>,
     /// The largest size that fits under all placements of memory and with all workspaces of libraries; null if none.
     pub largest_in_worst_case: Option<u64>,
-    /// The smallest size that was run and fails; null if none does.
+    /// The smallest size that was run and fails, above all that fit; null if none does.
     pub fails: Option<u64>,
-    /// The next size after `largest` was run and fails, or, without `largest`, the smallest size was.
+    /// There is no such size between `largest`, or 0, and `fails`. Both were run.
     pub is_exact: bool,
-    /// Every size fits: the memory does not grow with it.
+    /// Every size should fit: the memory does not grow with it. No size is confirmed as the largest.
     pub every_size_fits: bool,
     /// Some memory is unknown without a GPU, so the largest may be less.
     pub is_memory_unknown: bool,

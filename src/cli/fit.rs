@@ -1,23 +1,28 @@
 //! `oomscope fit`
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::Args;
 
-use super::args::{OutputArgs, parse_release, parse_replay_capacity};
+use super::args::{Format, OutputArgs, parse_release, parse_replay_capacity};
+use super::dry_run::{DryRun, SizeSearch, find_placeholder};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
+use super::sized_recordings::SizedRecordings;
 use crate::allocator::device::GpuModel;
+use crate::output::document::Document;
 use crate::output::report;
-use crate::study::{Scope, Study};
-use crate::whatif::fit::{FitInput, FitOptions, Size, fit};
+use crate::study::Scope;
+use crate::whatif::fit::{FitOptions, Size, SizeStep, fit};
 
-/// Predict the peak at other sizes, and the largest size that fits, from recordings at two or more sizes
+/// Find the largest size that fits, by dry runs of a command or from recordings at two or more sizes
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  oomscope fit --gpu h100 -- python train.py --batch {BATCH}       the largest batch that fits, run and confirmed
   oomscope run --at exit -o b4 -- python train.py --batch 4        a recording, then another at 8
   oomscope fit 4=b4 8=b8                                           the largest batch that fits
   oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            on another device
@@ -26,7 +31,11 @@ Examples:
   oomscope fit 4=b4 8=b8 --format html -o fit.html                 a chart of peaks, for a browser
   oomscope fit 2x512=a 4x512=b 2x1024=c 4x1024=d --at x2048        the largest batch at another length
 
-Record the same program at each size for two or three steps, starting before the model is built. Change nothing but \
+A command needs no GPU: it runs as in `oomscope dry-run`, at most five times, with each size in place of the word in \
+braces. Two runs are small; then the predicted largest size and the next are run, and a wrong prediction is corrected. \
+Only a size that was run is named.
+
+For recordings, record the same program at each size for two or three steps, starting before the model is built. Change nothing but \
 the size, which is any whole number: a batch size, a sequence length, a number of layers. A size of two numbers \
 needs four recordings or more; fit then searches for the largest first number, for each second number recorded or \
 given with --at. Requests are paired across recordings by their stacks, extrapolated to other sizes, and replayed on \
@@ -38,7 +47,7 @@ pub(super) struct Fit {
     /// Recordings with their sizes: 8=snapshot.pickle, or 8x512=snapshot.pickle for two numbers
     ///
     /// A recording is a snapshot, or a directory with one snapshot, as `oomscope run` writes.
-    #[arg(value_name = "SIZE=SNAPSHOT", required = true, value_parser = parse_recording)]
+    #[arg(value_name = "SIZE=SNAPSHOT", required_unless_present = "command", value_parser = parse_recording)]
     recordings: Vec<(Size, PathBuf)>,
 
     /// Sizes to predict, instead of the recorded ones; x2048 searches with this second number
@@ -50,8 +59,9 @@ pub(super) struct Fit {
 
     /// Device memory: 80GiB, or a GPU such as h100 [default: the memory that a failed request in a recording shows]
     ///
-    /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names).
-    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_fit_capacity)]
+    /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names). A command runs
+    /// on h100 by default.
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_fit_capacity)]
     capacity: Option<Capacity>,
 
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF [default: as recorded, then a grid]
@@ -61,6 +71,11 @@ pub(super) struct Fit {
     /// Search only multiples of N, for the first number
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     multiple_of: u64,
+
+    /// Sizes of the first runs of a command [default: 4,8, or the first that --multiple-of allows]
+    #[arg(long, value_name = "N,M,..", value_delimiter = ',', requires = "command",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    sizes: Vec<u64>,
 
     /// Predict only this device
     #[arg(long, value_name = "N")]
@@ -76,6 +91,11 @@ pub(super) struct Fit {
 
     #[command(flatten)]
     output: OutputArgs,
+
+    /// Command and its arguments, with a word in braces for the size
+    #[arg(last = true, value_name = "COMMAND",
+        conflicts_with_all = ["recordings", "at", "set", "device", "top", "torch_version"])]
+    command: Vec<OsString>,
 }
 
 /// The device to predict for.
@@ -120,7 +140,39 @@ fn parse_predict_at(text: &str) -> Result<PredictAt, String> {
     }
 }
 
+/// Maximum number of dry runs of a command.
+const MAX_RUNS: usize = 5;
+/// The smallest size that is run without `--sizes`.
+const FIRST_SIZE: u64 = 4;
+
+/// Finds the largest size by dry runs of the command.
+fn search(args: &Fit) -> anyhow::Result<Exit> {
+    let name = find_placeholder(&args.command)?;
+    let mut sizes = args.sizes.clone();
+    if sizes.is_empty() {
+        let first = FIRST_SIZE.next_multiple_of(args.multiple_of);
+        sizes = vec![first, 2 * first];
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    if sizes.len() < 2 {
+        bail!("--sizes: give two or more, such as 4,8");
+    }
+    let output = Output::open(args.output.output.as_deref())?;
+    let gpu = args.capacity.and_then(|capacity| capacity.gpu).unwrap_or_else(GpuModel::current);
+    let usable = args.capacity.map_or(gpu.usable_bytes(), |capacity| capacity.bytes);
+    let dry_run = DryRun::with_usable_memory(gpu, usable, &args.command)?;
+    let step = SizeStep::MultipleOf(args.multiple_of);
+    let search = SizeSearch::new(&dry_run.options, &args.command, &name, step, MAX_RUNS, None)?;
+    let report = search.run(&sizes)?;
+    output.write_answer(args.output.format, &report, report::size_search)?;
+    Ok(Exit::Success)
+}
+
 pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
+    if !args.command.is_empty() {
+        return search(args);
+    }
     let output_path = args.output.output.as_deref();
     let recordings = args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
     let recordings: Vec<(Size, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
@@ -134,16 +186,11 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         }
     }
     let output = Output::open(output_path)?;
-    let read = |(size, path): &(Size, PathBuf)| Ok((*size, path.display().to_string(), inputs::read_one(path)?));
-    let read: Vec<_> = recordings.iter().map(read).collect::<anyhow::Result<_>>()?;
-    let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
-    let studies: Vec<Study<'_>> = read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();
-    for ((_, path, _), study) in read.iter().zip(&studies) {
-        inputs::first_device_with_trace(study, path)?;
+    let mut sized = SizedRecordings::default();
+    for (size, path) in &recordings {
+        sized.add(*size, path)?;
     }
-    let sized = read.iter().zip(&studies);
-    let sized: Vec<FitInput<'_, '_>> =
-        sized.map(|((size, path, _), study)| FitInput { size: *size, path, study }).collect();
+    let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
     if args.at.len() > MAX_SIZES {
         bail!("--at takes at most {MAX_SIZES} sizes");
     }
@@ -165,7 +212,15 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         multiple: args.multiple_of,
         top: args.top,
     };
-    let report = fit(&sized, &options).map_err(|error| anyhow!(error))?;
+    let report = match sized.study(scope, |inputs| fit(inputs, &options))? {
+        Ok(report) => report,
+        Err(refusal) => {
+            if args.output.format == Format::Json {
+                output.write_answer(Format::Json, &refusal, |_| Document::default())?;
+            }
+            bail!(refusal.sentence);
+        }
+    };
     output.write_answer(args.output.format, &report, report::fit)?;
     Ok(Exit::Success)
 }

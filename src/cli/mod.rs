@@ -32,6 +32,7 @@ mod report;
 mod run;
 mod schema;
 mod signals;
+mod sized_recordings;
 mod source;
 mod timeline;
 mod viewer;

@@ -164,6 +164,8 @@ pub struct UnsizedWork {
     pub cufft: u64,
     /// Queries of cuSPARSE workspace sizes, answered with 0.
     pub cusparse: u64,
+    /// Calls of cuDNN's attention, whose workspaces are missing.
+    pub attention: u64,
     /// Queries of the time between two events, answered with 1 ms: a program that chooses by it chooses at random.
     pub timings: u64,
 }
@@ -171,7 +173,8 @@ pub struct UnsizedWork {
 impl UnsizedWork {
     /// The libraries that were called, with the number of calls whose memory only they know.
     pub fn libraries(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let Self { cudnn, cusolver, cufft, cusparse, timings: _ } = *self;
+        let Self { cudnn, cusolver, cufft, cusparse, attention, timings: _ } = *self;
+        let cudnn = cudnn.saturating_add(attention);
         let all = [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)];
         all.into_iter().filter(|(_, calls)| *calls > 0)
     }

@@ -49,6 +49,27 @@ fn a_workspace_that_is_not_to_be_had_fails_nothing() {
 }
 
 #[test]
+fn attention_alone_takes_one_line() {
+    let mut attended = recording(&json!([]), 0, false);
+    let dry_run = &mut attended["oomscope"]["dry_run"];
+    dry_run["unsized"]["attention"] = json!(1);
+    let required = |time_us: u64, mib: u64| json!([[time_us, 0, 0, mib * MIB, 1]]);
+    dry_run["workspaces"] = required(2_000_000, 30);
+    let (_, page) = report_and_page(&attended);
+    assert!(page.contains("note: workspaces of cuDNN's attention (1 call) are unknown; with estimates 1"), "{page}");
+    // Memory that is free again serves it.
+    attended["oomscope"]["dry_run"]["workspaces"] = required(3_500_000, 30);
+    let (report, page) = report_and_page(&attended);
+    assert_eq!(report["dry_run"]["certainty"], "lower-bound");
+    assert!(page.contains("are unknown; estimates do not change reserved memory\n"), "{page}");
+    // Nothing serves it: PyTorch has no other plan.
+    attended["oomscope"]["dry_run"]["workspaces"] = required(2_000_000, 30_000);
+    let (_, page) = report_and_page(&attended);
+    assert!(page.contains("only cuDNN knows the sizes of its workspaces (1 call)"), "{page}");
+    assert!(page.contains("and a request fails") && !page.contains("convolution"), "{page}");
+}
+
+#[test]
 fn memory_that_outlives_a_call_is_a_larger_request() {
     let mut recurrent = recording(&json!([]), 1, false);
     let row = |least_mib: u64| json!([[900_000, 0, 0, 150 * MIB, 1, least_mib * MIB]]);

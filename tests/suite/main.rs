@@ -49,6 +49,7 @@ mod explain_messages;
 mod export;
 mod failures;
 mod fit;
+mod fit_command;
 mod fit_repeated;
 mod fleet;
 mod forecasts;

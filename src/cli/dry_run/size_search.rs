@@ -1,95 +1,103 @@
-//! `--fit NAME=N,M`: makes dry runs at several sizes until it has found the largest that fits.
+//! Makes dry runs at several sizes until the largest that fits was run, and the next fails: `fit -- COMMAND` and
+//! `dry-run --fit`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use super::args::DryRun;
-use super::bracket::{Bracket, SizeChooser, SizeStep};
-use super::fit_sizes::FitSizes;
-use super::options::Intervention;
+use super::options::{DryRunOptions, Intervention};
 use super::size_run::SizeRun;
 use super::{placeholder, written_files};
 use crate::analysis::{SizeRunReport, SizeSearchReport};
 use crate::base::units::count;
-use crate::cli::exit::{Exit, print_stderr};
-use crate::cli::inputs;
-use crate::cli::output::Output;
+use crate::cli::exit::print_stderr;
 use crate::cli::run::create_numbered;
-use crate::output::report;
-use crate::study::{Scope, Study};
-use crate::whatif::fit::{FitInput, FitOptions, FitReport, fit};
+use crate::cli::sized_recordings::SizedRecordings;
+use crate::study::Scope;
+use crate::whatif::fit::{Bracket, FitOptions, SizeChooser, SizeStep, fit};
 
-/// Maximum number of dry runs.
-const MAX_RUNS: usize = 12;
-/// Maximum number of them to find the largest size that fits in the worst case.
+/// Maximum number of dry runs to find the largest size that fits in the worst case.
 const MAX_WORST_CASE_CHECKS: usize = 5;
 
 /// The dry runs of one command.
-struct SizeSearch<'r> {
-    args: &'r DryRun,
-    fit_sizes: &'r FitSizes,
-    directory: PathBuf,
+pub(in crate::cli) struct SizeSearch<'r> {
+    options: &'r DryRunOptions,
+    command: &'r [OsString],
+    /// The placeholder in the command, without its braces.
+    name: &'r str,
     /// The sizes that may be the answer.
     step: SizeStep,
+    /// Maximum number of dry runs.
+    max_runs: usize,
+    directory: PathBuf,
     done: BTreeMap<u64, SizeRun>,
 }
 
-/// Runs the given sizes, then predicts, confirms and prints the largest that fits.
-pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
-    placeholder::check(&args.command, &fit_sizes.name, "--fit")?;
-    let directory = match &args.output {
-        Some(directory) => directory.clone(),
-        None => create_numbered("oomscope-dry-run")?,
-    };
-    if !args.options.real_files {
-        print_stderr(&written_files::announce(&directory.join(format!("{}-N", fit_sizes.name))));
-    }
-    let mut search = SizeSearch { args, fit_sizes, directory, step: args.size_step(), done: BTreeMap::new() };
-    for size in &fit_sizes.sizes {
-        search.run(*size)?;
-        if search.done[size].failed() {
-            break;
+impl<'r> SizeSearch<'r> {
+    /// A search with its snapshots in `directory`, or in a new one.
+    pub(in crate::cli) fn new(
+        options: &'r DryRunOptions,
+        command: &'r [OsString],
+        name: &'r str,
+        step: SizeStep,
+        max_runs: usize,
+        directory: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        options.assumed_gpu().check_memory()?;
+        let directory = directory.map_or_else(|| create_numbered("oomscope-dry-run"), |given| Ok(given.to_owned()))?;
+        if !options.real_files {
+            print_stderr(&written_files::announce(&directory.join(format!("{name}-N"))));
         }
+        Ok(Self { options, command, name, step, max_runs, directory, done: BTreeMap::new() })
     }
-    let report = search.find_largest()?;
-    Output::open(None)?.write_answer(args.format, &report, report::size_search)?;
-    Ok(Exit::Success)
-}
 
-impl SizeSearch<'_> {
+    /// Runs `sizes`, which are sorted, then predicts and confirms the largest that fits.
+    pub(in crate::cli) fn run(mut self, sizes: &[u64]) -> anyhow::Result<SizeSearchReport> {
+        for size in sizes {
+            self.run_at(*size)?;
+            if self.done[size].failed() {
+                break;
+            }
+        }
+        self.find_largest()
+    }
+
     fn fitting(&self) -> impl Iterator<Item = u64> {
         self.done.iter().filter(|(_, ran)| !ran.failed()).map(|(size, _)| *size)
     }
 
     /// The numbers of the sizes between which the answer is.
     fn bracket(&self) -> Bracket {
-        let low = self.fitting().last().map_or(0, |size| self.step.count_up_to(size));
+        let number = |size| Some(self.step.count_up_to(size)).filter(|number| self.step.size(*number) == size);
+        let low = self.fitting().filter_map(number).last().unwrap_or(0);
         Bracket { low, high: self.failing().map(|size| self.step.count_up_to(size - 1) + 1) }
     }
 
     fn runs_left(&self) -> usize {
-        MAX_RUNS.saturating_sub(self.done.len())
+        self.max_runs.saturating_sub(self.done.len())
     }
 
-    /// The smallest size that failed.
+    /// The smallest size that failed above all that fit.
     fn failing(&self) -> Option<u64> {
-        self.done.iter().find(|(_, ran)| ran.failed()).map(|(size, _)| *size)
+        let largest = self.fitting().last().unwrap_or(0);
+        self.done.range(largest + 1..).next().map(|(size, _)| *size)
     }
 
     /// Makes a dry run with `value` as the size, and prints its result.
-    fn run(&mut self, value: u64) -> anyhow::Result<()> {
-        let name = &self.fit_sizes.name;
-        let command = placeholder::fill(&self.args.command, name, value);
+    fn run_at(&mut self, value: u64) -> anyhow::Result<()> {
+        let name = self.name;
+        let command = placeholder::fill(self.command, name, value);
         let directory = self.directory.join(format!("{name}-{value}"));
         let log = self.directory.join(format!("{name}-{value}.txt"));
         let label = format!("{name} = {value}");
-        let run = SizeRun::record(&self.args.options, &command, &directory, &log, Intervention::default(), &label)?;
+        let run = SizeRun::record(self.options, &command, &directory, &log, Intervention::default(), &label)?;
         self.done.insert(value, run);
         let report = self.report(None);
         if let Some(run) = report.run_at(value) {
-            print_stderr(&format!("{name} = {}: {}", count(value), run.describe()));
+            let (made, max) = (self.done.len(), self.max_runs);
+            print_stderr(&format!("{name} = {}: {} (run {made} of at most {max})", count(value), run.describe()));
         }
         Ok(())
     }
@@ -110,7 +118,7 @@ impl SizeSearch<'_> {
             let guess = guess.map(|size| self.step.count_up_to(size));
             let runs_left = u32::try_from(self.runs_left()).unwrap_or(u32::MAX);
             let Some(next) = chooser.next(bracket, guess, runs_left, self.step.max_stride()) else { break };
-            self.run(self.step.size(next))?;
+            self.run_at(self.step.size(next))?;
         }
         let low = self.fitting().last().filter(|_| self.bracket().low > 0);
         let worst_case = low.map(|low| self.find_largest_in_worst_case(low)).transpose()?;
@@ -118,7 +126,7 @@ impl SizeSearch<'_> {
     }
 
     fn report(&self, largest_in_worst_case: Option<u64>) -> SizeSearchReport {
-        let (bracket, gpu) = (self.bracket(), self.args.options.assumed_gpu());
+        let (bracket, gpu) = (self.bracket(), self.options.assumed_gpu());
         let runs = self.done.iter().map(|(at, ran)| {
             let oom = ran.last_failure().filter(|_| ran.failed());
             SizeRunReport {
@@ -132,7 +140,7 @@ impl SizeSearch<'_> {
             }
         });
         SizeSearchReport {
-            name: self.fit_sizes.name.clone(),
+            name: self.name.to_owned(),
             only: self.step.describe(),
             gpu: gpu.name(),
             usable_bytes: gpu.usable_bytes(),
@@ -151,7 +159,7 @@ impl SizeSearch<'_> {
         let mut fitting = self.done.iter().rev().filter(|(_, ran)| !ran.failed());
         let ((last, ran), (before, ran_before)) = (fitting.next()?, fitting.next()?);
         let grown = ran.reserved().checked_sub(ran_before.reserved()).filter(|grown| *grown > 0)?;
-        let room = self.args.options.assumed_gpu().usable_bytes().saturating_sub(ran.reserved());
+        let room = self.options.assumed_gpu().usable_bytes().saturating_sub(ran.reserved());
         let more = u128::from(room) * u128::from(last - before) / u128::from(grown);
         Some(last.saturating_add(u64::try_from(more).ok()?))
     }
@@ -182,38 +190,30 @@ impl SizeSearch<'_> {
             if next < from || self.done.contains_key(&next) {
                 break;
             }
-            self.run(next)?;
+            self.run_at(next)?;
         }
         Ok(largest_safe(&self.done))
     }
 
     /// The largest size that fits according to `fit`; `None` if all sizes fit.
     fn predict_largest(&self) -> anyhow::Result<Option<u64>> {
-        let fitting = self.done.iter().filter(|(_, ran)| !ran.failed());
-        let read: Vec<_> = fitting
-            .map(|(at, ran)| {
-                let snapshot = inputs::read_one(&ran.snapshot)?;
-                Ok((*at, ran.report.path.as_str(), snapshot))
-            })
-            .collect::<anyhow::Result<_>>()?;
-        let studies: Vec<Study<'_>> =
-            read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
-        let sized = read.iter().zip(&studies);
-        let sized: Vec<FitInput<'_, '_>> =
-            sized.map(|((at, path, _), study)| FitInput { size: (*at).into(), path, study }).collect();
-        let usable = self.args.options.assumed_gpu().usable_bytes();
+        let mut recordings = SizedRecordings::default();
+        for (at, ran) in self.done.iter().filter(|(_, ran)| !ran.failed()) {
+            recordings.add(*at, &ran.snapshot)?;
+        }
         let options = FitOptions {
             device: None,
             at: &[],
             at_second: &[],
-            capacity: Some(usable),
+            capacity: Some(self.options.assumed_gpu().usable_bytes()),
             // The dry run was on the GPU to predict for.
             gpu: None,
             settings: None,
             multiple: 1,
             top: 1,
         };
-        let report: FitReport = fit(&sized, &options).map_err(|error| anyhow!(error))?;
+        let report = recordings.study(Scope::default(), |inputs| fit(inputs, &options))?;
+        let report = report.map_err(|refusal| anyhow!(refusal.sentence))?;
         let largest = report.devices.iter().map(|device| match &device.largest_safe {
             Some(largest) => Ok(largest.size),
             None => Err(anyhow!("{}", report.summary().answer)),

@@ -18,10 +18,9 @@ use super::dry_run::find_placeholder;
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
+use super::sized_recordings::SizedRecordings;
 use crate::output::report;
-use crate::snapshot::Snapshot;
-use crate::study::{Scope, Study};
-use crate::whatif::fit::{FitInput, Size};
+use crate::study::Scope;
 use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, PlanTarget, plan};
 
 /// Most recordings at larger sizes than those of `--sizes`.
@@ -29,42 +28,8 @@ const MAX_FURTHER_RECORDINGS: usize = 2;
 /// How often to go on to twice the largest size if nothing can be predicted from the recordings.
 const MAX_DOUBLINGS: usize = 3;
 
-/// The recordings to plan from.
-#[derive(Default)]
-struct Recordings {
-    read: Vec<(Size, String, Snapshot)>,
-}
-
-impl Recordings {
-    fn add(&mut self, size: Size, path: &Path) -> anyhow::Result<()> {
-        self.read.push((size, path.display().to_string(), inputs::read_one(path)?));
-        Ok(())
-    }
-
-    /// The largest size; 0 without recordings.
-    fn largest(&self) -> u64 {
-        self.read.iter().map(|(size, ..)| size.first).fold(0, u64::max)
-    }
-
-    /// Adds a recording in place of the one with the smallest size.
-    fn replace_smallest(&mut self, size: u64, path: &Path) -> anyhow::Result<()> {
-        self.add(size.into(), path)?;
-        self.read.sort_by_key(|(size, ..)| *size);
-        self.read.remove(0);
-        Ok(())
-    }
-
-    fn plan(&self, options: &PlanOptions<'_>) -> anyhow::Result<PlanReport> {
-        let studies: Vec<Study<'_>> =
-            self.read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
-        for ((_, path, _), study) in self.read.iter().zip(&studies) {
-            inputs::first_device_with_trace(study, path)?;
-        }
-        let inputs = self.read.iter().zip(&studies);
-        let inputs: Vec<FitInput<'_, '_>> =
-            inputs.map(|((size, path, _), study)| FitInput { size: *size, path, study }).collect();
-        plan(&inputs, options).map_err(|error| anyhow!(error))
-    }
+fn plan_from(recordings: &SizedRecordings, options: &PlanOptions<'_>) -> anyhow::Result<PlanReport> {
+    recordings.study(Scope::default(), |inputs| plan(inputs, options))?.map_err(|error| anyhow!(error))
 }
 
 pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
@@ -76,7 +41,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
     }
     let targets = args.targets()?;
     let output = Output::open(args.output.output.as_deref())?;
-    let mut recordings = Recordings::default();
+    let mut recordings = SizedRecordings::default();
     for (size, path) in &args.recordings {
         let path = inputs::single_snapshot(path)?;
         args.output.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
@@ -89,7 +54,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         let runs = make_runs(args, &name, &targets, &mut recordings)?;
         (name, runs)
     };
-    let report = recordings.plan(&PlanOptions { changes: true, ..args.options(&name, &targets, &runs) })?;
+    let report = plan_from(&recordings, &PlanOptions { changes: true, ..args.options(&name, &targets, &runs) })?;
     output.write_answer(args.output.format, &report, report::plan)?;
     Ok(Exit::Success)
 }
@@ -99,7 +64,7 @@ fn make_runs(
     args: &Plan,
     name: &str,
     targets: &[PlanTarget],
-    recordings: &mut Recordings,
+    recordings: &mut SizedRecordings,
 ) -> anyhow::Result<Vec<PlanRun>> {
     let Some(reference) = targets.iter().map(|target| target.gpu).max_by_key(|gpu| gpu.usable_bytes()) else {
         bail!("give at least one GPU");
@@ -108,10 +73,10 @@ fn make_runs(
     for size in &args.sizes {
         let run = runs.make(reference.name, *size, false)?;
         if let Some(run) = run.filter(|run| run.fits) {
-            recordings.add(run.size.into(), Path::new(&run.snapshot))?;
+            recordings.add(run.size, Path::new(&run.snapshot))?;
         }
     }
-    if recordings.read.len() < 2 {
+    if recordings.len() < 2 {
         let sizes: Vec<String> = args.sizes.iter().map(u64::to_string).collect();
         bail!(
             "fewer than two of the first sizes ({}) fit on {}, which has the most memory of these GPUs: give smaller ones with \
@@ -123,7 +88,7 @@ fn make_runs(
     let (mut further, mut doublings) = (0, 0);
     loop {
         let made = runs.made().to_vec();
-        let report = match recordings.plan(&args.options(name, targets, &made)) {
+        let report = match plan_from(recordings, &args.options(name, targets, &made)) {
             Ok(report) => report,
             // Small sizes may take other paths than larger ones.
             Err(error) if doublings < MAX_DOUBLINGS => {
@@ -141,7 +106,7 @@ fn make_runs(
         if let Some(size) = next {
             further += 1;
             match runs.make(reference.name, size, false)? {
-                Some(run) if run.fits => recordings.add(size.into(), Path::new(&run.snapshot))?,
+                Some(run) if run.fits => recordings.add(size, Path::new(&run.snapshot))?,
                 _ => further = MAX_FURTHER_RECORDINGS,
             }
             continue;

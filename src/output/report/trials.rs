@@ -1,4 +1,4 @@
-//! The pages of `oomscope dry-run --try` and `--fit`: one table each, the best run first.
+//! The pages of `oomscope dry-run --try` and `--fit`, and of `fit -- COMMAND`: one table each, the best run first.
 
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, quote_shell_word, size};
@@ -61,6 +61,8 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
         document.warning("unknown-memory", "some memory is unknown without a GPU, so the largest size may be less");
     }
     let (fitting, failing): (Vec<&SizeRunReport>, Vec<_>) = report.runs.iter().partition(|run| run.fits);
+    let runs = fitting.iter().map(|run| quote_shell_word(&format!("{}={}", run.size, run.snapshot)));
+    let runs: Vec<String> = runs.collect();
     let rows = fitting.into_iter().rev().chain(failing).map(|run| -> Vec<Cell> {
         let (mark, result) = match (run.fits, run.fits_in_worst_case) {
             (true, true) => (Judgement::Good, "fits".into()),
@@ -72,8 +74,8 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
     });
     let header = [&*report.name, "", "peak reserved"].map(str::to_owned);
     document.table(Table::new(&header, &[0, 1], rows).wide());
-    let runs = report.runs.iter().map(|run| quote_shell_word(&format!("{}={}", run.size, run.snapshot)));
-    let runs: Vec<String> = runs.collect();
-    document.field("next", code(format!("oomscope fit {}", runs.join(" "))));
+    if runs.len() > 1 {
+        document.field("next", code(format!("oomscope fit {}", runs.join(" "))));
+    }
     document
 }

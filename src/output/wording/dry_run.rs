@@ -35,10 +35,13 @@ impl fmt::Display for DryRunWarning<'_> {
                 describe_failing(range.failing_placements, range.placements)
             ),
             Self::Reads(report) => f.write_str(&describe_reads(report)),
-            Self::Workspaces(report) => {
-                write_workspaces(f, report)?;
-                f.write_str(&describe_estimates(report))
-            }
+            Self::Workspaces(report) => match describe_attention(report) {
+                Some(sentence) => f.write_str(&sentence),
+                None => {
+                    write_workspaces(f, report)?;
+                    f.write_str(&describe_estimates(report))
+                }
+            },
             Self::Timings(timings) => write!(
                 f,
                 "the program measured the time between events {}, which is always 1 ms here: a choice that depends on \
@@ -70,6 +73,23 @@ fn write_workspaces(f: &mut fmt::Formatter<'_>, report: &DryRunReport) -> fmt::R
         libraries.join(" and "),
         counted(report.unknown_sizes.calls(), "call")
     )
+}
+
+/// Describes workspaces of attention, if there are no others and every request succeeds with them.
+fn describe_attention(report: &DryRunReport) -> Option<String> {
+    let calls = report.unknown_sizes.attention;
+    let ranges = || report.ranges.iter().filter_map(|range| Some((range, range.with_workspaces.as_ref()?)));
+    let is_short = calls == report.unknown_sizes.calls() && calls == report.sized_workspaces();
+    if !is_short || ranges().any(|(_, with)| with.failing_placements > 0) {
+        return None;
+    }
+    let (range, with) = ranges().max_by_key(|(_, with)| with.reserved_bytes.maximum)?;
+    let effect = if with.reserved_bytes == range.reserved_bytes {
+        "estimates do not change reserved memory".to_owned()
+    } else {
+        format!("with estimates {} are reserved", describe_range(with.reserved_bytes))
+    };
+    Some(format!("workspaces of cuDNN's attention ({}) are unknown; {effect}", counted(calls, "call")))
 }
 
 /// Describes the workspaces that have an estimate, and those that have none.

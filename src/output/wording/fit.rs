@@ -5,7 +5,14 @@ use std::cmp::Reverse;
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
-use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, Largest, Size};
+use crate::whatif::fit::{DataRange, FitCertainty, FitDevice, FitRefusal, FitReport, GrowingLine, Largest, Size};
+
+impl FitRefusal {
+    /// Why nothing is predicted.
+    pub fn summary(&self) -> Summary {
+        Summary::from_answer(&*self.sentence)
+    }
+}
 
 impl FitReport {
     /// The device on which least fits.
@@ -70,6 +77,13 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     let of = if report.devices.len() > 1 { format!(" of device {}", device.device) } else { String::new() };
     let on = format!("on {}{of}", size(capacity));
     let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
+    if let Some(DataRange { minimum, maximum }) = device.data_range {
+        let maximum = maximum.map_or_else(|| "every size".to_owned(), count);
+        return format!(
+            "largest size{with_second} {on}: between {} and {maximum}, as the data decides",
+            count(minimum)
+        );
+    }
     match largest.to_size() {
         None => format!("every size{with_second} fits {on}: the peak does not grow"),
         Some(Size { first: 0, .. }) => {
@@ -91,7 +105,7 @@ fn fits_or_should_fit(largest: &Largest) -> &'static str {
 
 /// Describes the headroom: with little of it, a prediction that is slightly too low matters.
 fn describe_headroom(largest: &Largest) -> String {
-    match largest.unreserved_bytes {
+    match largest.unreserved_bytes.filter(|_| largest.certainty < FitCertainty::Estimate) {
         None => String::new(),
         Some(0) => ", no headroom".to_owned(),
         Some(bytes) => format!(", {} headroom", size(bytes)),

@@ -11,7 +11,7 @@ use crate::compare::gate::CheckReport;
 use crate::compare::trend::TrendReport;
 use crate::explain::ExplainReport;
 use crate::study::timeline::TimelineReport;
-use crate::whatif::fit::FitReport;
+use crate::whatif::fit::{FitRefusal, FitReport};
 use crate::whatif::plan::PlanReport;
 use crate::whatif::program::ProgramReport;
 use crate::whatif::together::TogetherReport;
@@ -48,6 +48,7 @@ reports! {
     CheckReport = "oomscope/check/1",
     DiffReport { before: str, after: str, at: ComparedMoment } = "oomscope/diff/1",
     ExplainReport = "oomscope/explain/1",
+    FitRefusal = "oomscope/fit-refused/1",
     FitReport = "oomscope/fit/1",
     FleetReplayReport = "oomscope/replay-fleet/1",
     FleetTimelineReport = "oomscope/timeline-fleet/1",

@@ -58,20 +58,30 @@ impl SizeSearchReport {
     fn describe_answer(&self) -> String {
         let (name, gpu) = (&self.name, &self.gpu);
         let kind = self.only.as_ref().map_or_else(String::new, |only| format!(" ({only})"));
-        let adjective = if self.is_exact { "largest" } else { "largest tried" };
-        let run = self.largest_run().map(|run| self.largest.unwrap_or(run.size));
-        match (run, self.largest_in_worst_case) {
-            _ if self.every_size_fits => format!("every {name} fits on {gpu} (dry run): its memory does not grow"),
-            (None, _) => format!("no {name}{kind} fits on {gpu} (dry run)"),
-            (Some(largest), Some(worst)) if worst < largest => {
-                let [largest, worst] = [largest, worst].map(count);
-                format!("{adjective} {name}{kind} on {gpu} (dry run): {worst} in the worst case, otherwise {largest}")
-            }
-            (Some(largest), None) => {
-                let largest = count(largest);
-                format!("{adjective} {name}{kind} on {gpu} (dry run): {largest}, but none fits in the worst case")
-            }
-            (Some(largest), Some(_)) => format!("{adjective} {name}{kind} on {gpu} (dry run): {}", count(largest)),
+        let Some(run) = self.largest_run() else {
+            let tried = if self.is_exact { "" } else { " that was tried" };
+            return format!("no {name}{kind}{tried} fits on {gpu} (dry run)");
+        };
+        if self.every_size_fits {
+            let largest = count(run.size);
+            return format!(
+                "every {name} should fit on {gpu} (dry run): its memory does not grow up to {largest}; none above was run"
+            );
         }
+        let largest = self.largest.unwrap_or(run.size);
+        let adjective = if self.is_exact { "largest" } else { "largest tried" };
+        let answer = match self.largest_in_worst_case {
+            Some(worst) if worst < largest => {
+                format!("{} in the worst case, otherwise {}", count(worst), count(largest))
+            }
+            Some(_) => count(largest),
+            None => format!("{}, but none fits in the worst case", count(largest)),
+        };
+        let unknown = match self.fails {
+            _ if self.is_exact => String::new(),
+            Some(fails) => format!("; {} fails, none between was run", count(fails)),
+            None => "; none above was run".to_owned(),
+        };
+        format!("{adjective} {name}{kind} on {gpu} (dry run): {answer}{unknown}")
     }
 }

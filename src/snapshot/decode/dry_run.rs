@@ -69,6 +69,7 @@ impl Decoder {
                 cusolver: number(unsized_by, "cusolver"),
                 cufft: number(unsized_by, "cufft"),
                 cusparse: number(unsized_by, "cusparse"),
+                attention: number(unsized_by, "attention"),
                 timings: number(unsized_by, "timings"),
             },
             workspaces: workspaces.filter_map(workspace).collect(),

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::certainty::FitCertainty;
+use super::data_range::{DataRange, spread_of_steps};
 use super::device_recordings::DeviceRecordings;
 use super::fitted_program::FittedProgram;
 use super::fitted_sizes::FittedSizes;
@@ -61,6 +62,8 @@ pub struct FitDevice {
     /// The largest size below which no size that was replayed fails: `largest`, unless fragmentation makes a size fail
     /// although a larger one fits. Up to 32 sizes on either side of the end of the search are replayed.
     pub largest_safe: Option<Largest>,
+    /// The sizes between which the data decides; null if no size is searched, or shapes do not vary between steps.
+    pub data_range: Option<DataRange>,
     /// The largest safe size under any setting tried, if that is larger than `largest_safe`; otherwise null.
     pub best: Option<Largest>,
     /// The largest sizes for each second number that was recorded or given; absent for sizes of one number. `largest`
@@ -136,6 +139,16 @@ impl FitDevice {
         (times >= FAR_FACTOR).then_some((farthest, times))
     }
 
+    /// Forgets whether sizes fit between those at which the data decides.
+    fn forget_fits_in_data_range(&mut self) {
+        let Some(DataRange { minimum, maximum }) = self.data_range else { return };
+        let (second, maximum) = (self.growth_at_second, maximum.unwrap_or(u64::MAX));
+        let is_open = |of: &&mut SizeReport| {
+            !of.is_recorded && of.size.second == second && of.size.first > minimum && of.size.first <= maximum
+        };
+        self.sizes.iter_mut().filter(is_open).for_each(|of| of.fits = None);
+    }
+
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
     fn rate_answers(&mut self, confirmed: &[Size]) {
         let ratings: Vec<FitCertainty> = self.answers().map(|answer| self.rate(answer, confirmed)).collect();
@@ -157,11 +170,18 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk || self.has_unchecked_repetitions() => {
+            () if answer.is_at_risk || self.has_unchecked_repetitions() || !self.is_exact() => {
                 self.certainty_at(size).max(FitCertainty::Should)
             }
             () => self.certainty_at(size),
         }
+    }
+
+    /// Whether the law of every byte is known, and all recordings are predicted to the byte. An error that is small in
+    /// one recording may be a unit of the size at the answer.
+    fn is_exact(&self) -> bool {
+        let is_paired = self.paired_ratio >= 1.0 && self.guessed_ratio <= 0.0 && self.varying_ratio <= 0.0;
+        is_paired && self.checked.iter().all(LeaveOneOutCheck::is_exact)
     }
 
     /// Whether no recording shows that the number of repetitions at another size is predicted well.
@@ -287,6 +307,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             sizes,
             largest,
             largest_safe,
+            data_range: None,
             best,
             by_second,
             growth_at: growth_at.first,
@@ -303,9 +324,18 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             repeated: base.repetitions.as_ref().map(Repetitions::report),
             has_recording_warnings,
         };
+        if device.varying_ratio > WARN_UNMATCHED_RATIO {
+            let errors = device.checked.iter().map(|check| check.reserved_error_ratio.abs());
+            let spread = self.recordings.iter().map(spread_of_steps).chain(errors).fold(0.0, f64::max);
+            let slice = slices.iter().find(|(slice, _)| slice.second == answered_second);
+            let slice = slice.filter(|(_, found)| found.is_some());
+            device.data_range =
+                slice.and_then(|(slice, _)| DataRange::search(slice, &overrides, largest_recorded.first, spread));
+        }
         let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
         let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
         let confirmed = ran.filter(|recording| is_within(recording.device.peak().reserved_bytes));
+        device.forget_fits_in_data_range();
         device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
         Ok(device)
     }

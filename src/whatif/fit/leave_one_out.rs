@@ -54,6 +54,12 @@ impl LeaveOneOutCheck {
         }
     }
 
+    /// Whether both figures are predicted to the byte.
+    pub(super) fn is_exact(&self) -> bool {
+        self.predicted_allocated_bytes == self.recorded_allocated_bytes
+            && self.predicted_reserved_bytes == self.recorded_reserved_bytes
+    }
+
     /// Whether the error is large enough for a warning.
     pub(super) fn is_off(&self) -> bool {
         self.allocated_error_ratio.abs() > WARN_ERROR_RATIO

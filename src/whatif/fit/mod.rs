@@ -13,6 +13,7 @@
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
 //!            -- prediction -------> their replay: peaks and failures
 //!            -- size_search ------> the largest size at which no request fails; slice: for each second number
+//!            -- next_size --------> which size to run next, where the program can be run
 //!            -- growth -----------> the source lines of the memory at the peak, and how they grow
 //! ```
 //!
@@ -23,6 +24,7 @@
 mod align;
 mod certainty;
 mod chunks;
+mod data_range;
 mod device;
 mod device_recordings;
 mod fitted_program;
@@ -32,6 +34,7 @@ mod hidden_dimension;
 mod input;
 mod law;
 mod leave_one_out;
+mod next_size;
 mod options;
 mod pairing;
 mod polynomial;
@@ -40,6 +43,7 @@ mod recorded_scratch;
 mod reduction;
 mod reduction_shape;
 mod reductions;
+mod refusal;
 mod repetition;
 mod report;
 mod shape_law;
@@ -52,6 +56,7 @@ mod thresholds;
 mod warnings;
 
 pub use self::certainty::FitCertainty;
+pub use self::data_range::DataRange;
 pub use self::device::FitDevice;
 pub(super) use self::device_recordings::DeviceRecordings;
 pub(super) use self::fitted_program::FittedProgram;
@@ -60,9 +65,11 @@ pub use self::growth::GrowingLine;
 pub use self::input::FitInput;
 pub use self::law::LawKind;
 pub use self::leave_one_out::LeaveOneOutCheck;
+pub(crate) use self::next_size::{Bracket, SizeChooser, SizeStep, step_below};
 pub use self::options::FitOptions;
 pub(super) use self::prediction::predict;
 pub use self::prediction::{PredictedFailure, SizeReport};
+pub use self::refusal::{FitRefusal, RefusalCode};
 pub use self::repetition::RepeatedOperations;
 pub use self::report::{FitReport, RecordingReport, fit};
 pub use self::size::Size;

@@ -26,7 +26,7 @@ pub struct SizeReport {
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes; on a device that is large enough if some requests are not served on this one.
     pub peak_reserved_bytes: u64,
-    /// Whether every request is served; null if no capacity is known.
+    /// Whether every request is served; null if no capacity is known, or if the data decides.
     pub fits: Option<bool>,
     /// The first request that fails; null if none does or no capacity is known.
     pub failed: Option<PredictedFailure>,

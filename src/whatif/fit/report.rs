@@ -9,6 +9,7 @@ use super::device_recordings::DeviceRecordings;
 use super::input::FitInput;
 use super::leave_one_out::MIN_PAIRED_RATIO;
 use super::options::FitOptions;
+use super::refusal::{FitRefusal, RefusalCode};
 use super::size::{Size, missing_sizes};
 use super::warnings::{warn_about_device, warn_about_recordings};
 use crate::base::units::percent;
@@ -48,8 +49,8 @@ pub struct RecordingReport {
 /// Predicts what the recorded program needs at other sizes.
 ///
 /// # Errors
-/// One sentence: too few recordings, no device in common, different programs, or an invalid option.
-pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<FitReport, String> {
+/// Too few recordings, no device in common, different programs, or an invalid option.
+pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<FitReport, FitRefusal> {
     let mut recordings = recordings.to_vec();
     recordings.sort_by_key(|input| (input.size.product(), input.size));
     let first_input = check_inputs(&recordings, options)?;
@@ -63,17 +64,20 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
             continue;
         }
         let has_recording_warnings = warn_about_recordings(&all_recordings, &mut warnings);
-        let device = all_recordings.fit(options, has_recording_warnings)?;
-        if device.paired_ratio.min(device.stacks_paired_ratio) < MIN_PAIRED_RATIO {
-            return Err(too_little_paired(&device));
+        let device = all_recordings.fit(options, has_recording_warnings);
+        let device = device.map_err(|sentence| FitRefusal::new(RefusalCode::InvalidOption, sentence))?;
+        let paired_ratio = device.paired_ratio.min(device.stacks_paired_ratio);
+        if paired_ratio < MIN_PAIRED_RATIO {
+            let sentence = too_little_paired(&device, paired_ratio);
+            let refusal = FitRefusal::new(RefusalCode::DifferentPrograms, sentence);
+            return Err(FitRefusal { paired_ratio: Some(paired_ratio), ..refusal });
         }
         warn_about_device(&device, &mut warnings);
         devices.push(device);
     }
     if devices.is_empty() {
-        return Err("no device has a trace in all of these recordings: record each with the same \
-                    devices"
-            .to_owned());
+        let sentence = "no device has a trace in all of these recordings: record each with the same devices";
+        return Err(FitRefusal::new(RefusalCode::NoCommonDevice, sentence));
     }
     let largest = recordings.last().map(|input| input.study.inference());
     let releases = largest.map(|inference| inference.releases.clone());
@@ -101,40 +105,44 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
 fn check_inputs<'r, 's, 'a>(
     recordings: &'r [FitInput<'s, 'a>],
     options: &FitOptions<'_>,
-) -> Result<&'r FitInput<'s, 'a>, String> {
+) -> Result<&'r FitInput<'s, 'a>, FitRefusal> {
+    let refuse = |code, sentence: String| Err(FitRefusal::new(code, sentence));
     let sizes: Vec<Size> = recordings.iter().map(|input| input.size).collect();
     if sizes.iter().collect::<BTreeSet<_>>().len() < sizes.len() {
-        return Err("two recordings have the same size: give one for each size".to_owned());
+        return refuse(RefusalCode::SameSize, "two recordings have the same size: give one for each size".to_owned());
     }
     let too_few = "one recording does not show how a program grows: give two of different sizes, \
                    such as 4=small.pickle 8=larger.pickle";
-    let first = recordings.first().ok_or(too_few)?;
+    let too_few = || FitRefusal::new(RefusalCode::TooFewSizes, too_few);
+    let first = recordings.first().ok_or_else(too_few)?;
     let variables = first.size.dimensions();
     if let Some(other) = sizes.iter().find(|size| size.dimensions() != variables) {
-        return Err(format!("sizes of one and of two numbers cannot be mixed: {} and {other}", first.size));
+        let sentence = format!("sizes of one and of two numbers cannot be mixed: {} and {other}", first.size);
+        return refuse(RefusalCode::MixedSizes, sentence);
     }
     let join = |sizes: &[Size]| sizes.iter().map(Size::to_string).collect::<Vec<_>>().join(", ");
     match (variables, missing_sizes(&sizes).as_slice()) {
         (_, []) => {}
-        (1, _) => return Err(too_few.to_owned()),
+        (1, _) => return Err(too_few()),
         (_, lacking) => {
-            return Err(format!(
-                "{} do not show how a program grows with both numbers: also record {}",
-                join(&sizes),
-                join(lacking)
-            ));
+            let (sizes, lacking) = (join(&sizes), join(lacking));
+            let sentence = format!("{sizes} do not show how a program grows with both numbers: also record {lacking}");
+            return refuse(RefusalCode::TooFewSizes, sentence);
         }
     }
     if let Some(at) = options.at.iter().find(|size| size.dimensions() != variables) {
-        return Err(format!("--at {at}: give as many numbers as the recordings have: {}", join(&sizes)));
+        let sentence = format!("--at {at}: give as many numbers as the recordings have: {}", join(&sizes));
+        return refuse(RefusalCode::InvalidOption, sentence);
     }
     match (variables, options.at_second) {
-        (1, [second, ..]) => Err(format!("--at x{second}: the recorded sizes have no second number")),
+        (1, [second, ..]) => {
+            refuse(RefusalCode::InvalidOption, format!("--at x{second}: the recorded sizes have no second number"))
+        }
         _ => Ok(first),
     }
 }
 
-fn too_little_paired(device: &FitDevice) -> String {
+fn too_little_paired(device: &FitDevice, paired_ratio: f64) -> String {
     let line = device.unpaired.first();
     let example = line.map_or_else(String::new, |line| format!(", and most of the rest by {}", line.location.label()));
     format!(
@@ -142,6 +150,6 @@ fn too_little_paired(device: &FitDevice) -> String {
          same stacks in both{example}; are they of different programs, or does the code take another path at another \
          size?",
         device.device,
-        percent(device.paired_ratio.min(device.stacks_paired_ratio))
+        percent(paired_ratio)
     )
 }

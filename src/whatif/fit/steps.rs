@@ -32,6 +32,11 @@ impl Steps {
         Self { ranges, completed }
     }
 
+    /// The requests of each completed step.
+    pub(super) fn completed_ranges(&self) -> &[Range<usize>] {
+        self.ranges.get(1..=self.completed).unwrap_or_default()
+    }
+
     /// The ranges in which the requests of `step` of the `other` recording may have their pairs, likeliest first.
     pub(super) fn counterparts(&self, step: usize, other: &Self) -> Vec<Range<usize>> {
         // If only one of the two recordings shows steps, compare them as a whole.
@@ -57,7 +62,7 @@ impl Steps {
 /// stack.
 pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Option<u64>> {
     let steps = Steps::from_recording(recording);
-    let completed = steps.ranges.get(1..=steps.completed).unwrap_or_default();
+    let completed = steps.completed_ranges();
     // The key is the stack, the number of its requests in the step, and the occurrence, counted from 1.
     let mut sizes_by_place: FxHashMap<(StackId, u32, u32), [u64; 2]> = FxHashMap::default();
     let mut keys = Vec::new();

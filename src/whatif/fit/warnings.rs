@@ -152,8 +152,9 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::FarAway,
             format!(
-                "device {id}: {largest} is {times} times the largest recorded size: other kernels or code paths may \
-                 take over in between; record a size nearer to it"
+                "device {id}: {largest} is {times} times the largest recorded size: nothing beyond {} is checked, and \
+                 other kernels or code paths may take over; record a size nearer to it",
+                device.recorded_size()
             ),
         );
     }

@@ -117,7 +117,7 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         multiple: options.multiple,
         top: 1,
     };
-    let report = fit(recordings, &fit_options)?;
+    let report = fit(recordings, &fit_options).map_err(|refusal| refusal.sentence)?;
     // The device with the highest peak decides.
     let peak_of = |device: &FitDevice| device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
     let Some(device) = report.devices.iter().max_by_key(|device| (peak_of(device), Reverse(device.device))) else {

@@ -5,11 +5,10 @@ use super::plan_run::PlanRun;
 use crate::allocator::device::GpuModel;
 use crate::base::units::signed_difference;
 use crate::whatif::Overrides;
-use crate::whatif::fit::{FitCertainty, FitDevice, FittedSizes, LargestSize, Size, SizeReport, SizeSlice, predict};
+use crate::whatif::fit::{
+    FitCertainty, FitDevice, FittedSizes, LargestSize, Size, SizeReport, SizeSlice, predict, step_below,
+};
 use crate::whatif::program::ChangeCertainty;
-
-/// After a failed run the next smaller size to try is this part of it lower, and twice that after each further one.
-const STEP_DOWN: u64 = 64;
 
 pub(super) struct SettingsSizes<'f, 'r, 's, 'a> {
     pub(super) fitted: &'f FittedSizes<'r, 's, 'a>,
@@ -82,7 +81,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
 
     /// A size below `fails`, which failed as the last of `failures` runs.
     fn step_down(&self, fails: u64, failures: usize) -> u64 {
-        let step = fails.div_ceil(STEP_DOWN).saturating_mul(1 << (failures - 1).min(6));
+        let step = step_below(fails, u32::try_from(failures).unwrap_or(u32::MAX));
         fails.saturating_sub(step.max(self.multiple)) / self.multiple * self.multiple
     }
 }

@@ -1,15 +1,27 @@
 //! Which size to run next, to find the largest that fits in few runs.
 
+/// Below a failed size that too few runs are left to search exactly, the next size is this part of it lower, and twice
+/// that after each further failure.
+const STEP_DOWN: u64 = 64;
+
+/// If no more than this many runs are left, and bisection takes more, the answer cannot be exact.
+const FEW_RUNS: u32 = 3;
+
+/// How far below `failed` to run next, after `failures` failed runs.
+pub(crate) fn step_below(failed: u64, failures: u32) -> u64 {
+    failed.div_ceil(STEP_DOWN).saturating_mul(1 << failures.saturating_sub(1).min(6))
+}
+
 /// The sizes that may be the answer, numbered from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SizeStep {
+pub(crate) enum SizeStep {
     MultipleOf(u64),
     PowerOfTwo,
 }
 
 impl SizeStep {
     /// The size with this number.
-    pub(super) fn size(self, number: u64) -> u64 {
+    pub(crate) fn size(self, number: u64) -> u64 {
         match self {
             Self::MultipleOf(step) => number.saturating_mul(step),
             Self::PowerOfTwo => 1 << number.saturating_sub(1).min(63),
@@ -17,7 +29,7 @@ impl SizeStep {
     }
 
     /// How many of the sizes are at most `size`.
-    pub(super) fn count_up_to(self, size: u64) -> u64 {
+    pub(crate) fn count_up_to(self, size: u64) -> u64 {
         match self {
             Self::MultipleOf(step) => size / step,
             Self::PowerOfTwo => size.checked_ilog2().map_or(0, |log| u64::from(log) + 1),
@@ -25,7 +37,7 @@ impl SizeStep {
     }
 
     /// The kind of number, if the answer is not any number.
-    pub(super) fn describe(self) -> Option<String> {
+    pub(crate) fn describe(self) -> Option<String> {
         match self {
             Self::MultipleOf(1) => None,
             Self::MultipleOf(step) => Some(format!("a multiple of {step}")),
@@ -34,7 +46,7 @@ impl SizeStep {
     }
 
     /// The most by which a number without a guess may grow.
-    pub(super) fn max_stride(self) -> u64 {
+    pub(crate) fn max_stride(self) -> u64 {
         match self {
             Self::MultipleOf(_) => u64::MAX,
             Self::PowerOfTwo => 3,
@@ -44,25 +56,25 @@ impl SizeStep {
 
 /// The numbers between which the answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bracket {
+pub(crate) struct Bracket {
     /// The largest known to fit; 0 if none is.
-    pub(super) low: u64,
+    pub(crate) low: u64,
     /// The smallest known to fail.
-    pub(super) high: Option<u64>,
+    pub(crate) high: Option<u64>,
 }
 
 /// Chooses sizes. A guess that fails, or fits while its successor fits too, is followed by others in growing strides.
 #[derive(Debug, Default)]
-pub(super) struct SizeChooser {
+pub(crate) struct SizeChooser {
     guesses_too_high: u32,
     guesses_too_low: u32,
 }
 
 impl SizeChooser {
     /// The next number to run; `None` if the answer is known. As long as `runs_left` allows it, that is close to `guess`;
-    /// then the bracket is bisected. Without a guess the number grows by as much as the runs that are left can bisect,
-    /// at most by `max_stride`.
-    pub(super) fn next(
+    /// then the bracket is bisected. If they are too few even for that, a number below a failure is likely to fit.
+    /// Without a guess the number grows by as much as the runs that are left can bisect, at most by `max_stride`.
+    pub(crate) fn next(
         &mut self,
         bracket: Bracket,
         guess: Option<u64>,
@@ -80,12 +92,16 @@ impl SizeChooser {
         let guess = guess.filter(is_near);
         let stride = |guesses: u32| 1u64 << guesses.min(40);
         let is_too_high = |guess: u64| high.is_some_and(|high| guess >= high);
+        let bisections = (width - 1).ilog2() + 1;
+        let is_short = runs_left < bisections && runs_left <= FEW_RUNS;
         let next = match guess {
             // One run shrinks the bracket by one at least: bisection needs the rest.
-            _ if high.is_some() && runs_left <= (width - 1).ilog2() + 1 => low + width / 2,
+            _ if high.is_some() && runs_left <= bisections && !is_short => low + width / 2,
             Some(guess) if is_too_high(guess) => {
                 self.guesses_too_high += 1;
-                low + width.saturating_sub(stride(self.guesses_too_high - 1)).max(width / 2)
+                let failures = self.guesses_too_high;
+                let step = if is_short { step_below(low + width, failures) } else { stride(failures - 1) };
+                low + width.saturating_sub(step).max(width / 2)
             }
             Some(guess) if guess <= low => {
                 self.guesses_too_low += 1;
@@ -129,6 +145,17 @@ mod tests {
         assert_eq!(search(114, [4, 8], |_| Some(114)), (114, 2));
         assert_eq!(search(114, [4, 8], |_| Some(112)), (114, 4));
         assert_eq!(search(114, [4, 8], |_| Some(117)), (114, 4));
+    }
+
+    #[test]
+    fn few_runs_find_a_size_that_fits_close_below_a_failure() {
+        let next = |low, high, runs_left| {
+            SizeChooser::default().next(Bracket { low, high: Some(high) }, Some(high), runs_left, u64::MAX)
+        };
+        assert_eq!(next(8, 1000, 2), Some(984));
+        assert_eq!(next(8, 114, 2), Some(112));
+        assert_eq!(next(112, 114, 1), Some(113));
+        assert_eq!(next(113, 114, 0), None);
     }
 
     #[test]

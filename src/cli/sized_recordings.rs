@@ -1,0 +1,47 @@
+//! Recordings of one program at several sizes, for `fit`.
+
+use std::path::Path;
+
+use super::inputs;
+use crate::snapshot::Snapshot;
+use crate::study::{Scope, Study};
+use crate::whatif::fit::{FitInput, Size};
+
+#[derive(Default)]
+pub(super) struct SizedRecordings {
+    read: Vec<(Size, String, Snapshot)>,
+}
+
+impl SizedRecordings {
+    pub(super) fn add(&mut self, size: impl Into<Size>, path: &Path) -> anyhow::Result<()> {
+        self.read.push((size.into(), path.display().to_string(), inputs::read_one(path)?));
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.read.len()
+    }
+
+    /// The largest size; 0 without recordings.
+    pub(super) fn largest(&self) -> u64 {
+        self.read.iter().map(|(size, ..)| size.first).fold(0, u64::max)
+    }
+
+    /// Adds a recording in place of the one with the smallest size.
+    pub(super) fn replace_smallest(&mut self, size: u64, path: &Path) -> anyhow::Result<()> {
+        self.add(size, path)?;
+        self.read.sort_by_key(|(size, ..)| *size);
+        self.read.remove(0);
+        Ok(())
+    }
+
+    /// Passes the recordings to `predict`, each studied in `scope`. All need a trace.
+    pub(super) fn study<T>(&self, scope: Scope, predict: impl FnOnce(&[FitInput<'_, '_>]) -> T) -> anyhow::Result<T> {
+        let studies: Vec<Study<'_>> = self.read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();
+        let inputs = self.read.iter().zip(&studies).map(|((size, path, _), study)| {
+            inputs::first_device_with_trace(study, path)?;
+            Ok(FitInput { size: *size, path, study })
+        });
+        Ok(predict(&inputs.collect::<anyhow::Result<Vec<_>>>()?))
+    }
+}
