@@ -142,12 +142,14 @@ class Path:
     The label is text, or the id of the parameter to which a dict of optimizer state belongs.
     """
 
-    __slots__ = ("items", "kind", "label", "module", "operator", "root", "size", "up")
+    __slots__ = ("items", "kind", "label", "module", "operator", "parameter", "root", "size", "up")
 
     def __init__(self, up, label, kind=None, operator=None, root=None):
         self.up, self.label, self.kind, self.operator = up, label, kind, operator
         # The id of the module here; type and number of items of the container here.
         self.module = self.size = None
+        # The id of the parameter whose gradient this is: a graph may lead there before the module does.
+        self.parameter = None
         if up is None:
             self.root, self.items = root, None
         else:
@@ -373,7 +375,9 @@ class Walk:
             self.visit_tensor(part, Path(path, label, path.kind))
         gradient = self.tensors.gradient(tensor)
         if gradient is not None:
-            self.visit_tensor(gradient, Path(self.parameter_paths.get(id(tensor), path), ".grad", GRADIENT))
+            below = Path(path, ".grad", GRADIENT)
+            below.parameter = id(tensor)
+            self.visit_tensor(gradient, below)
         node = self.tensors.grad_fn(tensor) if self.can_read_graphs else None
         if node is not None:
             self.near.append((node, Path(path, "", SAVED)))
@@ -713,7 +717,7 @@ class Walk:
         parent = self.parents.get(path.module)
         if parent is not None and parent[0] in self.module_paths:
             return parent[1], self.module_paths[parent[0]]
-        return path.label, path.up
+        return path.label, self.parameter_paths.get(path.parameter, path.up)
 
     def steps(self, path):
         """The path, and those before it."""

@@ -121,6 +121,9 @@ class Search:
             place = block.path, block.first + statement.lineno - 1
             found = Write(how, block.text_of(value), place, context, self.backward(context))
             (self.assigned if how == "assign" else self.fills).append(found)
+            # `out, state = f(x, state)` needs what it writes.
+            if how == "recur" and context.loops and isinstance(getattr(statement, "targets", [None])[0], ast.Tuple):
+                self.read_in.add(context.name)
 
     def backward(self, context):
         calls = context.backward_calls()

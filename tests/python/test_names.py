@@ -499,6 +499,19 @@ class Job:
     pass
 
 
+def test_a_gradient_has_the_name_of_its_parameter():
+    job = Job()
+    job.inner = Job()
+    job.inner.model = torch.nn.Linear(8, 8)
+    output = job.inner.model(torch.ones(2, 8))
+    output.sum().backward()
+    found = _names.describe(60)
+    assert (
+        row_of(job.inner.model.weight.grad, found)[:2] == ("job.inner.model.weight.grad", "gradient")
+        and output is not None
+    )
+
+
 def test_variables_that_nothing_reads_any_more_are_told():
     encoder, model, job = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), Job()
     _optimizer, other = torch.optim.SGD(encoder.parameters()), torch.optim.SGD(model.parameters())

@@ -110,6 +110,13 @@ def test_variables_that_are_not_read_below_a_line_are_found():
     assert unread(9, "g") == ["h"]
 
 
+def test_a_state_that_goes_from_step_to_step_is_read(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("for x in data:\n    out, past = model(x, past)\n    seen = join(seen, out)\n")
+    found = _writes.writes([(name, name, str(path), None) for name in ("past", "seen")], [str(path)], lambda: False)
+    assert [(found[name].how, found[name].is_read) for name in ("past", "seen")] == [("recur", True), ("recur", False)]
+
+
 def test_joining_the_items_of_a_list_fills_it_not(tmp_path):
     path = tmp_path / "train.py"
     path.write_text("xs, ys = [], []\nfor x in data:\n    xs.append(x)\nxs, ys = cat(xs), cat(ys)\n")

@@ -103,7 +103,7 @@ impl fmt::Display for Cure {
                 self.items()
             ),
             CureKind::IterateLoader(list) => {
-                write!(f, "iterate over batches{at} instead of `{list}`, which keeps every one: {}", self.items())
+                write!(f, "iterate over the loader{at} instead of keeping `{list}` as `{name}`: {}", self.items())
             }
             CureKind::BreakCycle => {
                 let of = if name.is_empty() { String::new() } else { format!(" of `{name}`") };
