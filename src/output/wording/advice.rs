@@ -59,8 +59,7 @@ impl fmt::Display for Advice {
             Self::Standard(verdict) => f.write_str(verdict.advice_text()),
             Self::UnknownCapacity(advice) => write!(
                 f,
-                "{}; or other processes hold the missing memory: give the GPU's memory to find out (such as \
-                 --capacity 80GiB)",
+                "{}; if other processes hold the missing memory, the GPU's size shows it: analyze with --capacity 80GiB",
                 advice.to_string().trim_end_matches('.')
             ),
         }
