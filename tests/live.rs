@@ -21,8 +21,6 @@ fn a_build_without_the_feature_says_so() {
 }
 
 #[cfg(feature = "cuda")]
-#[path = "live/calibrates.rs"]
-mod calibrates;
 #[cfg(feature = "cuda")]
 #[path = "live/driver.rs"]
 mod driver;

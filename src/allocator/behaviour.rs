@@ -2,17 +2,6 @@
 
 use crate::allocator::releases::{Rule, has_rule};
 
-/// When pools with `MemPool(use_on_oom=True)` serve requests of the default pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UseOnOom {
-    /// Never: the release has no such pools.
-    Never,
-    /// After everything else has failed.
-    Last,
-    /// Before cached memory is released to the device.
-    BeforeRelease,
-}
-
 /// Which of several free blocks of the same size serves a request (pytorch/pytorch#167662).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TieBreak {
@@ -45,8 +34,6 @@ pub struct Behaviour {
     /// Every request for a private pool, in `use_mem_pool` too, behaves as in a graph capture: it neither waits for
     /// events nor releases memory of other pools. Since 2.13 only requests in a capture do.
     pub private_pools_as_captures: bool,
-    /// The moment at which such pools serve a request.
-    pub use_on_oom: UseOnOom,
     /// `throw_on_cudamalloc_oom`: a request above `per_process_memory_fraction` fails before `cudaMalloc`.
     pub has_throw_on_cudamalloc_oom: bool,
 }
@@ -67,11 +54,6 @@ impl Behaviour {
             reservation_must_fit: has(Rule::ReservationMustFit),
             unmap_counts_for_pool: has(Rule::UnmapCountsForPool),
             private_pools_as_captures: !has(Rule::PrivatePoolsRetry),
-            use_on_oom: match (has(Rule::UseOnOomBeforeRelease), has(Rule::UseOnOomPools)) {
-                (true, _) => UseOnOom::BeforeRelease,
-                (false, true) => UseOnOom::Last,
-                (false, false) => UseOnOom::Never,
-            },
             has_throw_on_cudamalloc_oom: has(Rule::ThrowOnCudamallocOom),
         }
     }

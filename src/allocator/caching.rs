@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::behaviour::{Behaviour, UseOnOom};
+use super::behaviour::Behaviour;
 use super::block::{Arena, BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
 use super::initial_ages::InitialAges;
 use super::pool::PoolSet;
@@ -29,7 +29,6 @@ pub struct CachingAllocator {
     pub(super) reserved_bytes: u64,
     pub(super) registration_counter: u32,
     pub(super) initial_ages: InitialAges,
-    pub(super) use_on_oom_pools: Vec<PoolId>,
     pub(super) statistics: AllocatorStatistics,
     pub(super) entries: Vec<AllocatorEntry>,
     pub(super) service: ServedBy,
@@ -52,7 +51,6 @@ impl CachingAllocator {
             reserved_bytes: 0,
             registration_counter: 0,
             initial_ages: InitialAges::default(),
-            use_on_oom_pools: Vec::new(),
             statistics: AllocatorStatistics::default(),
             entries: Vec::new(),
             service: ServedBy::default(),
@@ -122,13 +120,6 @@ impl CachingAllocator {
         self.pools.get_mut(pool).has_custom_allocator = true;
     }
 
-    /// `MemPool(use_on_oom=True)`: `pool` may serve requests of the default pool that would fail.
-    pub fn set_use_on_oom(&mut self, pool: PoolId) {
-        if !self.use_on_oom_pools.contains(&pool) {
-            self.use_on_oom_pools.push(pool);
-        }
-    }
-
     /// Serves a request; `None` if memory is out. Memory that was mapped or released on the way stays so.
     pub fn malloc(&mut self, request: &Request<'_>, device: &mut dyn DeviceMemory) -> Option<BlockId> {
         for pending_id in request.finished {
@@ -172,11 +163,6 @@ impl CachingAllocator {
         if self.service == ServedBy::Rejected {
             return None;
         }
-        if self.behaviour.use_on_oom == UseOnOom::BeforeRelease
-            && let Some(found) = self.try_mempool_fallback(&params, false)
-        {
-            return Some(found);
-        }
         self.service = ServedBy::GrownAfterRelease;
         if self.release_available_cached_blocks(&params, device)
             && let Some(id) = self.alloc_block(&params, device)
@@ -191,11 +177,6 @@ impl CachingAllocator {
             if let Some(id) = self.alloc_block(&params, device) {
                 return Some((id, params));
             }
-        }
-        if self.behaviour.use_on_oom == UseOnOom::Last
-            && let Some(found) = self.try_mempool_fallback(&params, self.settings.expandable_segments)
-        {
-            return Some(found);
         }
         self.service = ServedBy::Failed;
         self.entries.push(AllocatorEntry {

@@ -34,7 +34,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use behaviour::{Behaviour, TieBreak, UseOnOom};
+pub use behaviour::{Behaviour, TieBreak};
 pub use block::BlockId;
 pub use caching::CachingAllocator;
 #[doc(hidden)]

@@ -18,10 +18,6 @@ pub enum Rule {
     UnmapCountsForPool,
     /// `release_available_cached_blocks` skips expandable blocks.
     ReclaimSkipsExpandable,
-    /// Pools with `MemPool(use_on_oom=True)` serve requests of the default pool that fail otherwise.
-    UseOnOomPools,
-    /// Such pools are searched before cached memory is released.
-    UseOnOomBeforeRelease,
     /// Pools with a custom allocator follow the rules for plain segments.
     CustomPoolsNeverExpandable,
     /// Among free blocks of the same size the oldest serves, not the one with the lowest address
@@ -108,7 +104,7 @@ const RELEASES: [Release; 16] = [
     },
     Release { options: &["max_non_split_rounding_mb", "pinned_use_background_threads"], ..release(6) },
     release(7),
-    Release { rules: &[Rule::ReclaimSkipsExpandable, Rule::UseOnOomPools], keys: &["compile_context"], ..release(8) },
+    Release { rules: &[Rule::ReclaimSkipsExpandable], keys: &["compile_context"], ..release(8) },
     Release {
         options: &["graph_capture_record_stream_reuse"],
         keys: &["graph_capture_record_stream_reuse"],
@@ -120,11 +116,7 @@ const RELEASES: [Release; 16] = [
         keys: &["user_metadata"],
         ..release(10)
     },
-    Release {
-        rules: &[Rule::UseOnOomBeforeRelease, Rule::ResetsNonSplitRounding],
-        options: &["large_segment_size_mb"],
-        ..release(11)
-    },
+    Release { rules: &[Rule::ResetsNonSplitRounding], options: &["large_segment_size_mb"], ..release(11) },
     Release {
         rules: &[Rule::OldestBlock, Rule::ThrowOnCudamallocOom],
         options: &["throw_on_cudamalloc_oom", "pinned_free_catch_all"],

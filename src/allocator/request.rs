@@ -92,8 +92,6 @@ pub enum ServedBy {
     GrownAfterRelease,
     /// By new memory, after `release_cached_blocks`.
     GrownAfterRetry,
-    /// By a block of a pool with `use_on_oom`.
-    UseOnOomPool,
     /// Not served: out of memory.
     Failed,
     /// Rejected by `throw_on_cudamalloc_oom`.

@@ -3,7 +3,7 @@
 use super::block::{BlockId, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
-use super::request::{AllocParams, DEFAULT_POOL, Request, ServedBy};
+use super::request::{AllocParams, DEFAULT_POOL, Request};
 use super::size::{is_small_request, round_size};
 use crate::base::ids::PoolId;
 
@@ -78,26 +78,6 @@ impl CachingAllocator {
             && (pool == DEFAULT_POOL
                 || !self.behaviour.custom_pools_never_expandable
                 || self.pools.get(pool).is_none_or(|pool| !pool.has_custom_allocator))
-    }
-
-    /// Takes a block of a pool with `use_on_oom` for a request of the default pool.
-    pub(super) fn try_mempool_fallback(
-        &mut self,
-        params: &AllocParams,
-        uses_expandable: bool,
-    ) -> Option<(BlockId, AllocParams)> {
-        if params.pool != DEFAULT_POOL {
-            return None;
-        }
-        for pool in self.use_on_oom_pools.clone() {
-            let free_list = self.pools.free_list(pool, params.stream, params.is_small);
-            let fallback = AllocParams { free_list, pool, ..*params };
-            if let Some(id) = self.get_free_block(&fallback, uses_expandable) {
-                self.service = ServedBy::UseOnOomPool;
-                return Some((id, fallback));
-            }
-        }
-        None
     }
 
     pub(super) fn is_gc_enabled(&self) -> bool {

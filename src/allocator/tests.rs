@@ -25,7 +25,6 @@ struct Setup {
     limit: Option<u64>,
     no_split: bool,
     custom: bool,
-    use_on_oom: bool,
     /// Calls that the device refuses although it has room, counted from 0.
     refused: Vec<usize>,
 }
@@ -109,14 +108,14 @@ fn setup() -> impl Strategy<Value = Setup> {
     let capacity = prop_oneof![(30..400u64).prop_map(|n| n * 2 * MIB), Just(100_000 * MIB)];
     let limit = prop::option::weighted(0.4, (20..300u64).prop_map(|n| n * 2 * MIB));
     let refused = prop::collection::vec(0..60usize, 0..5);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>());
     (1..=15u32, settings(), capacity, limit, flags, refused).prop_map(
-        |(minor, mut settings, capacity, limit, (no_split, custom, use_on_oom), refused)| {
+        |(minor, mut settings, capacity, limit, (no_split, custom), refused)| {
             if settings.expandable_segments && settings.max_split_size != u64::MAX && minor < 8 {
                 // PyTorch's own assertions fail: it releases blocks that are not whole segments.
                 settings.max_split_size = u64::MAX;
             }
-            Setup { minor, settings, capacity, limit, no_split, custom, use_on_oom, refused }
+            Setup { minor, settings, capacity, limit, no_split, custom, refused }
         },
     )
 }
@@ -140,10 +139,6 @@ impl Machine {
         }
         if setup.custom {
             allocator.set_custom_allocator(PoolId(2));
-        }
-        if setup.use_on_oom {
-            allocator.set_use_on_oom(PoolId(1));
-            allocator.set_use_on_oom(PoolId(3));
         }
         Self {
             allocator,
@@ -225,7 +220,7 @@ impl Machine {
             Some(id) => {
                 let entry = last.unwrap();
                 assert_eq!((entry.action, entry.size, entry.stream), (Action::Alloc, size, stream));
-                assert!(entry.pool == pool || service == ServedBy::UseOnOomPool);
+                assert_eq!(entry.pool, pool);
                 let block = &self.allocator.blocks[id];
                 assert!(block.size >= round_size(size, self.allocator.settings()));
                 assert_eq!((block.addr, block.requested), (entry.addr, size));

@@ -14,12 +14,12 @@ use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::study::annotations::{ByAnnotation, by_annotation};
-use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, StepsReport};
+use crate::study::attribution::{self, Leaks, MemoryBreakdown, StepsReport};
 use crate::study::memory::{
     BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, TopRows, top_lines, top_stacks,
 };
 use crate::study::variables::KeptReport;
-use crate::study::{Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
+use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
 use crate::whatif::program::{ProgramRow, find_best_changes};
 use crate::whatif::{TriedOn, TriedRow, sort_tried};
 
@@ -61,9 +61,6 @@ pub struct DeviceReport {
     /// The settings and the changes that were replayed for the last failed request, the best first; absent if none was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<TriedRow>,
-    /// Whether changes were not replayed, because the trace is long.
-    #[serde(skip)]
-    pub are_changes_skipped: bool,
     /// The result of `--request`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestReport>,
@@ -86,15 +83,9 @@ pub struct DeviceReport {
     pub steps: StepsReport,
     /// Memory that grows with every training step.
     pub leaks: Leaks,
-    /// Totals over the trace, for a chart; `None` without a trace.
+    /// Totals over the trace; `None` without a trace.
     #[serde(skip)]
     pub timeline: Option<MemoryHistory>,
-    /// Allocated memory over time by category, at each bucket's peak; empty if not requested.
-    #[serde(skip)]
-    pub layers: Vec<CategoryLayer>,
-    /// The program's activity over time.
-    #[serde(skip)]
-    pub course: Activity,
     /// The gain of expandable segments where no request failed; `None` if nothing is worth gaining.
     #[serde(skip)]
     pub expandable_gain: Option<ExpandableGain>,
@@ -148,17 +139,16 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));
     }
     let position = moment.unwrap_or_default();
-    let attribution = history
-        .map(|history| attribution::attribute_memory(device, history, position, options.rules, top, options.layers));
+    let attribution =
+        history.map(|history| attribution::attribute_memory(device, history, position, options.rules, top));
     let attribution = attribution.unwrap_or_default(); // without a trace there is nothing to attribute
     let leaks = attribution.leaks;
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
     let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
-        Some(_) => find_best_changes(device, MAX_CHANGES),
-        None => Some(Vec::new()),
+        // Changes of a long trace are not replayed.
+        Some(_) => find_best_changes(device, MAX_CHANGES).unwrap_or_default(),
+        None => Vec::new(),
     };
-    let are_changes_skipped = changes.is_none();
-    let changes = changes.unwrap_or_default();
     warn_about_trace(device, warnings);
     let is_capacity_known = device.capacity().is_some();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
@@ -189,7 +179,6 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         local_tensors,
         ooms,
         advice,
-        are_changes_skipped,
         tried,
         changes,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
@@ -203,8 +192,6 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         steps: attribution.steps,
         leaks,
         timeline: history.cloned(),
-        layers: attribution.layers,
-        course: history.map(|_| Activity::from_trace(device)).unwrap_or_default(),
         idle_cache,
         data_parallel: None,
         expandable_gain,

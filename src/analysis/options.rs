@@ -20,8 +20,6 @@ pub struct Options<'a> {
     pub request: Option<u64>,
     /// Custom categories, in addition to the built-in ones.
     pub rules: &'a [CategoryRule],
-    /// Whether to compute memory by category over time, which only coloured output shows.
-    pub layers: bool,
     /// The minor release of PyTorch 2 that wrote the snapshot; by default inferred from the file.
     pub minor: Option<u32>,
     /// Whether to omit the directories of source files.

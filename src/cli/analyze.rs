@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
@@ -11,11 +11,10 @@ use clap::Args;
 use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_capacity, parse_position, parse_release};
 use super::combine::{combine_snapshots, missing_position};
 use super::config::Config;
-use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::lines::{error_line, write_lines};
-use super::output::{Output, print_page};
+use super::output::Output;
 use super::source::SourceArgs;
 use super::watch::{WatchArgs, watch, write_now};
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze};
@@ -40,7 +39,6 @@ Examples:
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
   oomscope analyze --at peak snapshot.pickle       segments and holders at the peak
   s5cmd cat s3://b/rank3.pickle | oomscope analyze - --name rank3.pickle   from standard input
-  oomscope analyze s.pickle --confirm -- python train.py   then run its remedies, without a GPU
 
 Terms:
   reserved    memory the allocator took from the device (cudaMalloc)
@@ -104,9 +102,6 @@ pub(super) struct Analyze {
     window: WindowArgs,
 
     #[command(flatten)]
-    confirm: ConfirmArgs,
-
-    #[command(flatten)]
     watch: WatchArgs,
 }
 
@@ -140,7 +135,6 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         capacity: args.capacity,
         request: args.request,
         rules: &config.categories,
-        layers: output.uses_colour(args.output.format),
         minor: args.torch_version,
         strip_paths: false,
     };
@@ -153,31 +147,15 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         return watch_directories(args, options, analyze, output);
     }
     if args.output.format == Format::Jsonl {
-        return stream(args, &inputs, options, output);
+        return stream(&inputs, options, output);
     }
     let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
-    let confirm = || {
-        let [snapshot] = report.snapshots.as_slice() else {
-            bail!("--confirm needs one snapshot, not a directory of them")
-        };
-        confirm(&args.confirm, Path::new(&snapshot.path), &[], args.capacity)
-    };
     match args.output.format {
-        Format::Json if args.brief => {
-            output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?;
-        }
-        format @ (Format::Json | Format::Markdown) if args.confirm.is_given() => {
-            let confirmed = Confirmed { report: &report, confirmed: confirm()? };
-            output.write_answer(format, &confirmed, |confirmed| confirmed.lay_out(report::analyze))?;
-            return Ok(exit);
-        }
+        Format::Json if args.brief => output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?,
         format => output.write_answer(format, &report, report::analyze)?,
-    }
-    if args.confirm.is_given() {
-        print_page(report::trials(&confirm()?));
     }
     Ok(exit)
 }
@@ -189,9 +167,6 @@ fn watch_directories(
     analyze: impl Fn(&Snapshot, &str, u64) -> SnapshotReport + Sync,
     output: Output,
 ) -> anyhow::Result<Exit> {
-    if args.confirm.is_given() {
-        bail!("--confirm needs one snapshot, not a directory to watch");
-    }
     let format = args.output.format;
     let mut lines = String::new();
     let show = |outcome: Result<&SnapshotReport, &Unreadable>| {
@@ -244,10 +219,7 @@ fn terminal_line(path: &str, text: &str) -> String {
 }
 
 /// Writes a line for each snapshot as soon as it is analyzed.
-fn stream(args: &Analyze, inputs: &[Input], options: Options<'_>, output: Output) -> anyhow::Result<Exit> {
-    if args.confirm.is_given() && inputs.len() != 1 {
-        bail!("--confirm needs one snapshot, not a directory of them");
-    }
+fn stream(inputs: &[Input], options: Options<'_>, output: Output) -> anyhow::Result<Exit> {
     let (has_device, has_position) = (AtomicBool::new(false), AtomicBool::new(false));
     let exit = write_lines(output, inputs, |snapshot, path, bytes| {
         let report = analyze(snapshot, path, bytes, options);
@@ -263,11 +235,6 @@ fn stream(args: &Analyze, inputs: &[Input], options: Options<'_>, output: Output
     }
     if let Some(device) = options.device.filter(|_| !has_device.into_inner()) {
         bail!("no snapshot has memory or a trace of device {device}");
-    }
-    if args.confirm.is_given() {
-        for input in inputs {
-            confirm(&args.confirm, &input.path, &[], args.capacity)?;
-        }
     }
     Ok(exit)
 }

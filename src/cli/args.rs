@@ -173,18 +173,12 @@ pub(super) enum Format {
     Jsonl,
     /// Markdown, for a CI step summary, a comment or an issue
     Markdown,
-    /// Numbers only, one row per bucket
-    Csv,
-    /// Folded stacks with bytes before and after, for a differential flame graph
-    Folded,
     /// GitHub Actions annotations on source lines
     Github,
     /// JUnit XML, one test per limit
     Junit,
     /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// One self-contained page for a browser
-    Html,
 }
 
 /// Accepts the formats that every command has, and `others`.

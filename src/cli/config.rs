@@ -1,14 +1,14 @@
 //! Finds and parses `oomscope.toml`.
 
-use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use anyhow::{Context as _, anyhow};
 use glob::Pattern;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, de};
 use thiserror::Error;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use crate::base::input::read_text_file;
 use crate::compare::gate::{Limit, LimitRule, LimitRules, Limits};
@@ -56,16 +56,34 @@ impl Config {
     /// # Errors
     /// Returns the first line that is invalid or contradicts another.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let parsed = toml::Deserializer::parse(text).and_then(|toml| SectionSeed::TOP.deserialize(toml));
-        let top = parsed.map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start);
-            let before = text.get(..start).unwrap_or(text);
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        let located = |Problem { span, message }| {
+            let before = text.get(..span.start).unwrap_or(text);
             ConfigError { line: before.matches('\n').count() + 1, message }
+        };
+        let top = DeTable::parse(text).map_err(|error| {
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            located(Problem { span: error.span().unwrap_or_default(), message })
         })?;
-        let Section { rule, baseline, overrides, categories } = top;
-        let limits = LimitRules::new([vec![rule], overrides].concat());
-        Ok(Self { baseline, categories, limits })
+        Self::read(top.get_ref()).map_err(located)
+    }
+
+    fn read(top: &DeTable<'_>) -> Read<Self> {
+        let (rule, others) = read_rule(top, TOP_KEYS)?;
+        let mut config = Self::default();
+        let mut rules = vec![rule];
+        for (key, value) in others {
+            match key {
+                "baseline" => config.baseline = Some(string(value)?.to_owned()),
+                "override" => {
+                    for table in tables(key, value)? {
+                        rules.push(read_override(table)?);
+                    }
+                }
+                _ => config.categories = tables(key, value)?.map(read_category).collect::<Read<_>>()?,
+            }
+        }
+        config.limits = LimitRules::new(rules);
+        Ok(config)
     }
 
     /// Reads `path`, or else the nearest `oomscope.toml` in the working directory and its parents. Also returns the
@@ -89,225 +107,134 @@ fn search() -> Option<PathBuf> {
     (0..here.ancestors().count()).map(up).find(|path| path.is_file())
 }
 
-/// A table of limits, with the other keys that some tables have.
-#[derive(Default)]
-struct Section {
-    rule: LimitRule,
-    baseline: Option<String>,
-    overrides: Vec<LimitRule>,
-    categories: Vec<CategoryRule>,
+type Value<'t> = Spanned<DeValue<'t>>;
+
+/// A fault in a part of the text.
+struct Problem {
+    span: Range<usize>,
+    message: String,
 }
 
-/// Deserializes a [`Section`]: the limits are rows of the catalogue of figures, not fields, so this cannot be derived.
-#[derive(Clone, Copy)]
-struct SectionSeed<'s> {
-    expected: &'static str,
-    /// Allowed keys other than limits.
-    others: &'static [&'static str],
-    /// For a table of warnings: the limits that fail the check.
-    failing: Option<&'s Limits>,
+type Read<T> = Result<T, Problem>;
+
+fn problem<T>(span: Range<usize>, message: impl Into<String>) -> Read<T> {
+    Err(Problem { span, message: message.into() })
 }
 
-impl SectionSeed<'_> {
-    const TOP: Self = Self { expected: "a configuration", others: TOP_KEYS, failing: None };
-    const OVERRIDE: Self = Self { expected: "a table [[override]]", others: OVERRIDE_KEYS, failing: None };
+/// The problem that `value` is something else than was `expected`.
+fn expected<T>(value: &Value<'_>, expected: &str) -> Read<T> {
+    problem(value.span(), format!("expected {expected}, not {}", value.get_ref().type_str()))
 }
 
-impl<'de> DeserializeSeed<'de> for SectionSeed<'_> {
-    type Value = Section;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Section, D::Error> {
-        deserializer.deserialize_map(self)
-    }
+fn string<'t>(value: &'t Value<'_>) -> Read<&'t str> {
+    value.get_ref().as_str().map_or_else(|| expected(value, "a string in quotes"), Ok)
 }
 
-impl<'de> Visitor<'de> for SectionSeed<'_> {
-    type Value = Section;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Section, A::Error> {
-        let mut section = Section::default();
-        // Keys arrive sorted, so the limits (`max-..`) are known before `warn`.
-        while let Some(key) = map.next_key_seed(KeySeed { others: self.others })? {
-            let rule = &mut section.rule;
-            match key {
-                Key::Limit(limit) => {
-                    let amount = map.next_value_seed(AmountSeed { limit, failing: self.failing })?;
-                    rule.fail.set(limit, amount);
-                }
-                Key::Other("baseline") => section.baseline = Some(map.next_value()?),
-                Key::Other("path") => rule.path = Some(map.next_value::<Glob>()?.0),
-                Key::Other("device") => rule.device = Some(map.next_value()?),
-                Key::Other("warn") => {
-                    let expected = "a table of limits: [warn] and limits below it";
-                    let failing = Some(&rule.fail);
-                    let warn = SectionSeed { expected, others: &[], failing };
-                    rule.warn = map.next_value_seed(warn)?.rule.fail;
-                }
-                Key::Other("override") => {
-                    section.overrides = map.next_value_seed(Tables("override", OverrideSeed))?;
-                }
-                Key::Other(_) => {
-                    let categories = Tables("category", std::marker::PhantomData::<Category>);
-                    let categories = map.next_value_seed(categories)?;
-                    section.categories = categories.into_iter().map(|category| category.0).collect();
-                }
-            }
-        }
-        Ok(section)
-    }
+fn glob(value: &Value<'_>) -> Read<Pattern> {
+    Pattern::new(string(value)?).or_else(|error| problem(value.span(), error.to_string()))
 }
 
-/// Deserializes an `[[override]]`.
-#[derive(Clone, Copy)]
-struct OverrideSeed;
-
-impl<'de> DeserializeSeed<'de> for OverrideSeed {
-    type Value = LimitRule;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<LimitRule, D::Error> {
-        let rule = SectionSeed::OVERRIDE.deserialize(deserializer)?.rule;
-        if rule.path.is_none() && rule.device.is_none() {
-            return Err(D::Error::custom("an [[override]] needs a path, a device, or both"));
-        }
-        if rule.fail.is_empty() && rule.warn.is_empty() {
-            return Err(D::Error::custom("this [[override]] sets no limit"));
-        }
-        Ok(rule)
-    }
+fn table<'t, 'a>(value: &'t Value<'a>, what: &str) -> Read<&'t DeTable<'a>> {
+    value.get_ref().as_table().map_or_else(|| expected(value, what), Ok)
 }
 
-/// An array of tables with this name.
-struct Tables<S>(&'static str, S);
-
-impl<'de, S: DeserializeSeed<'de> + Copy> DeserializeSeed<'de> for Tables<S> {
-    type Value = Vec<S::Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
+/// The tables headed `[[name]]`.
+fn tables<'t, 'a>(name: &str, value: &'t Value<'a>) -> Read<impl Iterator<Item = &'t Value<'a>> + use<'t, 'a>> {
+    let all = value.get_ref().as_array();
+    all.map_or_else(|| expected(value, &format!("tables headed [[{name}]], in two brackets")), |all| Ok(all.iter()))
 }
 
-impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Tables<S> {
-    type Value = Vec<S::Value>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tables headed [[{}]], in two brackets", self.0)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut tables: A) -> Result<Self::Value, A::Error> {
-        std::iter::from_fn(|| tables.next_element_seed(self.1).transpose()).collect()
-    }
-}
-
-enum Key {
-    Limit(Limit),
-    Other(&'static str),
-}
-
-struct KeySeed {
-    others: &'static [&'static str],
-}
-
-impl<'de> DeserializeSeed<'de> for KeySeed {
-    type Value = Key;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
-        let key = String::deserialize(deserializer)?;
-        let other = self.others.iter().find(|other| **other == key);
-        let other = other.copied().map(Key::Other);
-        let key = other.or_else(|| Limit::with_key(&key).map(Key::Limit)).ok_or(key);
-        key.map_err(|key| D::Error::custom(unknown_key(&key, self.others)))
-    }
-}
-
-/// Deserializes the value of a limit: a number, or a string with a unit.
-struct AmountSeed<'s> {
-    limit: Limit,
-    failing: Option<&'s Limits>,
-}
-
-impl<'de> DeserializeSeed<'de> for AmountSeed<'_> {
-    type Value = Amount;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Amount, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl Visitor<'_> for AmountSeed<'_> {
-    type Value = Amount;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, or a string in quotes")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Amount, E> {
-        let key = self.limit.key();
-        let amount = self.limit.unit().parse(text).map_err(|e| E::custom(format!("{key}: {e}")))?;
-        match self.failing.and_then(|failing| failing.get(self.limit)) {
-            Some(fails) if amount >= fails => Err(E::custom(format!(
-                "the warning at {key} {amount} is never reached: the check already fails at {fails}"
-            ))),
-            _ => Ok(amount),
+/// The limits in `table`, and its values of the `other_keys`. A warning at what the check is `failing` at is refused.
+fn read_limits<'t, 'a>(
+    table: &'t DeTable<'a>,
+    other_keys: &[&str],
+    failing: Option<&Limits>,
+) -> Read<(Limits, Vec<(&'t str, &'t Value<'a>)>)> {
+    let (mut limits, mut others) = (Limits::default(), Vec::new());
+    for (key, value) in table {
+        match Limit::with_key(key.get_ref()) {
+            Some(limit) => limits.set(limit, read_amount(limit, value, failing)?),
+            None if other_keys.contains(&&**key.get_ref()) => others.push((&**key.get_ref(), value)),
+            None => return problem(key.span(), unknown_key(key.get_ref(), other_keys)),
         }
     }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Amount, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Amount, E> {
-        self.visit_str(&number.to_string())
-    }
+    Ok((limits, others))
 }
 
-/// A `[[category]]`.
-#[derive(Deserialize)]
-#[serde(try_from = "CategoryKeys")]
-struct Category(CategoryRule);
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CategoryKeys {
-    #[serde(default)]
-    name: String,
-    file: Option<Glob>,
-    function: Option<Glob>,
-    annotation: Option<Glob>,
+/// The limits in `table` with those that only warn, and its other values.
+fn read_rule<'t, 'a>(table: &'t DeTable<'a>, other_keys: &[&str]) -> Read<(LimitRule, Vec<(&'t str, &'t Value<'a>)>)> {
+    let (fail, mut others) = read_limits(table, other_keys, None)?;
+    let mut rule = LimitRule { fail, ..LimitRule::default() };
+    if let Some(at) = others.iter().position(|(key, _)| *key == "warn") {
+        let warn = self::table(others.remove(at).1, "a table of limits: [warn] and limits below it")?;
+        rule.warn = read_limits(warn, &[], Some(&rule.fail))?.0;
+    }
+    Ok((rule, others))
 }
 
-impl TryFrom<CategoryKeys> for Category {
-    type Error = &'static str;
-
-    fn try_from(keys: CategoryKeys) -> Result<Self, Self::Error> {
-        let [file, function, annotation] =
-            [keys.file, keys.function, keys.annotation].map(|glob| glob.map(|glob| glob.0));
-        let name = keys.name.trim().to_owned();
-        if name.is_empty() {
-            return Err("a [[category]] needs a name");
+fn read_override(value: &Value<'_>) -> Read<LimitRule> {
+    let (mut rule, others) = read_rule(table(value, "a table [[override]]")?, OVERRIDE_KEYS)?;
+    for (key, value) in others {
+        if key == "path" {
+            rule.path = Some(glob(value)?);
+        } else {
+            let device = integer(value.get_ref()).and_then(|number| number.try_into().ok());
+            rule.device =
+                device.map_or_else(|| expected(value, "the number of a device"), |device| Ok(Some(device)))?;
         }
-        if file.is_none() && function.is_none() && annotation.is_none() {
-            return Err("a [[category]] needs a file, a function or an annotation to match");
-        }
-        Ok(Self(CategoryRule { name, file, function, annotation }))
+    }
+    if rule.path.is_none() && rule.device.is_none() {
+        return problem(value.span(), "an [[override]] needs a path, a device, or both");
+    }
+    if rule.fail.is_empty() && rule.warn.is_empty() {
+        return problem(value.span(), "this [[override]] sets no limit");
+    }
+    Ok(rule)
+}
+
+fn integer(value: &DeValue<'_>) -> Option<i64> {
+    value.as_integer().and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok())
+}
+
+/// The value of a limit: a number, or a string with a unit.
+fn read_amount(limit: Limit, value: &Value<'_>, failing: Option<&Limits>) -> Read<Amount> {
+    let text = match value.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        other => match integer(other) {
+            Some(number) => number.to_string(),
+            None => return expected(value, "a number, or a string in quotes"),
+        },
+    };
+    let key = limit.key();
+    let amount = limit.unit().parse(&text).or_else(|error| problem(value.span(), format!("{key}: {error}")))?;
+    match failing.and_then(|failing| failing.get(limit)) {
+        Some(fails) if amount >= fails => problem(
+            value.span(),
+            format!("the warning at {key} {amount} is never reached: the check already fails at {fails}"),
+        ),
+        _ => Ok(amount),
     }
 }
 
-/// A glob pattern in quotes.
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct Glob(Pattern);
-
-impl TryFrom<String> for Glob {
-    type Error = glob::PatternError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Pattern::new(&text).map(Self)
+fn read_category(value: &Value<'_>) -> Read<CategoryRule> {
+    let mut rule = CategoryRule { name: String::new(), file: None, function: None, annotation: None };
+    for (key, value) in table(value, "a table [[category]]")? {
+        match &**key.get_ref() {
+            "name" => string(value)?.trim().clone_into(&mut rule.name),
+            "file" => rule.file = Some(glob(value)?),
+            "function" => rule.function = Some(glob(value)?),
+            "annotation" => rule.annotation = Some(glob(value)?),
+            _ => return problem(key.span(), "a [[category]] has name, file, function and annotation"),
+        }
     }
+    if rule.name.is_empty() {
+        return problem(value.span(), "a [[category]] needs a name");
+    }
+    if rule.file.is_none() && rule.function.is_none() && rule.annotation.is_none() {
+        return problem(value.span(), "a [[category]] needs a file, a function or an annotation to match");
+    }
+    Ok(rule)
 }
 
 /// The message for an unknown key, with the most similar known one.
@@ -368,27 +295,27 @@ mod tests {
             ("[warn]\npath = 'x'", "2: unknown key path; `oomscope check --print-config` shows"),
             ("colour = 'blue'", "1: unknown key colour; `oomscope check --print-config` shows"),
             ("max-gap-ratio = 30", "1: max-gap-ratio: '30' is not a ratio from 0 to 1"),
-            ("max-gap-ratio = nan", "1: max-gap-ratio: 'NaN' is not a ratio"),
+            ("max-gap-ratio = nan", "1: max-gap-ratio: 'nan' is not a ratio"),
             ("max-gap-ratio = -0.5", "1: max-gap-ratio: '-0.5' is not a ratio"),
-            ("\nmax-gap-ratio = true", "2: invalid type: boolean `true`, expected a number, or a string in"),
+            ("\nmax-gap-ratio = true", "2: expected a number, or a string in quotes, not boolean"),
             ("max-ooms = '1GiB'", "1: max-ooms: '1GiB' is not a count"),
             ("max-reserved = 'much'", "1: max-reserved: 'much' is not a size"),
             ("max-ooms = 0\nmax-ooms = 1", "2: duplicate key"),
             ("max-ooms = ", "1: "),
             ("max-ooms = 1\n[warn]\nmax-ooms = 1", "3: the warning at max-ooms 1 is never reached"),
             ("warn.max-ooms = 1\nmax-ooms = 1", "1: the warning at max-ooms 1 is never reached"),
-            ("\nbaseline = 3", "2: invalid type: integer `3`, expected a string"),
-            ("\nwarn = 3", "2: invalid type: integer `3`, expected a table of limits: [warn]"),
-            ("[override]\npath = 'x'", "1: invalid type: map, expected tables headed [[override]]"),
+            ("\nbaseline = 3", "2: expected a string in quotes, not integer"),
+            ("\nwarn = 3", "2: expected a table of limits: [warn] and limits below it, not integer"),
+            ("[override]\npath = 'x'", "1: expected tables headed [[override]], in two brackets, not table"),
             ("[[category]]\nfile = 'a'", "1: a [[category]] needs a name"),
             ("[[category]]\nname = 'a'", "1: a [[category]] needs a file, a function or an"),
             ("[[category]]\nname = 'a'\nfile = 'a['", "3: "),
-            ("[[category]]\nname = 'a'\nfiel = 'a'", "3: unknown field `fiel`, expected one of `name`, `file`"),
-            ("category = 1", "1: invalid type: integer `1`, expected tables headed [[category]]"),
-            ("override = [1]", "1: invalid type: integer `1`, expected a table [[override]]"),
+            ("[[category]]\nname = 'a'\nfiel = 'a'", "3: a [[category]] has name, file,"),
+            ("category = 1", "1: expected tables headed [[category]], in two brackets, not integer"),
+            ("override = [1]", "1: expected a table [[override]], not integer"),
             ("\n[[override]]\nmax-ooms = 0", "2: an [[override]] needs a path"),
             ("[[override]]\ndevice = 0", "1: this [[override]] sets no limit"),
-            ("[[override]]\ndevice = -1\nmax-ooms = 0", "2: invalid value: integer `-1`, expected u64"),
+            ("[[override]]\ndevice = -1\nmax-ooms = 0", "2: expected the number of a device, not integer"),
             ("[[override]]\npath = 'a['\nmax-ooms = 0", "2: "),
             ("[[override]]\npth = 'a'\nmax-ooms = 0", "2: unknown key pth; did you mean path?"),
         ] {

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::{Format, format_parser, parse_release};
+use super::args::{OutputArgs, parse_release};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input, ReadOutcome};
 use super::output::Output;
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
 };
-use crate::output::formats;
 use crate::output::report;
 
 /// Compare two snapshots: totals, settings, pools, and source lines that hold more or less memory
@@ -23,7 +22,6 @@ Examples:
   oomscope diff --at snapshot old.pickle new.pickle
   oomscope diff --fail-on growth=5% main.pickle pull-request.pickle
   oomscope diff ranks-before/ ranks-after/         compare ranks by name, the worst in full
-  oomscope diff --format folded before.pickle after.pickle | inferno-flamegraph > diff.svg
 
 Stacks are matched by their frames. Lines that moved are matched by function and order; renamed files and other \
 checkouts by function names. --fail-on limits the growth of allocated memory of each device, at the position \
@@ -60,13 +58,8 @@ pub(super) struct Diff {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Folded]), default_value = "human")]
-    format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -88,19 +81,18 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         },
         top: args.top,
         minor: args.torch_version,
-        all_stacks: args.format == Format::Folded,
     };
     let paths = [args.before.as_path(), args.after.as_path()];
     if paths == [Path::new("-"); 2] {
         bail!("standard input cannot be both snapshots");
     }
     let (mut report, exit, output) = match paths.map(Path::is_dir) {
-        [true, true] => compare_directories(paths, args.output.as_deref(), options)?,
+        [true, true] => compare_directories(paths, args.output.output.as_deref(), options)?,
         [false, false] => {
             for path in paths {
-                args.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
+                args.output.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
             }
-            let output = Output::open(args.output.as_deref())?;
+            let output = Output::open(args.output.output.as_deref())?;
             (compare_files(paths, options)?, Exit::Success, output)
         }
         [before, _] => {
@@ -119,10 +111,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         };
         report = report.failing_on(fail_on);
     }
-    match args.format {
-        Format::Folded => output.write(&formats::diff_folded(&report))?,
-        format => output.write_answer(format, &report, report::diff)?,
-    }
+    output.write_answer(args.output.format, &report, report::diff)?;
     let messages = report.fail_on.iter().flat_map(FailOn::messages);
     let failed = messages.map(print_stderr).count() > 0;
     Ok(if exit == Exit::Success && failed { Exit::Failed } else { exit })
@@ -130,14 +119,9 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
 
 fn compare_files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> {
     let names = paths.map(|path| path.display().to_string());
-    let sizes = paths.map(|path| path.metadata().map_or(0, |m| m.len()));
     let before = inputs::read_one(paths[0])?;
     let after = inputs::read_one(paths[1])?;
-    let report = diff(
-        File { snapshot: &before, path: &names[0], size_bytes: sizes[0] },
-        File { snapshot: &after, path: &names[1], size_bytes: sizes[1] },
-        options,
-    );
+    let report = diff(File { snapshot: &before, path: &names[0] }, File { snapshot: &after, path: &names[1] }, options);
     if let Some(device) = options.device
         && report.devices.is_empty()
     {
@@ -169,9 +153,9 @@ fn compare_directories(
     let pairs = before.into_iter().filter_map(|(name, input)| after.remove(&name).map(|other| (name, [input, other])));
     let (names, pairs): (Vec<String>, Vec<[Input; 2]>) = pairs.unzip();
     // Only the worst rank is shown in full.
-    let brief = DiffOptions { top: 0, all_stacks: false, ..options };
+    let brief = DiffOptions { top: 0, ..options };
     let read = inputs::read_pairs(&pairs, |[before, after]| {
-        let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
+        let file = |(snapshot, path, _)| File { snapshot, path };
         diff(file(before), file(after), brief)
     });
     let (mut compared, mut unreadable): (Vec<(String, DiffReport)>, _) = (Vec::new(), Vec::new());

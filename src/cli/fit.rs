@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, format_parser, parse_release, parse_replay_capacity};
+use super::args::{Format, OutputArgs, parse_release, parse_replay_capacity};
 use super::dry_run::{DryRun, SizeSearch, find_placeholder};
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use super::sized_recordings::SizedRecordings;
 use crate::allocator::device::GpuModel;
+use crate::base::units::MIB;
 use crate::output::document::Document;
-use crate::output::page;
 use crate::output::report;
 use crate::study::Scope;
 use crate::whatif::fit::{FitOptions, Size, SizeStep, fit};
@@ -90,13 +90,8 @@ pub(super) struct Fit {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Html]), default_value = "human")]
-    format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 
     /// Command and its arguments, with a word in braces for the size
     #[arg(last = true, value_name = "COMMAND",
@@ -153,9 +148,6 @@ const FIRST_SIZE: u64 = 4;
 
 /// Finds the largest size by dry runs of the command.
 fn search(args: &Fit) -> anyhow::Result<Exit> {
-    if args.format == Format::Html {
-        bail!("--format html draws recordings, such as those of the runs: fit 4=.. 8=..");
-    }
     let name = find_placeholder(&args.command)?;
     let mut sizes = args.sizes.clone();
     if sizes.is_empty() {
@@ -167,14 +159,15 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     if sizes.len() < 2 {
         bail!("--sizes: give two or more, such as 4,8");
     }
-    let output = Output::open(args.output.as_deref())?;
+    let output = Output::open(args.output.output.as_deref())?;
     let gpu = args.capacity.and_then(|capacity| capacity.gpu).unwrap_or_else(GpuModel::current);
-    let usable = args.capacity.map_or(gpu.usable_bytes(), |capacity| capacity.bytes);
-    let dry_run = DryRun::with_usable_memory(gpu, usable, &args.command)?;
+    let bytes = args.capacity.filter(|capacity| capacity.gpu.is_none()).map(|capacity| capacity.bytes);
+    let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
+    let dry_run = DryRun::on_gpu(gpu.name, memory, &args.command)?;
     let step = SizeStep::MultipleOf(args.multiple_of);
     let search = SizeSearch::new(&dry_run.options, &args.command, &name, step, MAX_RUNS, None)?;
     let report = search.run(&sizes)?;
-    output.write_answer(args.format, &report, report::size_search)?;
+    output.write_answer(args.output.format, &report, report::size_search)?;
     Ok(Exit::Success)
 }
 
@@ -182,7 +175,7 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     if !args.command.is_empty() {
         return search(args);
     }
-    let output_path = args.output.as_deref();
+    let output_path = args.output.output.as_deref();
     let recordings = args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
     let recordings: Vec<(Size, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
     for (_, path) in &recordings {
@@ -220,27 +213,19 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
         top: args.top,
-        curve: if args.format == Format::Html { CURVE_SIZES } else { 0 },
     };
     let report = match sized.study(scope, |inputs| fit(inputs, &options))? {
         Ok(report) => report,
         Err(refusal) => {
-            if args.format == Format::Json {
-                output.write_answer(args.format, &refusal, |_| Document::default())?;
+            if args.output.format == Format::Json {
+                output.write_answer(Format::Json, &refusal, |_| Document::default())?;
             }
             bail!(refusal.sentence);
         }
     };
-    match args.format {
-        Format::Html => {
-            output.write_with(|out| page::write_fit(&report, env!("CARGO_PKG_VERSION"), out))?;
-        }
-        format => output.write_answer(format, &report, report::fit)?,
-    }
+    output.write_answer(args.output.format, &report, report::fit)?;
     Ok(Exit::Success)
 }
 
 /// Each size is a replay.
 const MAX_SIZES: usize = 256;
-/// Number of sizes in the chart.
-const CURVE_SIZES: u64 = 32;

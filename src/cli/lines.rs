@@ -45,26 +45,6 @@ pub(super) fn each_answer<T: Send>(
     }
 }
 
-/// Writes the `text` of each answer, or of the reason why there is none.
-pub(super) fn write_each<T: Send>(
-    output: Output,
-    inputs: &[Input],
-    answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
-    mut text: impl FnMut(Result<T, Unreadable>) -> String,
-) -> anyhow::Result<Exit> {
-    let mut exit = Ok(Exit::Success);
-    output.write_with(|out| {
-        let mut written = Ok(());
-        exit = each_answer(inputs, answer, |outcome| {
-            // Flushed, so that a kill loses no finished file.
-            written = out.write_all(text(outcome).as_bytes()).and_then(|()| out.flush());
-            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        written
-    })?;
-    exit
-}
-
 /// Writes each answer as a line of JSON. The error of a file is a line too.
 pub(super) fn write_lines<T: Serialize>(
     output: Output,
@@ -72,7 +52,18 @@ pub(super) fn write_lines<T: Serialize>(
     answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Exit> {
     let line = |snapshot: &Snapshot, path: &str, bytes: u64| Ok(formats::json_line(&answer(snapshot, path, bytes)?)?);
-    write_each(output, inputs, line, |line| line.unwrap_or_else(|error| error_line(&error)))
+    let mut exit = Ok(Exit::Success);
+    output.write_with(|out| {
+        let mut written = Ok(());
+        exit = each_answer(inputs, line, |line| {
+            let line = line.unwrap_or_else(|error| error_line(&error));
+            // Flushed, so that a kill loses no finished file.
+            written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        written
+    })?;
+    exit
 }
 
 /// The file at `path`, of which `error` says why it has no answer, without `path: ` at its start.

@@ -64,11 +64,6 @@ impl Output {
         if is_wide() { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
     }
 
-    /// True if a page in this format has colours.
-    pub(super) fn uses_colour(&self, format: Format) -> bool {
-        format == Format::Human && self.style().colour
-    }
-
     /// Writes `answer` in one of the formats that every command has.
     pub(super) fn write_answer<T: Serialize>(
         self,

@@ -116,7 +116,6 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         capacity: args.capacity,
         request: None,
         rules: &config.categories,
-        layers: true,
         minor: args.torch_version,
         strip_paths: args.strip_paths,
     };

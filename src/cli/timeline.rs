@@ -1,18 +1,16 @@
 //! `oomscope timeline`
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, SnapshotArgs, WindowArgs, format_parser, parse_release};
+use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_release};
 use super::exit::Exit;
 use super::inputs;
-use super::lines::{each_answer, write_each, write_lines};
+use super::lines::{each_answer, write_lines};
 use super::output::Output;
 use crate::compare::fleet::FleetTimeline;
-use crate::output::formats;
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::Window;
@@ -24,10 +22,8 @@ use crate::study::timeline::{TimelineOptions, TimelineReport, timeline};
 Examples:
   oomscope timeline snapshot.pickle                charts for a terminal
   oomscope timeline --around-oom 500 s.pickle      500 entries before and after the last failure
-  oomscope timeline --format csv s.pickle > s.csv  for pandas or gnuplot
-  oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row per entry
+  oomscope timeline --format json --last 5000 --buckets 5000 s.pickle   a value per entry
   oomscope timeline ranks/                         peaks of each rank, and the charts of the worst
-  oomscope timeline --format csv ranks/            all ranks, the first column is the path
 
 The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
 bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
@@ -49,42 +45,24 @@ pub(super) struct Timeline {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Csv]), default_value = "human")]
-    format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 
     #[command(flatten)]
     window: WindowArgs,
 }
 
 pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
-    let inputs = args.snapshots.inputs(args.output.as_deref())?;
+    let inputs = args.snapshots.inputs(args.output.output.as_deref())?;
     let window = args.window.window()?;
-    let output = Output::open(args.output.as_deref())?;
+    let output = Output::open(args.output.output.as_deref())?;
     let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
-    match (inputs.as_slice(), args.format) {
+    match (inputs.as_slice(), args.output.format) {
         (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
         ([input], format) => {
             let report = follow(&inputs::read_one(&input.path)?, &input.name)?;
-            match format {
-                Format::Csv => output.write(&formats::timeline_csv(&report))?,
-                format => output.write_answer(format, &report, report::timeline)?,
-            }
+            output.write_answer(format, &report, report::timeline)?;
             Ok(Exit::Success)
-        }
-        (_, Format::Csv) => {
-            let csv = |snapshot: &Snapshot, path: &str, _: u64| {
-                Ok(formats::csv_with_path(&formats::timeline_csv(&follow(snapshot, path)?), path))
-            };
-            let mut has_header = false;
-            write_each(output, &inputs, csv, |csv| {
-                let Ok((header, rows)) = csv else { return String::new() }; // the message is enough
-                if std::mem::replace(&mut has_header, true) { rows } else { header + &rows }
-            })
         }
         (_, format) => {
             let mut fleet = FleetTimeline::default();

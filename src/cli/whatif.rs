@@ -1,25 +1,22 @@
 //! `oomscope whatif`
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 
 use super::args::{Format, ModelArgs, OutputArgs, parse_release};
-use super::dry_run::{ConfirmArgs, Confirmed, confirm};
 use super::exit::Exit;
 use super::inputs::{self, Input};
 use super::lines::{each_answer, write_lines};
-use super::output::{Output, print_page};
+use super::output::Output;
 use super::progress::Progress;
-use crate::base::input::read_text_file;
 use crate::compare::fleet::FleetWhatIf;
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
 use crate::whatif::program::{DEFAULT_LINES, ProgramReport, find_program_changes};
-use crate::whatif::{Costs, WhatIfOptions, WhatIfReport, compare_settings};
+use crate::whatif::{WhatIfOptions, WhatIfReport, compare_settings};
 
 /// Replay the trace with many settings and changes of the program: what the job does then, and peak reserved memory
 #[derive(Debug, Args)]
@@ -29,7 +26,6 @@ Examples:
   oomscope whatif --settings snapshot.pickle         settings only
   oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
   oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
-  oomscope whatif --set expandable_segments:True s.pickle --confirm -- python train.py
   oomscope whatif ranks/                             settings that serve every rank
   oomscope whatif --format jsonl ranks/              one line per snapshot as soon as it is done
 
@@ -51,44 +47,32 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// Try settings only [default: settings and changes of the program; settings only with --set or --cost]
+    /// Try settings only [default: settings and changes of the program; settings only with --set]
     #[arg(long)]
     settings: bool,
 
     /// Try changes of the program only: one row for each change that the recording suggests, however long the trace is
-    #[arg(long, conflicts_with_all = ["set", "settings", "cost"])]
+    #[arg(long, conflicts_with_all = ["set", "settings"])]
     program: bool,
 
     /// Number of settings to list for each device, or of source lines with --program [default: all settings, 10 lines]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
-    /// Add the time of device calls to each row, from the costs that `oomscope live --calibrate` measured
-    #[arg(long, value_name = "FILE")]
-    cost: Option<PathBuf>,
-
     /// PyTorch release that recorded the snapshot [default: inferred from the file]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
-
-    #[command(flatten)]
-    confirm: ConfirmArgs,
 }
 
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     let OutputArgs { format, output } = &args.model.output;
     let inputs = args.model.snapshots.inputs(output.as_deref())?;
-    if let (Some(written), Some(costs)) = (output, &args.cost) {
-        inputs::refuse_output_over_input(costs, written)?;
-    }
-    let costs = args.cost.as_deref().map(read_costs).transpose()?;
     let output = Output::open(output.as_deref())?;
     match inputs.as_slice() {
-        [_, _, ..] if args.confirm.is_given() => bail!("--confirm needs one snapshot, not several"),
-        _ if *format == Format::Jsonl && !args.confirm.is_given() => stream(args, &inputs, costs.as_ref(), output),
-        [input] => one_snapshot(args, input, costs.as_ref(), output),
+        _ if *format == Format::Jsonl => stream(args, &inputs, output),
+        [input] => one_snapshot(args, input, output),
         _ if args.program => bail!("--program takes one snapshot; with --format jsonl several, one line each"),
-        _ => all_snapshots(args, &inputs, costs.as_ref(), output),
+        _ => all_snapshots(args, &inputs, output),
     }
 }
 
@@ -107,7 +91,7 @@ fn compare(
     options: WhatIfOptions<'_>,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> anyhow::Result<WhatIfReport> {
-    let tries_program = !args.settings && args.set.is_empty() && args.cost.is_none();
+    let tries_program = !args.settings && args.set.is_empty();
     let program_lines = options.program_lines.filter(|_| tries_program);
     let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, program_lines, ..options };
     compare_settings(study, path, options, progress).map_err(|error| anyhow!("--set {error}"))
@@ -117,21 +101,20 @@ fn program_changes(args: &Whatif, study: &Study<'_>, path: &str) -> ProgramRepor
     find_program_changes(study, path, args.model.capacity, args.top.unwrap_or(DEFAULT_LINES))
 }
 
-fn stream(args: &Whatif, inputs: &[Input], costs: Option<&Costs>, output: Output) -> anyhow::Result<Exit> {
+fn stream(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exit> {
     if args.program {
         return write_lines(output, inputs, |snapshot, path, _| {
             Ok(program_changes(args, &study(args, snapshot, path)?, path))
         });
     }
-    let options =
-        WhatIfOptions { costs, top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
+    let options = WhatIfOptions { top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
     write_lines(output, inputs, |snapshot, path, _| {
         compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
     })
 }
 
-fn all_snapshots(args: &Whatif, inputs: &[Input], costs: Option<&Costs>, output: Output) -> anyhow::Result<Exit> {
-    let options = WhatIfOptions { costs, every_setting: true, ..WhatIfOptions::default() };
+fn all_snapshots(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exit> {
+    let options = WhatIfOptions { every_setting: true, ..WhatIfOptions::default() };
     let mut fleet = FleetWhatIf::default();
     let compare = |snapshot: &Snapshot, path: &str, _: u64| {
         compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
@@ -150,7 +133,7 @@ fn all_snapshots(args: &Whatif, inputs: &[Input], costs: Option<&Costs>, output:
     Ok(exit)
 }
 
-fn one_snapshot(args: &Whatif, input: &Input, costs: Option<&Costs>, output: Output) -> anyhow::Result<Exit> {
+fn one_snapshot(args: &Whatif, input: &Input, output: Output) -> anyhow::Result<Exit> {
     let snapshot = inputs::read_one(&input.path)?;
     let study = study(args, &snapshot, &input.name)?;
     let format = args.model.output.format;
@@ -159,25 +142,9 @@ fn one_snapshot(args: &Whatif, input: &Input, costs: Option<&Costs>, output: Out
         return Ok(Exit::Success);
     }
     let progress = Progress::for_replays();
-    let options =
-        WhatIfOptions { costs, top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
+    let options = WhatIfOptions { top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
     let report = compare(args, &study, &input.name, options, &|done, total| progress.set_done(done, total))?;
     drop(progress);
-    let confirm = || confirm(&args.confirm, &input.path, &args.set, args.model.capacity);
-    if args.confirm.is_given() && format != Format::Human {
-        let confirmed = Confirmed { report: &report, confirmed: confirm()? };
-        output.write_answer(format, &confirmed, |confirmed| confirmed.lay_out(report::whatif))?;
-        return Ok(Exit::Success);
-    }
     output.write_answer(format, &report, report::whatif)?;
-    if args.confirm.is_given() {
-        print_page(report::trials(&confirm()?));
-    }
     Ok(Exit::Success)
-}
-
-fn read_costs(path: &Path) -> anyhow::Result<Costs> {
-    let name = path.display();
-    let text = read_text_file(path).with_context(|| format!("{name} cannot be read"))?;
-    Costs::parse(&text).map_err(|error| anyhow!("{name} {error}"))
 }

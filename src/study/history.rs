@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::window::{self, Window};
-use crate::replay::literal::{Bucket, LiteralOutcome, ReplayStep, Sampler, SeriesPeak};
+use crate::replay::literal::{LiteralOutcome, ReplayStep, Sampler, SeriesPeak};
 use crate::snapshot::Device;
 
 /// Buckets of the series; more than a terminal has columns.
@@ -47,10 +47,6 @@ pub struct MemoryHistory {
     pub duration_us: Option<u64>,
     /// Buckets of samples, indexed by `SERIES_*`.
     pub samples: Sampler<2>,
-    /// For each bucket, microseconds from the first entry of the window to its own first; empty if not recorded.
-    pub times_us: Vec<u64>,
-    /// For each bucket, the number of trace entries applied when its allocated bytes peaked.
-    pub peak_positions: Vec<u64>,
     /// Highest allocated and reserved bytes in the window.
     pub peak: Peak,
     /// Result of the literal replay of the whole trace.
@@ -71,8 +67,6 @@ pub(super) struct HistoryBuilder<'a> {
     device: Device<'a>,
     window: Range<usize>,
     samples: Sampler<2>,
-    /// For each bucket, the peak of allocated bytes and the number of entries applied then.
-    peaks: Vec<(u64, usize)>,
     /// Reserved and allocated bytes of the last sample.
     last: Option<(u64, u64)>,
 }
@@ -81,11 +75,11 @@ impl<'a> HistoryBuilder<'a> {
     pub(super) fn new(device: Device<'a>, window: Window) -> Self {
         let window = window.range_in(device);
         let samples = Sampler::new(window.len(), MAX_BUCKETS);
-        Self { device, window, samples, peaks: Vec::new(), last: None }
+        Self { device, window, samples, last: None }
     }
 
     pub(super) fn finish(self, outcome: LiteralOutcome, has_changed_settings: bool) -> MemoryHistory {
-        let Self { device, window, samples, peaks, last: _ } = self;
+        let Self { device, window, samples, last: _ } = self;
         let [reserved, allocated] = samples.peaks();
         let entry_of = |peak: SeriesPeak| window::entry_of_sample(&window, peak.sample);
         let peak = Peak {
@@ -98,16 +92,11 @@ impl<'a> HistoryBuilder<'a> {
         };
         let time = |entry| device.time_us(entry);
         let ends = time(window.start).zip(time(window.end.max(1) - 1));
-        let start_of = |bucket: &Bucket<2>| time(window.start + bucket.first);
-        let times: Option<Vec<u64>> = samples.buckets().iter().map(start_of).collect();
-        let start = time(window.start).unwrap_or(0); // without times `times` is empty or `None`
         MemoryHistory {
             first_entry: window.start as u64,
             entries: window.len() as u64,
             trace_entries: device.len() as u64,
             duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
-            times_us: times.into_iter().flatten().map(|time| time.saturating_sub(start)).collect(),
-            peak_positions: peaks.into_iter().map(|(_, applied)| applied as u64).collect(),
             samples,
             peak,
             outcome,
@@ -127,15 +116,6 @@ impl<'a> HistoryBuilder<'a> {
         if std::mem::replace(&mut self.last, current) == current && self.samples.repeat(sample) {
             return;
         }
-        let is_new_bucket = self.samples.add(sample, [totals.reserved, totals.allocated]);
-        let current = (totals.allocated, entry.map_or(0, |entry| entry + 1));
-        match self.peaks.last_mut() {
-            Some(peak) if !is_new_bucket => {
-                if current.0 > peak.0 {
-                    *peak = current;
-                }
-            }
-            _ => self.peaks.push(current),
-        }
+        self.samples.add(sample, [totals.reserved, totals.allocated]);
     }
 }

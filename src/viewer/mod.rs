@@ -55,7 +55,7 @@ impl DroppedFiles {
         progress: &dyn Fn(u64, u64),
     ) -> io::Result<()> {
         let DroppedFile { name, stored_bytes, reader } = file;
-        let options = Options { top: TABLE_ROWS, layers: true, ..Options::default() };
+        let options = Options { top: TABLE_ROWS, ..Options::default() };
         let source = match Source::from_reader(reader, stored_bytes) {
             Ok(source) => source,
             Err(InputError::OutOfMemory) => return Err(io::ErrorKind::OutOfMemory.into()),

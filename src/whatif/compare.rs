@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::cost::Costs;
 use super::forecast::{Forecast, ForecastLength};
 use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
 use super::outcome::{JobOutcome, free_of};
@@ -18,11 +17,10 @@ use super::smallest_capacity::{hypothesis_on, smallest_capacity};
 use super::tried::{TriedMark, TriedOn, TriedRow, sort_tried};
 use super::verdict::{best, requirement};
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
-use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
-use crate::replay::model::{EntrySink, Hypothesis};
+use crate::replay::model::Hypothesis;
 use crate::study::{DeviceStudy, Study};
 
 /// Which settings to try, and on which device.
@@ -32,8 +30,6 @@ pub struct WhatIfOptions<'a> {
     pub options: &'a [String],
     /// Bytes of device memory, in place of what the recording shows.
     pub capacity: Option<u64>,
-    /// How long device calls take, if it was measured.
-    pub costs: Option<&'a Costs>,
     /// Also settings without a use for this recording, to compare them with those of other ranks.
     pub every_setting: bool,
     /// Also changes to the program, and the program without each of this many source lines; `None` tries settings only.
@@ -72,7 +68,7 @@ pub fn compare_settings(
         let mut device_rows: Vec<WhatIfRow> = tried
             .into_par_iter()
             .map(|tried| {
-                let row = replay_row(device, tried, (options.costs, forecast.as_ref()));
+                let row = replay_row(device, tried, forecast.as_ref());
                 progress(rows_done.fetch_add(1, Ordering::Relaxed) + 1, row_count);
                 row
             })
@@ -114,7 +110,6 @@ pub fn compare_settings(
         recorded_settings: study.snapshot().settings_string().map(str::to_owned),
         capacity_bytes: devices.iter().filter_map(|device| device.capacity_bytes).max(),
         torch_version: verified.torch_version,
-        costs_of: options.costs.map(Costs::measured_on),
         warnings: warnings.to_vec(),
         rows_tried: row_count,
         rows,
@@ -190,16 +185,10 @@ pub(crate) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) 
 fn replay_row(
     device: DeviceStudy<'_, '_>,
     TriedSettings { option, overrides, has_use }: TriedSettings,
-    (costs, forecast): (Option<&Costs>, Option<&Forecast<'_>>),
+    forecast: Option<&Forecast<'_>>,
 ) -> WhatIfRow {
     let overrides = &overrides;
-    let mut device_time_ns = 0u64;
-    let mut add_cost = |entry: &AllocatorEntry, _: u64| {
-        device_time_ns =
-            device_time_ns.saturating_add(costs.map_or(0, |costs| costs.call_ns(entry.action, entry.size)));
-    };
-    let sink = costs.map(|_| &mut add_cost as &mut EntrySink<'_>);
-    let run = OverriddenRun::new(device, overrides, sink);
+    let run = OverriddenRun::new(device, overrides, None);
     let Fate { next_step_fails, forecast, then } = run.fate(device, forecast);
     let OverriddenRun { hypothesis, simulation } = run;
     let statistics = simulation.allocator.statistics();
@@ -224,7 +213,6 @@ fn replay_row(
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
         device_frees: statistics.num_device_free,
-        device_time_us: costs.map(|_| device_time_ns / 1000),
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(device, overrides, known),
     };

@@ -169,13 +169,6 @@ pub enum LiveError {
         size(*.reserved_before), size(*.within_reach)
     )]
     StartTooLarge { device: u64, reserved_before: u64, within_reach: u64, gpu: u32 },
-    /// Not even the smallest size fits on the GPU.
-    #[error(
-        "only {} is available on GPU {gpu}: too little to measure anything", size(*.within_reach)
-    )]
-    TooLittleMemory { gpu: u32, within_reach: u64 },
-    #[error("stopped before the measurement was complete; nothing stays allocated")]
-    StoppedMeasuring,
     #[error("stopped at entry {} of device {device}; nothing stays allocated", count(*.event as u64))]
     Stopped { device: u64, event: usize },
 }
@@ -362,7 +355,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-pub(super) fn gpu_report(facts: &GpuInfo) -> GpuReport {
+fn gpu_report(facts: &GpuInfo) -> GpuReport {
     let (major, minor) = facts.cuda_version;
     GpuReport {
         gpu: facts.gpu,
@@ -396,7 +389,7 @@ fn call_report(timings: &[CallTiming]) -> CallReport {
 }
 
 /// The `percent`th percentile of `sorted` by nearest rank; zero if it is empty.
-pub(super) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default() // no such call was made
 }

@@ -7,10 +7,7 @@
 //! ([`mod@together`]), and with the feature `cuda` on a GPU (`replay_on_gpu`). Does not know
 //! why a request failed, nor how an answer is shown.
 
-#[cfg(feature = "cuda")]
-mod calibrate;
 mod compare;
-mod cost;
 mod emit;
 mod explore;
 pub mod fit;
@@ -35,12 +32,8 @@ mod tried;
 mod verdict;
 mod warnings;
 
-#[cfg(feature = "cuda")]
-#[doc(hidden)]
-pub use self::calibrate::calibrate;
 pub(crate) use self::compare::is_worth_trying;
 pub use self::compare::{WhatIfOptions, compare_settings};
-pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, TriedRun};
 pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};

@@ -23,9 +23,6 @@ pub struct WhatIfReport {
     pub capacity_bytes: Option<u64>,
     /// The PyTorch releases whose rules the replay followed.
     pub torch_version: String,
-    /// The GPU on which the costs of device calls were measured; absent if no costs are given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub costs_of: Option<String>,
     /// Problems of the snapshot, and limits of the replays.
     pub warnings: Vec<Warning>,
     /// Number of rows before `--top` removed some.
@@ -123,9 +120,6 @@ pub struct WhatIfRow {
     pub device_allocs: u64,
     /// Number of device calls that free or unmap memory.
     pub device_frees: u64,
-    /// Total duration of these calls, in microseconds; absent if no costs are given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_time_us: Option<u64>,
     /// Number of requests that are retried after the allocator has released its cached blocks.
     pub retries: u64,
     /// Smallest device memory with which no request fails, to within 2 MiB or 1/256; null if no device is large enough.

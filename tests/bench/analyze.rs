@@ -106,7 +106,6 @@ fn other_sizes(c: &mut Criterion) {
         settings: None,
         multiple: 1,
         top: 10,
-        curve: 0,
     };
     let mut group = c.benchmark_group("fit");
     let entries = recorded.iter().map(|snapshot| snapshot.entries.len() as u64).sum();

@@ -24,7 +24,7 @@ LIMIT_SECONDS = 120
 LIMITS = "--max-ooms 0 --max-retries 0 --max-gap-ratio 0 --max-peak-reserved 1 --max-reserved 1"
 PAGES = ["human", "json", "jsonl", "markdown"]
 COMMANDS = [
-    *(f"analyze FILE --format {name}" for name in [*PAGES, "html"]),
+    *(f"analyze FILE --format {name}" for name in PAGES),
     "analyze FILE --format json --brief",
     "analyze FILE --at peak",
     "analyze FILE --at failure --format json --top 1000000",
@@ -39,7 +39,7 @@ COMMANDS = [
     *(f"timeline FILE --format {name}" for name in [*PAGES, "csv"]),
     *(f"whatif FILE --format {name}" for name in PAGES),
     "whatif FILE --program --format json",
-    *(f"fit 1=FILE 2=FILE --capacity 1GiB --format {name}" for name in [*PAGES, "html"]),
+    *(f"fit 1=FILE 2=FILE --capacity 1GiB --format {name}" for name in PAGES),
     *(f"check FILE {LIMITS} --format {name}" for name in [*PAGES, "github", "junit", "sarif"]),
     *(f"explain FILE --format {name}" for name in PAGES),
 ]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::driver::{assert_nothing_left, built, fixture, live, live_on_old, report, small_program};
-use crate::program::{Ran, file, run_with, text};
+use crate::program::{Ran, run_with, text};
 
 const UNKNOWN: &str = "999";
 const OUT_OF_MEMORY: &str = "2";
@@ -154,18 +154,14 @@ fn a_machine_without_what_is_needed_is_told_what() {
 #[test]
 fn expandable_segments_need_more_of_the_driver() {
     let path = fixture("2.15.0-holes");
-    let directory = TempDir::new().unwrap();
-    let file = text(&directory.path().join("gpu.json"));
     for (lacks, words) in [
         ("STUB_NO_VMM", "GPU 0: it has no virtual memory management, which expandable segments need"),
         ("STUB_NO_ADDRESSES", "is left for an expandable segment"),
     ] {
         report(&["--set", "expandable_segments:False", &path], &[(lacks, "1")]);
-        for args in [&["--set", "expandable_segments:True", path.as_str()][..], &["--calibrate", &file]] {
-            let (ran, ledger) = live(args, &[(lacks, "1")]);
-            assert_nothing_left(&ledger);
-            assert!(refused(&ran).contains(words), "{}", ran.err);
-        }
+        let (ran, ledger) = live(&["--set", "expandable_segments:True", &path], &[(lacks, "1")]);
+        assert_nothing_left(&ledger);
+        assert!(refused(&ran).contains(words), "{}", ran.err);
     }
 }
 
@@ -192,11 +188,6 @@ fn no_driver_is_one_sentence() {
     let said = refused(&ran);
     let reasons = ["no CUDA driver was found", "finds no GPU", "cuInit failed"];
     assert!(reasons.iter().any(|reason| said.contains(reason)), "{said}");
-
-    let directory = TempDir::new().unwrap();
-    let earlier = file(&directory, "gpu.json", b"measured elsewhere");
-    refused(&run_with(&["live", "--calibrate", &earlier], &[("LD_LIBRARY_PATH", "/nowhere")]));
-    assert_eq!(std::fs::read(&earlier).unwrap(), b"measured elsewhere");
 }
 
 #[test]

@@ -150,7 +150,6 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         let options = TimelineOptions { device: None, window, minor: None, buckets: 50 };
         let report = timeline(snapshot, "a", options);
         said.extend(shown(&report::timeline(&report)));
-        said.push(formats::timeline_csv(&report));
         data.push(value(serde_json::to_value(&report)));
     }
 
@@ -198,11 +197,10 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
 
     for pair in [[snapshot, other], [other, snapshot]] {
         for at in [ComparedMoment::Peak, ComparedMoment::Snapshot] {
-            let [before, after] = pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
-            let options = diff::DiffOptions { at, top: 3, all_stacks: true, ..diff::DiffOptions::default() };
+            let [before, after] = pair.map(|snapshot| diff::File { snapshot, path: "a" });
+            let options = diff::DiffOptions { at, top: 3, ..diff::DiffOptions::default() };
             let report = diff(before, after, options);
             said.extend(shown(&report::diff(&report)));
-            said.push(formats::diff_folded(&report));
             data.push(value(serde_json::to_value(&report)));
         }
     }

@@ -1,9 +1,8 @@
-//! Remedies that are tried by running the job again: `dry-run --try`, and `--confirm` of `analyze`.
+//! Remedies that are tried by running the job again: `dry-run --try`.
 //!
 //! The jobs are shell scripts that leave a recording.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -84,27 +83,4 @@ fn nothing_is_tried_if_nothing_failed() {
     let output = dry_run(directory.path(), &["--try", "-o", "out", "--", "sh", "-c", &job, "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(!directory.path().join("out/try-1").exists());
-}
-
-#[test]
-fn remedies_of_a_recording_are_confirmed_by_running_the_job() {
-    let directory = tempfile::tempdir().unwrap();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/2.15.0-holes-at-oom.pickle.gz");
-    let analyze = |settings: &str, size: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oomscope"));
-        command.current_dir(directory.path()).arg("analyze").arg(&fixture).args(["--confirm", "--", "sh", "-c"]);
-        let output = command.args([&failing_job(settings), size]).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        said(&output)
-    };
-    let said = analyze("expandable_segments:True", "9");
-    assert!(said.starts_with("oomscope: dry runs on "), "{said}");
-    let (_, table) = said.split_once("\ntried on ").unwrap_or_else(|| panic!("{said}"));
-    let rows: Vec<&str> = table.lines().skip(1).collect();
-    assert!(rows[0].contains("expandable_segments:True") && rows[0].contains("runs to its end"), "{said}");
-    assert!(rows[1].contains("unchanged") && rows[1].contains("fails: "), "{said}");
-    // Below 8 the job ends in any case.
-    let said = analyze("none", "7");
-    assert!(said.contains("as recorded the job runs to its end in a dry run"), "{said}");
-    assert!(!said.contains("expandable_segments:True"), "{said}");
 }

@@ -194,8 +194,8 @@ const ANSWERS: [Answer; 6] = [
         terminal(&report::analyze(&report), STYLE);
     }),
     ("diff", |snapshot| {
-        let file = File { snapshot, path: "a", size_bytes: 1 };
-        let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5, minor: None, all_stacks: false };
+        let file = File { snapshot, path: "a" };
+        let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5, minor: None };
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {

@@ -50,7 +50,6 @@ mod export;
 mod failures;
 mod fit;
 mod fit_command;
-mod fit_page;
 mod fit_repeated;
 mod fleet;
 mod forecasts;
@@ -60,7 +59,6 @@ mod generator;
 mod golden;
 mod language;
 mod layers;
-mod layers_over_time;
 mod layout;
 #[cfg(debug_assertions)]
 mod linear;

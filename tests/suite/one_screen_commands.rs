@@ -21,7 +21,7 @@ fn pages(name: &str, snapshot: &Snapshot, before: &Snapshot) -> Vec<Document> {
     let study = Study::new(snapshot, Scope::default());
     let smaller = Overrides { capacity: Some(64 * MIB), ..Overrides::default() };
     let options = TimelineOptions { device: None, window: Window::All, minor: None, buckets: 512 };
-    let file = |snapshot, path| File { snapshot, path, size_bytes: 0 };
+    let file = |snapshot, path| File { snapshot, path };
     let sides = [file(before, "fixtures/before.pickle.gz"), file(snapshot, &path)];
     vec![
         report::replay(&verify_study(&study, &path)),

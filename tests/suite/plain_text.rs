@@ -61,7 +61,6 @@ fn outputs(snapshot: &[u8]) -> Vec<(Vec<&'static str>, String)> {
         }
         all.push((vec!["diff", "--format", format], vec![&empty, &hostile]));
     }
-    all.push((vec!["diff", "--format", "folded"], vec![&empty, &hostile]));
     for format in ["human", "json", "markdown", "github", "junit", "sarif"] {
         all.push(([&gate[..], &["--format", format]].concat(), vec![&hostile]));
     }
@@ -109,7 +108,7 @@ fn long_names_are_cut_in_no_time() {
         let most = if args.contains(&"json") { 450_000 } else { 60_000 };
         assert!(said.len() < most, "{args:?}: {} bytes", said.len());
         // A page cuts what a line of its tables has no room for.
-        let is_named = (args[0] == "check" && !args.contains(&"human")) || args.contains(&"folded");
+        let is_named = args[0] == "check" && !args.contains(&"human");
         assert!(!is_named || said.contains("(400,009"), "{args:?}: {said:.1500}");
     }
 }

@@ -128,20 +128,3 @@ fn what_cannot_be_planned_is_refused() {
     let other = refusal(&["plan", "--runs", path, "--", "train", "{N}"]);
     assert!(other.contains("has the runs of another command: other"), "{other}");
 }
-
-#[test]
-fn the_page_has_the_gpus_as_limits_of_its_curve() {
-    let directory = tempfile::tempdir().unwrap();
-    let page = directory.path().join("plan.html");
-    let files = [dense(4), dense(8)];
-    result_of(&["plan", &files[0], &files[1], "--gpus", "t4,l4", "--format", "html", "-o", page.to_str().unwrap()]);
-    let page = std::fs::read_to_string(page).unwrap();
-    let limits = page.matches("<path class=\"limit\"").count();
-    assert!(limits == 2 && page.contains("14.5 GiB, t4") && page.contains("21.8 GiB, l4"), "{limits}");
-    assert!(
-        page.contains("fits l4</text>") && !page.contains("max_split_size_mb"),
-        "the curve is of the program as it is"
-    );
-    assert!(page.find("<table") < page.find("<figure"), "the answer comes first");
-    assert!(!page.contains("<script"));
-}

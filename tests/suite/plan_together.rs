@@ -56,7 +56,6 @@ fn what_makes_no_sense_together_is_refused() {
     let process = PROCESSES[0];
     for (arguments, why) in [
         (vec!["plan", "--together", process], "two processes or more"),
-        (vec!["plan", "--together", process, process, "--format", "html"], "no page for a browser"),
         (vec!["plan", "--together", process, "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz"], "no trace"),
     ] {
         assert!(refusal(&arguments).contains(why), "{arguments:?}: {}", refusal(&arguments));

@@ -246,7 +246,7 @@ fn replaying_page(directory: &Path, module: &Path, file: &str) -> PathBuf {
     let source = Source::open(Path::new(file)).unwrap();
     let snapshot = Snapshot::read(&source, &|_| ()).unwrap();
     let study = Study::new(&snapshot, Scope::default());
-    let options = Options { top: 10, layers: true, ..Options::default() };
+    let options = Options { top: 10, ..Options::default() };
     let report = analyze_study(&study, file, source.stored_bytes(), options);
     let mut data = SnapshotData::from_study(&study, &report, 1).unwrap();
     data.stored = std::fs::read(file).unwrap();

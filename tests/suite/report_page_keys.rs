@@ -172,26 +172,6 @@ fn it_prints_everything_in_light_colours() {
 }
 
 #[test]
-fn the_legend_of_the_static_chart_has_colours() {
-    let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
-    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
-    browser.show(&file);
-    let seen = browser.value(
-        "[...document.querySelectorAll('svg.chart.key')].map((key) => \
-         [key.firstElementChild.getBoundingClientRect().width, getComputedStyle(key.firstElementChild).fill])",
-    );
-    let seen = seen.as_array().unwrap();
-    assert!(seen.len() > 4, "{seen:?}");
-    assert!(seen.iter().all(|key| key[0].as_f64() > Some(8.0)), "{seen:?}");
-    let mut colours: Vec<&str> = seen.iter().map(|key| key[1].as_str().unwrap()).collect();
-    colours.sort_unstable();
-    colours.dedup();
-    assert!(colours.len() >= seen.len() - 1, "{colours:?}");
-}
-
-#[test]
 fn the_view_is_saved_as_picture_and_csv() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();

@@ -272,18 +272,12 @@ impl Types {
         // Pages and the command line serialize for their own scripts.
         let is_public = |path: &str| {
             path.starts_with("src/output/wording/")
-                || path == "src/cli/dry_run/confirm.rs"
                 || !(path.starts_with("src/output/") || path.starts_with("src/cli/"))
         };
         let mut types = Self::default();
         for source in sources().iter().filter(|source| is_public(&source.path)) {
             let file = syn::parse_file(&source.text).unwrap_or_else(|e| panic!("{}: {e}", source.path));
             types.add_declared(&file.items);
-        }
-        let mut confirmed = types.shapes["Confirmed"].keys.last().unwrap().clone();
-        confirmed.is_optional = true;
-        for report in ["AnalyzeReport", "WhatIfReport"] {
-            types.shapes.get_mut(report).unwrap().keys.push(confirmed.clone());
         }
         for (report, schema) in &types.reports {
             types.shapes.get_mut(report).unwrap().keys.splice(0..0, first_keys(schema));

@@ -13,33 +13,11 @@ use serde_json::{Value, json};
 const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
 
 #[test]
-fn scripts_get_the_same_figures_in_both_forms_and_the_same_bytes_each_time() {
-    let csv = result_of(&["timeline", "--format", "csv", "--buckets", "50", FAILED]);
+fn scripts_get_the_same_bytes_each_time() {
     let text = result_of(&["timeline", "--format", "json", "--buckets", "50", FAILED]);
-    assert_eq!(csv, result_of(&["timeline", "--format", "csv", "--buckets", "50", FAILED]));
     assert_eq!(text, result_of(&["timeline", "--format", "json", "--buckets", "50", FAILED]));
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["schema"], "oomscope/timeline/1");
-    let device = &report["devices"][0];
-    let mut lines = csv.lines();
-    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
-    assert_eq!(rows.len(), device["buckets"]["first_event"].as_array().unwrap().len());
-    for (row, cells) in rows.iter().enumerate() {
-        assert_eq!(cells.len(), header.len());
-        for (name, cell) in header.iter().zip(cells) {
-            let value = match name.rsplit_once('_') {
-                _ if *name == "device" => &device["device"],
-                Some((series, extreme @ ("min" | "max"))) => &device["series"][series][extreme][row],
-                Some(_) if device["buckets"].get(name).is_some() => &device["buckets"][name][row],
-                _ => &device["marks"][name]["in_bucket"][row],
-            };
-            let number: Value = serde_json::from_str(cell).unwrap();
-            assert_eq!(number.as_f64(), value.as_f64(), "{name} {row}");
-        }
-    }
-    let in_csv = header.iter().filter(|name| name.ends_with("_max")).count();
-    assert_eq!(in_csv, device["series"].as_object().unwrap().len());
 }
 
 #[test]
@@ -77,7 +55,7 @@ fn a_page_fits_its_width_and_goes_to_a_file() {
     assert_eq!(page, result_of(&["timeline", FAILED]));
     assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
     let full = result_of(&["--full", "timeline", FAILED]);
-    for wanted in ["GPU 0 over time", "failed", "reclaim", "Optimizer.step#AdamW.step", " 5.70 GiB    30,949"] {
+    for wanted in ["GPU 0 over time", "failed", "reclaim", " 5.70 GiB    30,949"] {
         assert!(full.contains(wanted), "{wanted}: {full}");
     }
 }
@@ -107,7 +85,7 @@ fn what_cannot_be_shown_is_refused_in_one_sentence() {
     for args in [
         &["timeline", "--buckets", "0", FAILED][..],
         &["timeline", "--buckets", "100001", FAILED],
-        &["timeline", "--format", "folded", FAILED],
+        &["timeline", "--format", "sarif", FAILED],
         &["timeline", "--last", "1", "--from", "1", FAILED],
     ] {
         assert_eq!(program::run(args).code, 2, "{args:?}");

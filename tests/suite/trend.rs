@@ -133,32 +133,11 @@ fn growth_within_hours_is_not_extrapolated_to_weeks() {
 }
 
 #[test]
-fn ci_formats_name_the_line_that_creeps() {
+fn formats_of_limits_are_refused() {
     let directory = TempDir::new().unwrap();
-    let creeping = runs(60, 4, 0.01, |day| 1.0 + 0.01 * day / 7.0).join("\n");
-    let creeping = file(&directory, "runs.jsonl", creeping.as_bytes());
-    let steady = file(&directory, "steady.jsonl", runs(20, 1, 0.0, |_| 1.0).join("\n").as_bytes());
-    let output = |format: &str, path: &str| run(&["check", "--trend", "--format", format, path]);
-    let line = first_line();
-    let github = output("github", &creeping);
-    assert_eq!(github.code, 1);
-    assert!(github.out.starts_with(&format!("::error title=creep::{line} creeps: +")), "{}", github.out);
-    assert!(output("github", &steady).out.starts_with("oomscope check nothing creeps"));
-    let junit = output("junit", &creeping).out;
-    let document = roxmltree::Document::parse(&junit).unwrap();
-    let failure = document.descendants().find(|node| node.has_tag_name("failure")).unwrap();
-    assert!(failure.text().unwrap().contains(&line), "{junit}");
-    let passed = output("junit", &steady).out;
-    assert!(passed.contains("failures=\"0\"") && !passed.contains("<failure"), "{passed}");
-    let sarif: Value = serde_json::from_str(&output("sarif", &creeping).out).unwrap();
-    let results = list(&sarif["runs"][0]["results"]);
-    assert_eq!((results.len(), &results[0]["ruleId"], &results[0]["level"]), (1, &json!("creep"), &json!("error")));
-    assert!(results[0]["message"]["text"].as_str().unwrap().starts_with(&line));
-    let also = directory.path().join("also.xml");
-    let both = run(&["check", "--trend", &creeping, "--also", &format!("junit={}", also.display())]);
-    assert!(both.out.contains("FAILED"));
-    assert_eq!(std::fs::read_to_string(also).unwrap(), junit);
-    assert!(refusal(&["check", "--trend", &creeping, "-o", &creeping]).contains("is an input file"));
+    let runs = file(&directory, "runs.jsonl", runs(20, 1, 0.0, |_| 1.0).join("\n").as_bytes());
+    assert!(refusal(&["check", "--trend", "--format", "junit", &runs]).contains("use markdown or json"));
+    assert!(refusal(&["check", "--trend", &runs, "-o", &runs]).contains("is an input file"));
 }
 
 #[test]

@@ -275,34 +275,6 @@ fn an_oversize_block_serves_requests_within_the_rounding() {
 }
 
 #[test]
-fn use_on_oom_pools_serve_at_the_time_of_their_release() {
-    let fallback = PoolId(5);
-    for (minor, expected) in [
-        (7, vec![(SegmentFree, 50, 40), (Oom, 40, 45)]),
-        (8, vec![(SegmentFree, 50, 40), (Alloc, 0, 45)]),
-        (10, vec![(SegmentFree, 50, 40), (Alloc, 0, 45)]),
-        (11, vec![(Alloc, 0, 45)]),
-        (15, vec![(Alloc, 0, 45)]),
-    ] {
-        let mut run = run(minor, plain(), 90 * MIB, None);
-        run.allocator.set_use_on_oom(fallback);
-        let cached_there = run.alloc_in_pool(50 * MIB, fallback);
-        run.free(cached_there);
-        let cached = run.alloc(40 * MIB);
-        run.free(cached);
-        run.take_entries(SEGMENTS);
-        let served = run.try_alloc(45 * MIB, PoolId(0), false);
-        let expected: Vec<_> = expected.into_iter().map(|e| if e.0 == Oom { (Oom, 40, 45) } else { e }).collect();
-        let last = run.allocator.entries().last().copied().unwrap();
-        assert_eq!(run.take_entries(SEGMENTS), expected, "2.{minor}");
-        assert_eq!(served.is_some(), last.pool == fallback, "2.{minor}");
-        // Old releases retry first, which counts although it fails.
-        assert_eq!(run.retries().0, u64::from(minor < 11), "2.{minor}");
-        assert!(run.try_alloc(45 * MIB, PRIVATE, false).is_none(), "only the default pool may use it");
-    }
-}
-
-#[test]
 fn a_no_split_pool_allocates_whole_segments() {
     let mut run = run(15, plain(), 1000 * MIB, None);
     run.allocator.set_no_split(PRIVATE);

@@ -8,14 +8,13 @@ use anyhow::{Context as _, bail};
 
 use super::args::Check;
 use super::outputs::Outputs;
-use super::repository::{find_source, repository_root};
 use crate::base::input::decompress_reader;
 use crate::base::units::counted;
 use crate::cli::args::Format;
 use crate::cli::exit::Exit;
 use crate::cli::inputs::{self, Input};
 use crate::compare::trend::{History, RunError, find_trends};
-use crate::output::{formats, report};
+use crate::output::report;
 
 pub(super) fn check_trend(args: &Check) -> anyhow::Result<Exit> {
     let files = inputs::expand_files(&args.snapshots, is_named_like_lines)?;
@@ -59,16 +58,11 @@ pub(super) fn check_trend(args: &Check) -> anyhow::Result<Exit> {
         };
         bail!("a trend needs at least 8 runs of a rank; here: {most}{without_time}");
     }
-    let root = repository_root();
-    let source = |file: &str| find_source(&root, file);
-    outputs.write_each(|format, output| {
-        let text = match format {
-            Format::Github => formats::trend_github(&report, source),
-            Format::Junit => formats::trend_junit(&report),
-            Format::Sarif => formats::json(&formats::trend_sarif(&report, env!("CARGO_PKG_VERSION"), source))?,
-            format => return output.write_answer(format, &report, report::trend),
-        };
-        output.write(&text)
+    outputs.write_each(|format, output| match format {
+        Format::Github | Format::Junit | Format::Sarif => {
+            bail!("--trend has no {format:?} format: use markdown or json")
+        }
+        format => output.write_answer(format, &report, report::trend),
     })?;
     Ok(if report.passed { Exit::Success } else { Exit::Failed })
 }

@@ -8,7 +8,6 @@
 mod analyzed_run;
 mod args;
 mod assumed_gpu;
-mod confirm;
 mod fit_sizes;
 mod options;
 mod placeholder;
@@ -26,7 +25,6 @@ pub(super) use self::analyzed_run::AnalyzedRun;
 pub(super) use self::args::DryRun;
 use self::args::ExitCode;
 pub(super) use self::assumed_gpu::parse_known_gpu;
-pub(super) use self::confirm::{ConfirmArgs, Confirmed, confirm};
 use self::fit_sizes::FitSizes;
 pub(super) use self::options::{DryRunOptions, Intervention};
 pub(super) use self::placeholder::{fill as fill_placeholder, find as find_placeholder};

@@ -82,10 +82,6 @@ pub(in crate::cli) struct DryRunOptions {
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     max_entries: u64,
 
-    /// Record Python stacks, or C++ stacks as well
-    #[arg(long, default_value = "python")]
-    stacks: StackKind,
-
     /// Do not look for the variables that keep GPU memory alive
     #[arg(long)]
     no_names: bool,
@@ -120,7 +116,7 @@ impl DryRunOptions {
     ) -> anyhow::Result<RunDirectory> {
         let options = RecorderOptions {
             max_entries: self.max_entries,
-            stacks: self.stacks,
+            stacks: StackKind::Python,
             at: SnapshotWhen::Exit,
             keep: 3,
             wait: 10.0,

@@ -211,7 +211,6 @@ impl<'r> SizeSearch<'r> {
             settings: None,
             multiple: 1,
             top: 1,
-            curve: 0,
         };
         let report = recordings.study(Scope::default(), |inputs| fit(inputs, &options))?;
         let report = report.map_err(|refusal| anyhow!(refusal.sentence))?;

@@ -23,8 +23,6 @@ const MAX_SETTINGS: usize = 2;
 /// A remedy from outside of the program, which needs no change to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutsideRemedy {
-    /// None: the job as it was recorded, or as it ran first.
-    AsRecorded,
     /// Options to set, and `KEY:default` for one to remove.
     Settings(String),
     /// `foreach=False` in every optimizer.
@@ -229,7 +227,6 @@ impl OutsideRemedy {
     /// `None` if it changes nothing.
     fn describe(&self) -> Option<String> {
         match self {
-            Self::AsRecorded => None,
             Self::Settings(change) => Some(change.clone()),
             Self::StepByParameter => Some("foreach=False in the optimizer".to_owned()),
             Self::Size { name, size } => Some(format!("{name} = {}", count(*size))),

@@ -1,10 +1,10 @@
 //! `oomscope live` in a build with the feature `cuda`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -17,10 +17,9 @@ use crate::cli::args::{OutputArgs, parse_release};
 use crate::cli::exit::Exit;
 use crate::cli::inputs;
 use crate::cli::output::Output;
-use crate::output::formats;
 use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::whatif::{LiveOptions, apply_option, calibrate, replay_on_gpu};
+use crate::whatif::{LiveOptions, apply_option, replay_on_gpu};
 
 /// Replay the trace on a real GPU, to test whether it fits and to time device calls
 #[derive(Debug, Args)]
@@ -29,7 +28,6 @@ Examples:
   oomscope live snapshot.pickle                      on GPU 0
   oomscope live --gpu 1 --set expandable_segments:True snapshot.pickle
   oomscope live --repeat 10 --touch snapshot.pickle  time ten replays, writing all memory once
-  oomscope live --calibrate gpu.json                 measure device calls for whatif --cost gpu.json
 
 The model of PyTorch's allocator replays the recorded requests with real memory from the CUDA driver, but without \
 kernels or data. All memory is freed at the end. Tested against a stub of the driver, not yet measured on a GPU: see \
@@ -40,8 +38,8 @@ file, no GPU, or an error of the driver.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(in crate::cli) struct Live {
     /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
-    #[arg(value_name = "SNAPSHOT", required_unless_present = "calibrate")]
-    snapshot: Option<PathBuf>,
+    #[arg(value_name = "SNAPSHOT")]
+    snapshot: PathBuf,
 
     /// Replay only this device of the snapshot
     #[arg(long, value_name = "N")]
@@ -75,14 +73,6 @@ pub(in crate::cli) struct Live {
     #[arg(long)]
     touch: bool,
 
-    /// Measure the cost of device calls instead of replaying, and write it to FILE, for `oomscope whatif --cost FILE`
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["snapshot", "device", "set", "torch_version", "repeat", "pace", "touch"]
-    )]
-    calibrate: Option<PathBuf>,
-
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -96,27 +86,7 @@ enum PaceArg {
 }
 
 pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Exit> {
-    match (&args.calibrate, &args.snapshot) {
-        (Some(file), _) => calibrate_gpu(args, file),
-        (None, Some(snapshot)) => replay(args, snapshot),
-        (None, None) => bail!("neither a snapshot nor --calibrate was given"),
-    }
-}
-
-fn calibrate_gpu(args: &Live, file: &Path) -> anyhow::Result<Exit> {
-    let output = Output::open(args.output.output.as_deref())?;
-    let costs_output = Output::open(Some(file))?;
-    if let Some(page) = args.output.output.as_deref().filter(|page| inputs::are_same_file(page, file)) {
-        bail!("{}: cannot hold both the result and the costs; name two files", page.display());
-    }
-    let stop = stop_flag()?;
-    let costs = calibrate(&mut CudaDevice::open(args.gpu, args.reserve, false)?, &stop)?;
-    costs_output.write(&formats::json(&costs)?)?;
-    output.write_answer(args.output.format, &costs, report::costs)?;
-    Ok(Exit::Success)
-}
-
-fn replay(args: &Live, file: &Path) -> anyhow::Result<Exit> {
+    let file = args.snapshot.as_path();
     let path = file.display().to_string();
     if let Some(written) = &args.output.output {
         inputs::refuse_output_over_input(file, written)?;

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::allocator::device::{GPUS, GpuModel};
-use crate::cli::args::{Format, format_parser};
+use crate::cli::args::OutputArgs;
 use crate::cli::dry_run::parse_known_gpu;
 use crate::cli::fit::parse_recording;
 use crate::whatif::fit::Size;
@@ -72,13 +72,8 @@ pub(in crate::cli) struct Plan {
     #[arg(long, value_name = "DIR", default_value = "oomscope-plan")]
     pub(super) runs: PathBuf,
 
-    /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Html]), default_value = "human")]
-    pub(super) format: Format,
-
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
 
     /// Command and its arguments, with a word in braces for the size
     #[arg(last = true, value_name = "COMMAND")]
@@ -109,7 +104,7 @@ impl Plan {
         Ok(gpus.into_iter().map(|gpu| PlanTarget { gpu, price: price(gpu) }).collect())
     }
 
-    /// The options of a plan without changes of the program and without curves.
+    /// The options of a plan without changes of the program.
     pub(super) fn options<'o>(&self, name: &'o str, targets: &'o [PlanTarget], runs: &'o [PlanRun]) -> PlanOptions<'o> {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         PlanOptions {
@@ -120,7 +115,6 @@ impl Plan {
             wanted_size: self.for_size,
             multiple: self.multiple_of,
             changes: false,
-            curve: 0,
         }
     }
 }

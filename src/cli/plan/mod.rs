@@ -14,13 +14,12 @@ use anyhow::{anyhow, bail};
 
 pub(super) use self::args::Plan;
 use self::runs::Runs;
-use super::args::Format;
 use super::dry_run::find_placeholder;
 use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use super::sized_recordings::SizedRecordings;
-use crate::output::{page, report};
+use crate::output::report;
 use crate::study::Scope;
 use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, PlanTarget, plan};
 
@@ -28,8 +27,6 @@ use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, PlanTarget, plan};
 const MAX_FURTHER_RECORDINGS: usize = 2;
 /// How often to go on to twice the largest size if nothing can be predicted from the recordings.
 const MAX_DOUBLINGS: usize = 3;
-/// Number of sizes in the chart.
-const CURVE_SIZES: u64 = 32;
 
 fn plan_from(recordings: &SizedRecordings, options: &PlanOptions<'_>) -> anyhow::Result<PlanReport> {
     recordings.study(Scope::default(), |inputs| plan(inputs, options))?.map_err(|error| anyhow!(error))
@@ -43,11 +40,11 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }
     let targets = args.targets()?;
-    let output = Output::open(args.output.as_deref())?;
+    let output = Output::open(args.output.output.as_deref())?;
     let mut recordings = SizedRecordings::default();
     for (size, path) in &args.recordings {
         let path = inputs::single_snapshot(path)?;
-        args.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
+        args.output.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
         recordings.add(*size, &path)?;
     }
     let (name, runs) = if args.command.is_empty() {
@@ -57,12 +54,8 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         let runs = make_runs(args, &name, &targets, &mut recordings)?;
         (name, runs)
     };
-    let curve = if args.format == Format::Html { CURVE_SIZES } else { 0 };
-    let report = plan_from(&recordings, &PlanOptions { changes: true, curve, ..args.options(&name, &targets, &runs) })?;
-    match args.format {
-        Format::Html => output.write_with(|out| page::write_plan(&report, env!("CARGO_PKG_VERSION"), out))?,
-        format => output.write_answer(format, &report, report::plan)?,
-    }
+    let report = plan_from(&recordings, &PlanOptions { changes: true, ..args.options(&name, &targets, &runs) })?;
+    output.write_answer(args.output.format, &report, report::plan)?;
     Ok(Exit::Success)
 }
 

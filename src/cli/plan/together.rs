@@ -1,9 +1,8 @@
 //! `oomscope plan --together`: several processes on one GPU.
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 
 use super::args::Plan;
-use crate::cli::args::Format;
 use crate::cli::exit::Exit;
 use crate::cli::inputs;
 use crate::cli::output::Output;
@@ -13,22 +12,19 @@ use crate::study::{Scope, Study};
 use crate::whatif::together::{TogetherInput, fit_together};
 
 pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
-    if args.format == Format::Html {
-        bail!("--together has no page for a browser: use --format markdown, json or human");
-    }
     let gpus: Vec<_> = args.targets()?.into_iter().map(|target| target.gpu).collect();
     let mut read: Vec<(String, Snapshot)> = Vec::new();
     for path in &args.together {
         let path = inputs::single_snapshot(path)?;
-        args.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
+        args.output.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
         read.push((path.display().to_string(), inputs::read_one(&path)?));
     }
-    let output = Output::open(args.output.as_deref())?;
+    let output = Output::open(args.output.output.as_deref())?;
     let studies: Vec<Study<'_>> = read.iter().map(|(_, snapshot)| Study::new(snapshot, Scope::default())).collect();
     let processes = read.iter().zip(&studies);
     let processes: Vec<TogetherInput<'_, '_>> =
         processes.map(|((path, _), study)| TogetherInput { path, study }).collect();
     let report = fit_together(&processes, &gpus).map_err(|error| anyhow!(error))?;
-    output.write_answer(args.format, &report, report::together)?;
+    output.write_answer(args.output.format, &report, report::together)?;
     Ok(Exit::Success)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::figures::Figures;
-use super::holders::{DeviceHolders, OtherRows, StackChange, StackCounts, StackPair};
+use super::holders::{DeviceHolders, OtherRows, StackChange, StackCounts};
 use super::limit::Growth;
 use super::lines::LineChange;
 use super::moment::{ComparedMemory, LiveStack};
@@ -70,9 +70,6 @@ pub struct DeviceDiff {
     pub stacks: Vec<StackChange>,
     /// The sum of all other stacks, changed or not: together with `stacks` all allocated memory.
     pub other_stacks: OtherRows,
-    /// All stacks, for a flame graph.
-    #[serde(skip)]
-    pub all_stacks: Vec<StackPair>,
 }
 
 /// The same device in both snapshots.
@@ -136,7 +133,6 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         stack_counts: holders.counts(),
         stacks,
         other_stacks,
-        all_stacks: if options.all_stacks { holders.all() } else { Vec::new() },
     }
 }
 

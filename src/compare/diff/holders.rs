@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::moment::{ComparedMemory, LiveStack};
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
-use crate::stacks::frames::{FrameList, FrameReport, StackReader, bytes_of_each};
+use crate::stacks::frames::{FrameList, FrameReport, StackReader};
 use crate::stacks::matching::{FrameTable, MatchedBy, Pair};
 
 words! {
@@ -122,15 +122,6 @@ impl OtherRows {
     }
 }
 
-/// A stack of one or both snapshots.
-#[derive(Debug, Clone)]
-pub struct StackPair {
-    /// Live memory before and after.
-    pub held: LiveChange,
-    /// The stack after; the stack before if it is gone.
-    pub frames: FrameList,
-}
-
 /// The holders of a device's memory in both snapshots.
 pub(super) struct DeviceHolders<'a> {
     pub(super) readers: [&'a StackReader<'a>; 2],
@@ -173,13 +164,6 @@ impl<'a> DeviceHolders<'a> {
         [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].frame_list(stack.id)))
     }
 
-    /// The frames after, or else before, in about `max_bytes`.
-    fn frames_within(&self, pair: &Pair, max_bytes: usize) -> Option<FrameList> {
-        let [before, after] = self.stacks(pair);
-        let (side, stack) = after.map(|stack| (1, stack)).or(before.map(|stack| (0, stack)))?;
-        Some(self.readers[side].frame_list_within(stack.id, max_bytes))
-    }
-
     /// Counts all stacks by status.
     pub(super) fn counts(&self) -> StackCounts {
         let mut counts = StackCounts::default();
@@ -209,13 +193,5 @@ impl<'a> DeviceHolders<'a> {
             Some(StackChange { status, matched_by, held, frames, moved_from })
         });
         (rows.collect(), others)
-    }
-
-    /// All stacks, for a flame graph.
-    pub(super) fn all(&self) -> Vec<StackPair> {
-        let max_bytes = bytes_of_each(self.pairs.len());
-        let stack_pair =
-            |pair: &Pair| Some(StackPair { held: self.held(pair), frames: self.frames_within(pair, max_bytes)? });
-        self.pairs.iter().filter_map(stack_pair).collect()
     }
 }

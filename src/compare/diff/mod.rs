@@ -26,7 +26,7 @@ pub use crate::stacks::matching::MatchedBy;
 pub use crate::study::TracePosition;
 pub use device::DeviceDiff;
 pub use figures::Figures;
-pub use holders::{LiveChange, OtherRows, StackChange, StackCounts, StackPair, Status};
+pub use holders::{LiveChange, OtherRows, StackChange, StackCounts, Status};
 pub use limit::{ExceededGrowth, FailOn, Growth, GrowthLimit, ParseGrowthError};
 pub use lines::LineChange;
 pub use options::{ComparedMoment, DiffOptions};

@@ -24,6 +24,4 @@ pub struct DiffOptions {
     pub top: usize,
     /// The minor release of PyTorch 2 that wrote both files; by default inferred from each file.
     pub minor: Option<u32>,
-    /// Whether to return all stacks, for a flame graph.
-    pub all_stacks: bool,
 }

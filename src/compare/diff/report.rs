@@ -22,8 +22,6 @@ pub struct File<'a> {
     pub snapshot: &'a Snapshot,
     /// Path as given.
     pub path: &'a str,
-    /// Size of the stored file.
-    pub size_bytes: u64,
 }
 
 /// A warning about one or both files.

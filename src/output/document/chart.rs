@@ -29,9 +29,8 @@ pub struct ChartRow {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Shape {
-    /// Two series of bytes, one in front of the other; `names` are those of `back` and `front`. `layers` split
-    /// `front` from the bottom up and are drawn where colours are available.
-    Area { back: Vec<u64>, front: Vec<u64>, names: [&'static str; 2], layers: Vec<Layer> },
+    /// Two series of bytes, one in front of the other; `names` are those of `back` and `front`.
+    Area { back: Vec<u64>, front: Vec<u64>, names: [&'static str; 2] },
     /// The axis: entry indexes, and times if recorded.
     Axis,
     /// The maximum of each bucket, scaled to `max`; 0 is blank.
@@ -40,8 +39,6 @@ pub enum Shape {
     Shares(Vec<u64>),
     /// Half-open ranges of entries, drawn as marks.
     Marks(Vec<[u64; 2]>),
-    /// Half-open ranges of entries, drawn as bars.
-    Ranges(Vec<[u64; 2]>),
     /// Labels at entries.
     Labels(Vec<(u64, String)>),
     /// Consecutive named ranges. If there are too many for the width, numbered bands are thinned out and the row
@@ -49,14 +46,6 @@ pub enum Shape {
     Bands { bands: Vec<Band>, is_numbered: bool },
     /// An empty row, for its note.
     Empty,
-}
-
-/// A layer of an area.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layer {
-    pub name: String,
-    /// Bytes at the entry of each bucket where the area is highest.
-    pub values: Vec<u64>,
 }
 
 /// A named range of entries.

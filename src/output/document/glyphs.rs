@@ -9,12 +9,9 @@ pub(super) struct Glyphs {
     pub(super) back: char,
     pub(super) axis: char,
     pub(super) mark: char,
-    pub(super) range: char,
     /// Corner, line and tick of the axis.
     pub(super) axis_line: [char; 3],
     pub(super) levels: [char; 8],
-    /// Colours text as the layer with this index; `None` without colours.
-    pub(super) paint: Option<fn(usize, &str) -> String>,
 }
 
 pub(super) const UNICODE: Glyphs = Glyphs {
@@ -22,8 +19,6 @@ pub(super) const UNICODE: Glyphs = Glyphs {
     back: '░',
     axis: '│',
     mark: '▲',
-    range: '▬',
     axis_line: ['└', '─', '┬'],
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-    paint: None,
 };

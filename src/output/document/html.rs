@@ -5,10 +5,14 @@ use std::fmt::Write as _;
 
 use super::block::{Bar, BarKind, BarPart, Block, Document, Field, Item, Stack};
 use super::escape::escape_html;
-use super::svg_chart::chart_svg;
+use super::glyphs::UNICODE;
 use super::table::{Cell, Judgement, Table};
 use super::text::{Span, Text, Tone};
+use super::text_chart::draw;
 use crate::base::units::{percent, ratio};
+
+/// Width of a chart.
+const CHART_COLUMNS: usize = 120;
 
 /// Renders the first screen of `document` as HTML; [`Document::in_full`] has the rest.
 pub fn html(document: &Document) -> String {
@@ -29,7 +33,7 @@ fn block(block: &Block) -> String {
             format!("<ul>\n{}</ul>\n", items.iter().map(item).collect::<String>())
         }
         Block::Table(table) => self::table(table),
-        Block::Chart(chart) => chart_svg(chart),
+        Block::Chart(chart) => format!("<pre>{}</pre>\n", escape_lines(&draw(chart, CHART_COLUMNS, UNICODE))),
         Block::Bar(bar) => self::bar(bar),
         Block::Source(source) => format!("<pre class=\"source\">{}</pre>\n", escape_lines(&source.numbered())),
         Block::Callers(callers) => {
@@ -38,11 +42,7 @@ fn block(block: &Block) -> String {
         }
         Block::Stack(stack) => self::stack(stack),
         Block::Code(lines) => format!("<pre><code>{}</code></pre>\n", escape_lines(lines)),
-        Block::Details(heading, inside) => {
-            // Sections with a chart are open: a printed page cannot be unfolded.
-            let is_picture = inside.blocks.iter().any(|block| matches!(block, Block::Chart(_)));
-            details(if is_picture { " open" } else { "" }, &inline(heading), &html(inside))
-        }
+        Block::Details(heading, inside) => details("", &inline(heading), &html(inside)),
         Block::Warning(code, text) => {
             format!("<p class=\"warning\"><strong>{}</strong>: {}</p>\n", escape_html(code), inline(text))
         }

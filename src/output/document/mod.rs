@@ -11,14 +11,11 @@ mod block;
 #[doc(hidden)]
 mod chart;
 mod comment;
-#[doc(hidden)]
-mod curve;
 mod escape;
 mod glyphs;
 mod html;
 mod markdown;
 mod short_paths;
-mod svg_chart;
 #[doc(hidden)]
 mod table;
 #[cfg(feature = "terminal")]
@@ -33,10 +30,8 @@ pub use block::Document;
 #[doc(hidden)]
 pub use block::{Bar, BarKind, BarPart, Block, Field, Item, Source, Stack};
 #[doc(hidden)]
-pub use chart::{Band, Chart, ChartRow, Layer, RowNote, Shape};
+pub use chart::{Band, Chart, ChartRow, RowNote, Shape};
 pub use comment::markdown_comment;
-#[doc(hidden)]
-pub use curve::{Curve, CurveLine, CurveMark, CurvePoint, LineRole, curve};
 pub use escape::escape_html as html_literal;
 pub use html::html;
 pub use markdown::markdown;

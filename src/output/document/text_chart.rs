@@ -2,7 +2,7 @@
 
 use super::area::AreaChart;
 use super::bands;
-use super::chart::{Chart, ChartRow, Layer, MILLION, RowNote, Shape};
+use super::chart::{Chart, ChartRow, MILLION, RowNote, Shape};
 use super::glyphs::{Glyphs, LABEL_COLUMNS};
 use super::ticks::{column_at, lay_out_labels, ticks};
 use crate::base::units::{escape_text, percent};
@@ -33,13 +33,12 @@ struct TextChart<'a> {
 impl TextChart<'_> {
     fn draw_row(&self, row: &ChartRow) -> Vec<String> {
         let drawn = match &row.shape {
-            Shape::Area { back, front, names, layers } => {
+            Shape::Area { back, front, names } => {
                 let [back_name, front_name] = *names;
                 let area = AreaChart {
                     back: self.max_per_column(back),
                     front: self.max_per_column(front),
                     names: [front_name, back_name],
-                    layers: self.layers_at_peaks(front, layers),
                 };
                 return area.draw(self.pens);
             }
@@ -65,8 +64,7 @@ impl TextChart<'_> {
                 let level = |value: u64| self.level_glyph(value / 1000, 1000);
                 self.min_per_column(values).into_iter().map(level).collect()
             }
-            Shape::Marks(spans) => self.draw_spans(spans, self.pens.mark),
-            Shape::Ranges(spans) => self.draw_spans(spans, self.pens.range),
+            Shape::Marks(spans) => self.draw_spans(spans),
         };
         let mut line = format!("{:>LABEL_COLUMNS$}  {drawn}", escape_text(&row.name));
         let beside = match (&row.note, &row.shape) {
@@ -127,17 +125,6 @@ impl TextChart<'_> {
         self.resample(values, u64::max)
     }
 
-    /// The value of each layer in the bucket of each column where `front` is highest.
-    fn layers_at_peaks<'l>(&self, front: &[u64], layers: &'l [Layer]) -> Vec<(&'l str, Vec<u64>)> {
-        let numbered: Vec<(u64, usize)> = front.iter().copied().zip(0..).collect();
-        let highest = self.resample(&numbered, Ord::max);
-        let here = |values: &[u64]| {
-            let here = highest.iter().map(|(_, bucket)| values.get(*bucket).copied());
-            here.map(Option::unwrap_or_default).collect()
-        };
-        layers.iter().map(|layer| (&*layer.name, here(&layer.values))).collect()
-    }
-
     fn min_per_column(&self, values: &[u64]) -> Vec<u64> {
         self.resample(values, u64::min)
     }
@@ -155,12 +142,12 @@ impl TextChart<'_> {
         level.copied().unwrap_or(' ')
     }
 
-    fn draw_spans(&self, spans: &[[u64; 2]], pen: char) -> String {
+    fn draw_spans(&self, spans: &[[u64; 2]]) -> String {
         let mut columns = vec![' '; self.columns];
         for [first, next] in spans {
             let (from, to) = (self.column(*first), self.column(*next));
             // A range that starts after the last entry has no column.
-            columns.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(pen);
+            columns.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(self.pens.mark);
         }
         columns.into_iter().collect()
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::holders::live_at;
 use super::recording::{NoPosition, Recording};
-use crate::output::formats::{NO_STACK, folded_label};
+use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
 
 /// Collects the live memory of each recording at a position.
@@ -63,4 +63,44 @@ impl FoldedWriter {
 
 fn snapshot_frame(recording: &Recording<'_, '_>) -> String {
     recording.rank.map_or_else(|| recording.path.replace([';', ' ', '\n', '\t'], "_"), |rank| format!("rank_{rank}"))
+}
+
+/// The frame of memory without a stack.
+pub(super) const NO_STACK: &str = "no_stack_recorded";
+
+/// `model.py:88:forward`. Replaces `;`, which ends a frame, and whitespace, which ends a stack.
+fn folded_label(frame: &FrameReport) -> String {
+    let file = frame.file.rsplit(['/', '\\']).next().unwrap_or(&frame.file);
+    let label = match (file, frame.line) {
+        ("" | "??", _) => frame.name.clone(),
+        (file, 0) => format!("{file}:{}", frame.name),
+        (file, line) => format!("{file}:{line}:{}", frame.name),
+    };
+    label
+        .chars()
+        .map(|c| {
+            if c == ';' {
+                ':'
+            } else if c.is_whitespace() {
+                '_'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_no_separators() {
+        let frame = |file: &str, line, name: &str| {
+            folded_label(&FrameReport { file: file.to_owned(), line, name: name.to_owned() })
+        };
+        assert_eq!(frame("/app/model.py", 88, "forward"), "model.py:88:forward");
+        assert_eq!(frame("??", 0, "at::bmm(at::Tensor const&)"), "at::bmm(at::Tensor_const&)");
+        assert_eq!(frame("/app/my file;1.py", 3, "<module>"), "my_file:1.py:3:<module>");
+    }
 }

@@ -8,12 +8,12 @@ use std::io::{self, Write};
 
 use flate2::{Compression, GzBuilder};
 
+use super::folded::NO_STACK;
 use super::holders::{Held, HolderKey, allocated_in_window, live_at};
 use super::protobuf::Message;
 use super::recording::{DeviceRecording, NoPosition, Recording};
 use crate::base::ids::SymbolId;
 use crate::base::intern::Symbols;
-use crate::output::formats::NO_STACK;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
 

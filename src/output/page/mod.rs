@@ -4,8 +4,7 @@
 //! the page of `analyze`, which needs no script, followed by the analysis as JSON and by the `data` of each device: the
 //! lifetime of every allocation and segment, as columns. The script in `web/` draws from these.
 //!
-//! [`write_fit`], [`write_plan`] and [`write_explanation`] write the pages of `oomscope fit`, `plan` and `explain`, which
-//! have no script; [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
+//! [`write_explanation`] writes the page of a log, which has no script; [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
 //!
 //! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file, and [`write_with`] one that
 //! also carries the analyzer and the snapshots, to replay them. Knows no command line and no paths.
@@ -17,7 +16,6 @@ mod budget;
 mod columns;
 mod data;
 mod events;
-mod fit;
 mod header;
 mod html;
 mod names;
@@ -35,7 +33,6 @@ use std::io;
 use serde::Serialize;
 
 pub use self::budget::budget;
-pub use self::fit::{write_fit, write_plan};
 pub use self::html::{PageOptions, device_json, write, write_explanation, write_with};
 pub use self::shown_devices::PageOrder;
 pub use self::viewer::write_viewer;

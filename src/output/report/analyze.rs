@@ -1,20 +1,16 @@
-//! The page of `oomscope analyze`: the first screen, and below it failures, memory use, the timeline, and the lines that
-//! hold the memory.
+//! The page of `oomscope analyze`: the first screen, and below it failures, memory use, and the lines that hold the
+//! memory.
 
 use super::breakdown as held_by;
 use super::failure::{failed_request, tried_request};
 use super::memory::{memory, pools_and_streams, segments};
-use super::phrases::{describe_file, timeline_range};
+use super::phrases::describe_file;
 use super::screen::{rank_table, screen, screen_of_ranks};
-use super::timeline::{activity_rows, area, row};
 use super::variables::{annotated, kept_by_variable};
-use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, SnapshotReport};
 use crate::base::units::{counted, size};
-use crate::output::document::{Chart, Document, Layer, RowNote, Shape, Text, alarm, code, strong};
+use crate::output::document::{Document, Text, alarm, code, strong};
 use crate::output::wording::describe_verdict;
-use crate::study::attribution;
-use crate::study::{MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, TracePosition};
 
 /// Lays out one snapshot, or the table of ranks and the worst of them.
 pub fn analyze(report: &AnalyzeReport) -> Document {
@@ -83,7 +79,6 @@ fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &Ana
         failed_request(document, device);
         tried_request(document, device);
         memory(document, device);
-        over_time(document, device);
         held_by::breakdown(document, device);
         kept_by_variable(document, device);
         annotated(document, device);
@@ -98,53 +93,4 @@ fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &Ana
     }
     let notes = snapshot.warnings.iter();
     document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));
-}
-
-fn over_time(document: &mut Document, device: &DeviceReport) {
-    let Some(timeline) = device.timeline.as_ref().filter(|t| t.entries > 1) else { return }; // nothing to draw
-    if device.peak.reserved_bytes > 0 {
-        let mut inside = Document::default();
-        inside.chart(chart(timeline, device));
-        document.details(format!("Over time ({})", timeline_range(timeline)), inside);
-    }
-}
-
-/// Maximum number of layers drawn; the others are drawn as one.
-const LAYERS: usize = 5;
-
-/// The largest layers, in the order of the categories.
-fn layers(device: &DeviceReport) -> Vec<Layer> {
-    let sum = |layer: &attribution::CategoryLayer| layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
-    let mut largest: Vec<&attribution::CategoryLayer> = device.layers.iter().collect();
-    largest.sort_by_key(|layer| std::cmp::Reverse(sum(layer)));
-    largest.truncate(LAYERS);
-    largest.sort_by_key(|layer| layer.category);
-    let named = largest
-        .into_iter()
-        .map(|layer| Layer { name: layer.category.word().replace('-', " "), values: layer.bytes.clone() });
-    named.collect()
-}
-
-fn chart(timeline: &MemoryHistory, device: &DeviceReport) -> Chart {
-    let buckets = timeline.samples.buckets();
-    let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
-    let mut rows =
-        vec![area(most(SERIES_RESERVED), most(SERIES_ALLOCATED), layers(device)), row("", Shape::Axis, RowNote::None)];
-    rows.extend(activity_rows(&device.course));
-    let place = |entry: u64| [entry - timeline.first_entry; 2];
-    if !device.ooms.is_empty() {
-        let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
-        rows.push(row("failed", Shape::Marks(failed), RowNote::None));
-        let label = |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
-        let label = device.ooms.iter().map(|oom| (oom.event - timeline.first_entry, label(oom)));
-        rows.push(row("", Shape::Labels(label.collect()), RowNote::None));
-    }
-    if let Some(TracePosition::Entry { event }) = device.moment
-        && (timeline.first_entry..timeline.first_entry + timeline.entries).contains(&event)
-    {
-        rows.push(row("shown", Shape::Marks(vec![place(event)]), RowNote::None));
-    }
-    let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();
-    let (entries, first) = (timeline.entries, timeline.first_entry);
-    Chart { entries, first, starts, times_us: timeline.times_us.clone(), rows }
 }

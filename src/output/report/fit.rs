@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::notes::{add_notes, add_other_notes};
-use crate::base::units::{count, counted, percent, quote_shell_word, ratio, signed_size, size};
+use crate::base::units::{count, counted, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
-use crate::output::wording::location_label;
+use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::{
     FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure,
     RepeatedOperations, Size, SizeReport, SortLine, ThresholdLine,
@@ -14,8 +14,6 @@ use crate::whatif::fit::{
 /// Sizes and lines on the first screen, at most.
 const MAX_SIZES: usize = 12;
 const MAX_LINES: usize = 5;
-/// A longer command would wrap.
-const MAX_COMMAND: usize = 92;
 
 /// Lays out `report`: the device that limits the size, and below it everything about each device.
 pub fn fit(report: &FitReport) -> Document {
@@ -33,7 +31,8 @@ pub fn fit(report: &FitReport) -> Document {
     let summary = report.summary();
     document.fields("do", summary.action);
     document.fields("copy", summary.copy.map(code));
-    document.fields("next", Some(command(report)).filter(|command| command.len() <= MAX_COMMAND).map(code));
+    let next = report.recordings.last().and_then(|last| command_line("whatif --program", &last.path));
+    document.fields("next", next.map(code));
     let mut sections = Document::default();
     for of in &report.devices {
         if report.devices.len() > 1 {
@@ -65,12 +64,6 @@ fn headline(report: &FitReport, device: &FitDevice) -> Text {
     let rate = format!(" ({} a unit)", size(line.bytes_per_unit.unsigned_abs()));
     let verb = if device.largest_safe.is_some() { ", limited by " } else { "; grows most at " };
     answer.and(verb).and(location_label(&line.location)).and(rate)
-}
-
-/// The command that draws the curve.
-fn command(report: &FitReport) -> String {
-    let pairs = report.recordings.iter().map(|one| quote_shell_word(&format!("{}={}", one.size, one.path)));
-    format!("oomscope fit --format html -o fit.html {}", pairs.collect::<Vec<_>>().join(" "))
 }
 
 /// The sizes on the first screen: those next to the largest that fits.

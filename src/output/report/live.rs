@@ -5,7 +5,7 @@ use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 use crate::output::wording::command_line;
-use crate::whatif::{CallTimes, Cost, Costs, EntryReport, LiveDevice, LiveDifference, LiveReport};
+use crate::whatif::{CallTimes, EntryReport, LiveDevice, LiveDifference, LiveReport};
 
 /// Lays out `report`: how each device fared, its peaks and its calls of the driver.
 pub fn live(report: &LiveReport) -> Document {
@@ -36,26 +36,6 @@ fn headline(report: &LiveReport, device: &LiveDevice) -> Text {
         failed => alarm(format!("{of}does not fit on GPU {gpu}"))
             .and(format!(": {} failed{predicted}", counted(failed, "request"))),
     }
-}
-
-/// Lays out the measured costs of device calls.
-pub fn costs(costs: &Costs) -> Document {
-    let mut document = Document::default();
-    document.headline(strong(format!("device calls on {}", costs.measured_on())), "");
-    let calls = &costs.calls;
-    let kinds =
-        [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
-    let row = |name: &str, cost: &Cost| {
-        let median = match cost.median_ns {
-            0..1_000_000 => format!("{:.1} us", cost.median_ns as f64 / 1e3),
-            longer => duration(longer / 1_000),
-        };
-        vec![name.to_owned(), size(cost.bytes), count(cost.samples), median]
-    };
-    let rows = kinds.iter().flat_map(|(name, costs)| costs.iter().map(|cost| row(name, cost)));
-    let header = ["call", "size", "calls", "median"];
-    document.table(Table::new(&header, &[0], rows).wide());
-    document
 }
 
 /// How the recording was replayed.

@@ -6,7 +6,7 @@ use crate::base::units::{count, counted, duration, percent, size};
 use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::frame_label;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
-use crate::study::{MemoryHistory, TracePosition};
+use crate::study::TracePosition;
 use crate::whatif::FailedRequest;
 
 /// Lines below it in a table: the caller, the forward line, the compiled region.
@@ -87,11 +87,6 @@ pub(super) fn describe_position_on(device: &DeviceReport, moment: TracePosition)
 pub(super) fn entries_after(oom: &JudgedRequest, device: &DeviceReport) -> u64 {
     let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_entries);
     entries.saturating_sub(oom.event.saturating_add(1))
-}
-
-/// The entries of a timeline.
-pub(super) fn timeline_range(timeline: &MemoryHistory) -> String {
-    entry_range(timeline.first_entry, timeline.entries, timeline.trace_entries, timeline.duration_us)
 }
 
 /// Describes a range of `events` entries from `first` on, of `all` entries.

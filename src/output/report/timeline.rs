@@ -4,9 +4,7 @@ use super::notes::{add_notes, add_other_notes};
 use super::phrases::entry_range;
 use super::summary::add_copy;
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{
-    Band, Cell, Chart, ChartRow, Document, Layer, RowNote, Shape, Table, alarm, code, faint, strong,
-};
+use crate::output::document::{Band, Cell, Chart, ChartRow, Document, RowNote, Shape, Table, alarm, faint, strong};
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
 use crate::study::timeline::{DeviceTimeline, MarkSeries, Series, TimelineReport};
@@ -31,8 +29,6 @@ const PEAKS: [(&str, Figure); 5] = [
     ("pending", Figure::Pending),
     ("private pools", Figure::PrivateReserved),
 ];
-/// Maximum number of ranges drawn.
-const RANGES: usize = 6;
 /// Lays out `report`: the device that matters most, and the others below.
 pub fn timeline(report: &TimelineReport) -> Document {
     let mut document = Document::default();
@@ -97,18 +93,12 @@ fn peaks_table(devices: &[DeviceTimeline]) -> Table {
     Table::new(&["peak", "bytes", "at entry", "after"], &[0], rows).wide().note(note)
 }
 
-pub(super) fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
+fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
     ChartRow { name: name.into(), shape, note }
 }
 
-/// The area of a chart: allocated in front of reserved memory.
-pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) -> ChartRow {
-    let names = ["reserved, not allocated", "allocated"];
-    row("", Shape::Area { back: reserved, front: allocated, names, layers }, RowNote::None)
-}
-
 /// The rows of steps and phases, below the axis.
-pub(super) fn activity_rows(course: &Activity) -> Vec<ChartRow> {
+fn activity_rows(course: &Activity) -> Vec<ChartRow> {
     let mut rows = Vec::new();
     let mut add_bands = |name: &str, add_bands: Vec<Band>, is_numbered| {
         if add_bands.iter().any(|band| !band.name.is_empty()) {
@@ -143,8 +133,7 @@ struct TimelinePage<'a> {
 impl TimelinePage<'_> {
     /// Everything below the first screen.
     fn add_others(&mut self) {
-        self.marks_and_ranges();
-        self.range_names();
+        self.private_pools_and_marks();
         self.kinds();
         self.ratios();
     }
@@ -178,7 +167,9 @@ impl TimelinePage<'_> {
         let device = self.device;
         let [reserved, allocated] = [Figure::Reserved, Figure::Allocated]
             .map(|figure| device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone()));
-        let mut rows = vec![area(reserved, allocated, Vec::new()), row("", Shape::Axis, RowNote::Text(String::new()))];
+        let names = ["reserved, not allocated", "allocated"];
+        let area = Shape::Area { back: reserved, front: allocated, names };
+        let mut rows = vec![row("", area, RowNote::None), row("", Shape::Axis, RowNote::Text(String::new()))];
         rows.extend(activity_rows(&device.activity));
         let failed = &device.marks.oom;
         if failed.count > 0 {
@@ -190,8 +181,8 @@ impl TimelinePage<'_> {
         self.chart(rows);
     }
 
-    /// Private pools, releases of cached memory, snapshots and named ranges.
-    fn marks_and_ranges(&mut self) {
+    /// Private pools, releases of cached memory and snapshots.
+    fn private_pools_and_marks(&mut self) {
         let device = self.device;
         let private = device.series.size(Figure::PrivateReserved).filter(|series| series.highest > 0);
         let private = private.map(|series| {
@@ -201,7 +192,7 @@ impl TimelinePage<'_> {
         let marks = &device.marks;
         let kinds = [("reclaim", &marks.reclaim), ("empty_cache", &marks.empty_cache), ("snapshot", &marks.snapshot)];
         let kinds = kinds.into_iter().filter(|(_, kind)| kind.count > 0).map(|(name, kind)| self.marks(name, kind));
-        let rows: Vec<ChartRow> = private.into_iter().chain(kinds).chain(self.ranges()).collect();
+        let rows: Vec<ChartRow> = private.into_iter().chain(kinds).collect();
         if !rows.is_empty() {
             self.chart(rows);
         }
@@ -211,18 +202,6 @@ impl TimelinePage<'_> {
         let buckets = kind.in_bucket.iter().zip(0..).filter(|(n, _)| **n > 0);
         let spans = buckets.map(|(_, n)| self.bucket(n)).collect();
         row(name, Shape::Marks(spans), RowNote::Text(counted(kind.count, "time")))
-    }
-
-    fn ranges(&self) -> Vec<ChartRow> {
-        let names = self.device.ranges.names.iter().take(RANGES).zip('a'..);
-        let end = self.device.buckets.first_event.len() as u64;
-        let drawn = names.map(|(range, letter)| {
-            let buckets = range.in_buckets.iter().flat_map(|[first, last]| *first..=*last.min(&end));
-            let spans = buckets.map(|n| self.bucket(n)).collect();
-            let note = RowNote::Text(counted(range.count, "time"));
-            row(format!("range {letter}"), Shape::Ranges(spans), note)
-        });
-        drawn.collect()
     }
 
     fn kinds(&mut self) {
@@ -245,20 +224,6 @@ impl TimelinePage<'_> {
             .iter()
             .filter_map(|(name, figure)| Some(row(*name, shares(series.ratio(*figure)?), RowNote::MinMax)));
         self.chart(rows.collect());
-    }
-
-    /// The names of the ranges in the chart.
-    fn range_names(&mut self) {
-        let ranges = &self.device.ranges;
-        for (range, letter) in ranges.names.iter().take(RANGES).zip('a'..) {
-            let entries = counted(range.events, "entry");
-            let text = format!(" ({}): {entries} in all", range.source);
-            self.document.field(format!("range {letter}"), code(&*range.name).and(text));
-        }
-        if let Some(more @ 1..) = ranges.names.len().checked_sub(RANGES) {
-            let more = counted(more as u64, "other range");
-            self.document.field("", format!("and {more}: see --format json"));
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The pages of `oomscope dry-run --try` and `--fit`, of `fit -- COMMAND`, and of `--confirm`: one table each, the best run first.
+//! The pages of `oomscope dry-run --try`, and of `--fit` and `fit -- COMMAND`: one table each, the best run first.
 
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, quote_shell_word, size};
@@ -11,13 +11,6 @@ pub fn trials(report: &TrialsReport) -> Document {
     let mut document = Document::default();
     let summary = report.summary();
     document.headline(strong(summary.answer), "");
-    add_trials(&mut document, report);
-    document.fields("copy", summary.copy.map(code));
-    document
-}
-
-/// Adds the table of runs with remedies to a page.
-pub fn add_trials(document: &mut Document, report: &TrialsReport) {
     let mut runs: Vec<&TrialReport> = report.runs.iter().collect();
     runs.sort_by_key(|run| rank(run.outcome));
     let rows = runs.into_iter().map(|run| -> Vec<Cell> {
@@ -32,6 +25,8 @@ pub fn add_trials(document: &mut Document, report: &TrialsReport) {
     });
     let header = [format!("tried on {}", report.gpu), "the job then".to_owned(), "headroom".to_owned()];
     document.table(Table::new(&header, &[0, 1], rows).wide());
+    document.fields("copy", summary.copy.map(code));
+    document
 }
 
 /// The order of outcomes, the best first.

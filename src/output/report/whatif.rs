@@ -3,7 +3,7 @@
 use super::notes::{add_notes, add_other_notes};
 use super::program::add_program;
 use super::tried::{Baseline, tried_table};
-use crate::base::units::{count, duration, size};
+use crate::base::units::{count, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Cell, Document, Table, code, faint};
 use crate::output::wording::{Summary, command_line, describe_outcome, tried_headline};
@@ -45,9 +45,6 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     end(&mut document, &summary, &report.path);
     add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
-    if let Some(gpu) = &report.costs_of {
-        sections.paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
-    }
     document.add_sections(sections);
     document
 }
@@ -120,10 +117,8 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
             size(device.reserved_before_bytes)
         ));
     }
-    let header = ["settings", "the job then", "reserved", "fits from", "allocs", "calls take"];
-    let table = Table::new(&header, &[0, 1], rows.iter().map(|row| cells(row)));
-    let has_costs = rows.iter().any(|row| row.device_time_us.is_some());
-    document.table(if has_costs { table } else { table.without_column(header.len() - 1) });
+    let header = ["settings", "the job then", "reserved", "fits from", "allocs"];
+    document.table(Table::new(&header, &[0, 1], rows.iter().map(|row| cells(row))));
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {
@@ -136,6 +131,5 @@ fn cells(row: &WhatIfRow) -> Vec<Cell> {
         size(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),
-        row.device_time_us.map_or_else(String::new, duration).into(),
     ]
 }

@@ -79,7 +79,10 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
     if let Some(DataRange { minimum, maximum }) = device.data_range {
         let maximum = maximum.map_or_else(|| "every size".to_owned(), count);
-        return format!("largest size{with_second} {on}: between {} and {maximum}, as the data decides", count(minimum));
+        return format!(
+            "largest size{with_second} {on}: between {} and {maximum}, as the data decides",
+            count(minimum)
+        );
     }
     match largest.to_size() {
         None => format!("every size{with_second} fits {on}: the peak does not grow"),

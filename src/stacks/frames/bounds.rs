@@ -42,8 +42,3 @@ impl ReportBounds {
 pub(super) fn frame_bytes(frame: &FrameReport) -> usize {
     FRAME_BYTES + frame.file.len() + frame.name.len()
 }
-
-/// The bytes for each of `stacks` in a list of stacks alone.
-pub(crate) fn bytes_of_each(stacks: usize) -> usize {
-    2 * REPORT_BYTES / stacks.max(1)
-}

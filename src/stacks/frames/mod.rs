@@ -8,7 +8,6 @@ mod origin;
 mod reader;
 mod strip_paths;
 
-pub(crate) use self::bounds::bytes_of_each;
 pub use self::frame::{FrameList, FrameReport};
 pub use self::location::{CodeLocation, UNKNOWN_NODE, code_and_caller};
 pub(crate) use self::location::{Culprit, LineId};

@@ -99,17 +99,17 @@ impl<'a> StackReader<'a> {
     pub fn frame_list(&self, stack: StackId) -> FrameList {
         // A thread that panics while it holds the lock has inserted a whole list or none.
         let mut known = self.frame_lists.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(stack).or_insert_with(|| self.frame_list_within(stack, self.bounds.list_bytes)).clone()
+        known.entry(stack).or_insert_with(|| self.read_frame_list(stack)).clone()
     }
 
-    /// The innermost frames of `stack`, in about `max_bytes` of JSON; at least one.
-    pub(crate) fn frame_list_within(&self, stack: StackId, max_bytes: usize) -> FrameList {
+    /// The innermost frames of `stack` that a report has room for; at least one.
+    fn read_frame_list(&self, stack: StackId) -> FrameList {
         let ids = self.snapshot.stacks.frames(stack);
         let (mut frames, mut bytes) = (Vec::new(), 0);
         for id in ids {
             let frame = self.frame_report(id);
             bytes += frame_bytes(&frame);
-            if bytes > max_bytes && !frames.is_empty() {
+            if bytes > self.bounds.list_bytes && !frames.is_empty() {
                 break;
             }
             frames.push(frame);

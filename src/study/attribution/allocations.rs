@@ -7,7 +7,6 @@
 use super::classify::classify;
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
-use super::samples::LifetimeSamples;
 use crate::base::ids::StackId;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phases, StackTraits};
@@ -38,7 +37,7 @@ pub(crate) fn classify_allocations(
     device: DeviceStudy<'_, '_>,
     allocations: &[Allocation],
 ) -> Vec<(Category, Confidence)> {
-    let lifetimes = Lifetimes::from_trace(device, Vec::new(), LifetimeSamples::new(Vec::new()));
+    let lifetimes = Lifetimes::from_trace(device, Vec::new());
     let mut classifier = AllocationClassifier {
         device,
         phases: device.phases(),

@@ -9,7 +9,6 @@ use super::leaks::growing_lines;
 use super::live_set::{LiveBlock, LiveSet, TracePoint, is_run_by_program};
 use super::named::NamedBlocks;
 use super::open_blocks::{OpenBlock, OpenBlocks, open_initial_blocks};
-use super::samples::LifetimeSamples;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::snapshot::{Action, TraceEntry};
@@ -43,8 +42,6 @@ pub(super) struct Lifetimes<'a> {
     /// For each run, the entry of its last allocation so far.
     last_alloc: Vec<u32>,
     pub(super) live_sets: Vec<LiveSet>,
-    /// Blocks at many positions, if requested.
-    pub(super) samples: LifetimeSamples<LiveBlock>,
     /// Blocks whose use the recorder knows.
     pub(super) named: NamedBlocks,
     /// By stack.
@@ -95,7 +92,6 @@ impl<'a> Lifetimes<'a> {
             backward_passes_begun: backward_passes_begun.collect(),
             last_alloc: vec![0; runs.len()],
             live_sets: Vec::new(),
-            samples: LifetimeSamples::new(Vec::new()),
             named: NamedBlocks::default(),
             free_counts: vec![FreeCounts::default(); stacks],
             outlived_by_size: SeededMap::default(),
@@ -113,13 +109,8 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
-    /// Reads `device`'s trace. Collects the live blocks after each entry in `wanted` (`None`: before the first), and the
-    /// blocks at the positions of `samples`.
-    pub(super) fn from_trace(
-        device: DeviceStudy<'a, '_>,
-        mut wanted: Vec<Option<usize>>,
-        samples: LifetimeSamples<LiveBlock>,
-    ) -> Self {
+    /// Reads `device`'s trace. Collects the live blocks after each entry in `wanted` (`None`: before the first).
+    pub(super) fn from_trace(device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
         let (stacks, phases) = (device.stacks(), device.phases());
         let stack_count = device.snapshot().stacks.len();
         let mut lifetimes = Self::new(phases, stack_count);
@@ -129,7 +120,6 @@ impl<'a> Lifetimes<'a> {
             let is_growing = |stack| growing.contains(&stacks.line_id(StackId::from_index(stack)));
             lifetimes.grows = (0..stack_count).map(is_growing).collect();
         }
-        lifetimes.samples = samples;
         let mut live = open_initial_blocks(stacks, block_sizes);
         lifetimes.starts_empty = live.is_empty();
         // Blocks of earlier live sets that are still live, by address.
@@ -147,7 +137,6 @@ impl<'a> Lifetimes<'a> {
         for index in 0..device.device().len() {
             let entry = device.device().entry(index);
             at.entry = to_u32(index);
-            lifetimes.samples.advance(index);
             if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
                 at.run += 1;
             }
@@ -180,12 +169,8 @@ impl<'a> Lifetimes<'a> {
             }
         }
         lifetimes.finish(live.values(), at);
-        lifetimes.samples.finish();
         let ends = live.iter().map(|(address, block)| (*address, block.allocated_at));
         lifetimes.named = NamedBlocks::new(device.snapshot(), ends);
-        for (address, block) in live {
-            lifetimes.samples.end_lifetime(block.first_sample, || block.block(address, None));
-        }
         lifetimes
     }
 
@@ -242,7 +227,6 @@ impl<'a> Lifetimes<'a> {
             requested_bytes,
             allocated_at: Some(at),
             forwards_begun: self.forwards_begun,
-            first_sample: self.samples.next_sample(),
             is_in_live_set: false,
         };
         let traits = self.phases.stack_traits(stack);
@@ -256,11 +240,10 @@ impl<'a> Lifetimes<'a> {
             }
             _ => {}
         }
-        if let Some(lost) = live.insert(entry.addr, new) {
-            self.samples.end_lifetime(lost.first_sample, || lost.block(entry.addr, None));
-            if let Some(new) = live.get_mut(&entry.addr) {
-                new.is_in_live_set = lost.is_in_live_set;
-            }
+        if let Some(lost) = live.insert(entry.addr, new)
+            && let Some(new) = live.get_mut(&entry.addr)
+        {
+            new.is_in_live_set = lost.is_in_live_set;
         }
     }
 
@@ -278,7 +261,6 @@ impl<'a> Lifetimes<'a> {
         let traits = self.phases.stack_traits(entry.stack);
         self.has_stacks_of_frees |= traits.caller.is_some();
         let by_program = is_run_by_program(traits);
-        self.samples.end_lifetime(block.first_sample, || block.block(entry.addr, Some((at, traits))));
         if let Some(allocated_at) = block.allocated_at {
             self.count_free(block, allocated_at, at, by_program);
         }

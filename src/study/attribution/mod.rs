@@ -1,7 +1,7 @@
 //! Attributes every live block of a position to a category, phase, step, range, file, line and stack.
 //!
-//! In: one literal replay. Out: a [`MemoryBreakdown`] per position, the lines whose memory grows ([`Leaks`]), and
-//! layers of categories over time. `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to
+//! In: one literal replay. Out: a [`MemoryBreakdown`] per position, and the lines whose memory grows ([`Leaks`]).
+//! `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to
 //! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `named` to those that the
 //! recorder knows, `breakdown` sums up.
 
@@ -13,7 +13,6 @@ mod forward_pass;
 mod free_counts;
 mod gradient_buckets;
 mod kept_graphs;
-mod layers;
 mod leaks;
 mod lifetimes;
 mod live_set;
@@ -22,7 +21,6 @@ mod older_blocks;
 mod open_blocks;
 mod parameter_copies;
 mod rules;
-mod samples;
 mod unused_graphs;
 
 use serde::Serialize;
@@ -31,12 +29,9 @@ pub(crate) use self::allocations::{Allocation, classify_allocations};
 use self::breakdown::BreakdownBuilder;
 pub use self::breakdown::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, MemoryBreakdown};
 pub use self::kept_graphs::KeptGraphs;
-pub use self::layers::CategoryLayer;
-use self::layers::category_layers;
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::lifetimes::Lifetimes;
 pub use self::rules::CategoryRule;
-use self::samples::LifetimeSamples;
 pub use self::unused_graphs::UnusedGraphs;
 use crate::base::ids::StackId;
 use crate::replay::literal::inferred_capacity;
@@ -79,8 +74,6 @@ pub(crate) struct Attribution {
     pub(crate) at_position: Option<MemoryBreakdown>,
     pub(crate) steps: StepsReport,
     pub(crate) leaks: Leaks,
-    /// Bytes by category at [`MemoryHistory::peak_positions`], if requested.
-    pub(crate) layers: Vec<CategoryLayer>,
 }
 
 /// Attributes the memory of `device` at the peak, the last failure and `position`. `history` must be the device's own,
@@ -91,7 +84,6 @@ pub(crate) fn attribute_memory(
     position: TracePosition,
     rules: &[CategoryRule],
     top: usize,
-    is_layered: bool,
 ) -> Attribution {
     // Without a peak entry, the peak is the state before the window's first entry.
     let peak = history.peak.allocated_event.or(history.first_entry.checked_sub(1));
@@ -105,15 +97,8 @@ pub(crate) fn attribute_memory(
         TracePosition::Entry { event } => Some(usize::try_from(event).ok()),
     };
     wanted.extend(position);
-    let sampled = history.peak_positions.iter().filter(|_| is_layered);
-    let sampled: Vec<usize> = sampled.filter_map(|n| usize::try_from(*n).ok()).collect();
-    let samples = sampled.len();
-    let mut lifetimes = Lifetimes::from_trace(device, wanted, LifetimeSamples::new(sampled));
+    let lifetimes = Lifetimes::from_trace(device, wanted);
     let phases = device.phases();
-    let layers = match samples {
-        0 => Vec::new(),
-        _ => category_layers(device.device(), &mut lifetimes, phases, samples),
-    };
     let breakdown = |entry: Option<usize>| {
         let live_set = lifetimes.live_sets.iter().find(|set| set.entry == entry)?;
         Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
@@ -128,13 +113,12 @@ pub(crate) fn attribute_memory(
         at_position: position.and_then(breakdown),
         steps: StepsReport { completed: phases.completed_steps() as u64, marker: phases.step_marker() },
         leaks: Leaks::from_device(device, top, capacity),
-        layers,
     }
 }
 
 /// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.
 pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<CategorizedBlock> {
-    let lifetimes = Lifetimes::from_trace(device, vec![Some(entry)], LifetimeSamples::new(Vec::new()));
+    let lifetimes = Lifetimes::from_trace(device, vec![Some(entry)]);
     let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
     let categories = classify::classify(live_set, &lifetimes, device.phases());
     let blocks = live_set.blocks.iter().zip(categories);

@@ -19,8 +19,6 @@ pub(super) struct OpenBlock {
     pub(super) allocated_at: Option<TracePoint>,
     /// The number of forward passes that had started when it was allocated.
     pub(super) forwards_begun: usize,
-    /// See `LifetimeSamples::next_sample`.
-    pub(super) first_sample: u32,
     /// Whether it is in a live set.
     pub(super) is_in_live_set: bool,
 }
@@ -57,7 +55,6 @@ pub(super) fn open_initial_blocks(stacks: &StackReader<'_>, block_sizes: &BlockS
             requested_bytes,
             allocated_at: None,
             forwards_begun: 0,
-            first_sample: 0,
             is_in_live_set: false,
         };
         (address, block)

@@ -20,7 +20,12 @@ pub struct DataRange {
 
 impl DataRange {
     /// The range of `slice` if peaks differ by the ratio `spread`; `None` if no size can be searched.
-    pub(super) fn search(slice: &SizeSlice<'_, '_, '_, '_>, overrides: &Overrides, start: u64, spread: f64) -> Option<Self> {
+    pub(super) fn search(
+        slice: &SizeSlice<'_, '_, '_, '_>,
+        overrides: &Overrides,
+        start: u64,
+        spread: f64,
+    ) -> Option<Self> {
         let capacity = overrides.capacity? as f64;
         let at = |capacity: f64| {
             let overrides = Overrides { capacity: Some(capacity as u64), ..overrides.clone() };

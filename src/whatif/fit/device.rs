@@ -14,11 +14,11 @@ use super::growth::{GrowingLine, PeakMemory};
 use super::input::SizedRecording;
 use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use super::options::FitOptions;
-use super::prediction::{PredictedFailure, SizeReport, predict};
+use super::prediction::{SizeReport, predict};
 use super::repetition::{RepeatedOperations, Repetitions};
 use super::size::{Size, missing_sizes};
 use super::size_search::{FoundSizes, LargestSize};
-use super::slice::{FitCurve, Largest, LargestAt, SizeSlice};
+use super::slice::{Largest, LargestAt, SizeSlice};
 use super::thresholds::{SortLine, ThresholdLine, sort_lines, threshold_lines};
 
 use crate::study::DeviceStudy;
@@ -56,10 +56,6 @@ pub struct FitDevice {
     /// Predictions in ascending order of the second number, then of the first. Those of `--at`, else the recorded
     /// sizes, and those around the largest that fits.
     pub sizes: Vec<SizeReport>,
-    /// Peaks by the first number, with `--curve`: for each second number, under the recorded settings or those of
-    /// `--set`, and under those of `best`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub curves: Vec<FitCurve>,
     /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
     /// number of unpaired requests at the peak grows with the size.
     pub largest: Option<Largest>,
@@ -107,6 +103,12 @@ pub struct FitDevice {
     /// The recordings have a warning that makes every figure an estimate.
     #[serde(skip)]
     pub(super) has_recording_warnings: bool,
+    /// The recorded sizes.
+    #[serde(skip)]
+    recorded_sizes: Vec<Size>,
+    /// Only multiples of this size count as fitting.
+    #[serde(skip)]
+    multiple: u64,
 }
 
 impl FitDevice {
@@ -143,13 +145,6 @@ impl FitDevice {
         (times >= FAR_FACTOR).then_some((farthest, times))
     }
 
-    /// The next larger size with the same second number that is predicted to fail, and its failure.
-    pub fn failing_beyond(&self, fits: Size) -> Option<(Size, &PredictedFailure)> {
-        let rows = self.sizes.iter().filter(|prediction| prediction.size.second == fits.second);
-        let mut rows = rows.filter(|prediction| prediction.size.first > fits.first);
-        rows.find_map(|prediction| Some((prediction.size, prediction.failed.as_ref()?)))
-    }
-
     /// Forgets whether sizes fit between those at which the data decides.
     fn forget_fits_in_data_range(&mut self) {
         let Some(DataRange { minimum, maximum }) = self.data_range else { return };
@@ -181,7 +176,7 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk || self.has_unchecked_repetitions() || !self.is_exact() => {
+            () if answer.is_at_risk || self.has_unchecked_repetitions(size) || !self.is_exact() => {
                 self.certainty_at(size).max(FitCertainty::Should)
             }
             () => self.certainty_at(size),
@@ -195,9 +190,14 @@ impl FitDevice {
         is_paired && self.checked.iter().all(LeaveOneOutCheck::is_exact)
     }
 
-    /// Whether no recording shows that the number of repetitions at another size is predicted well.
-    fn has_unchecked_repetitions(&self) -> bool {
-        self.repeated.is_some() && self.checked.is_empty()
+    /// Whether no recording shows that the number of repetitions at `size`, and at the next one that fails, is predicted
+    /// well: a last chunk that is smaller than the others is not in recordings of whole chunks.
+    fn has_unchecked_repetitions(&self, size: Option<Size>) -> bool {
+        let Some(repeated) = &self.repeated else { return false };
+        let remainder = |size: u64| size % repeated.units.max(1);
+        let is_recorded = |size: u64| self.recorded_sizes.iter().any(|of| remainder(of.first) == remainder(size));
+        let sizes = size.iter().flat_map(|size| [size.first, size.first.saturating_add(self.multiple)]);
+        self.checked.is_empty() || !sizes.into_iter().all(is_recorded)
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
@@ -282,10 +282,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             answer.map_or((None, None, None), |of| (of.largest, of.largest_safe, of.best));
         let fits = largest_safe.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
         let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
-        let curves = match options.curve {
-            0 => Vec::new(),
-            points => self.predict_curves(&slices, &by_second, &overrides, points, base),
-        };
         by_second.retain(|of| of.second.is_some());
         let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
@@ -320,7 +316,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             largest_recorded: largest_recorded.first,
             largest_recorded_second: largest_recorded.second,
             sizes,
-            curves,
             largest,
             largest_safe,
             data_range: None,
@@ -339,6 +334,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             checked: self.leave_one_out(base.repetitions.is_some()),
             repeated: base.repetitions.as_ref().map(Repetitions::report),
             has_recording_warnings,
+            recorded_sizes: self.recordings.iter().map(|recording| recording.size).collect(),
+            multiple: options.multiple,
         };
         if device.varying_ratio > WARN_UNMATCHED_RATIO {
             let errors = device.checked.iter().map(|check| check.reserved_error_ratio.abs());
@@ -354,46 +351,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         device.forget_fits_in_data_range();
         device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
         Ok(device)
-    }
-
-    /// Predicts peaks at `min_points` sizes or more for each slice, under `overrides` and under its best settings.
-    fn predict_curves(
-        &self,
-        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)],
-        answers: &[LargestAt],
-        overrides: &Overrides,
-        min_points: u64,
-        base: &FittedProgram<'_, '_, '_>,
-    ) -> Vec<FitCurve> {
-        let device = base.base.device;
-        let recorded: Vec<Size> = self.recordings.iter().map(|recording| recording.size).collect();
-        let mut curves = Vec::new();
-        for ((slice, found), answer) in slices.iter().zip(answers) {
-            let mut firsts: BTreeSet<u64> = recorded.iter().map(|size| size.first).collect();
-            let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
-            for size in [fits(&answer.largest), fits(&answer.largest_safe), fits(&answer.best)].into_iter().flatten() {
-                firsts.extend([size, size.saturating_add(1)]);
-            }
-            let (low, high) = (firsts.first().copied(), firsts.last().copied());
-            let (low, mut high) = (low.unwrap_or(1), high.unwrap_or(1));
-            if !matches!(found, Some(FoundSizes { safe: LargestSize::Size(_), .. })) && fits(&answer.best).is_none() {
-                high = high.saturating_mul(4);
-            }
-            // Extend the curve a little beyond the largest size that fits.
-            high = high.saturating_add(high / 8);
-            let step = ((high - low) / min_points).max(1);
-            firsts.extend((0..=(high - low) / step).map(|size| low + size * step));
-            curves.push(slice.curve(overrides, &firsts, &recorded));
-            let settings = answer.best.as_ref().and_then(|best| {
-                let hypothesis = &device.inferred().hypothesis;
-                let (settings, _) = apply_option(device.snapshot(), hypothesis, &best.settings).ok()?;
-                Some((settings, best.settings.clone()))
-            });
-            if settings.is_some() {
-                curves.push(slice.curve(&Overrides { settings, ..overrides.clone() }, &firsts, &[]));
-            }
-        }
-        curves
     }
 
     /// The largest recorded first and second number.

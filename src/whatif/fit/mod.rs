@@ -75,5 +75,5 @@ pub use self::report::{FitReport, RecordingReport, fit};
 pub use self::size::Size;
 pub(super) use self::size_search::{LargestSize, SizeSearch};
 pub(super) use self::slice::SizeSlice;
-pub use self::slice::{FitCurve, Largest, LargestAt};
+pub use self::slice::{Largest, LargestAt};
 pub use self::thresholds::{SortLine, ThresholdLine};

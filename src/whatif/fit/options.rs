@@ -22,6 +22,4 @@ pub struct FitOptions<'o> {
     pub multiple: u64,
     /// How many source lines to report.
     pub top: usize,
-    /// The minimum number of sizes in a curve; 0 for no curves.
-    pub curve: u64,
 }

@@ -4,7 +4,6 @@
 //! paired step by step; surplus steps are compared with the last completed step of the other recording. Stacks are
 //! matched by [`crate::stacks::matching`], so that they survive an edited line or a moved file.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -159,9 +158,8 @@ struct RequestSequence {
     requests: Vec<PairedRequest>,
 }
 
-/// Pairs indexes in order: first requests of the same stack whose bytes are equal or grow with a power of the size,
-/// then, between two such pairs, requests of stacks that occur equally often on both sides. Threads of a backward pass
-/// have no stack, so only their bytes distinguish their requests.
+/// Pairs indexes in order: requests of the same stack whose bytes are equal or grow with a power of the size. Threads of a
+/// backward pass have no stack, so only their bytes distinguish their requests.
 fn pair_in_order(
     base: &RequestSequence,
     left_range: Range<usize>,
@@ -188,38 +186,7 @@ fn pair_in_order(
     let Some(sure_pairs) = sure_pairs.or_else(|| align(left.len(), right.len(), is_same_stack)) else {
         return Vec::new();
     };
-    let mut pairs = Vec::with_capacity(left.len());
-    let mut next = (0, 0);
-    for pair in sure_pairs.into_iter().chain([(left.len(), right.len())]) {
-        pair_between(left, next.0..pair.0, right, next.1..pair.1, &mut pairs);
-        if pair.0 < left.len() {
-            pairs.push(pair);
-        }
-        next = (pair.0 + 1, pair.1 + 1);
-    }
-    pairs.into_iter().map(shift).collect()
-}
-
-/// Pairs requests between two pairs, in order, for each stack that occurs equally often on both sides.
-fn pair_between(
-    left: &[PairedRequest],
-    left_range: Range<usize>,
-    others: &[PairedRequest],
-    right_range: Range<usize>,
-    pairs: &mut Vec<(usize, usize)>,
-) {
-    if left_range.is_empty() || right_range.is_empty() {
-        return;
-    }
-    let mut groups: BTreeMap<StackNumber, [Vec<usize>; 2]> = BTreeMap::new();
-    for (side, (requests, rows)) in [(left, left_range), (others, right_range)].into_iter().enumerate() {
-        for row in rows {
-            groups.entry(requests[row].number).or_default()[side].push(row);
-        }
-    }
-    for [left, right] in groups.into_values().filter(|[left, right]| left.len() == right.len()) {
-        pairs.extend(left.into_iter().zip(right));
-    }
+    sure_pairs.into_iter().map(shift).collect()
 }
 
 /// For each initial block of the first recording, its pair in the second: a block of the same stack with the same

@@ -1,14 +1,12 @@
 //! Sizes with the same second number: the largest that fits, and peaks by the first number.
 
-use std::collections::BTreeSet;
-
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::certainty::FitCertainty;
 use super::fitted_program::FittedProgram;
 use super::leave_one_out::WARN_UNMATCHED_RATIO;
-use super::prediction::{SizeReport, approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
+use super::prediction::{approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
 use super::size::Size;
 use super::size_search::{FoundSizes, LargestSize, SizeSearch};
 use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, is_worth_trying};
@@ -44,17 +42,6 @@ pub struct LargestAt {
     pub largest_safe: Option<Largest>,
     /// Like `best` of the device.
     pub best: Option<Largest>,
-}
-
-/// Peaks as a function of the first number.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FitCurve {
-    /// The second number; null for sizes of one number.
-    pub second: Option<u64>,
-    /// The settings in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
-    pub settings: String,
-    /// Predictions in ascending order of the first number.
-    pub sizes: Vec<SizeReport>,
 }
 
 impl Largest {
@@ -148,19 +135,6 @@ impl SizeSlice<'_, '_, '_, '_> {
         // The first of equals, because the grid starts with the simplest settings.
         let (size, overrides) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
         Some(self.to_largest(LargestSize::Size(size), &overrides))
-    }
-
-    /// Predicts the peaks under `overrides` at the first numbers `firsts`, and marks the sizes in `recorded` as
-    /// recorded.
-    pub(super) fn curve(&self, overrides: &Overrides, firsts: &BTreeSet<u64>, recorded: &[Size]) -> FitCurve {
-        let firsts: Vec<u64> = firsts.iter().copied().collect();
-        let report_at = |first: u64| {
-            let size = self.size(first);
-            predict((self.fitted)(size), size, recorded.contains(&size), overrides)
-        };
-        let settings = overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
-        let sizes = firsts.into_par_iter().map(report_at).collect();
-        FitCurve { second: self.second, settings, sizes }
     }
 
     pub(super) fn to_largest(&self, found: LargestSize, overrides: &Overrides) -> Largest {

@@ -12,9 +12,7 @@ use super::settings_sizes::SettingsSizes;
 use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::device::GpuModel;
 use crate::base::warning::Warning;
-use crate::whatif::fit::{
-    DeviceRecordings, FitDevice, FitInput, FitOptions, FitReport, FittedSizes, RecordingReport, Size, fit,
-};
+use crate::whatif::fit::{DeviceRecordings, FitDevice, FitInput, FitOptions, FittedSizes, RecordingReport, Size, fit};
 use crate::whatif::{Overrides, apply_option};
 
 /// Number of ranks to shard the optimizer's state across.
@@ -46,8 +44,6 @@ pub struct PlanOptions<'o> {
     pub multiple: u64,
     /// Whether to replay changes of the program, which takes most of the time.
     pub changes: bool,
-    /// The minimum number of sizes in a curve; 0 for no curves.
-    pub curve: u64,
 }
 
 /// The JSON of `oomscope plan`.
@@ -71,9 +67,6 @@ pub struct PlanReport {
     pub gpus: Vec<PlanGpu>,
     /// The runs that were made on these GPUs.
     pub runs: Vec<PlanRun>,
-    /// The fit of the recordings, for the curves.
-    #[serde(skip)]
-    pub fit: FitReport,
     /// Problems of the recordings, and reasons why predictions are estimates.
     pub warnings: Vec<Warning>,
 }
@@ -123,7 +116,6 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         settings: None,
         multiple: options.multiple,
         top: 1,
-        curve: options.curve,
     };
     let report = fit(recordings, &fit_options).map_err(|refusal| refusal.sentence)?;
     // The device with the highest peak decides.
@@ -169,14 +161,13 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
     Ok(PlanReport {
         name: options.name.to_owned(),
         command: options.command.clone(),
-        recordings: report.recordings.clone(),
-        torch_version: report.torch_version.clone(),
+        recordings: report.recordings,
+        torch_version: report.torch_version,
         multiple: options.multiple,
         wanted_size: options.wanted_size,
         gpus,
         runs: options.runs.to_vec(),
-        warnings: report.warnings.clone(),
-        fit: report,
+        warnings: report.warnings,
     })
 }
 

@@ -42,7 +42,6 @@ pub enum DeviceCall {
 #[derive(Debug, Clone, Copy)]
 pub struct CallTiming {
     pub call: DeviceCall,
-    pub bytes: u64,
     /// Time in the driver, for all granules of a range together.
     pub duration: Duration,
 }
@@ -243,12 +242,11 @@ impl CudaDevice {
     fn time_call<T>(
         &mut self,
         call: DeviceCall,
-        bytes: u64,
         make: impl FnOnce(&mut Self) -> Result<T, CudaError>,
     ) -> Result<T, CudaError> {
         let started = Instant::now();
         let result = make(self)?;
-        self.timings.push(CallTiming { call, bytes, duration: started.elapsed() });
+        self.timings.push(CallTiming { call, duration: started.elapsed() });
         Ok(result)
     }
 
@@ -318,7 +316,7 @@ impl DeviceMemory for CudaDevice {
             return Err(OutOfMemory);
         }
         let addr = self.simulated_device.allocate(size)?;
-        match self.time_call(DeviceCall::Malloc, size, |this| this.gpu.allocate(size)) {
+        match self.time_call(DeviceCall::Malloc, |this| this.gpu.allocate(size)) {
             Ok(driver_addr) => {
                 self.segments.insert(addr, driver_addr);
                 self.after_allocation(driver_addr, size);
@@ -334,7 +332,7 @@ impl DeviceMemory for CudaDevice {
     fn free(&mut self, addr: u64, size: u64) {
         self.simulated_device.free(addr, size);
         if let Some(&driver_addr) = self.segments.get(&addr) {
-            let freed = self.time_call(DeviceCall::Free, size, |this| this.gpu.free(driver_addr));
+            let freed = self.time_call(DeviceCall::Free, |this| this.gpu.free(driver_addr));
             if self.record_fault(freed).is_some() {
                 self.segments.remove(&addr);
             }
@@ -370,7 +368,7 @@ impl DeviceMemory for CudaDevice {
             return Err(OutOfMemory);
         }
         self.simulated_device.map(addr, size)?;
-        match self.time_call(DeviceCall::Map, size, |this| this.map_reserved(addr, size)) {
+        match self.time_call(DeviceCall::Map, |this| this.map_reserved(addr, size)) {
             Ok(driver_addr) => {
                 self.after_allocation(driver_addr, size);
                 Ok(())
@@ -384,7 +382,7 @@ impl DeviceMemory for CudaDevice {
 
     fn unmap(&mut self, addr: u64, size: u64) {
         self.simulated_device.unmap(addr, size);
-        let unmapped = self.time_call(DeviceCall::Unmap, size, |this| {
+        let unmapped = self.time_call(DeviceCall::Unmap, |this| {
             // The GPU had no room for this initial memory.
             let Some((base, reserved)) = this.reservations.range_mut(..=addr).next_back() else {
                 return Ok(());

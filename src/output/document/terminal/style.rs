@@ -11,24 +11,12 @@ const ASCII: Glyphs = Glyphs {
     back: '.',
     axis: '|',
     mark: '^',
-    range: '=',
     axis_line: ['+', '-', '+'],
     levels: ['_', '.', '-', '=', '+', '*', '%', '@'],
-    paint: None,
 };
 
 /// Characters of our own sentences, for terminals without Unicode.
 const OWN_CHARACTERS: [(char, &str); 4] = [('→', "->"), ('←', "<-"), ('·', "-"), ('−', "-")];
-
-/// Colours of layers; adjacent layers contrast.
-const LAYERS: [AnsiColor; 5] =
-    [AnsiColor::Blue, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Cyan, AnsiColor::Yellow];
-
-fn paint_layer(layer: usize, cells: &str) -> String {
-    let colour = LAYERS.get(layer).or(LAYERS.last()).copied().unwrap_or(AnsiColor::White);
-    let style = colour.on_default();
-    format!("{style}{cells}{style:#}")
-}
 
 /// Capabilities of the terminal.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +36,7 @@ impl Style {
     }
 
     pub(super) fn pens(self) -> Glyphs {
-        let pens = self.pick(UNICODE, ASCII);
-        Glyphs { paint: self.colour.then_some(paint_layer), ..pens }
+        self.pick(UNICODE, ASCII)
     }
 
     /// The ellipsis for an omitted part.

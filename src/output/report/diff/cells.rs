@@ -2,19 +2,16 @@
 
 use serde_json::Value;
 
-use super::super::phrases::{self, pool_label};
-use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size, stream};
+use super::super::phrases;
+use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, MemoryUse, PhaseChange, PoolChange, RankChange, RanksDiff, SettingChange,
-    Status, StepChange, StreamChange,
+    ComparedMoment, DeviceDiff, DiffReport, PhaseChange, RankChange, RanksDiff, SettingChange, Status, StepChange,
 };
 use crate::output::document::{Cell, Judgement, Table, code, faint};
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// The header of [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
-/// The header of [`pools`] and, with another first cell, of [`streams`].
-pub(super) const SPACES: [&str; 6] = ["pool", "reserved before", "after", "change", "allocated", "free"];
 pub(super) fn word(status: Status) -> &'static str {
     match status {
         Status::New => "new",
@@ -179,44 +176,6 @@ pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
     lines.truncate(shown);
     lines.extend((others > 0).then(|| format!("and {}: --full", counted(others, "other"))));
     lines
-}
-
-fn space(name: String, before: MemoryUse<u64>, after: MemoryUse<u64>, by: MemoryUse<i64>) -> Vec<String> {
-    vec![
-        name,
-        size(before.reserved_bytes),
-        size(after.reserved_bytes),
-        signed_size(by.reserved_bytes),
-        signed_size(by.allocated_bytes),
-        signed_size(by.inactive_bytes),
-    ]
-}
-
-/// The pools, if there are several.
-pub(super) fn pools(device: &DeviceDiff) -> Vec<Vec<String>> {
-    let row = |p: &PoolChange| space(pool_label(p.pool_id), p.before, p.after, p.delta);
-    match device.pools.as_slice() {
-        [] | [_] => Vec::new(),
-        pools => pools.iter().map(row).collect(),
-    }
-}
-
-/// The streams, if there are several.
-pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
-    let row = |s: &StreamChange| {
-        let name = match (s.before_stream, s.after_stream) {
-            (Some(before), Some(after)) if before != after => {
-                format!("{} (was {})", stream(after), stream(before))
-            }
-            // The stream exists in at least one of the two.
-            (before, after) => after.or(before).map(stream).unwrap_or_default(),
-        };
-        space(name, s.before, s.after, s.delta)
-    };
-    match device.streams.as_slice() {
-        [] | [_] => Vec::new(),
-        streams => streams.iter().map(row).collect(),
-    }
 }
 
 /// Rows of the table of ranks, at most.

@@ -3,8 +3,8 @@
 use super::super::notes::changes_answer;
 use super::super::phrases::{location_details, operation_label};
 use super::cells::{
-    FIGURES, PHASES, SPACES, figures, first_of, moments, not_compared, phases, pools, ranks, settings, share, steps,
-    streams, without_ending, word,
+    FIGURES, PHASES, figures, first_of, moments, not_compared, phases, ranks, settings, share, steps, without_ending,
+    word,
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
@@ -197,14 +197,6 @@ fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_
     if device.at == at && !device.by_phase.is_empty() {
         document.subheading("Peak allocated in each phase");
         document.table(Table::new(&PHASES, &[0], phases(device)).note(steps(device)));
-    }
-    for (title, first, rows) in [("Pools", "pool", pools(device)), ("Streams", "stream", streams(device))] {
-        if !rows.is_empty() {
-            document.subheading(title);
-            let mut header = SPACES;
-            header[0] = first;
-            document.table(Table::new(&header, &[0], rows));
-        }
     }
 }
 
