@@ -13,6 +13,7 @@ use super::inputs;
 use super::output::Output;
 use super::sized_recordings::SizedRecordings;
 use crate::allocator::device::GpuModel;
+use crate::base::units::MIB;
 use crate::output::document::Document;
 use crate::output::report;
 use crate::study::Scope;
@@ -160,8 +161,9 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     }
     let output = Output::open(args.output.output.as_deref())?;
     let gpu = args.capacity.and_then(|capacity| capacity.gpu).unwrap_or_else(GpuModel::current);
-    let usable = args.capacity.map_or(gpu.usable_bytes(), |capacity| capacity.bytes);
-    let dry_run = DryRun::with_usable_memory(gpu, usable, &args.command)?;
+    let bytes = args.capacity.filter(|capacity| capacity.gpu.is_none()).map(|capacity| capacity.bytes);
+    let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
+    let dry_run = DryRun::on_gpu(gpu.name, memory, &args.command)?;
     let step = SizeStep::MultipleOf(args.multiple_of);
     let search = SizeSearch::new(&dry_run.options, &args.command, &name, step, MAX_RUNS, None)?;
     let report = search.run(&sizes)?;

@@ -709,6 +709,14 @@ def pyramid(n):
     train(mlp(*[32 * (i + 1) for i in range(n + 1)]), lambda: data(100, 32), lambda y: y.square().mean())
 
 
+def whole_chunks(n):
+    """25n rows in chunks of 50, of which the last is smaller at odd sizes; all results are kept."""
+    net = nn.Linear(1000, 2000).cuda()
+    with torch.no_grad():
+        kept = [net(part) for part in data(25 * n, 1000).split(50)]
+        torch.cat(kept)
+
+
 PROGRAMS = {
     name: it
     for name, it in list(globals().items())

@@ -54,6 +54,16 @@ fn only_a_further_recording_makes_the_answer_certain() {
     assert_eq!(certainty(&[12, 20, 48], "120MiB").1, "checked");
 }
 
+/// The recordings have whole chunks only. At an odd size the last chunk is smaller, which they do not show: on 30 MiB the
+/// program really runs at 45.
+#[test]
+fn a_remainder_that_no_recording_has_is_not_certain() {
+    let report = fit("whole_chunks", &[12, 20, 32], &["--capacity", "30MiB"]);
+    let device = &report["devices"][0];
+    assert_eq!(device["repeated"]["units"], 2);
+    assert_eq!((&device["largest_safe"]["size"], &device["largest_safe"]["certainty"]), (&json!(44), &json!("should")));
+}
+
 /// Among 3 and 5 chunks the first and the last differ from the others in the backward pass, which leaves none in common.
 #[test]
 fn nothing_is_named_with_too_few_repetitions() {

@@ -7,8 +7,6 @@ use clap::{Args, Parser, ValueEnum};
 
 use super::options::DryRunOptions;
 use super::{fit_sizes, placeholder};
-use crate::allocator::device::GpuModel;
-use crate::base::units::MIB;
 use crate::cli::args::{Format, format_parser};
 use crate::whatif::fit::SizeStep;
 
@@ -95,32 +93,16 @@ pub(super) enum ExitCode {
 }
 
 impl DryRun {
-    /// The options of a dry run on a GPU like `gpu` that leaves `usable_bytes` to PyTorch.
-    pub(in crate::cli) fn with_usable_memory(
-        gpu: &GpuModel,
-        usable_bytes: u64,
-        command: &[OsString],
-    ) -> anyhow::Result<Self> {
-        if usable_bytes == gpu.usable_bytes() {
-            return Self::on_gpu(gpu.name, command);
-        }
-        let total_bytes = usable_bytes.saturating_add(gpu.context_mib * MIB);
-        Self::parse_options(&["--gpu", gpu.name, "--memory", &total_bytes.to_string()], command)
-    }
-
-    /// The options of a dry run on `gpu`.
-    pub(in crate::cli) fn on_gpu(gpu: &str, command: &[OsString]) -> anyhow::Result<Self> {
-        Self::parse_options(&["--gpu", gpu], command)
-    }
-
-    /// Parsing keeps the defaults of the other options in one place.
-    fn parse_options(options: &[&str], command: &[OsString]) -> anyhow::Result<Self> {
+    /// The options of a dry run on `gpu`, with `memory` bytes in place of its own. Parsing keeps the defaults of the
+    /// other options in one place.
+    pub(in crate::cli) fn on_gpu(gpu: &str, memory: Option<u64>, command: &[OsString]) -> anyhow::Result<Self> {
         #[derive(Parser)]
         struct Parsed {
             #[command(flatten)]
             args: DryRun,
         }
-        let words = ["dry-run"].iter().chain(options).chain(&["--"]).map(OsString::from);
+        let memory = memory.map(|bytes| format!("--memory={bytes}"));
+        let words = ["dry-run", "--gpu", gpu].into_iter().chain(memory.as_deref()).chain(["--"]).map(OsString::from);
         Ok(Parsed::try_parse_from(words.chain(command.iter().cloned()))?.args)
     }
 

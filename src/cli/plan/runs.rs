@@ -90,7 +90,7 @@ impl<'r> Runs<'r> {
         let intervention =
             if expandable_segments { Intervention::with_settings(&settings) } else { Intervention::default() };
         let label = format!("{} = {} on {gpu}", self.name, count(value));
-        let args = DryRun::on_gpu(gpu, &command)?;
+        let args = DryRun::on_gpu(gpu, None, &command)?;
         let run = SizeRun::record(&args.options, &command, &directory, &log, intervention, &label)?;
         let in_effect = run.report.settings_string.clone().unwrap_or_default();
         if expandable_segments && in_effect != settings && run.report.settings_string.is_some() {

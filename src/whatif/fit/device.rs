@@ -103,6 +103,12 @@ pub struct FitDevice {
     /// The recordings have a warning that makes every figure an estimate.
     #[serde(skip)]
     pub(super) has_recording_warnings: bool,
+    /// The recorded sizes.
+    #[serde(skip)]
+    recorded_sizes: Vec<Size>,
+    /// Only multiples of this size count as fitting.
+    #[serde(skip)]
+    multiple: u64,
 }
 
 impl FitDevice {
@@ -170,7 +176,7 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk || self.has_unchecked_repetitions() || !self.is_exact() => {
+            () if answer.is_at_risk || self.has_unchecked_repetitions(size) || !self.is_exact() => {
                 self.certainty_at(size).max(FitCertainty::Should)
             }
             () => self.certainty_at(size),
@@ -184,9 +190,14 @@ impl FitDevice {
         is_paired && self.checked.iter().all(LeaveOneOutCheck::is_exact)
     }
 
-    /// Whether no recording shows that the number of repetitions at another size is predicted well.
-    fn has_unchecked_repetitions(&self) -> bool {
-        self.repeated.is_some() && self.checked.is_empty()
+    /// Whether no recording shows that the number of repetitions at `size`, and at the next one that fails, is predicted
+    /// well: a last chunk that is smaller than the others is not in recordings of whole chunks.
+    fn has_unchecked_repetitions(&self, size: Option<Size>) -> bool {
+        let Some(repeated) = &self.repeated else { return false };
+        let remainder = |size: u64| size % repeated.units.max(1);
+        let is_recorded = |size: u64| self.recorded_sizes.iter().any(|of| remainder(of.first) == remainder(size));
+        let sizes = size.iter().flat_map(|size| [size.first, size.first.saturating_add(self.multiple)]);
+        self.checked.is_empty() || !sizes.into_iter().all(is_recorded)
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
@@ -323,6 +334,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             checked: self.leave_one_out(base.repetitions.is_some()),
             repeated: base.repetitions.as_ref().map(Repetitions::report),
             has_recording_warnings,
+            recorded_sizes: self.recordings.iter().map(|recording| recording.size).collect(),
+            multiple: options.multiple,
         };
         if device.varying_ratio > WARN_UNMATCHED_RATIO {
             let errors = device.checked.iter().map(|check| check.reserved_error_ratio.abs());

@@ -4,7 +4,7 @@ use super::device::FitDevice;
 use super::device_recordings::DeviceRecordings;
 use super::input::SizedRecording;
 use super::leave_one_out::{WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
-use crate::base::units::{count, counted, percent};
+use crate::base::units::percent;
 use crate::base::warning::{Code, Warnings};
 use crate::study::LostHistory;
 
@@ -22,28 +22,20 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         if recording.ends_in_failure() {
             warn(
                 Code::EndsInFailure,
-                format!(
-                    "device {id}: the recording at {size} ends with a failed request: later requests are not recorded"
-                ),
+                format!("device {id}: the recording at {size} ends with a failed request: later ones are missing"),
             );
         }
         if !recording.device.inferred().verification.is_exact() {
             warn(
                 Code::ModelParted,
-                format!(
-                    "device {id}: the model does not reproduce the recording at {size}: every \
-                     figure is an estimate"
-                ),
+                format!("device {id}: the model does not reproduce the recording at {size}: all is an estimate"),
             );
         }
         let reserved_before = recording.device.reserved_before();
         if reserved_before > 0 || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne)) {
             warn(
                 Code::Truncated,
-                format!(
-                    "device {id}: the recording at {size} starts late: only the blocks still live at its start are \
-                     known, not the memory freed before"
-                ),
+                format!("device {id}: the recording at {size} starts late: memory freed before is unknown"),
             );
         }
     }
@@ -59,8 +51,7 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         warn(
             Code::UnlikeRecordings,
             format!(
-                "device {}: the recordings at {} and {} request the same number of bytes: did the program run at \
-                 these sizes?",
+                "device {}: the recordings at {} and {} request equal bytes: did the program run at these sizes?",
                 first.device.id(),
                 first.size,
                 last.size
@@ -74,8 +65,7 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         warn(
             Code::UnlikeRecordings,
             format!(
-                "device {}: the recordings have different settings: each size is replayed under those of the nearest \
-                 recording",
+                "device {}: the recordings have different settings: a size is replayed under the nearest one's",
                 first.device.id()
             ),
         );
@@ -89,20 +79,12 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
     if device.paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
         let line = device.unpaired.first();
         let example = line.map_or_else(String::new, |line| format!(", most of it by {}", line.location.label()));
-        let caveat = match device.requests.as_slice() {
-            [first, .., last] if last > first => format!(
-                ", but there are {} at the largest size and {} at the smallest, so larger sizes may need more than \
-                 predicted",
-                counted(*last, "request"),
-                count(*first)
-            ),
-            _ => String::new(),
-        };
+        let grows = device.requests.first() < device.requests.last();
+        let caveat = if grows { "; larger sizes may need more" } else { "" };
         warnings.add(
             Code::Unpaired,
             format!(
-                "device {id}: {} of the memory at the peak was requested in only one recording{example}; it is \
-                 assumed to grow like other requests of its size{caveat}",
+                "device {id}: {} of the memory at the peak is in only one recording{example}{caveat}",
                 percent(1.0 - device.paired_ratio)
             ),
         );
@@ -111,8 +93,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::Unpaired,
             format!(
-                "device {id}: {} of all bytes that the largest recording requests was not requested at the other size: \
-                 the code took another path, and may take others at larger sizes; record larger sizes to check",
+                "device {id}: {} of requested bytes are in one recording only: the code took another path there",
                 percent(1.0 - device.asked_paired_ratio)
             ),
         );
@@ -121,8 +102,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::UnlikeRecordings,
             format!(
-                "device {id}: {} of the memory at the peak would shrink at a larger size: the recordings are of \
-                 different programs or dtypes",
+                "device {id}: {} of the memory at the peak shrinks with the size: different programs or dtypes?",
                 percent(device.shrinking_ratio)
             ),
         );
@@ -131,8 +111,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::VaryingShapes,
             format!(
-                "device {id}: {} of the memory at the peak changes its size from step to step, as the data does: every \
-                 step is assumed to be as large as the largest recorded one; longer data needs more",
+                "device {id}: {} of the memory at the peak varies between steps: longer data needs more",
                 percent(device.varying_ratio)
             ),
         );
@@ -141,9 +120,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::GuessedGrowth,
             format!(
-                "device {id}: {} of all requested bytes grows neither in proportion to the size nor to its square, and \
-                 too few sizes are recorded to tell how: padding, one more token, or another number than the one \
-                 given; record one more size to find out",
+                "device {id}: {} of requested bytes grow along an unknown curve: record one more size",
                 percent(device.guessed_ratio)
             ),
         );
@@ -152,8 +129,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::FarAway,
             format!(
-                "device {id}: {largest} is {times} times the largest recorded size: nothing beyond {} is checked, and \
-                 other kernels or code paths may take over; record a size nearer to it",
+                "device {id}: {largest} is {times} times the largest recorded size: nothing beyond {} is checked",
                 device.recorded_size()
             ),
         );
@@ -162,8 +138,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::UnlikeRecordings,
             format!(
-                "device {id}: {} of the memory at the peak of one recording is already freed at that point in another: \
-                 the programs request the same memory but keep it for different times, as with and without gradients",
+                "device {id}: {} of the memory at a peak is freed earlier in another recording: gradients off?",
                 percent(device.freed_elsewhere_ratio)
             ),
         );
