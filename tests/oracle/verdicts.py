@@ -288,7 +288,7 @@ job(
     "would-fit",
     """\
 import torch
-x = torch.randn(4, 4, device='cuda')
+x = torch.randn(4, 4, device='cuda') @ torch.randn(4, 4, device='cuda')
 assert torch.allclose(x, x) and torch.equal(x, x)
 assert torch.isfinite(x).all() and not torch.isnan(x).any()
 assert (x[:, 2:] >= x[:, :2]).all()""",
@@ -306,7 +306,7 @@ job(
     "sparse-squared",
     "may-fit",
     "import torch\na = torch.eye(4, device='cuda').to_sparse_csr()\nprint((a @ a).shape)",
-    "decides a size",
+    "known only to a GPU",
 )
 job(
     "accuracy",
