@@ -197,9 +197,8 @@ fn describe_reads(report: &DryRunReport) -> String {
         return match report.known_reads + (report.reads.len() as u64) {
             0 => "no value of the GPU was read back, so no computed value determines a request".to_owned(),
             _ => format!(
-                "values of the GPU were read back: {} of small tensors that the host computed as well, none that is \
-                 not known",
-                counted(report.known_reads, "time")
+                "{} of the GPU read back, known because the host computed the same tensors",
+                counted(report.known_reads, "value")
             ),
         };
     }
