@@ -35,13 +35,13 @@ impl fmt::Display for DryRunWarning<'_> {
                 describe_failing(range.failing_placements, range.placements)
             ),
             Self::Reads(report) => f.write_str(&describe_reads(report)),
-            Self::Workspaces(report) => match describe_attention(report) {
-                Some(sentence) => f.write_str(&sentence),
-                None => {
-                    write_workspaces(f, report)?;
-                    f.write_str(&describe_estimates(report))
+            Self::Workspaces(report) => {
+                if let Some(sentence) = describe_attention(report) {
+                    return f.write_str(&sentence);
                 }
-            },
+                write_workspaces(f, report)?;
+                f.write_str(&describe_estimates(report))
+            }
             Self::Timings(timings) => write!(
                 f,
                 "the program measured the time between events {}, which is always 1 ms here: a choice that depends on \
