@@ -2,8 +2,9 @@
  * addresses: cudaMemcpyDefault leaves it to them. */
 static int copy(void *dst, const void *src, size_t size) {
   int to_device = is_device_pointer((uint64_t)dst), from_device = is_device_pointer((uint64_t)src);
+  if (to_device && !depth) write_outside(dst);
   if (to_device) return 0;
-  if (from_device) read_back(dst, size);
+  if (from_device) read_back(dst, src, size);
   else memmove(dst, src, size);
   return 0;
 }
@@ -14,7 +15,7 @@ EXPORT int cudaMemcpyAsync(void *dst, const void *src, size_t size, int kind, vo
 EXPORT int cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
                         int kind) {
   int is_read = !is_device_pointer((uint64_t)dst) && is_device_pointer((uint64_t)src);
-  if (is_read && dst_pitch == width) read_back(dst, width * height);
+  if (is_read && dst_pitch == width) read_back(dst, src_pitch == width ? src : NULL, width * height);
   else
     for (size_t row = 0; row < height; row++) /* a read is reported row by row */
       copy((char *)dst + row * dst_pitch, (const char *)src + row * src_pitch, width);
@@ -37,7 +38,7 @@ EXPORT int cudaMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes, size_t 
   return 0;
 }
 EXPORT int cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t size, size_t offset, int kind) {
-  read_back(dst, size);
+  read_back(dst, NULL, size);
   return 0;
 }
 

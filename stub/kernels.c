@@ -30,30 +30,40 @@ EXPORT int __cudaGetKernel(void **kernel, const void *function) {
 }
 EXPORT int __cudaLaunchKernel(void *kernel, dimensions grid, dimensions block, void **args, size_t shared_bytes,
                               void *stream) {
+  launch_by(kernel);
   submit_work();
   return 0;
 }
 EXPORT int cudaLaunchKernel(const void *kernel, dimensions grid, dimensions block, void **args, size_t shared_bytes,
                             void *stream) {
+  launch_by(kernel);
   submit_work();
   return 0;
 }
 EXPORT int cudaLaunchKernelExC(const void *config, const void *kernel, void **args) {
+  launch_by(kernel);
   submit_work();
   return 0;
 }
 EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared_bytes, void *stream, void **args, void **extra) {
+  write_outside(NULL);
   submit_work();
   return 0;
 }
 EXPORT int cuLaunchKernelEx(const void *config, void *function, void **args, void **extra) {
+  write_outside(NULL);
   submit_work();
   return 0;
 }
 EXPORT int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                      unsigned bz, unsigned shared_bytes, void *stream, void **args) {
+  write_outside(NULL);
   submit_work();
+  return 0;
+}
+EXPORT int cudaGraphLaunch(void *graph, void *stream) {
+  write_outside(NULL);
   return 0;
 }
 EXPORT void **__cudaRegisterFatBinary(void *binary) {

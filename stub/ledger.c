@@ -9,7 +9,7 @@ EXPORT const uint64_t *stub_unknown_sizes(void) { return unknown_sizes; }
 EXPORT uint64_t stub_peak_bytes(int device) { return peak_used[device]; }
 
 /* ---- device values that the host reads ---- */
-typedef void (*read_callback)(const char *operators, uint64_t size, void *destination);
+typedef void (*read_callback)(const char *operators, uint64_t size, void *destination, const void *source);
 static read_callback on_read = NULL; /* NULL: no recorder, and nothing is recorded */
 EXPORT void stub_on_read(read_callback callback) { on_read = callback; }
 
@@ -38,9 +38,9 @@ static const char *operator_name(void *pc) {
   } else if (info.dli_sname && strstr(info.dli_sname, "sync_bucket_indices")) strcpy(slot->name, KEEP_HOST_VALUE);
   return slot->name;
 }
-/* The host reads `size` bytes of a device into `destination`: zeros, or what the recorder writes there. It is called
- * with the operators on the stack, innermost first. */
-static void read_back(void *destination, size_t size) {
+/* The host reads `size` bytes of a device at `source` into `destination`: zeros, or what the recorder writes there. It
+ * is called with the operators on the stack, innermost first. */
+static void read_back(void *destination, const void *source, size_t size) {
   static __thread int is_recording = 0; /* the callback may read, too */
   void *stack[64];
   int depth = on_read && !is_recording && size ? backtrace(stack, 64) : 0;
@@ -57,7 +57,7 @@ static void read_back(void *destination, size_t size) {
   memset(destination, 0, size);
   if (!depth) return;
   is_recording = 1;
-  on_read(operators, size, destination);
+  on_read(operators, size, destination, source);
   is_recording = 0;
 }
 

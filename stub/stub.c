@@ -52,6 +52,7 @@
 
 #include "memory.c"
 #include "ledger.c"
+#include "operators.c"
 #include "allocation.c"
 #include "devices.c"
 #include "streams.c"

@@ -12,6 +12,7 @@ The ledger has:
 """
 
 import ctypes
+import functools
 import importlib.util
 import json
 import os
@@ -22,6 +23,7 @@ import time
 import _oomscope_ending as ending
 import _oomscope_files as files
 import _oomscope_generation as generation
+import _oomscope_operators as operators
 import _oomscope_ranks as ranks
 import _oomscope_retries as retries
 import _oomscope_stub as stub
@@ -53,11 +55,19 @@ UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings
 # The type workspace in stub/workspaces.c.
 WORKSPACE_FIELDS = 6
 MAX_DEVICES = 16
+# What a read gave in place of an unknown value, by its origin: see `_shadow`.
+VALUE_NAMES = ((2, "assumed"), (1, "random"), (4, "finite"))
 # Of the system: size of a page, and the advice to drop pages, which then read as zero.
 PAGE = 4096
 MADV_DONTNEED = 4
 
-READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p)
+# Modules of Triton, and their classes that launch kernels.
+TRITON_LAUNCHERS = (
+    ("triton.runtime.jit", "JITFunction"),
+    ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner"),
+)
+
+READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
 WORK_CALLBACK = ctypes.CFUNCTYPE(None)
 
 
@@ -73,8 +83,14 @@ class DryRun:
         self.reads = {}
         # The last one, and the value that it gave.
         self.last_read = None
+        # Computes small tensors on the host; None if this torch has no way for it.
+        self.operators = None
         self.set_values = values.SetValues(self.options.get("values", ()))
         self.skipped_reads = 0
+        self.known_reads = 0
+        self.known_at = {}
+        # The stack of the first call that asked how much memory is free.
+        self.free_memory_query = None
         # Large host tensors that were not filled: bytes by address.
         self.unfilled = {}
         self.unfilled_bytes = 0
@@ -143,6 +159,9 @@ class DryRun:
     def after_torch(self, torch):
         self.skip_large_fills(torch)
         self.set_values.install(torch)
+        self.note_free_memory(torch.cuda)
+        if not os.environ.get("OOMSCOPE_NO_VALUES"):  # set by tests
+            self.compute_values(torch)
         # It reads whether the parameters are valid, which zeros are not.
         torch.distributions.Distribution.set_default_validate_args(False)
         if self.overlay:
@@ -154,11 +173,34 @@ class DryRun:
         sys.meta_path.insert(0, AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
         sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
 
+    def note_free_memory(self, cuda):
+        """Notes the first line of the program that asks how much memory is free: it may adapt to that."""
+        original = cuda.mem_get_info
+
+        def mem_get_info(*args, **kwargs):
+            caller = sys._getframe(1)
+            if self.free_memory_query is None and usage.is_users(caller.f_code.co_filename):
+                self.free_memory_query = ending.stack(caller)
+            return original(*args, **kwargs)
+
+        cuda.mem_get_info = cuda.memory.mem_get_info = mem_get_info
+
+    def compute_values(self, torch):
+        """Computes small tensors on the host from now on, if this torch has a way for it."""
+        try:
+            self.operators = operators.install(torch, self.library)
+        except Exception as error:
+            sys.stderr.write("oomscope: dry run: every value of the GPU is zero: %s\n" % error)
+        if self.operators is not None:
+            for module, launcher in TRITON_LAUNCHERS:
+                sys.meta_path.insert(0, AfterImport(module, functools.partial(self.operators.after_triton, launcher)))
+            sys.meta_path.insert(0, AfterImport("torchvision", lambda _: self.operators.register("torchvision")))
+
     def on_cuda(self, recorder):
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""
         memory = sys.modules["torch"].cuda.memory
         memory._record_memory_history = lambda *_, **__: None
-        self.ending.on_cuda(recorder, self.retries)
+        self.ending.on_cuda(recorder, self.retries, self.options["program"])
 
     def call_on_work(self, function):
         """Calls `retries.on_work` whenever the device gets work, or no longer if `function` is None."""
@@ -171,36 +213,52 @@ class DryRun:
 
     # Reads of device values --------------------------------------------------------------------------------------
 
-    def on_read(self, operators, size, destination):
+    def on_read(self, operators, size, destination, source):
         """The stub calls this when the host reads `size` bytes of a device within `operators`, innermost first.
 
         `destination` holds zeros, in place of which this may write other values.
         """
         try:
-            frames, places, innermost = [], [], sys._getframe(1)
+            frames, places, innermost = [], [], sys._getframe().f_back  # None in a thread without Python
             frame = innermost
             while frame is not None and len(frames) < MAX_FRAMES:
                 frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
                 places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
                 frame = frame.f_back
             name = (operators or b"").decode("ascii", "replace")
-            self.last_read = (name, frames, self.write_value(name, size, destination, frames, innermost))
-            key = (name, tuple(frames))
+            known = self.operators.read(name, source, size) if self.operators is not None else None
+            if known is not None and self.set_values.at(frames) is None:
+                ctypes.memmove(destination, known[0], size)
+                if not known[1]:
+                    self.known_reads += 1
+                    self.count_known(innermost, frames)
+                    return
+            else:
+                known = None
+                self.last_read = (name, frames, self.write_value(name, size, destination, frames, innermost))
+            key = (name, tuple(frames), known[1] if known else None)
             read = self.reads.get(key)
             if read is None:
                 if len(self.reads) >= MAX_LOCATIONS:
                     self.skipped_reads += 1
                     return
-                if usage.has_own_positions(innermost):
+                if innermost is not None and usage.has_own_positions(innermost):
                     places = []
                 read = self.reads[key] = [0, size, time.time(), 0.0, places, set()]
             read[0] += 1
             read[3] = time.time()
-            read[5].add(values.condition(innermost))
+            read[5].add(innermost and values.condition(innermost))
             if read[0] >= MIN_READS_TO_STOP and read[0] % 100 == 0:
                 self.stop_if_stuck(frames)
         except Exception as error:
             sys.stderr.write("oomscope: dry run: a read is not in the ledger: %s\n" % error)
+
+    def count_known(self, innermost, frames):
+        """Counts the reads of known values by one instruction, which may wait for another value."""
+        place = innermost and (innermost.f_code, innermost.f_lasti)
+        count = self.known_at[place] = self.known_at.get(place, 0) + 1
+        if count >= MIN_READS_TO_STOP and count % 100 == 0:
+            self.stop_if_stuck(frames)
 
     def write_value(self, operators, size, destination, frames, innermost):
         """Writes the value of a read, if it is not zero. Returns it as text."""
@@ -213,7 +271,7 @@ class DryRun:
         if size != 1:
             return "0"
         is_true = not values.TRUE_OPERATORS.isdisjoint(operators.split())
-        is_true = is_true or values.compare(innermost)
+        is_true = is_true or (innermost is not None and values.compare(innermost))
         if is_true:
             ctypes.memmove(destination, b"\1", 1)
         return str(bool(is_true))
@@ -232,7 +290,7 @@ class DryRun:
         location = next((frame for frame in frames if usage.is_users(frame[0])), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
-            "grown; either its steps repeat, or it waits for a value that is always zero here (--patience)\n"
+            "grown; either its steps repeat, or it waits for a value that does not change here (--patience)\n"
             % (now - self.peak[1], location[0], location[1])
         )
         recorder = getattr(sys, "_oomscope_recorder", None)
@@ -306,17 +364,18 @@ class DryRun:
     def describe(self):
         """The ledger for the snapshot: only built-in types."""
         reads, files = [], usage.users_files()
-        for (operators, frames), (count, size, first, last, places, truths) in self.reads.items():
+        for (names, frames, origin), (count, size, first, last, places, truths) in self.reads.items():
             is_set = self.set_values.at(frames) is not None
-            used, place = ("set", None) if is_set else usage.find(places, truths, operators, files)
+            used, place = ("set", None) if is_set else usage.find(places, truths, names, files)
             reads.append(
                 {
-                    "operators": operators,
+                    "operators": names,
                     "count": count,
                     "bytes": int(size),
                     "first_us": int(first * 1e6),
                     "last_us": int(last * 1e6),
                     "frames": describe_frames(frames),
+                    "value": next((name for bit, name in VALUE_NAMES if (origin or 0) & bit), "zero"),
                     "usage": used,
                     "decided_at": describe_frames([place]) if place else None,
                 }
@@ -338,6 +397,7 @@ class DryRun:
             "context_bytes": self.options["context_bytes"],
             "reads": reads,
             "reads_untold": self.skipped_reads,
+            "reads_known": self.known_reads,
             "unsized": {name: int(counts[at]) for at, name in enumerate(UNKNOWN_SIZES)},
             "workspaces": workspaces,
             "missing": missing,
@@ -345,6 +405,7 @@ class DryRun:
             "stopped": self.is_stopped,
             "alone": self.options["alone"],
             "absent_device": self.absent_device(),
+            "free_memory_query": self.free_memory_query,
             **self.ending.describe(self.last_read),
         }
 

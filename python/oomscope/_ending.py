@@ -5,12 +5,17 @@ process that ends without Python's own exit (`os._exit`, SIGTERM) first writes i
 """
 
 import builtins
+import glob
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
+import time
 
+# Seconds that other threads get to end after the main one.
+MAX_WAIT = 3
 # Limit of frames, of failed requests, and of characters of an error message.
 MAX_FRAMES = 40
 MAX_FAILURES = 20
@@ -31,6 +36,7 @@ class Ending:
         # Writes the last snapshot, and notes how a program tries again; set when CUDA starts.
         self.recorder = None
         self.retries = None
+        self.program = None
         self.pid = os.getpid()
         sys.exit = self.wrap_exit(sys.exit)
         if hasattr(builtins, "exit"):  # absent under -S
@@ -38,9 +44,10 @@ class Ending:
             quitter.__call__ = self.wrap_exit(quitter.__call__)
         os._exit = self.wrap_immediate_exit(os._exit)
 
-    def on_cuda(self, recorder, retries):
-        """CUDA starts in this process; `recorder` writes the last snapshot."""
-        self.pid, self.recorder, self.retries = os.getpid(), recorder, retries
+    def on_cuda(self, recorder, retries, program):
+        """CUDA starts in this process; `recorder` writes the last snapshot, and `program` is oomscope."""
+        self.pid, self.recorder, self.retries, self.program = os.getpid(), recorder, retries, program
+        sys.excepthook = self.wrap_hook(sys.excepthook)
         for name in SIGNALS:
             number = getattr(signal, name, None)
             try:
@@ -48,6 +55,33 @@ class Ending:
                     signal.signal(number, self.on_signal)
             except ValueError:  # CUDA starts in a thread other than the main one
                 return
+
+    # Threads that go on ----------------------------------------------------------------------------------------------
+
+    def wrap_hook(self, original):
+        """An error has ended the main thread: Python now waits for other threads, perhaps for ever."""
+
+        def excepthook(*error):
+            original(*error)
+            register = getattr(threading, "_register_atexit", None)  # before it waits; since Python 3.9
+            if register is not None and os.getpid() == self.pid:
+                register(self.answer_before_waiting)
+
+        return excepthook
+
+    def answer_before_waiting(self):
+        """Writes the last snapshot and the answer now if other threads do not end by themselves."""
+        deadline = time.monotonic() + MAX_WAIT
+        threads = [one for one in threading.enumerate() if one is not threading.current_thread() and not one.daemon]
+        for thread in threads:
+            thread.join(max(0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            self.at_exit()
+            self.finish()
+            sys.stderr.write("oomscope: the main thread has ended, and the process waits for other threads\n")
+            sys.stderr.flush()
+            paths = sorted(glob.glob(os.path.join(glob.escape(self.recorder.directory), "*.pickle.gz")))
+            subprocess.call([self.program, "run", "--page-on", *paths, "--ended-with", "1"], stdin=subprocess.DEVNULL)
 
     # Ways to end ---------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 The functions get a module after its import.
 """
 
+import _oomscope_draws as draws
+
 
 def end_at_maximum(module):
     """Makes `generate` of transformers stop at the maximum length.
@@ -10,6 +12,7 @@ def end_at_maximum(module):
     `generate` asks the device whether every sequence has ended. On a device where all values are zero, none ever has.
     The host knows the maximum length, where a real run needs the most memory.
     """
+    draw_no_end(module)
     criterion = getattr(module, "MaxLengthCriteria", None)
     loop = getattr(module, "GenerationMixin", None)
     unfinished = getattr(loop, "_has_unfinished_sequences", None)
@@ -28,6 +31,20 @@ def end_at_maximum(module):
 
     criterion.__call__ = check_length
     loop._has_unfinished_sequences = has_unfinished
+
+
+def draw_no_end(module):
+    """Keeps the tokens that end a text, in transformers, from being drawn."""
+    criterion = getattr(module, "EosTokenCriteria", None)
+    if criterion is None:
+        return
+    original = criterion.__init__
+
+    def initialise(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        draws.ends.update(self.eos_token_id.tolist())
+
+    criterion.__init__ = initialise
 
 
 def sample_tokens(module):

@@ -15,11 +15,20 @@
 - `filled`: for some of the containers `container` (index in `containers`), `frames` (a list with the line of the
   program that fills it, the only one whose text does so), and what `_writes.Write` says of that statement. `written`:
   the same for the variables that keep most, with `variable` (its name in `texts`).
-- `optimizers`: number of optimizers. `trains`: there is one, or the text of the program computes gradients. `untrained`: the largest modules (names in `texts`) whose parameters require
-  gradients although no optimizer has any of them, and that are called outside of `no_grad`.
+- `optimizers`: number of optimizers. `trains`: there is one, or the text of the program computes gradients.
+- `untrained`: the largest modules (names in `texts`) whose parameters require gradients although no optimizer has any
+  of them, and that are called outside of `no_grad`. `idle`: those whose parameters all have the learning rate 0.
+  `adapted`: those with adapters whose other parameters are trained, too. `graph_backward`: `frames` (a list with the
+  line that calls `backward` with `create_graph`), or None. `evaluating`: the outermost modules that do not train, if no
+  running function calls `backward` below. `unread`: local variables with a tensor, a module or an optimizer that no
+  other object has, and that the text of their function does not read below.
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
   class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
+- `calls`: for each running function of the user, the innermost first, `frames` (a list with it), and `tensors`: (name,
+  dtype, shape) of those that the running expression names, and `vmap`, whether it runs the next through `torch.vmap`.
+  `grad`: whether PyTorch records graphs there; None in
+  a backward pass or an optimizer.
 
 The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
 the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so
@@ -34,16 +43,20 @@ import collections
 import gc
 import itertools
 import operator
+import os
 import re
 import sys
 import time
+import types
 
 try:
     from . import _objects as objects
+    from . import _running as running
     from . import _tensors as tensors_of
     from . import _writes
 except ImportError:  # beside the recorder of `oomscope run`
     import _oomscope_objects as objects
+    import _oomscope_running as running
     import _oomscope_tensors as tensors_of
     import _oomscope_writes as _writes
 
@@ -71,8 +84,11 @@ MAX_MODULES, MAX_UNTRAINED = 10000, 3
 # Limits of a name: characters, and steps from its root.
 MAX_NAME, MAX_DEPTH = 300, 200
 MAX_LOCALS = 50
+MAX_UNREAD = 20
 # Containers whose filling line is looked for, and other variables.
 MAX_FILLED, MAX_WRITTEN = 20, 8
+# Containers inside each other that are looked into for the first tensor of a list.
+MAX_NESTED = 3
 # Places in one storage that are counted.
 MAX_PLACES = 1000
 # Tensors without a variable whose holders are looked for, how far, and how many objects at each step.
@@ -92,6 +108,8 @@ PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE = KINDS = (
     "saved",
     "variable",
 )
+# Modules with adapters, by their class or name. The model that they adapt has many times their parameters.
+ADAPTER, MIN_BASE = re.compile(r"lora|adapter", re.IGNORECASE), 4
 # The indexes at the end of a name.
 INDEXES = re.compile(r"(?:\[[^\[\]]*\])+\Z")
 # Attributes through which a wrapper holds what it wraps.
@@ -124,12 +142,14 @@ class Path:
     The label is text, or the id of the parameter to which a dict of optimizer state belongs.
     """
 
-    __slots__ = ("items", "kind", "label", "module", "operator", "root", "size", "up")
+    __slots__ = ("items", "kind", "label", "module", "operator", "parameter", "root", "size", "up")
 
     def __init__(self, up, label, kind=None, operator=None, root=None):
         self.up, self.label, self.kind, self.operator = up, label, kind, operator
         # The id of the module here; type and number of items of the container here.
         self.module = self.size = None
+        # The id of the parameter whose gradient this is: a graph may lead there before the module does.
+        self.parameter = None
         if up is None:
             self.root, self.items = root, None
         else:
@@ -193,8 +213,14 @@ class Walk:
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
         # Of each module, its path and its class.
         self.modules = []
+        # Of each module, its path and whether it trains.
+        self.modes = []
+        # The running functions of the user.
+        self.calls = []
         # Optimizers, the ids of their parameters, and (id, bytes, id of the module) of parameters with gradients.
         self.optimizers, self.optimized, self.trainable = 0, set(), []
+        # The ids of parameters with the learning rate 0, while others of their optimizer have another one.
+        self.idle = set()
         # By id of a path: its name, and where that starts. By id of a module: the name of the outermost one around it.
         self.prefixes, self.roots = {}, {}
 
@@ -204,7 +230,7 @@ class Walk:
         for items in self.large:
             items.objects = items.label = None
         queues = self.near, self.queue, self.late, self.deferred, self.frontier
-        for container in (self.kept, self.large, self.kinds, self.modules, *queues):
+        for container in (self.kept, self.large, self.kinds, self.modules, self.modes, self.calls, *queues):
             container.clear()
 
     def has_all(self):
@@ -349,7 +375,9 @@ class Walk:
             self.visit_tensor(part, Path(path, label, path.kind))
         gradient = self.tensors.gradient(tensor)
         if gradient is not None:
-            self.visit_tensor(gradient, Path(self.parameter_paths.get(id(tensor), path), ".grad", GRADIENT))
+            below = Path(path, ".grad", GRADIENT)
+            below.parameter = id(tensor)
+            self.visit_tensor(gradient, below)
         node = self.tensors.grad_fn(tensor) if self.can_read_graphs else None
         if node is not None:
             self.near.append((node, Path(path, "", SAVED)))
@@ -397,6 +425,10 @@ class Walk:
 
     def visit_module(self, module, path):
         """Visits the whole tree, so that parameters get their names before any list has given them one."""
+        # The name of its class is better than one through what a library keeps for itself.
+        if any(type(step.label) is str and step.label.startswith("._") for step in self.steps(path)):
+            author = objects.author_of_class(type(module), self.tensors.directory)
+            path = Path(None, objects.type_name(type(module)), root=path.root) if author == objects.USER else path
         waiting = [(module, path)]
         while waiting:
             self.visited += 1
@@ -407,6 +439,7 @@ class Walk:
             self.module_paths[id(module)] = path
             self.modules.append((path, type(module)))
             own = self.objects.shapes.instance_dict(module)
+            self.modes.append((path, own.get("training")))
             for key, kind in (("_parameters", PARAMETER), ("_buffers", BUFFER)):
                 for name, value in self.in_time(self.items_of(own.get(key))):
                     if objects.is_subtype(type(value), self.tensors.base):
@@ -447,10 +480,14 @@ class Walk:
             else:
                 self.push(values, of_parameter)
         groups = self.objects.shapes.instance_dict(optimizer).get("param_groups")
-        for group in groups if type(groups) is list else ():
-            for name, values in self.items_of(group):
-                if name == "params" and type(values) is list:
-                    self.optimized.update(map(id, values))
+        groups = [dict(self.items_of(group)) for group in (groups if type(groups) is list else ())]
+        # A warmup begins with 0.
+        rates = [max(rate_of(group, "lr"), rate_of(group, "initial_lr")) for group in groups]
+        for group, rate in zip(groups, rates):
+            if type(group.get("params")) is list:
+                self.optimized.update(map(id, group["params"]))
+                if rate == 0 and any(rates):
+                    self.idle.update(map(id, group["params"]))
         for label, value in self.objects.shapes.attributes(optimizer):
             if value is not state:
                 self.push(value, Path(path, label))
@@ -476,7 +513,11 @@ class Walk:
             if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
                 root = Root("frame", author, describe_frame(frame))
                 for name, value in self.in_time(self.objects.locals.of(frame)):
-                    self.push(value, Path(None, objects.plain(name), root=root))
+                    path = Path(None, objects.plain(name), root=root)
+                    if name == "self" and objects.is_tracked(value):
+                        self.queue.append((value, path))  # a model has better names
+                    else:
+                        self.push(value, path)
 
     def push_modules(self):
         """The variables of the user's modules, and of the user's functions whose module is nowhere else."""
@@ -513,9 +554,11 @@ class Walk:
     def note_unreached(self):
         """Notes tensors that only the garbage collector knows: values of running calls, and reference cycles."""
         search_s = self.search_s()
-        if self.clock() + search_s > self.end:
+        if self.clock() + 2 * search_s > self.end:
             self.is_complete = False
             return
+        self.push_values_of_calls()
+        self.run(self.end)
         found = self.unseen_tensors()
         can_climb = self.is_complete and not self.deferred
         sized = []
@@ -536,6 +579,37 @@ class Walk:
                 alike[key] = self.climb(tensor, sized[index], sized, search_s)
             root, label = alike.get(key, value)
             self.visit_tensor(tensor, Path(None, label, root=root))
+
+    def push_values_of_calls(self):
+        """The generators of the program that a loop goes through, and the list that a statement makes."""
+        lists = []
+        for obj in self.in_time(gc.get_objects(), LISTED_INTERVAL):
+            if type(obj) is types.GeneratorType and id(obj) not in self.seen:
+                frame = obj.gi_frame
+                if frame is not None and objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
+                    root = Root("frame", frame=describe_frame(frame))
+                    self.push(obj, Path(None, objects.plain(frame.f_code.co_name), root=root))
+                continue
+            is_unseen = type(obj) is list and id(obj) not in self.seen and not is_one_of(obj, (lists, self.kept))
+            if is_unseen and self.has_memory(obj):
+                lists.append(obj)
+        items = {id(item) for one in lists for item in one}
+        made = [one for one in lists if id(one) not in items]
+        making = [call for call in self.calls if call.list_name]
+        if len(made) == 1 and len(making) == 1:
+            self.push(made[0], Path(None, making[0].list_name, root=Root("frame", frame=making[0].frame())))
+
+    def has_memory(self, items):
+        """Whether the first item of a list is a tensor of a GPU or a module, or a container that begins with one."""
+        for _ in range(MAX_NESTED):
+            if not items:
+                return False
+            item = items[0] if type(items) in (list, tuple) else next(iter(items.values()))
+            if type(item) not in (list, tuple, dict):
+                kind = self.kind(type(item))
+                return kind == "module" or (kind == "tensor" and self.tensors.storage(item) is not None)
+            items = item
+        return False
 
     def climb_to_frontier(self, sized, search_s):
         """Goes on from the objects that lead to the largest of these tensors, and that the time did not suffice for."""
@@ -643,7 +717,7 @@ class Walk:
         parent = self.parents.get(path.module)
         if parent is not None and parent[0] in self.module_paths:
             return parent[1], self.module_paths[parent[0]]
-        return path.label, path.up
+        return path.label, self.parameter_paths.get(path.parameter, path.up)
 
     def steps(self, path):
         """The path, and those before it."""
@@ -735,6 +809,12 @@ def describe_frame(frame):
     return {"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name}
 
 
+def rate_of(group, key):
+    """A learning rate of a group of parameters; 0 if it has none, 1 if it is not a number of Python."""
+    rate = group.get(key, 0)
+    return rate if type(rate) in (int, float) else 1
+
+
 def rank(path):
     """The smallest is the best name of a storage."""
     author = (objects.USER, objects.LIBRARY, objects.PYTORCH).index(path.root.author)
@@ -770,10 +850,12 @@ def describe(budget_s=BUDGET_S):
         with tensors.without_overrides():
             clock = Clock()
             walk = Walk(tensors, clock, budget_s * WALK_SHARE)
+            walk.calls, has_grad = running_calls(walk)
             visit_all(walk, budget_s)
             walk.until = walk.end = budget_s * TEXT_SHARE
             described = encode(walk)
             described["locals"] = describe_locals(walk)
+            described["calls"], described["grad"] = [call.describe() for call in walk.calls], has_grad
             described["ms"] = int(clock() * 1000)
             return described
     finally:
@@ -848,7 +930,17 @@ def encode(walk):
         **describe_writes(filled, written, walk, texts),
         "optimizers": walk.optimizers,
         "trains": bool(walk.optimizers) or _writes.has_backward(users_files(walk), walk.is_over),
-        "untrained": [texts.index(name) for name in untrained(walk)],
+        **{
+            key: [texts.index(name) for name in names]
+            for key, names in (
+                ("untrained", untrained(walk)),
+                ("idle", modules_without(walk, walk.optimized - walk.idle) if walk.idle else []),
+                ("adapted", adapted(walk)),
+                ("evaluating", evaluating(walk)),
+                ("unread", unread(walk)),
+            )
+        },
+        "graph_backward": _writes.graph_backward(users_files(walk), walk.is_over),
         "tensors": rows,
         **describe_modules(walk, texts),
     }
@@ -877,20 +969,91 @@ def describe_modules(walk, texts):
 
 def untrained(walk):
     """The names of `untrained`: outermost modules, those with most bytes first."""
+    # An optimizer that was not seen may have them.
+    names = modules_without(walk, walk.optimized) if walk.is_complete and walk.optimized else []
+    called = _writes.called_with_grad([(name, name, None, None) for name in names], users_files(walk), walk.is_over)
+    return [name for name in names if name in called]
+
+
+def modules_without(walk, needed):
+    """The names of the outermost modules that have none of the parameters `needed`, those with most bytes first."""
     trained, sizes = set(), collections.Counter()
-    is_known = walk.is_complete and walk.optimized  # an optimizer that was not seen may have them
-    for parameter, size, module in walk.in_time(walk.trainable if is_known else ()):
+    for parameter, size, module in walk.in_time(walk.trainable):
         around = list(itertools.islice(walk.modules_around(module), MAX_DEPTH))
-        if parameter in walk.optimized:
+        if parameter in needed:
             trained.update(around)
         for one in around:
             sizes[one] += size
     parent = {module: walk.parents.get(module, (None,))[0] for module in sizes}
     found = [one for one in sizes if one not in trained and (parent[one] is None or parent[one] in trained)]
     found.sort(key=lambda one: -sizes[one])
-    names = [walk.name(walk.module_paths[one]) for one in found[:MAX_UNTRAINED] if sizes[one]]
-    called = _writes.called_with_grad([(name, name, None, None) for name in names], users_files(walk), walk.is_over)
-    return [name for name in names if name in called]
+    return [walk.name(walk.module_paths[one]) for one in found[:MAX_UNTRAINED] if sizes[one]]
+
+
+def adapted(walk):
+    """The names of the outermost modules with adapters whose other parameters are trained, too."""
+    classes = {path.module: objects.type_name(cls) for path, cls in walk.modules}
+    parts, adapters, outermost = collections.Counter(), set(), {}
+    for parameter, size, module in walk.in_time(walk.trainable if walk.is_complete else ()):
+        around = list(itertools.islice(walk.modules_around(module), MAX_DEPTH))
+        labels = [walk.parents.get(one, (None, ""))[1] for one in around]
+        found = [place for place, one in enumerate(around) if ADAPTER.search(classes.get(one, "") + labels[place])]
+        adapter = around[found[-1]] if found else None
+        # The adapter, and the module in it that has the parameter.
+        part = adapter, around[max(found[-1] - 1, 0)] if found else None
+        outermost[part] = around[-1]
+        if parameter in walk.optimized:
+            parts[part] += size
+    sizes, trained = collections.Counter(), collections.Counter()
+    for (adapter, _), size in parts.items():
+        sizes[adapter] += size
+    for part, size in parts.items():
+        adapter = part[0]
+        # A wrapper has the layer that it adapts, too.
+        is_base = adapter is None or size >= MIN_BASE * (sizes[adapter] - size)
+        trained[outermost[part], is_base] += size
+        if not is_base:
+            adapters.add(adapter)
+    found = {module for module, _ in trained if trained[module, True] >= MIN_BASE * trained[module, False] > 0}
+    return [walk.name(walk.module_paths[one]) for one in found if len(adapters) > 1][:MAX_UNTRAINED]
+
+
+def unread(walk):
+    """The names of `unread`, as a walk makes them."""
+    found = [pair for call in walk.calls for pair in call.unread if has_memory_alone(walk, pair[1])][:MAX_UNREAD]
+    if not found or walk.clock() + walk.search_s() > walk.end:
+        return []
+    values = [value for _, value in found]
+    # What another running function has as a variable is read there.
+    times = collections.Counter(
+        id(value) for frame in frames_of_all_threads() for _, value in walk.objects.locals.of(frame)
+    )
+    times.subtract(id(value) for call in walk.calls if call.name != "<module>" for _, value in call.unread)
+    held = {one for one, count in times.items() if count > 0}
+    own = [walk.kept, values, *found, *(variables for _, variables in walk.objects.locals.filled)]
+    for obj in gc.get_referrers(*values):
+        # Namespaces have the variables themselves; what is left of a walk is its own.
+        is_namespace = type(obj) is FRAME or (type(obj) is dict and "__name__" in obj) or is_one_of(obj, own)
+        if not is_namespace and type(obj) is not types.CellType and not is_queued(obj):
+            held.update(map(id, gc.get_referents(obj)))
+    return [name for name, value in found if id(value) not in held]
+
+
+def has_memory_alone(walk, value):
+    """Whether it is a module, an optimizer, or a tensor whose memory no other tensor and no graph is known to use."""
+    kind = walk.kind(type(value))
+    if kind != "tensor":
+        return kind in ("module", "optimizer")
+    storage = walk.storages.get((walk.tensors.storage(value) or (0,))[0])
+    return storage is not None and len(storage.paths) == 1 and storage.kinds == {VARIABLE}
+
+
+def evaluating(walk):
+    """The names of `evaluating`."""
+    if not walk.calls or any(call.has_backward for call in walk.calls):
+        return []
+    outermost = [(path, mode) for path, mode in walk.modes if path.module not in walk.parents]
+    return [walk.name(path) for path, is_training in outermost if is_training is False][:MAX_UNTRAINED]
 
 
 def file_of_module(module):
@@ -941,6 +1104,24 @@ def failing_frame(tensors):
         waiting = [other for other in sys._current_frames().values() if tensors.waits_for_backward(other)]
         frame = users_frame(waiting[0], tensors.directory) if len(waiting) == 1 else None
     return frame
+
+
+def running_calls(walk):
+    """The running functions of the user, and whether PyTorch records graphs there."""
+
+    def is_users(frame):
+        return objects.author_of_frame(frame, walk.tensors.directory) == objects.USER
+
+    frame, has_grad = sys._getframe(), walk.tensors.torch.is_grad_enabled()
+    while frame is not None and not is_users(frame):
+        # Backward passes and optimizers turn graphs off themselves.
+        in_optimizer = os.path.join("torch", "optim") in frame.f_code.co_filename
+        if in_optimizer or walk.tensors.waits_for_backward(frame):
+            has_grad = None
+        frame = frame.f_back
+    innermost = failing_frame(walk.tensors)
+    found = running.calls(innermost, walk.tensors, walk.objects.locals.of, is_users)
+    return found, None if frame is None else has_grad
 
 
 def describe_locals(walk):

@@ -263,6 +263,13 @@ def author_of_module(module, torch_directory):
     return author_of_file(path, torch_directory) if type(path) is str else LIBRARY
 
 
+def author_of_class(cls, torch_directory):
+    """Who wrote a class; a library if its module is not known."""
+    name = dict_of_type(cls).get("__module__")
+    module = sys.modules.get(name) if type(name) is str else None
+    return LIBRARY if module is None else author_of_module(module, torch_directory)
+
+
 def author_of_frame(frame, torch_directory):
     """Generated code in a temporary directory belongs to the package whose name its module has."""
     author = author_of_file(frame.f_code.co_filename, torch_directory)
@@ -451,12 +458,10 @@ class Objects:
             return found
         for cls in mro_of(obj):
             members = dict_of_type(cls)
-            module = members.get("__module__")
-            module = sys.modules.get(module) if type(module) is str else None
-            if id(cls) in self.read_classes or module is None:
+            if id(cls) in self.read_classes:
                 continue
             self.read_classes.add(id(cls))
-            if author_of_module(module, self.torch_directory) == USER:
+            if author_of_class(cls, self.torch_directory) == USER:
                 names = [name for name in members if type(name) is str and not name.startswith("__")]
                 found += [(attribute_label(name), members[name]) for name in names if is_tracked(members[name])]
         return found

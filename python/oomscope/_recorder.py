@@ -43,6 +43,8 @@ BY_HAND = "by hand "
 MAX_FRAMES = 100
 # Options in the file DIR/.recorder/config. The environment can set them, too: OOMSCOPE_MAX_ENTRIES and so on.
 DEFAULTS = {"max_entries": 1000000, "stacks": "python", "at": "oom", "keep": 3, "wait": 10.0, "names": 1}
+# Seconds for the names of variables in a dry run.
+DRY_RUN_NAMES_S = 10
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
@@ -650,7 +652,8 @@ def names(options):
     """The variables that keep GPU memory alive: `_names.describe`. None if they are not wanted."""
     module = load_names(options)
     try:
-        return module and module.describe()
+        # In a dry run the job waits for nothing.
+        return module and (module.describe(DRY_RUN_NAMES_S) if dry_run() else module.describe())
     except Exception as error:
         log("variables have no names: " + describe_error(error))
         return None

@@ -55,7 +55,7 @@ HARMLESS_CODE = (
     ("vllm/v1/worker/gpu/async_utils.py", ()),
     # The parameters, or lengths that the host knows.
     ("torch/nn/modules/module.py", ("convert",)),
-    ("lightning/fabric/utilities", ("batch_to", "cpu")),
+    ("lightning/fabric/utilities", ("batch_to", "cpu", "to_item")),  # of the metrics in its log
     ("lightning/pytorch/utilities/data.py", ("has_len_all_ranks",)),
 )
 # Operators that read whether a library has failed.
@@ -79,7 +79,7 @@ PASSES = frozenset(
     "dict set deepcopy copy all any equal allclose isclose logical_not logical_and logical_or accuracy_score f1_score "
     "precision_score recall_score get items keys values squeeze unsqueeze astype nanmean clamp clip percentile "
     "quantile norm dot prod cumsum divmod setdefault pop map next iter str_to_float contiguous view_as real imag "
-    "__float__ __int__ upper lower strip type_as flatten ravel".split()
+    "__float__ __int__ upper lower strip type_as flatten ravel gather gather_for_metrics".split()
 )
 # The value is kept in the object before the dot.
 KEEPS = frozenset("append add extend insert update appendleft put put_nowait push record add_batch accumulate".split())
@@ -319,9 +319,11 @@ class Flow:
                 self.give_up(BRANCH, source, node)
             self.follow(source, parent, depth)
         elif isinstance(parent, ast.comprehension):
-            if node is not parent.iter:
-                self.give_up(BRANCH, source, node)
-            self.assign(source, parent.target, depth)
+            if node is not parent.iter:  # the condition decides what is in the result
+                if self.is_risky(source, source.parents[parent]):
+                    self.give_up(BRANCH, source, node)
+            else:
+                self.assign(source, parent.target, depth)
             self.follow(source, source.parents[parent], depth)
         elif isinstance(parent, (ast.If, ast.While)):
             self.branch(source, parent, depth)

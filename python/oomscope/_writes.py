@@ -121,6 +121,9 @@ class Search:
             place = block.path, block.first + statement.lineno - 1
             found = Write(how, block.text_of(value), place, context, self.backward(context))
             (self.assigned if how == "assign" else self.fills).append(found)
+            # `out, state = f(x, state)` needs what it writes.
+            if how == "recur" and context.loops and isinstance(getattr(statement, "targets", [None])[0], ast.Tuple):
+                self.read_in.add(context.name)
 
     def backward(self, context):
         calls = context.backward_calls()
@@ -136,14 +139,18 @@ class Search:
             yield "extend" if is_list else "accumulate", statement.value
         elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            parts = [part for target in targets for part in getattr(target, "elts", [target])]
-            for part in filter(self.is_target, parts):
-                how = self.how_assigned(part, statement.value)
-                again = [other for other in parts if is_name_in(other, statement.value)]
-                if how == "assign" and again:  # `out, hidden = f(x, hidden)` writes `out`
+            if len(targets) == 1 and isinstance(targets[0], ast.Tuple) and isinstance(statement.value, ast.Tuple):
+                pairs = list(zip(targets[0].elts, statement.value.elts))
+            else:
+                pairs = [(one, statement.value) for target in targets for one in getattr(target, "elts", [target])]
+            parts = [part for part, _ in pairs]
+            for part, value in (pair for pair in pairs if self.is_target(pair[0])):
+                how = self.how_assigned(part, value)
+                again = [other for other in parts if is_name_in(other, value)]
+                if how == "assign" and again and part not in again:  # `out, hidden = f(x, hidden)` writes `out`
                     how = "recur"
-                itself = part if part in again else again[-1] if again else statement.value
-                yield how, itself if how == "recur" else statement.value
+                itself = part if part in again else again[-1] if again else value
+                yield how, itself if how == "recur" else value
         for call in calls_of(statement):
             if not isinstance(call.func, ast.Attribute) or not call.args or not self.is_target(base(call.func.value)):
                 continue
@@ -161,7 +168,9 @@ class Search:
         if isinstance(value, ast.BinOp):
             return "accumulate"
         name = getattr(getattr(value, "func", None), "attr", getattr(getattr(value, "func", None), "id", None))
-        return "join" if name in JOIN else "recur"
+        # `x = cat(x)` joins the items of `x`.
+        is_alone = name in JOIN and all(isinstance(one, type(target)) for one in value.args[:1])
+        return "recur" if name not in JOIN else "assign" if is_alone else "join"
 
     def found(self):
         """The statements that fill it; if none does, those that assign it in a loop; if none does, that assign it."""
@@ -284,6 +293,73 @@ def has_backward(files, is_over):
         if is_over() or BACKWARD.search("\n".join(read(path))):
             return True
     return len(files) > MAX_FILES
+
+
+def graph_backward(files, is_over):
+    """Where the program calls `backward(create_graph=True)`: `frames` as in `Write.describe`; None if nowhere."""
+    for path in files[:MAX_FILES]:
+        for block in blocks(path, read(path)):
+            has_it = not is_over() and "create_graph" in "\n".join(block.lines)
+            tree = block.parse() if has_it else None
+            for statement, context in statements(tree, Context()) if tree is not None else ():
+                for call in calls_of(statement):
+                    given = [getattr(one.value, "value", None) for one in call.keywords if one.arg == "create_graph"]
+                    if getattr(call.func, "attr", None) == "backward" and given == [True]:
+                        line = block.first + call.lineno - 1
+                        return {"frames": [{"filename": path, "line": line, "name": context.name}]}
+    return None
+
+
+def has_later_backward(path, lines, line, name):
+    """Whether the function `name` at a line, or a file outside of functions, calls `backward` there or below."""
+    for block in blocks(path, lines):
+        first = line - block.first + 1
+        is_here = 1 <= first <= len(block.lines)
+        if is_here or (name == "<module>" and first < 1):
+            tree = block.parse() if "backward" in "\n".join(block.lines) else None
+            around = function_at(tree, first) if tree is not None and name != "<module>" else tree
+            if around is not None and any(call.lineno >= first for call in backward_calls(around)):
+                return True
+    return False
+
+
+def unread_below(path, lines, line, name):
+    """The variables of the function `name` at a line, or of a file, that are not read from there on.
+
+    A loop around the line reads all that is in it. What an inner function reads is read at any time.
+    """
+    assigned, read_names, parsed = set(), set(), 0
+    for block in blocks(path, lines):
+        first = line - block.first + 1
+        is_here = 1 <= first <= len(block.lines)
+        if not is_here and name != "<module>":
+            continue
+        parsed += sum(map(len, block.lines))
+        tree = block.parse() if parsed <= MAX_PARSED else None
+        if tree is None:
+            return set()
+        around = function_at(tree, first) if name != "<module>" else tree
+        loops = [node.lineno for node in ast.walk(around) if isinstance(node, LOOPS) and has_line(node, first)]
+        start = min([first, *loops])
+        inner = [node for node in ast.walk(around) if isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef))]
+        for part in [around, *(node for node in inner if node is not around)]:
+            for node in ast.walk(part):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    assigned.add(node.id)
+                elif isinstance(node, ast.Name) and (part is not around or node.lineno >= start):
+                    read_names.add(node.id)
+    return assigned - read_names
+
+
+def has_line(node, line):
+    return node.lineno <= line <= (getattr(node, "end_lineno", None) or line)
+
+
+def function_at(tree, line):
+    """The innermost function that has a line; the tree if none has."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+    around = [node for node in functions if has_line(node, line)]
+    return max(around, key=lambda node: node.lineno, default=tree)
 
 
 def searches_for(variables):

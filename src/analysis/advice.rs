@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
-use super::cure::{Cure, cure};
+use super::batch_cure::batch_cure;
+use super::cure::Cure;
+use super::keeper_cure::keeper_cure;
 use super::local_tensors::LocalTensors;
+use super::process_cure::process_cure;
 use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
@@ -20,7 +23,7 @@ use crate::whatif::{JobOutcome, WhyUnknown};
 pub enum Advice {
     /// Free what a variable keeps.
     Cure(Cure),
-    /// Make no tensor of all pairs.
+    /// Make a tensor smaller, or none.
     Shapes(ShapeCure),
     /// Share the load of a device on which `torch.nn.DataParallel` gathers.
     Balance(DataParallelImbalance),
@@ -159,14 +162,18 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(cure) = shapes {
         return Advice::Shapes(cure);
     }
+    let batch = || evidence.locals.and_then(batch_cure).map(Advice::Shapes);
     if let Some(request) = OversizedRequest::from_failure(oom) {
-        return Advice::RequestLess(request);
+        return batch().unwrap_or(Advice::RequestLess(request));
     }
     if is_checkpoint_load(oom) {
         return Advice::LoadOnHost(oom.location.clone());
     }
-    if let Some(cure) = evidence.kept.and_then(|kept| cure(oom, kept)) {
+    if let Some(cure) = evidence.kept.and_then(|kept| keeper_cure(oom, kept).or_else(|| process_cure(oom, kept))) {
         return Advice::Cure(cure);
+    }
+    if let Some(parts) = batch().filter(|_| explaining_growth(oom, evidence.leaks).is_none()) {
+        return parts;
     }
     // In the first step of a training loop the backward pass is still to come.
     let trains = evidence.kept.and_then(|kept| kept.optimizers).is_some_and(|optimizers| optimizers > 0);

@@ -1,11 +1,8 @@
-//! The change of the program that frees what a variable keeps: a function of who keeps the memory, what it keeps, and
-//! the statement that put it there. Names and statements are the recorder's; nothing here is inferred from categories.
+//! The change of the program that frees memory, as a fact; `keeper_cure` and `process_cure` find it.
 
-use crate::analysis::failure::OomReport;
 use crate::base::units::ratio;
-use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
-use crate::stacks::frames::{FrameReport, Origin, forward_slashes};
-use crate::study::variables::{KeptByVariable, KeptReport, Written};
+use crate::stacks::frames::FrameReport;
+use crate::study::variables::KeptByVariable;
 
 /// A change of the program, and the variable that it frees.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,8 +48,17 @@ pub enum CureKind {
     RepeatLoader,
     /// Limit a tensor to which each step joins more.
     LimitTensor,
+    /// Break a reference cycle, which only the garbage collector frees.
+    BreakCycle,
+    /// Iterate over a loader instead of a list of all its items; the expression that makes the list.
+    IterateLoader(String),
+    /// Compute gradients without `backward(create_graph=True)`, which makes a cycle of parameters and gradients; its
+    /// line.
+    GradWithGraph(FrameReport),
     /// Delete a variable at the end of each step, because its next value is made while it keeps the last one.
     DeleteAtEnd,
+    /// Delete variables that nothing reads any more.
+    DeleteUnread(Vec<String>),
     /// Load one model of a list at a time.
     LoadEach,
     /// Use a type with smaller elements.
@@ -63,314 +69,21 @@ pub enum CureKind {
     CheckpointOnHost,
     /// Run the model without graphs at the line: the process has no optimizer.
     NoGrad(Option<FrameReport>),
+    /// Run a module without graphs at the line: it is in evaluation mode, and no backward pass follows.
+    NoGradInEvaluation(Option<FrameReport>, String),
     /// Freeze a module: no optimizer has any of its parameters, and it is called with graphs.
     Freeze(String),
+    /// Freeze a module whose learning rate is 0.
+    FreezeIdle(String),
+    /// Freeze the parameters of a module beside its adapters.
+    FreezeBase(String),
 }
 
 /// Smaller shares of the allocated memory do not lead.
-const MIN_SHARE: f64 = 0.1;
-/// A container that is filled nobody knows where leads from this share on.
-const MIN_UNKNOWN_SHARE: f64 = 0.3;
+pub(super) const MIN_SHARE: f64 = 0.1;
 /// From this share on, a variable keeps its memory through graphs.
-const GRAPH_SHARE: f64 = 0.5;
-/// A container with fewer items is no collection.
-const MIN_ITEMS: u64 = 3;
+pub(super) const GRAPH_SHARE: f64 = 0.5;
 
-/// The cure for the largest variable that has one, if freeing it serves the request of `oom`.
-pub(super) fn cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
-    let is_enough = |keeper: &&KeptByVariable| keeper.bytes >= oom.shortfall_bytes && keeper.share_ratio >= MIN_SHARE;
-    let mut keepers = kept.keepers.iter().filter(is_enough);
-    let found = keepers.find_map(|keeper| {
-        Some(Cure { kind: cure_of(&oom.frames, oom.shortfall_bytes, keeper)?, keeper: Box::new(keeper.clone()) })
-    });
-    found.or_else(|| needless_graphs(oom, kept)).or_else(|| doubles(oom, kept))
-}
-
-/// The cure for what `keeper` keeps when a request of the stack `frames` lacks `shortfall` bytes; `None` if a program
-/// needs it, or if it is not known what it is.
-fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> Option<CureKind> {
-    let container = keeper.container.as_ref().filter(|container| container.items >= MIN_ITEMS);
-    if is_exception(keeper) {
-        return Some(if keeper.container.is_some() { CureKind::KeepNoException } else { CureKind::LeaveHandler });
-    }
-    if container.is_some_and(|it| it.r#type == "deque" && it.name.strip_suffix(".queue").is_some()) {
-        return Some(CureKind::BoundQueue);
-    }
-    match container.map(|container| &*container.r#type) {
-        Some("lru_cache") => return Some(CureKind::LimitResults),
-        Some("cycle") => return Some(CureKind::RepeatLoader),
-        _ => {}
-    }
-    let Some(write) = &keeper.written else {
-        return container
-            .filter(|_| keeper.share_ratio >= MIN_UNKNOWN_SHARE && is_plain(keeper) && !keeps_graphs(keeper))
-            .map(|_| CureKind::PutOnHost);
-    };
-    if write.kind == WriteKind::Assign && write.in_loop && is_running(frames, &write.at) {
-        return Some(CureKind::DeleteAtEnd);
-    }
-    let is_filled = container.is_some() && matches!(write.kind, WriteKind::Put | WriteKind::Extend | WriteKind::Store);
-    match keeper.kind {
-        Some(TensorKind::OptimizerState) => is_filled.then_some(CureKind::KeepNoOptimizers),
-        Some(TensorKind::Buffer) if write.kind == WriteKind::Join => Some(CureKind::LimitTensor),
-        Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => {
-            let is_loaded = write.kind == WriteKind::Assign && value_has(write, "load");
-            match container {
-                Some(_) if is_filled => Some(CureKind::KeepNoModels),
-                Some(_) if is_loaded => Some(CureKind::LoadEach),
-                _ => None,
-            }
-        }
-        Some(TensorKind::Saved | TensorKind::Variable) | None if keeps_graphs(keeper) => {
-            cure_of_graphs(keeper, write, is_filled)
-        }
-        Some(TensorKind::Saved | TensorKind::Variable) | None if is_filled => cure_of_items(keeper, write),
-        Some(TensorKind::Saved | TensorKind::Variable) | None => cure_of_tensor(frames, shortfall, keeper, write),
-    }
-}
-
-/// Whether the request fails in the statement at `line`.
-fn is_running(frames: &[FrameReport], line: &FrameReport) -> bool {
-    frames.iter().any(|frame| (&frame.file, frame.line) == (&line.file, line.line))
-}
-
-fn is_exception(keeper: &KeptByVariable) -> bool {
-    let name = keeper.name.as_deref().unwrap_or_default();
-    keeper.root == Some(RootKind::Exception) || name.contains(".__traceback__")
-}
-
-fn keeps_graphs(keeper: &KeptByVariable) -> bool {
+pub(super) fn keeps_graphs(keeper: &KeptByVariable) -> bool {
     ratio(keeper.graph_bytes, keeper.bytes) >= GRAPH_SHARE
-}
-
-fn is_plain(keeper: &KeptByVariable) -> bool {
-    matches!(keeper.kind, Some(TensorKind::Saved | TensorKind::Variable) | None)
-}
-
-fn is_attribute(keeper: &KeptByVariable) -> bool {
-    keeper.name.as_deref().is_some_and(|name| name.contains('.'))
-}
-
-fn value_has(write: &Written, text: &str) -> bool {
-    write.value.as_deref().is_some_and(|value| value.contains(text))
-}
-
-fn cure_of_graphs(keeper: &KeptByVariable, write: &Written, is_filled: bool) -> Option<CureKind> {
-    // An attribute lives from step to step, also if the loop over the steps is elsewhere.
-    let in_loop = write.in_loop || is_attribute(keeper);
-    match (write.kind, write.backward) {
-        // A backward pass of another function may need the graphs.
-        (_, Some(BackwardCall::Elsewhere)) => None,
-        // They are for one backward pass at the end.
-        (_, Some(BackwardCall::Function | BackwardCall::Itself)) if is_filled => Some(CureKind::BackwardEach),
-        _ if is_filled => Some(CureKind::PutValue),
-        (WriteKind::Accumulate, Some(BackwardCall::Itself)) if in_loop => Some(CureKind::BackwardEach),
-        (WriteKind::Accumulate, _) if in_loop => Some(CureKind::AddValue),
-        (WriteKind::Recur, Some(BackwardCall::Loop)) => Some(CureKind::DetachState),
-        _ => None,
-    }
-}
-
-fn cure_of_items(keeper: &KeptByVariable, write: &Written) -> Option<CureKind> {
-    let is_list = keeper.container.as_ref().is_some_and(|container| matches!(&*container.r#type, "list" | "tuple"));
-    match write.kind {
-        // A loss after the loop may need them.
-        _ if write.has_grad && !matches!(write.backward, None | Some(BackwardCall::Loop)) => None,
-        _ if value_has(write, "state_dict(") || value_has(write, "deepcopy(") => Some(CureKind::WeightsOnHost),
-        // It replaces an item.
-        WriteKind::Store if is_list => None,
-        WriteKind::Store => Some(CureKind::LimitCache),
-        _ => Some(CureKind::PutOnHost),
-    }
-}
-
-fn cure_of_tensor(
-    frames: &[FrameReport],
-    shortfall: u64,
-    keeper: &KeptByVariable,
-    write: &Written,
-) -> Option<CureKind> {
-    match write.kind {
-        // Each step needs it on the device.
-        WriteKind::Join | WriteKind::Recur if write.is_read => Some(CureKind::LimitTensor),
-        WriteKind::Join => Some(CureKind::JoinOnHost),
-        WriteKind::Recur if write.in_loop => Some(CureKind::JoinOnHost),
-        WriteKind::Assign if value_has(write, "load(") => Some(CureKind::CheckpointOnHost),
-        WriteKind::Assign if !write.in_loop && is_stored(frames, keeper, write) => Some(CureKind::DataOnHost),
-        WriteKind::Assign if is_wide(shortfall, keeper, write) => Some(CureKind::Narrow),
-        _ => None,
-    }
-}
-
-/// Whether the variable is data that was made on the device or moved there, outside of the running function.
-fn is_stored(frames: &[FrameReport], keeper: &KeptByVariable, write: &Written) -> bool {
-    let innermost = frames.iter().find(|frame| frame.origin() == Origin::User);
-    let is_local = |function: &FrameReport| innermost.is_some_and(|frame| frame.name == function.name);
-    let is_data = [".to(", ".cuda(", "device=", "torch.rand", "torch.zeros", "torch.ones", "torch.empty", "torch.full"];
-    let is_data = is_data.iter().any(|text| value_has(write, text));
-    is_data && (is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function)))
-}
-
-/// Whether half of the elements' bytes serves the request, and a smaller type holds them.
-fn is_wide(shortfall: u64, keeper: &KeptByVariable, write: &Written) -> bool {
-    let is_wide = match keeper.dtype.as_deref() {
-        Some("float64") => true,
-        // Zeros and ones.
-        Some("int64") => value_has(write, "one_hot("),
-        _ => false,
-    };
-    is_wide && keeper.bytes / 2 >= shortfall
-}
-
-/// The cure for graphs that no backward pass needs: nothing is trained, or a module is not.
-fn needless_graphs(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
-    let graphs = || kept.keepers.iter().filter(|keeper| keeps_graphs(keeper));
-    let bytes: u64 = graphs().map(|keeper| keeper.graph_bytes).sum();
-    let is_enough = bytes >= oom.shortfall_bytes && ratio(bytes, oom.allocated_bytes) >= MIN_SHARE;
-    let keeper = graphs().next().filter(|_| is_enough)?;
-    // The recorder may have had no time to reach an optimizer.
-    let kind = match (kept.trains.filter(|_| kept.complete)?, kept.untrained.first()) {
-        (false, _) => CureKind::NoGrad(model_call(oom)),
-        (true, Some(module)) => CureKind::Freeze(module.clone()),
-        (true, None) => return None,
-    };
-    Some(Cure { kind, keeper: Box::new(keeper.clone()) })
-}
-
-/// The cure for a computation in float64: its input, which the program has made from an array of numpy.
-fn doubles(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
-    let wide = || kept.keepers.iter().filter(|keeper| keeper.dtype.as_deref() == Some("float64"));
-    let bytes: u64 = wide().map(|keeper| keeper.bytes).sum();
-    let is_enough = bytes / 2 >= oom.shortfall_bytes && ratio(bytes, oom.allocated_bytes) >= GRAPH_SHARE;
-    let input = wide().find(|keeper| keeper.kind == Some(TensorKind::Variable) && keeper.written.is_some());
-    input.filter(|_| is_enough).map(|keeper| Cure { kind: CureKind::Narrow, keeper: Box::new(keeper.clone()) })
-}
-
-/// The outermost line that calls a module.
-fn model_call(oom: &OomReport) -> Option<FrameReport> {
-    let is_call = |frame: &FrameReport| forward_slashes(&frame.file).ends_with("torch/nn/modules/module.py");
-    let call = oom.frames.iter().rposition(is_call)?;
-    oom.frames.get(call + 1).cloned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
-    use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
-    use crate::stacks::frames::CodeLocation;
-    use crate::study::variables::Container;
-
-    fn line(name: &str) -> FrameReport {
-        FrameReport { file: "/job/train.py".to_owned(), line: 12, name: name.to_owned() }
-    }
-
-    /// A variable that keeps 2 GiB, of which autograd keeps `graph_bytes`.
-    fn keeper(name: &str, kind: TensorKind, graph_bytes: u64, container: Option<(&str, u64)>) -> KeptByVariable {
-        KeptByVariable {
-            bytes: 2 << 30,
-            blocks: 10,
-            share_ratio: 0.5,
-            graph_bytes,
-            name: Some(name.to_owned()),
-            kind: Some(kind),
-            root: Some(RootKind::Frame),
-            author: None,
-            function: Some(line("main")),
-            module: None,
-            container: container.map(|(of, items)| Container {
-                name: name.to_owned(),
-                r#type: of.to_owned(),
-                items,
-                filled_at: None,
-            }),
-            written: None,
-            dtype: Some("float32".to_owned()),
-            shape: None,
-            places: None,
-            operator: None,
-            allocated_by: CodeLocation::default(),
-        }
-    }
-
-    fn written(kind: WriteKind, value: &str, backward: Option<BackwardCall>) -> Written {
-        let value = Some(value.to_owned());
-        Written { at: line("main"), kind, value, in_loop: true, has_grad: true, is_read: false, backward }
-    }
-
-    fn cured(keeper: KeptByVariable, written: impl Into<Option<Written>>) -> Option<CureKind> {
-        let written = written.into();
-        cure_of(&[FrameReport { line: 5, ..line("forward") }], 1 << 20, &KeptByVariable { written, ..keeper })
-    }
-
-    const GRAPH: u64 = 2 << 30;
-
-    #[test]
-    fn graphs_are_for_a_backward_pass_or_for_none() {
-        let list = || keeper("losses", TensorKind::Saved, GRAPH, Some(("list", 8)));
-        assert_eq!(cured(list(), written(Put, "loss", None)), Some(CureKind::PutValue));
-        assert_eq!(cured(list(), written(Put, "loss", Some(Loop))), Some(CureKind::PutValue));
-        assert_eq!(cured(list(), written(Put, "loss", Some(Function))), Some(CureKind::BackwardEach));
-        assert_eq!(cured(list(), written(Put, "loss", Some(Itself))), Some(CureKind::BackwardEach));
-        assert_eq!(cured(list(), written(Put, "log_prob", Some(Elsewhere))), None);
-        assert_eq!(cured(list(), None), None);
-        let sum = || keeper("total", TensorKind::Saved, GRAPH, None);
-        assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Loop))), Some(CureKind::AddValue));
-        assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Itself))), Some(CureKind::BackwardEach));
-        assert_eq!(cured(sum(), written(Recur, "hidden", Some(Loop))), Some(CureKind::DetachState));
-        // The activations of a forward pass.
-        assert_eq!(cured(sum(), written(Recur, "x", None)), None);
-        assert_eq!(cured(sum(), written(Assign, "model(x)", Some(Itself))), None);
-    }
-
-    #[test]
-    fn containers_have_the_cure_of_their_items() {
-        let of = |kind| keeper("kept", kind, 0, Some(("list", 8)));
-        assert_eq!(cured(of(TensorKind::Variable), written(Put, "out", None)), Some(CureKind::PutOnHost));
-        let dict = keeper("kept", TensorKind::Variable, 0, Some(("dict", 8)));
-        assert_eq!(cured(dict, written(Store, "out", None)), Some(CureKind::LimitCache));
-        assert_eq!(cured(of(TensorKind::Variable), written(Store, "out", None)), None);
-        // Outputs of a recurrent cell, whose loss is computed after the loop.
-        assert_eq!(cured(of(TensorKind::Variable), written(Put, "head(h)", Some(Function))), None);
-        let copy = written(Put, "copy.deepcopy(model.state_dict())", None);
-        assert_eq!(cured(of(TensorKind::Variable), copy), Some(CureKind::WeightsOnHost));
-        assert_eq!(cured(of(TensorKind::Parameter), written(Put, "model", None)), Some(CureKind::KeepNoModels));
-        assert_eq!(cured(of(TensorKind::OptimizerState), written(Put, "opt", None)), Some(CureKind::KeepNoOptimizers));
-        // Two models that are trained together, and a list of the layers of one.
-        let two = keeper("models", TensorKind::Parameter, 0, Some(("list", 2)));
-        assert_eq!(cured(two, written(Put, "model", None)), None);
-        assert_eq!(cured(of(TensorKind::Parameter), written(Assign, "[a, b, c]", None)), None);
-        let queue = keeper("ready.queue", TensorKind::Variable, 0, Some(("deque", 30)));
-        assert_eq!(cured(queue, None), Some(CureKind::BoundQueue));
-        let results = keeper("Model.mask", TensorKind::Variable, 0, Some(("lru_cache", 30)));
-        assert_eq!(cured(results, None), Some(CureKind::LimitResults));
-    }
-
-    #[test]
-    fn tensors_are_stored_joined_or_of_this_step() {
-        let tensor = || keeper("data", TensorKind::Variable, 0, None);
-        let at_start = |value| Written { in_loop: false, ..written(Assign, value, None) };
-        assert_eq!(cured(tensor(), at_start("images.to(device)")), Some(CureKind::DataOnHost));
-        assert_eq!(cured(tensor(), at_start("torch.load(path)")), Some(CureKind::CheckpointOnHost));
-        assert_eq!(cured(tensor(), written(Join, "torch.cat([data, x])", None)), Some(CureKind::JoinOnHost));
-        let cache = Written { is_read: true, ..written(Join, "torch.cat([data, x])", None) };
-        assert_eq!(cured(tensor(), cache), Some(CureKind::LimitTensor));
-        assert_eq!(cured(tensor(), written(Assign, "model(x)", None)), None);
-        let bank = keeper("bank", TensorKind::Buffer, 0, None);
-        assert_eq!(cured(bank, written(Join, "torch.cat((bank, x))", None)), Some(CureKind::LimitTensor));
-        // A local variable of the running function.
-        let local = KeptByVariable { function: Some(line("forward")), ..tensor() };
-        assert_eq!(cured(local, at_start("scores(x)")), None);
-        // Its next value is being made.
-        let running = [line("main")];
-        let output = KeptByVariable { written: Some(written(Assign, "model(x)", None)), ..tensor() };
-        assert_eq!(cure_of(&running, 1 << 20, &output), Some(CureKind::DeleteAtEnd));
-    }
-
-    #[test]
-    fn an_exception_keeps_what_its_call_had() {
-        let of = |container| keeper("e.__traceback__.step.x", TensorKind::Saved, GRAPH, container);
-        assert_eq!(cured(of(None), None), Some(CureKind::LeaveHandler));
-        assert_eq!(cured(of(Some(("list", 1))), None), Some(CureKind::KeepNoException));
-    }
 }

@@ -1,8 +1,8 @@
-//! The values that a dry run read back from the GPU, all zero.
+//! The values that a dry run read back from the GPU and that the host could not compute.
 
 use serde::Serialize;
 
-use crate::snapshot::{ReadUsage, ValueRead};
+use crate::snapshot::{ReadUsage, ReadValue, ValueRead};
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::Study;
 
@@ -22,6 +22,8 @@ pub struct ReadReport {
     pub is_before_peak: bool,
     /// Whether the values determine the size of the operator's result, which is empty for zeros.
     pub decides_a_size: bool,
+    /// The origin of the value that the program got.
+    pub value: ReadValue,
     /// The use that the program makes of the value, by its source.
     pub usage: ReadUsage,
     /// The line that decides by the value, or where the value could not be followed; absent without one.
@@ -62,19 +64,23 @@ pub(super) fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u
         bytes: read.bytes,
         is_before_peak: peak_us.is_none_or(|peak| read.first_us <= peak),
         decides_a_size: sized_by.is_some(),
+        value: read.value,
         usage: read.usage,
         decided_at: read.decided_at.and_then(|stack| stacks.code_location(stacks.line_id(stack)).frame),
     }
 }
 
 impl ReadReport {
-    /// Whether the value is the size of the operator's result, and the user did not set it.
+    /// Whether the value is the size of the operator's result, and nothing stood in its place.
     pub(super) fn has_unknown_size(&self) -> bool {
-        self.decides_a_size && self.usage != ReadUsage::Set
+        self.decides_a_size && self.usage != ReadUsage::Set && self.value == ReadValue::Zero
     }
 
     /// Whether the program may request other memory with another value.
     pub(crate) fn is_deciding(&self) -> bool {
+        if self.value == ReadValue::Finite {
+            return false; // a run whose numbers are not finite does less
+        }
         match self.usage {
             ReadUsage::Set => false,
             ReadUsage::Branch | ReadUsage::Size => true,

@@ -6,10 +6,11 @@ use super::device::DeviceReport;
 use super::dry_failures::Failures;
 use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
-use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, decide};
+use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
-use crate::snapshot::{DryRun, ProcessEnd, UnsizedWork};
+use crate::snapshot::{DryRun, ProcessEnd, ReadValue, UnsizedWork};
+use crate::stacks::frames::CodeLocation;
 use crate::study::Study;
 
 /// A run without a GPU, on a stub of CUDA.
@@ -29,8 +30,10 @@ pub struct DryRunReport {
     pub reason: DryRunReason,
     /// How closely the requests match those on a GPU.
     pub certainty: DryRunCertainty,
-    /// Source lines that read values back from the GPU, all zero here, by first read.
+    /// Source lines that read values back from the GPU which the host could not compute, by first read.
     pub reads: Vec<ReadReport>,
+    /// Number of reads of values that the host computed, as a GPU does.
+    pub known_reads: u64,
     /// Number of reads by lines beyond those.
     #[serde(rename = "reads_untold")]
     pub omitted_reads: u64,
@@ -78,6 +81,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         certainty: DryRunCertainty::from_recording(dry_run, &reads),
         reads,
         omitted_reads: dry_run.omitted_reads,
+        known_reads: dry_run.known_reads,
         ranges: if devices.iter().any(|device| device.oom_count > 0) {
             Vec::new()
         } else {
@@ -89,13 +93,19 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         stopped: dry_run.is_stopped,
         alone: place.map(|(rank, ranks)| format!("{rank} of {ranks}")),
     };
-    (report.verdict, report.reason) = decide(facts(study, dry_run, &report));
+    let peak = devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max);
+    (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
     report.add_warnings(warnings);
+    if let Some(stack) = dry_run.free_memory_query {
+        let stacks = study.stacks();
+        let location = stacks.code_location(stacks.line_id(stack));
+        warnings.add(Code::ValuesRead, DryRunWarning::QueriesFreeMemory(&location).to_string());
+    }
     Some(report)
 }
 
-/// The facts for the verdict.
-fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport) -> ProcessFacts<'r> {
+/// The facts for the verdict. `peak` is the most memory that a device has reserved.
+fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak: u64) -> ProcessFacts<'r> {
     let locate = |stack: &Option<StackId>| {
         let stacks = study.stacks();
         stack.map(|stack| stacks.code_location(stacks.line_id(stack))).unwrap_or_default()
@@ -125,7 +135,13 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport) -> P
         failed,
         has_recovered,
         is_memory_unknown: !report.is_known(),
-        is_always_served: report.ranges.iter().all(RangeReport::fits),
+        served: if !report.ranges.iter().all(RangeReport::fits) {
+            Served::AtBest
+        } else if report.most_reserved(peak).saturating_mul(AMPLE) > report.usable_bytes() {
+            Served::Always
+        } else {
+            Served::Amply
+        },
         reads: &report.reads,
         omitted_reads: report.omitted_reads,
     }
@@ -149,7 +165,24 @@ impl DryRunCertainty {
     }
 }
 
+/// Drawn and random values decide nothing if the device has this multiple of the run's memory.
+const AMPLE: u64 = 2;
+
 impl DryRunReport {
+    /// Memory of a device without the CUDA context.
+    pub(crate) fn usable_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.context_bytes)
+    }
+
+    /// The most memory that a device may reserve: `peak` as recorded, or the upper end of a range.
+    pub(crate) fn most_reserved(&self, peak: u64) -> u64 {
+        let ranges = self.ranges.iter().flat_map(|range| {
+            let with = range.with_workspaces.as_ref().map(|with| with.reserved_bytes.maximum);
+            [Some(range.reserved_bytes.maximum), with]
+        });
+        ranges.flatten().fold(peak, u64::max)
+    }
+
     /// Whether all memory is known, or estimated from the calls of closed libraries.
     pub fn is_known(&self) -> bool {
         self.certainty != DryRunCertainty::LowerBound || self.has_only_estimated_unknowns()
@@ -175,6 +208,11 @@ impl DryRunReport {
             add(Code::DryRun, DryRunWarning::Placements(range));
         }
         add(Code::ValuesRead, DryRunWarning::Reads(self));
+        for value in [ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
+            if self.reads.iter().any(|read| read.value == value) {
+                add(Code::ValuesRead, DryRunWarning::Substitutes(self, value));
+            }
+        }
         if self.unknown_sizes.calls() > 0 {
             add(Code::UnknownMemory, DryRunWarning::Workspaces(self));
         }
@@ -202,8 +240,12 @@ pub enum DryRunWarning<'a> {
     Placements(&'a RangeReport),
     /// The values that the program read back, if any.
     Reads(&'a DryRunReport),
+    /// Values that depend on random numbers, or on draws.
+    Substitutes(&'a DryRunReport, ReadValue),
     /// The workspaces of closed libraries are missing, for some of which there are estimates.
     Workspaces(&'a DryRunReport),
+    /// The program asks at this line how much memory is free.
+    QueriesFreeMemory(&'a CodeLocation),
     /// The program measured time, this number of times.
     Timings(u64),
     /// Bytes of large host tensors were not filled with random numbers.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::dry_reads::ReadReport;
-use crate::snapshot::SizeChange;
+use crate::snapshot::{ReadValue, SizeChange};
 use crate::stacks::frames::CodeLocation;
 
 /// Whether the job would fit on the assumed GPU. The worst verdict of its processes is that of the job.
@@ -110,6 +110,18 @@ pub enum ProgramEnd {
     Signal(i32),
 }
 
+/// How surely every request of a process is served.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Served {
+    /// A request fails under some placements of memory, or with the workspaces of libraries.
+    #[default]
+    AtBest,
+    /// Under all placements and with the workspaces.
+    Always,
+    /// With so much memory left that drawn and random values decide nothing.
+    Amply,
+}
+
 /// The facts about one process.
 #[derive(Debug, Default)]
 pub(super) struct ProcessFacts<'f> {
@@ -121,8 +133,8 @@ pub(super) struct ProcessFacts<'f> {
     pub(super) has_recovered: bool,
     /// Memory of unknown size, other than workspaces with an estimate.
     pub(super) is_memory_unknown: bool,
-    /// Every request is served under all placements and with the workspaces of libraries.
-    pub(super) is_always_served: bool,
+    /// How surely every request is served.
+    pub(super) served: Served,
     pub(super) reads: &'f [ReadReport],
     pub(super) omitted_reads: u64,
 }
@@ -142,11 +154,15 @@ pub(super) fn decide(facts: ProcessFacts<'_>) -> (DryRunVerdict, DryRunReason) {
         Some(end) => return (NoVerdict, end),
         None => {}
     }
-    let value = facts.reads.iter().find(|read| read.is_deciding()).map(|read| Reason::Value(Box::new(read.clone())));
+    let value = facts.reads.iter().find(|read| {
+        let is_substitute = read.value != ReadValue::Zero;
+        read.is_deciding() && !(is_substitute && facts.served == Served::Amply)
+    });
+    let value = value.map(|read| Reason::Value(Box::new(read.clone())));
     let doubt = value
         .or_else(|| facts.is_memory_unknown.then_some(Reason::UnknownMemory))
         .or_else(|| (facts.omitted_reads > 0).then_some(Reason::OmittedReads))
-        .or_else(|| (!facts.is_always_served).then_some(Reason::ServedAtBest));
+        .or_else(|| (facts.served == Served::AtBest).then_some(Reason::ServedAtBest));
     match (doubt, retried) {
         (Some(doubt), _) => (MayFit, doubt),
         (None, Some(failed)) => (WouldFit, Reason::Retried(failed)),
@@ -202,7 +218,7 @@ mod tests {
     use crate::snapshot::ReadUsage;
 
     fn well() -> ProcessFacts<'static> {
-        ProcessFacts { is_always_served: true, ..ProcessFacts::default() }
+        ProcessFacts { served: Served::Always, ..ProcessFacts::default() }
     }
 
     fn failed() -> FailedRequest {
@@ -215,14 +231,19 @@ mod tests {
         let item = ReadReport { usage: ReadUsage::Report, ..ReadReport::default() };
         let branch = ReadReport { usage: ReadUsage::Branch, ..ReadReport::default() };
         let mask = ReadReport { decides_a_size: true, ..ReadReport::default() };
+        let drawn = ReadReport { value: ReadValue::Assumed, ..branch.clone() };
+        let ample = || ProcessFacts { served: Served::Amply, ..well() };
         let cases = [
             (well(), WouldFit),
             (ProcessFacts { reads: std::slice::from_ref(&item), ..well() }, WouldFit),
             (ProcessFacts { reads: &[item.clone(), branch.clone()], ..well() }, MayFit),
-            (ProcessFacts { reads: &[mask], ..well() }, MayFit),
+            (ProcessFacts { reads: &[mask], ..ample() }, MayFit),
+            (ProcessFacts { reads: std::slice::from_ref(&drawn), ..well() }, MayFit),
+            (ProcessFacts { reads: std::slice::from_ref(&drawn), ..ample() }, WouldFit),
+            (ProcessFacts { reads: &[drawn.clone(), branch.clone()], ..ample() }, MayFit),
             (ProcessFacts { omitted_reads: 1, ..well() }, MayFit),
             (ProcessFacts { is_memory_unknown: true, ..well() }, MayFit),
-            (ProcessFacts { is_always_served: false, ..well() }, MayFit),
+            (ProcessFacts { served: Served::AtBest, ..well() }, MayFit),
             (ProcessFacts { failed: Some(failed()), ..well() }, WouldNotFit),
             (ProcessFacts { failed: Some(failed()), has_recovered: true, ..well() }, WouldFit),
             (ProcessFacts { failed: Some(failed()), has_recovered: true, reads: &[branch], ..well() }, MayFit),

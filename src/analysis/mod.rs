@@ -5,6 +5,7 @@
 
 mod advice;
 mod analyzed;
+mod batch_cure;
 mod cure;
 mod data_parallel;
 mod device;
@@ -16,12 +17,14 @@ mod dry_verdict;
 mod expandable_gain;
 pub mod failure;
 mod idle_cache;
+mod keeper_cure;
 mod latest;
 mod lines;
 mod local_tensors;
 mod names;
 mod options;
 mod process;
+mod process_cure;
 mod ranks;
 mod shape_cure;
 mod snapshot;
@@ -41,7 +44,7 @@ pub use dry_verdict::{DryRunReason, DryRunVerdict, FailedRequest, ProgramEnd, Pr
 pub use expandable_gain::ExpandableGain;
 pub use idle_cache::IdleCache;
 pub use lines::{LineMetric, LineShare, lines};
-pub use local_tensors::{LocalTensorReport, LocalTensors, RequestShape};
+pub use local_tensors::{CallTensors, LocalTensorReport, LocalTensors, RequestShape};
 pub(crate) use names::{host_in_path, rank_in_path};
 pub use options::Options;
 pub use process::process_or_contents;

@@ -1,6 +1,7 @@
 //! The change of the program that the shapes at the failing line suggest: a tensor of all pairs that nobody needs.
 
 use super::local_tensors::{LocalTensorReport, LocalTensors, request_bytes};
+use crate::stacks::frames::FrameReport;
 
 /// A change of the program, with the tensors of the failing function that show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,18 @@ pub enum ShapeCure {
     Diagonal(String),
     /// Compute all pairs of rows of two tensors in parts.
     Parts([LocalTensorReport; 2]),
+    /// Find the largest elements without sorting all.
+    Largest(String),
+    /// Broadcast a tensor instead of repeating it.
+    Broadcast(String),
+    /// Keep the elements of a square matrix that are not zero; its length.
+    Sparse(String),
+    /// Compute a call that needs no gradients on parts of a batch.
+    Batch(LocalTensorReport, FrameReport),
+    /// Compute a call that needs no gradients on tiles of an image.
+    Tiles(LocalTensorReport, FrameReport),
+    /// Give a call of `vmap` a chunk size.
+    Chunks(FrameReport),
 }
 
 /// Tensors with fewer rows have no large table of pairs.
@@ -27,6 +40,9 @@ pub(super) fn shape_cure(locals: &LocalTensors, bytes: u64, line: Option<&str>) 
         .or_else(|| fused_attention(tensors, bytes))
         .or_else(|| diagonal(tensors, bytes, line?))
         .or_else(|| pairs_of_rows(tensors, bytes, line))
+        .or_else(|| sorted(tensors, bytes, line?))
+        .or_else(|| repeated(tensors, bytes, line?))
+        .or_else(|| square(line?))
 }
 
 /// How often the variable `name` occurs in `line`.
@@ -54,6 +70,36 @@ fn same_shape(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCure> {
     })
 }
 
+/// A sort, and a request for its values or its indices.
+fn sorted(tensors: &[LocalTensorReport], bytes: u64, line: &str) -> Option<ShapeCure> {
+    let is_sort = ["sort", "argsort"].iter().any(|name| occurrences(line, name) > 0);
+    let is_result = |tensor: &LocalTensorReport| {
+        [&*tensor.dtype, "int64"].iter().any(|dtype| request_bytes(&tensor.shape, dtype) == Some(bytes))
+    };
+    let is_it = |tensor: &&LocalTensorReport| occurrences(line, &tensor.name) > 0 && is_result(tensor);
+    tensors.iter().find(is_it).filter(|_| is_sort).map(|tensor| ShapeCure::Largest(tensor.name.clone()))
+}
+
+/// Copies of a tensor, and a request for several times its size.
+fn repeated(tensors: &[LocalTensorReport], bytes: u64, line: &str) -> Option<ShapeCure> {
+    let is_repeat = ["repeat", "repeat_interleave", "tile"].iter().any(|name| occurrences(line, name) > 0);
+    let is_source = |tensor: &&LocalTensorReport| {
+        let size = request_bytes(&tensor.shape, &tensor.dtype).unwrap_or(u64::MAX);
+        occurrences(line, &tensor.name) > 0 && size < bytes && bytes.is_multiple_of(size)
+    };
+    let found = tensors.iter().filter(is_source).max_by_key(|tensor| request_bytes(&tensor.shape, &tensor.dtype));
+    found.filter(|_| is_repeat).map(|tensor| ShapeCure::Broadcast(tensor.name.clone()))
+}
+
+/// `zeros(nodes, nodes)`
+fn square(line: &str) -> Option<ShapeCure> {
+    let (_, arguments) = line.split_once("zeros(")?;
+    let mut lengths = arguments.trim_start_matches(['(', '[']).split([',', ')', ']']).map(str::trim);
+    let (rows, columns) = (lengths.next()?, lengths.next()?);
+    let is_length = !rows.is_empty() && rows == columns && rows.parse::<u64>().is_err();
+    is_length.then(|| ShapeCure::Sparse(rows.to_owned()))
+}
+
 /// Three tensors (.., N, D), and a request for (.., N, N).
 fn fused_attention(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCure> {
     tensors.iter().find_map(|query| {
@@ -67,12 +113,17 @@ fn fused_attention(tensors: &[LocalTensorReport], bytes: u64) -> Option<ShapeCur
 }
 
 /// Tensors (.., N, D) and (.., M, D), and a request for (.., N, M) or (.., N, M, D): both are at the failing line, or a
-/// variable has that shape.
+/// variable has that shape. Or a tensor (N), and a variable and a request of (N, N).
 fn pairs_of_rows(tensors: &[LocalTensorReport], bytes: u64, line: Option<&str>) -> Option<ShapeCure> {
     let times = |tensor: &LocalTensorReport| line.map_or(0, |line| occurrences(line, &tensor.name));
     let with_others = pairs(tensors).map(|pair| (pair, times(pair.0).min(times(pair.1)) > 0));
     let with_themselves = tensors.iter().map(|tensor| ((tensor, tensor), times(tensor) > 1));
     with_others.chain(with_themselves).find_map(|((left, right), at_line)| {
+        if let ([rows], [same]) = (left.shape.as_slice(), right.shape.as_slice()) {
+            let is_shape = |tensor: &LocalTensorReport| tensor.shape == [*rows, *rows];
+            let is_it = rows == same && *rows >= MIN_ROWS && has_size(&[*rows, *rows], left, bytes);
+            return (is_it && tensors.iter().any(is_shape)).then(|| ShapeCure::Parts([left.clone(), right.clone()]));
+        }
         let (batch, [rows, width]) = left.shape.split_last_chunk::<2>()?;
         let (same_batch, [columns, same_width]) = right.shape.split_last_chunk::<2>()?;
         let is_product = batch == same_batch && width == same_width && width < rows.min(columns);
@@ -110,7 +161,6 @@ fn has_size(shape: &[u64], like: &LocalTensorReport, bytes: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::frames::FrameReport;
 
     fn cure(tensors: &[(&str, &[u64])], bytes: u64, line: &str) -> Option<ShapeCure> {
         let tensor = |(name, shape): &(&str, &[u64])| LocalTensorReport {
@@ -120,7 +170,8 @@ mod tests {
         };
         let tensors = tensors.iter().map(tensor).collect();
         let function = FrameReport { file: "loss.py".to_owned(), line: 3, name: "huber".to_owned() };
-        shape_cure(&LocalTensors { function, tensors, request: None }, bytes, Some(line))
+        let locals = LocalTensors { function, tensors, request: None, calls: Vec::new(), has_grad: None };
+        shape_cure(&locals, bytes, Some(line))
     }
 
     #[test]
@@ -149,9 +200,40 @@ mod tests {
         assert!(matches!(cure(&tensors[..1], 20_480 * 20_480 * 4, "queries @ queries.T"), Some(ShapeCure::Parts(_))));
         assert_eq!(cure(&tensors[..1], 20_480 * 20_480 * 4, "queries.T @ torch.diag(weights)"), None);
         assert_eq!(cure(&tensors[..1], 20_480 * 128 * 4, "queries * queries"), None);
+        let scores: [(&str, &[u64]); 2] = [("scores", &[16_384]), ("difference", &[16_384, 16_384])];
+        assert!(matches!(cure(&scores, 16_384 * 16_384 * 4, "1 - difference"), Some(ShapeCure::Parts(_))));
+        assert_eq!(cure(&scores[..1], 16_384 * 16_384 * 4, "1 - difference"), None);
         let points: [(&str, &[u64]); 2] = [("a", &[20_480, 3]), ("b", &[10_240, 3])];
         let line = "d = (a[:, None] - b[None]).norm(dim=-1)";
         assert!(matches!(cure(&points, 20_480 * 10_240 * 3 * 4, line), Some(ShapeCure::Distances(_))));
+    }
+
+    #[test]
+    fn a_sort_gives_values_and_indices() {
+        let tensors: [(&str, &[u64]); 1] = [("scores", &[1024, 200_000])];
+        let largest = Some(ShapeCure::Largest("scores".into()));
+        assert_eq!(cure(&tensors, 1024 * 200_000 * 8, "order = scores.argsort(dim=1)"), largest);
+        assert_eq!(cure(&tensors, 1024 * 200_000 * 4, "values, _ = torch.sort(scores)"), largest);
+        assert_eq!(cure(&tensors, 1024 * 200_000 * 2, "values, _ = torch.sort(scores)"), None);
+        assert_eq!(cure(&tensors, 1024 * 200_000 * 4, "values = scores.exp()"), None);
+    }
+
+    #[test]
+    fn a_repeated_tensor_has_many_copies() {
+        let tensors: [(&str, &[u64]); 2] = [("history", &[32, 1000, 64]), ("candidates", &[32, 500, 64])];
+        let line = "context = history.repeat_interleave(c, dim=0)";
+        let broadcast = Some(ShapeCure::Broadcast("history".into()));
+        assert_eq!(cure(&tensors, 500 * 32 * 1000 * 64 * 4, line), broadcast);
+        assert_eq!(cure(&tensors, 500 * 32 * 1000 * 64 * 4, "context = history.exp()"), None);
+        assert_eq!(cure(&tensors, 32 * 1000 * 64 * 4, line), None);
+    }
+
+    #[test]
+    fn a_square_of_zeros_may_be_sparse() {
+        let sparse = |length: &str| Some(ShapeCure::Sparse(length.into()));
+        assert_eq!(cure(&[], 1 << 30, "a = torch.zeros(nodes, nodes, device=d)"), sparse("nodes"));
+        assert_eq!(cure(&[], 1 << 30, "a = torch.zeros((len(x), len(x)))"), None);
+        assert_eq!(cure(&[], 1 << 30, "a = torch.zeros(batch, nodes)"), None);
     }
 
     #[test]

@@ -21,7 +21,6 @@ use super::source::SourceArgs;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::output::page::{self, PageOptions, PageOrder, SnapshotData};
 use crate::study::{PositionSelector, Study};
-use crate::whatif::{WhatIfOptions, compare_settings};
 
 /// Write an HTML page: the analysis, and every allocation over time, by address and by stack
 #[derive(Debug, Args)]
@@ -77,10 +76,6 @@ pub(super) struct Report {
     /// PyTorch release that recorded the snapshots [default: inferred from the files]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
-
-    /// Add a table of replays with other settings, as `oomscope whatif` makes
-    #[arg(long)]
-    whatif: bool,
 
     /// Let the page replay: it carries the analyzer and the snapshots, and tries other capacities, settings, releases and
     /// changes to the program at once
@@ -142,27 +137,16 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         let mut report = analyze_study(&study, path, bytes, options);
         source.add_to(&mut report);
         let mut data = SnapshotData::from_study(&study, &report, inputs.len())?;
-        let what_if = WhatIfOptions { capacity: args.capacity, ..WhatIfOptions::default() };
-        let has_what_if = args.whatif && !snapshot.entries.is_empty();
-        if has_what_if {
-            let compared = compare_settings(&study, path, what_if, &|_, _| ());
-            data.whatif = Some(compared.map_err(anyhow::Error::msg)?);
-        }
         if args.replay {
             data.stored = compressed(path)?;
         }
         anyhow::Ok((report, data))
     });
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    let (mut snapshots, mut data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    let (mut snapshots, data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     if args.strip_paths {
         strip_directories(snapshots.iter_mut().map(|report: &mut SnapshotReport| &mut report.path));
         strip_directories(unreadable.iter_mut().map(|file| &mut file.path));
-        for (report, data) in snapshots.iter().zip(&mut data) {
-            if let Some(what_if) = &mut data.whatif {
-                what_if.path.clone_from(&report.path);
-            }
-        }
     }
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read

@@ -17,8 +17,10 @@ pub struct DryRun {
     pub total_bytes: u64,
     /// The part of it that the CUDA context is assumed to take.
     pub context_bytes: u64,
-    /// Device values that the host read, all of them zero; in order of the first read.
+    /// Device values that the host read and that were not computed; in order of the first read.
     pub reads: Vec<ValueRead>,
+    /// Number of reads of values that were computed on the host.
+    pub known_reads: u64,
     /// Number of reads that are missing in `reads`.
     pub omitted_reads: u64,
     /// Work whose memory only a closed library or a GPU knows.
@@ -41,6 +43,8 @@ pub struct DryRun {
     pub failure_count: u64,
     /// The first device that the program used and that does not exist.
     pub absent_device: Option<u64>,
+    /// The first stack of the program that asked how much memory is free.
+    pub free_memory_query: Option<StackId>,
 }
 
 /// How a process ended.
@@ -113,10 +117,27 @@ pub struct ValueRead {
     pub first_us: u64,
     /// The Python stack, if the thread had one.
     pub stack: Option<StackId>,
+    /// The origin of the value that the program got.
+    pub value: ReadValue,
     /// The use that the program makes of the value.
     pub usage: ReadUsage,
     /// The stack whose innermost line decides by the value, or else the line where the value was lost sight of.
     pub decided_at: Option<StackId>,
+}
+
+/// The origin of a value that a program got for one of the GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadValue {
+    /// Zero: the value is not known.
+    #[default]
+    Zero,
+    /// Computed from random numbers of the host, where a GPU draws its own.
+    Random,
+    /// Computed from a draw in place of a value that is not known, such as the next token.
+    Assumed,
+    /// Whether numbers that are not known are finite: they are taken to be.
+    Finite,
 }
 
 /// The use that a program makes of a value that it read, by its source.

@@ -36,7 +36,8 @@ pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub(crate) use dry_run::EXIT_CODE;
 pub use dry_run::{
-    DryRun, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, SizeChange, UnsizedWork, ValueRead, Workspace,
+    DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, UnsizedWork, ValueRead,
+    Workspace,
 };
 pub use error::SnapshotError;
 pub use frame_lists::{FrameIds, FrameIdsIter};
@@ -46,8 +47,8 @@ pub use settings::RawSettings;
 pub use source_lines::SourceLines;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{
-    Author, BackwardCall, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
-    TensorNames, Write, WriteKind,
+    Author, BackwardCall, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind,
+    TensorKind, TensorNames, Write, WriteKind,
 };
 pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};

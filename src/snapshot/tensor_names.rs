@@ -31,6 +31,20 @@ pub struct TensorNames {
     pub trains: Option<bool>,
     /// The largest modules whose parameters require gradients although no optimizer has any of them.
     pub untrained: Vec<SymbolId>,
+    /// Those whose parameters all have the learning rate 0.
+    pub idle: Vec<SymbolId>,
+    /// Modules with adapters whose other parameters are trained, too.
+    pub adapted: Vec<SymbolId>,
+    /// The outermost modules that do not train, if no running function calls `backward` below.
+    pub evaluating: Vec<SymbolId>,
+    /// Local variables of running functions with memory that no other object has, and that no text below reads.
+    pub unread: Vec<SymbolId>,
+    /// The line that calls `backward(create_graph=True)`, as a stack of one frame.
+    pub graph_backward: Option<StackId>,
+    /// The running functions of the user, the innermost first.
+    pub calls: Vec<NamedCall>,
+    /// PyTorch records graphs there; `None` in a backward pass or an optimizer.
+    pub has_grad: Option<bool>,
 }
 
 /// A storage with its best name.
@@ -258,15 +272,26 @@ impl BackwardCall {
     }
 }
 
-/// A local variable that is a tensor.
+/// A tensor of a running function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalTensor {
-    /// Name of the variable.
+    /// Name of the variable, or of its attribute or item.
     pub name: SymbolId,
     /// Such as `float32`.
     pub dtype: SymbolId,
     /// Its shape.
     pub shape: Vec<u64>,
+}
+
+/// A running function of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedCall {
+    /// Its line, as a stack of one frame.
+    pub at: StackId,
+    /// The tensors that the running expression names.
+    pub tensors: Vec<LocalTensor>,
+    /// It calls a function of the user through `torch.vmap`.
+    pub is_vmap: bool,
 }
 
 /// A module of torch.nn.

@@ -55,7 +55,7 @@ pub use self::reports::{
 };
 pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 pub use self::tried::{TriedCertainty, TriedKind, TriedMark, TriedRow};
-pub(crate) use self::tried::{TriedOn, sort_tried};
+pub(crate) use self::tried::{TriedOn, settings_order, sort_tried};
 pub(crate) use self::warnings::{
     divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,
 };

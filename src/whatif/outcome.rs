@@ -24,6 +24,8 @@ pub enum JobOutcome {
         headroom_bytes: Option<u64>,
         /// Sizes vary from iteration to iteration without a rule, so that a larger input than all so far may fail.
         sizes_vary: bool,
+        /// Number of recorded requests that fail, as they did when the program survived them.
+        survived_failures: u64,
     },
     /// The failure that ended the recording is only postponed.
     FailsAgain {
@@ -74,9 +76,13 @@ impl JobOutcome {
                 location: Box::new(if is_request { location(device, event) } else { CodeLocation::default() }),
             };
         }
+        let survived_failures = failed.len() as u64;
         match (ending_failure(device), later) {
-            (None, _) => Self::GoesOn { headroom_bytes: free_bytes, sizes_vary: false },
-            (Some(_), Some(verdict)) => Self::from(verdict),
+            (None, _) => Self::GoesOn { headroom_bytes: free_bytes, sizes_vary: false, survived_failures },
+            (Some(last), Some(verdict)) => {
+                let survived = failed.iter().filter(|(entry, _)| *entry < last).count() as u64;
+                Self::from_forecast(verdict, survived)
+            }
             (Some(_), None) if device.device().len() > MAX_CONTINUED_ENTRIES => {
                 Self::NotKnown { why: WhyUnknown::LongTrace }
             }
@@ -89,6 +95,22 @@ impl JobOutcome {
         let trace = device.device();
         let failed: Vec<_> = trace.failed_requests().map(|event| (event, trace.entry(event).size)).collect();
         Self::from_replay(device, &failed, None, free_bytes)
+    }
+
+    /// `survived_failures` of the recorded requests fail before the prediction begins.
+    fn from_forecast(verdict: &ForecastVerdict, survived_failures: u64) -> Self {
+        match verdict {
+            ForecastVerdict::GoesOn { headroom_bytes, sizes_vary } => {
+                Self::GoesOn { headroom_bytes: Some(*headroom_bytes), sizes_vary: *sizes_vary, survived_failures }
+            }
+            ForecastVerdict::FailsAgain { after_requests, iterations_later, sure, location, .. } => Self::FailsAgain {
+                after_requests: *after_requests,
+                steps_later: *iterations_later,
+                sure: *sure,
+                location: location.clone(),
+            },
+            ForecastVerdict::Unknown { why } => Self::NotKnown { why: *why },
+        }
     }
 
     /// Whether every request is served, as far as requests are recorded or predicted.
@@ -109,28 +131,11 @@ impl JobOutcome {
     /// How far the job gets, to compare outcomes. An estimated failure in later iterations comes after what is not known.
     pub(crate) fn reach(&self) -> (u8, u64) {
         match self {
-            Self::GoesOn { .. } => (4, 0),
+            Self::GoesOn { survived_failures, .. } => (4, u64::MAX - survived_failures),
             Self::FailsAgain { after_requests, sure: false, .. } => (3, *after_requests),
             Self::NotKnown { .. } => (2, 0),
             Self::FailsAgain { after_requests, .. } => (1, *after_requests),
             Self::RequestFails { requests, .. } => (0, u64::MAX - requests),
-        }
-    }
-}
-
-impl From<&ForecastVerdict> for JobOutcome {
-    fn from(verdict: &ForecastVerdict) -> Self {
-        match verdict {
-            ForecastVerdict::GoesOn { headroom_bytes, sizes_vary } => {
-                Self::GoesOn { headroom_bytes: Some(*headroom_bytes), sizes_vary: *sizes_vary }
-            }
-            ForecastVerdict::FailsAgain { after_requests, iterations_later, sure, location, .. } => Self::FailsAgain {
-                after_requests: *after_requests,
-                steps_later: *iterations_later,
-                sure: *sure,
-                location: location.clone(),
-            },
-            ForecastVerdict::Unknown { why } => Self::NotKnown { why: *why },
         }
     }
 }

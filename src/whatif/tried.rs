@@ -145,8 +145,7 @@ impl ProgramDevice {
 }
 
 /// Sorts `rows`, the best first: what helps, then what may help; then by how far the job gets, then settings before
-/// changes, then by peak reserved memory. The simplest of the settings that need about the same comes first, and those
-/// that keep large blocks from small requests come last.
+/// changes, then by [`settings_order`].
 pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
     let group = |row: &TriedRow| (row.mark, Reverse(row.then.reach()), row.kind);
     let mut lowest: BTreeMap<_, u64> = BTreeMap::new();
@@ -157,10 +156,16 @@ pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
     rows.sort_by_cached_key(|row| {
         let group = group(row);
         let lowest = lowest.get(&group).copied().unwrap_or(0); // every row has a group
-        let is_noticeable = row.peak_reserved_bytes > lowest.saturating_add(lowest / NOTICEABLE_PARTS);
-        let limits_splits = row.kind == TriedKind::Settings && row.what.contains("max_split_size_mb");
-        let options = if row.kind == TriedKind::Settings { row.what.matches(',').count() } else { 0 };
-        (group, limits_splits, is_noticeable, options, row.peak_reserved_bytes, row.what.clone())
+        let settings = if row.kind == TriedKind::Settings { &row.what } else { "" };
+        (group, settings_order(settings, row.peak_reserved_bytes, lowest), row.what.clone())
     });
     rows
+}
+
+/// The order of settings with the same outcome, the best first, where `lowest` is the lowest peak among them. Those that keep
+/// large blocks from small requests come last: they may slow the program down later. Of those that need about the same
+/// memory the simplest is the best.
+pub(crate) fn settings_order(settings: &str, peak_reserved: u64, lowest: u64) -> (bool, bool, usize, u64) {
+    let is_noticeable = peak_reserved > lowest.saturating_add(lowest / NOTICEABLE_PARTS);
+    (settings.contains("max_split_size_mb"), is_noticeable, settings.matches(',').count(), peak_reserved)
 }

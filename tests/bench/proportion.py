@@ -30,7 +30,6 @@ COMMANDS = [
     "analyze FILE --at failure --format json --top 1000000",
     "analyze FILE --request 1GiB --format json",
     "report FILE -o OUT",
-    "report FILE --whatif --top 1000000 -o OUT",
     *(f"diff FILE FILE --format {name}" for name in [*PAGES, "folded"]),
     "diff FILE FILE --at snapshot --format json --top 1000000",
     *(f"replay FILE --format {name}" for name in PAGES),

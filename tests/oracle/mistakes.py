@@ -4,15 +4,19 @@
     mistakes.py OOMSCOPE PYTHON [NAME ..] [--cure] [--out MISTAKE_RESULTS.md]
 
 `mistakes/cures.toml` has the memory in which each program of `mistakes/` dies, texts of the advice that cures it, and
-the cure. PYTHON has torch. With `--cure` the cured programs run, too.
+the cure. PYTHON has torch, and transformers and lightning for some. Each snapshot is read a second time without what
+the recorder added to it. With `--cure` the cured programs run, too.
 """
 
 import argparse
+import gzip
 import json
 import os
+import pickle
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import tomllib
@@ -39,32 +43,68 @@ def apply(text, diff):
     return "\n".join(out + lines[at:]) + "\n"
 
 
-def dry_run(args, program, memory, directory):
+def dry_run(args, program, facts, directory):
     """The exit code, and the newest snapshot of a failure, if there is one."""
     path = os.pathsep.join([str(Path(args.python).absolute().parent), os.environ["PATH"]])
-    command = [args.oomscope, "dry-run", "--gpu", "l4", "--memory", memory, "-o", directory, "--", "python", program]
-    ran = subprocess.run(command, capture_output=True, env={**os.environ, "PATH": path})
+    command = [args.oomscope, "dry-run", "--gpu", "l4", "--memory", facts["memory"], "-o", directory]
+    command += [*facts.get("options", []), "--", "python", program]
+    ran = subprocess.run(command, capture_output=True, env={**os.environ, "PATH": path}, cwd=program.parent)
     failures = Path(directory).glob("*-oom*.pickle*")
     return ran.returncode, max(failures, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def summary(args, snapshot):
+def advice(args, snapshot):
+    """The first line of advice."""
     command = [args.oomscope, "analyze", "--format", "json", "--brief", snapshot]
-    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["summary"]
+    answer = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return answer["summary"]["action"] or ""
 
 
-def try_one(args, name, facts, directory):
-    """A row of the table."""
-    program = Path(directory) / "train.py"
-    text = (PROGRAMS / f"{name}.py").read_text()
-    program.write_text(text)
-    _, snapshot = dry_run(args, program, facts["memory"], f"{directory}/mistake")
-    action = (summary(args, snapshot)["action"] or "") if snapshot else "no failure"
-    survives = ""
-    if args.cure:
-        program.write_text(apply(text, facts["cure"]))
-        survives = "yes" if dry_run(args, program, facts["memory"], f"{directory}/cured")[0] == 0 else "no"
-    return name, all(text in action for text in facts["do"]), survives, action
+def without_names(snapshot):
+    """The snapshot as PyTorch writes it."""
+    plain = snapshot.with_name("plain.pickle")
+    with gzip.open(snapshot) if snapshot.suffix == ".gz" else snapshot.open("rb") as file:
+        taken = pickle.load(file)
+    del taken["oomscope"]
+    with plain.open("wb") as file:
+        pickle.dump(taken, file)
+    return plain
+
+
+class Row:
+    """What one program got."""
+
+    def __init__(self, args, name, facts, directory):
+        self.name, self.kind = name, facts["kind"]
+        program = Path(directory) / "train.py"
+        text = (PROGRAMS / f"{name}.py").read_text()
+        program.write_text(text)
+        _, snapshot = dry_run(args, program, facts, f"{directory}/mistake")
+        self.advice = advice(args, snapshot) if snapshot else "no failure"
+        self.plain = advice(args, without_names(snapshot)) if snapshot else "no failure"
+        self.is_named = all(text in self.advice for text in facts["do"])
+        self.is_named_plain = all(text in self.plain for text in facts["do"])
+        self.survives = None
+        if args.cure:
+            program.write_text(apply(text, facts["cure"]))
+            self.survives = dry_run(args, program, facts, f"{directory}/cured")[0] == 0
+
+
+def page(rows, is_cured):
+    """MISTAKE_RESULTS.md"""
+    kinds = Counter(row.kind for row in rows)
+    named = Counter(row.kind for row in rows if row.is_named)
+    total = sum(named.values())
+    plain = sum(row.is_named_plain for row in rows)
+    head = f"The advice names the cure of {total} of {len(rows)} programs, without names of variables of {plain}."
+    if is_cured:
+        head += f" Cured, {sum(bool(row.survives) for row in rows)} survive on the same memory."
+    lines = ["# Programs with one memory mistake", "", head, "", "| mistake | programs | named |", "|---|---|---|"]
+    lines += [f"| {kind} | {count} | {named[kind]} |" for kind, count in kinds.most_common()]
+    lines += ["", "| program | named | advice | without names |", "|---|---|---|---|"]
+    for row in rows:
+        lines.append(f"| {row.name} | {'yes' if row.is_named else 'no'} | {row.advice} | {row.plain} |")
+    return head, "\n".join(lines) + "\n"
 
 
 def main():
@@ -80,18 +120,13 @@ def main():
     rows = []
     for name in args.names or mistakes:
         with tempfile.TemporaryDirectory() as directory:
-            rows.append(try_one(args, name, mistakes[name], directory))
-        print(*rows[-1], sep="\t", flush=True)
-    named = sum(row[1] for row in rows)
-    survived = sum(row[2] == "yes" for row in rows)
-    head = f"The advice names the cure of {named} of {len(rows)} programs."
-    if args.cure:
-        head += f" Cured, {survived} survive on the same memory."
+            rows.append(Row(args, name, mistakes[name], directory))
+        row = rows[-1]
+        print(name, row.is_named, row.survives, row.advice, row.plain, sep="\t", flush=True)
+    head, text = page(rows, args.cure)
     print(head)
     if args.out:
-        table = [f"| {name} | {'yes' if is_named else 'no'} | {do} |" for name, is_named, _, do in rows]
-        top = ["# Programs with one memory mistake", "", head, "", "| program | named | advice |", "|---|---|---|"]
-        args.out.write_text("\n".join([*top, *table]) + "\n")
+        args.out.write_text(text)
 
 
 if __name__ == "__main__":

@@ -193,21 +193,42 @@ job(
     """\
 import torch
 xs = []
-loss = torch.ones((), device='cuda')
+loss = (torch.ones(9, 9, device='cuda') @ torch.ones(9, 9, device='cuda')).sum()
 while loss > 0.5:
     xs.append(torch.empty(1 << 30, device='cuda'))""",
     "decides how the program goes on",
     quick=True,
 )
 job(
+    "while-known",
+    "would-not-fit",
+    """\
+import torch
+xs = []
+loss = torch.ones((), device='cuda')
+while loss > 0.5:
+    xs.append(torch.empty(1 << 30, device='cuda'))""",
+)
+job(
     "lengths-max",
     "may-fit",
     """\
 import torch
-lengths = torch.randint(1, 9, (8,), device='cuda')
+lengths = torch.ones(8, 8, device='cuda') @ torch.ones(8, 8, device='cuda')
 n = int(lengths.max())
 x = torch.zeros(8, n, 1024, device='cuda')""",
     "decides a size",
+)
+job(
+    "lengths-random",
+    "would-fit",
+    "import torch\nn = int(torch.randint(1, 9, (8,), device='cuda').max())\nx = torch.zeros(8, n, 1024, device='cuda')",
+)
+job(
+    "lengths-random-and-little-memory",
+    "may-fit",
+    "import torch\nn = int(torch.randint(8, 9, (8,), device='cuda').max())\nx = torch.zeros(8, n, 1 << 28, device='cuda')",
+    "memory is scarce",
 )
 job("lengths-max-set", "would-not-fit", JOBS["lengths-max"]["source"], options=["--value", "job.py:3=100000000"])
 job("lengths-max-set-small", "would-fit", JOBS["lengths-max"]["source"], options=["--value", "job.py:3=512"])
@@ -258,7 +279,7 @@ job(
 job(
     "assert-of-values",
     "did-not-finish",
-    "import torch\nx = torch.ones(4, device='cuda')\nassert (x > 0).all()",
+    "import torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\nassert (x > 0).all()",
     "--value",
 )
 job("assert-of-values-set", "would-fit", JOBS["assert-of-values"]["source"], options=["--value", "job.py:3=True"])
@@ -267,7 +288,7 @@ job(
     "would-fit",
     """\
 import torch
-x = torch.randn(4, 4, device='cuda')
+x = torch.randn(4, 4, device='cuda') @ torch.randn(4, 4, device='cuda')
 assert torch.allclose(x, x) and torch.equal(x, x)
 assert torch.isfinite(x).all() and not torch.isnan(x).any()
 assert (x[:, 2:] >= x[:, :2]).all()""",
@@ -285,7 +306,7 @@ job(
     "sparse-squared",
     "may-fit",
     "import torch\na = torch.eye(4, device='cuda').to_sparse_csr()\nprint((a @ a).shape)",
-    "decides a size",
+    "known only to a GPU",
 )
 job(
     "accuracy",
@@ -299,14 +320,16 @@ for _ in range(3):
     right += (out == 0).sum().item()
 print(right / 24)""",
 )
-job("masks", "may-fit", "import torch\nx = torch.randn(64, 64, device='cuda')\ny = x[x > 0] * 2", "decides a size")
+MASK = "import torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\ny = x[x > 0] * 2"
+job("masks", "may-fit", MASK, "decides a size")
+job("masks-random", "would-fit", "import torch\nx = torch.randn(64, 64, device='cuda')\ny = x[x > 0] * 2")
 job(
     "masks-set",
     "would-fit",
-    "import torch\nx = torch.randn(64, 64, device='cuda')\ny = x[x > 0] * 2",
+    MASK,
     options=["--value", "job.py:3=2000"],
 )
-job("moe", "may-fit", None, "decides a size", kind="mixture of experts")
+job("moe", "would-fit", None, kind="mixture of experts")
 job(
     "plateau",
     "would-fit",
@@ -546,7 +569,7 @@ sys.path.insert(0, '.')
 from watch import Watch
 watch = Watch()
 for _ in range(3):
-    watch.last = torch.ones(4, device='cuda').sum().item()
+    watch.last = (torch.ones(4, 4, device='cuda') @ torch.ones(4, 4, device='cuda')).sum().item()
     if watch.is_done():
         break""",
     "in is_done",
@@ -597,9 +620,7 @@ def run(oomscope, python, name, directory):
         process.send_signal(this["end"])
     _, errors = process.communicate(timeout=900)
     seconds = time.monotonic() - start
-    found = re.search(r"^ {2}result {2,}(.*?)(?=^ {2}\w)", errors, re.S | re.M) or re.search(
-        r"oomscope: (no verdict.*)", errors
-    )
+    found = re.search(r"^(?:oomscope: )?((?:would|may|did not|no verdict)\b.*)", errors, re.M)
     line = " ".join(found.group(1).split()) if found else "no first line"
     snapshots = sorted(str(path) for path in (directory / "out").glob("*.pickle.gz"))
     if not snapshots:

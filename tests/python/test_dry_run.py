@@ -52,7 +52,7 @@ print([model.generate(8, maximum) for maximum in (14, 9, 20)])
 """
 
 
-MODULES = ("ending", "files", "generation", "ranks", "retries", "stub", "usage", "values")
+MODULES = "draws ending files generation operators ranks retries shadow stub usage values".split()
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]
@@ -99,6 +99,7 @@ class Numbers(list):
 
 def test_vllm_samples_a_token_once_the_prompt_is_complete(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
+    monkeypatch.setitem(sys.modules, "_oomscope_draws", type(sys)("draws"))
     import _generation
 
     class Tensor:

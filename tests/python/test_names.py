@@ -427,3 +427,112 @@ def test_modules_have_the_lines_of_their_forward():
         assert (found, frame["line"], frame["name"]) == (of_class, first, "forward")
         assert first + 3 <= forward["last_line"] <= first + 5
     assert "model" not in rows and "model[2]" not in rows and model is not None
+
+
+def names_of(found, tensors):
+    return [row_of(tensor, found)[:3] for tensor in tensors]
+
+
+def test_a_generator_that_only_a_loop_has_is_found():
+    def generate():
+        seen = []
+        while True:
+            seen.append(torch.zeros(1003))
+            yield
+
+    for _ in map(id, generate()):
+        assert "generate.seen[0]" in _names.describe(60)["texts"]
+        break
+
+
+def test_a_list_that_is_being_made_has_the_name_of_its_variable():
+    def item(index):
+        return _names.describe(60) if index == 3 else torch.zeros(1005 + index)
+
+    kept = [item(index) for index in range(4)]
+    found = kept[3]
+    assert row_of(kept[1], found)[:3] == ("kept[1]", "variable", "frame")
+    [container] = [row for row in found["containers"] if found["texts"][row[0]] == "kept"]
+    assert (found["texts"][container[1]], container[2]) == ("list", 3)
+
+
+def test_modules_that_need_no_training_are_found():
+    class LoraLinear(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base, self.down = torch.nn.Linear(64, 64), torch.nn.Linear(64, 2)
+
+    model = torch.nn.Sequential(LoraLinear(), LoraLinear())
+    encoder, head = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+    groups = [
+        {"params": encoder.parameters(), "lr": 0.0},
+        {"params": head.parameters()},
+        {"params": model.parameters()},
+    ]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    found = _names.describe(60)
+    names = {key: [found["texts"][index] for index in found[key]] for key in ("idle", "adapted", "untrained")}
+    assert names == {"idle": ["encoder"], "adapted": ["model"], "untrained": []}
+    optimizer.param_groups[0]["initial_lr"] = 0.1  # a warmup
+    for layer in model:
+        layer.base.requires_grad_(False)
+    found = _names.describe(60)
+    assert (found["idle"], found["adapted"]) == ([], [])
+    assert found["grad"] is True and optimizer
+
+
+def test_models_that_are_evaluated_are_told():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8)).eval()
+    part = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    part[0].eval()
+    found = _names.describe(60)
+    assert [found["texts"][index] for index in found["evaluating"]] == ["model"] and model and part
+
+
+def test_models_with_a_backward_pass_are_not_evaluated():
+    model = torch.nn.Linear(8, 8).eval()
+    assert _names.describe(60)["evaluating"] == []
+    model(torch.ones(8)).sum().backward()
+
+
+class Job:
+    pass
+
+
+def test_a_gradient_has_the_name_of_its_parameter():
+    job = Job()
+    job.inner = Job()
+    job.inner.model = torch.nn.Linear(8, 8)
+    output = job.inner.model(torch.ones(2, 8))
+    output.sum().backward()
+    found = _names.describe(60)
+    assert (
+        row_of(job.inner.model.weight.grad, found)[:2] == ("job.inner.model.weight.grad", "gradient")
+        and output is not None
+    )
+
+
+def test_variables_that_nothing_reads_any_more_are_told():
+    encoder, model, job = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), Job()
+    _optimizer, other = torch.optim.SGD(encoder.parameters()), torch.optim.SGD(model.parameters())
+    schedule = torch.optim.lr_scheduler.StepLR(other, 1)
+    job.model, read, _unread, captured = model, torch.zeros(5), torch.zeros(6), torch.zeros(7)
+    whole, given = torch.zeros(8), torch.zeros(9)
+    part = whole[1:]
+
+    def inner(got):
+        return _names.describe(60)
+
+    for _ in range(1):
+        found = inner(given)
+    assert part.shape and read.shape and (lambda: captured) and job and schedule
+    assert [found["texts"][index] for index in found["unread"]] == ["_optimizer", "_unread", "encoder"]
+
+
+def test_modes_without_graphs_are_told():
+    with torch.no_grad():
+        assert _names.describe(60)["grad"] is False
+        # An optimizer turns them off itself.
+        scope = {"describe": _names.describe}
+        exec(compile("def step():\n    return describe(60)", torch.optim.__file__, "exec"), scope)
+        assert scope["step"]()["grad"] is None

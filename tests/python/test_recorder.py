@@ -265,14 +265,15 @@ def test_old_pythons_can_parse_it():
 
 
 def test_it_uses_only_the_standard_library():
-    sources = [RECORDER, *(PACKAGE / name for name in ("_names.py", "_objects.py", "_tensors.py", "_writes.py"))]
+    beside = ("names", "objects", "running", "tensors", "writes")
+    sources = [RECORDER, *(PACKAGE / f"_{name}.py" for name in beside)]
     names = set()
     for node in (node for source in sources for node in ast.walk(ast.parse(source.read_text()))):
         if isinstance(node, ast.Import):
             names.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module.split(".")[0])
-    own = {"_oomscope_dry_run", "_oomscope_names", "_oomscope_objects", "_oomscope_tensors", "_oomscope_writes"}
+    own = {"_oomscope_dry_run", *("_oomscope_" + name for name in beside)}
     assert names - {"torch", *own} <= {
         "ast",
         "atexit",

@@ -86,6 +86,44 @@ def test_what_is_around_the_statement_is_told(tmp_path):
     }
 
 
+def test_a_backward_pass_below_a_line_is_seen():
+    train = "def train():\n    x = f()\n    x.backward()\n    f()\n"
+    text = train + "def test():\n    f()\nfor x in y:\n    f()\nx.backward()\n"
+
+    def below(line, name):
+        return _writes.has_later_backward("train.py", text.split("\n"), line, name)
+
+    assert [below(line, "train") for line in (2, 3, 4)] == [True, True, False]
+    assert not below(6, "test")
+    assert below(8, "<module>")
+    assert not below(10, "<module>")
+
+
+def test_variables_that_are_not_read_below_a_line_are_found():
+    text = "a, b, c = 1, 2, 3\nfor x in y:\n    d = c\n    f(a)\nf(e)\ndef g():\n    h = b\n    f(h)\n    return 1\n"
+
+    def unread(line, name):
+        return sorted(_writes.unread_below("train.py", text.split("\n"), line, name))
+
+    assert unread(2, "<module>") == ["d", "x"]
+    assert unread(5, "<module>") == ["a", "c", "d", "x"]
+    assert unread(9, "g") == ["h"]
+
+
+def test_a_state_that_goes_from_step_to_step_is_read(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("for x in data:\n    out, past = model(x, past)\n    seen = join(seen, out)\n")
+    found = _writes.writes([(name, name, str(path), None) for name in ("past", "seen")], [str(path)], lambda: False)
+    assert [(found[name].how, found[name].is_read) for name in ("past", "seen")] == [("recur", True), ("recur", False)]
+
+
+def test_joining_the_items_of_a_list_fills_it_not(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("xs, ys = [], []\nfor x in data:\n    xs.append(x)\nxs, ys = cat(xs), cat(ys)\n")
+    found = _writes.writes([(0, "xs", str(path), None)], [str(path)], lambda: False)
+    assert (found[0].line, found[0].how) == (3, "put")
+
+
 def test_a_backward_pass_of_another_function_is_told(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(
@@ -129,3 +167,12 @@ def test_it_stops_in_time(tmp_path):
     path = tmp_path / "large.py"
     path.write_text("x.history.append(1)\n" + "pass\n" * 100000)
     assert _writes.writes([(0, "x.history", None, None)], [str(path)], lambda: True) == {}
+
+
+def test_a_backward_pass_that_keeps_its_graph_is_found(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("def step():\n    loss.backward()\n    loss.backward(create_graph=True)\n")
+    found = _writes.graph_backward([str(path)], lambda: False)
+    assert found == {"frames": [{"filename": str(path), "line": 3, "name": "step"}]}
+    path.write_text("loss.backward(create_graph=False)\ngrad(loss, x, create_graph=True)\n")
+    assert _writes.graph_backward([str(path)], lambda: False) is None

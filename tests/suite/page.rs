@@ -150,16 +150,6 @@ fn the_page_holds_what_analyze_prints() {
 }
 
 #[test]
-fn what_another_setting_does_is_in_the_page() {
-    let path = relative("2.15.0-holes-at-oom");
-    let page = report(&["--whatif", &path]);
-    let told: Value = serde_json::from_str(&result_of(&["whatif", "--settings", "--format", "json", &path])).unwrap();
-    assert_eq!(page.block("whatif"), json!([told]));
-    assert_eq!(report(&[&path]).block("whatif"), json!([]));
-    assert!(page.html.contains("<section class=\"whatif\">"));
-}
-
-#[test]
 fn memory_that_does_not_touch_is_not_joined() {
     let run = |address: u64| {
         let block = json!({"address": address, "size": 2 << 20, "requested_size": 0, "state": "inactive"});
@@ -201,7 +191,7 @@ fn names_from_a_file_are_text() {
     assert_eq!(page.devices[0].number("allocations"), 1);
     assert!(page.devices[0].strings.iter().any(|name| name.contains("<script>alert(1)")));
     let scripts = page.html.matches("<script").count();
-    assert_eq!(scripts, 5, "the analysis, what-if, the list, one device and the script");
+    assert_eq!(scripts, 4, "the analysis, the list, one device and the script");
     assert_eq!(page.html.matches("</script").count(), scripts);
     for markup in ["<img", "<!--", "<b>", "\u{202e}", "onerror=alert(2)\">"] {
         assert!(!page.html.contains(markup), "{markup}");
@@ -262,7 +252,7 @@ fn what_finds_no_room_is_told() {
         let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
         oomscope::output::page::write(
             &report,
-            &[SnapshotData { devices: vec![data], whatif: None, stored: Vec::new() }],
+            &[SnapshotData { devices: vec![data], stored: Vec::new() }],
             "0",
             &mut html,
         )
@@ -349,7 +339,7 @@ proptest! {
             let report = analyze_study(&study, "a", 0, options);
             let devices = study.devices().zip(&report.devices);
             let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget).unwrap());
-            let data = SnapshotData { devices: devices.collect(), whatif: None, stored: Vec::new() };
+            let data = SnapshotData { devices: devices.collect(), stored: Vec::new() };
             let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
             let mut html = Vec::new();
             oomscope::output::page::write(&report, &[data], "0", &mut html).unwrap();

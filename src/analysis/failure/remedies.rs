@@ -15,7 +15,7 @@ use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{
     COMMON_SETTINGS, ForecastVerdict, JobOutcome, Overrides, apply_option, free_at_peak, hypothesis_with,
-    is_worth_trying,
+    is_worth_trying, settings_order,
 };
 
 const MAX_SPLIT: &str = "max_split_size_mb";
@@ -251,13 +251,18 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             undecided: (tried.len() - remedies.len()) as u64,
             no_setting_helps,
         });
-        // Settings that get further come first. A split limit comes last of them, because it may slow the program
-        // down later. Single options come before combinations.
+        // Settings that get further come first.
+        let group = |r: &Remedy| Reverse((r.avoids_oom, r.then.reach()));
+        let mut lowest: BTreeMap<_, u64> = BTreeMap::new();
+        for remedy in &remedies {
+            let peak = lowest.entry(group(remedy)).or_insert(u64::MAX);
+            *peak = remedy.peak_reserved_bytes.min(*peak);
+        }
         remedies.sort_by_key(|r| {
-            let splits = r.settings.contains(MAX_SPLIT);
-            let options = r.settings.matches(',').count();
+            let group = group(r);
+            let lowest = lowest.get(&group).copied().unwrap_or(0); // every remedy has a group
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (Reverse((r.avoids_oom, r.then.reach())), splits, options, r.peak_reserved_bytes, calls)
+            (group, settings_order(&r.settings, r.peak_reserved_bytes, lowest), calls)
         });
         TrialResults { as_recorded, remedies }
     }

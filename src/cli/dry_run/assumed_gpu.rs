@@ -1,6 +1,7 @@
 //! The GPU that a dry run simulates.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -28,6 +29,8 @@ pub(super) struct DryRunConfig {
     capability: String,
     total_bytes: u64,
     context_bytes: u64,
+    /// This program, which writes the page.
+    program: Option<PathBuf>,
     /// Seconds.
     patience: f64,
     /// The program is one rank of a job, and the others do not run.
@@ -90,6 +93,7 @@ impl AssumedGpu {
             capability: gpu.format_capability(),
             total_bytes: self.total_bytes(),
             context_bytes: gpu.context_mib * MIB,
+            program: std::env::current_exe().ok(),
             patience: patience.as_secs_f64(),
             alone,
             redirect_files,

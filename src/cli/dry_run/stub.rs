@@ -3,11 +3,14 @@
 /// Their places beside the recorder, and what is in them.
 pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_dry_run.py", include_str!("../../../python/oomscope/_dry_run.py")),
+    ("_oomscope_draws.py", include_str!("../../../python/oomscope/_draws.py")),
     ("_oomscope_ending.py", include_str!("../../../python/oomscope/_ending.py")),
     ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
     ("_oomscope_generation.py", include_str!("../../../python/oomscope/_generation.py")),
+    ("_oomscope_operators.py", include_str!("../../../python/oomscope/_operators.py")),
     ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
     ("_oomscope_retries.py", include_str!("../../../python/oomscope/_retries.py")),
+    ("_oomscope_shadow.py", include_str!("../../../python/oomscope/_shadow.py")),
     ("_oomscope_stub.py", include_str!("../../../python/oomscope/_stub.py")),
     ("_oomscope_usage.py", include_str!("../../../python/oomscope/_usage.py")),
     ("_oomscope_values.py", include_str!("../../../python/oomscope/_values.py")),
@@ -25,6 +28,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("stub/memory.c", include_str!("../../../stub/memory.c")),
     ("stub/nccl.c", include_str!("../../../stub/nccl.c")),
     ("stub/nvml.c", include_str!("../../../stub/nvml.c")),
+    ("stub/operators.c", include_str!("../../../stub/operators.c")),
     ("stub/rnn.c", include_str!("../../../stub/rnn.c")),
     ("stub/solvers.c", include_str!("../../../stub/solvers.c")),
     ("stub/streams.c", include_str!("../../../stub/streams.c")),

@@ -129,8 +129,7 @@ impl<'r> Trials<'r> {
         self.made += 1;
         let directory = self.directory.join(format!("try-{}", self.made));
         let log = directory.with_extension("txt");
-        let with = remedy.describe().unwrap_or_else(|| "the recorded settings".to_owned());
-        print_stderr(&format!("with {with}: the output is in {}", log.display()));
+        print_stderr(&format!("with {}: the output is in {}", remedy.describe(), log.display()));
         let (command, intervention, settings) = self.changed(remedy)?;
         let run_directory = self.args.options.prepare(Some(&directory), intervention)?;
         let (end, _, snapshots) = record_to_log(&command, run_directory, &log)?;
@@ -144,7 +143,7 @@ impl<'r> Trials<'r> {
         } else {
             unknown(TrialOutcome::NotInEffect, None)
         };
-        trial.remedy = remedy.describe();
+        trial.remedy = Some(remedy.describe());
         trial.output = Some(log.display().to_string());
         if let OutsideRemedy::Settings(change) = remedy
             && trial.outcome.is_end()
@@ -224,12 +223,11 @@ fn unknown(outcome: TrialOutcome, reason: Option<String>) -> TrialReport {
 }
 
 impl OutsideRemedy {
-    /// `None` if it changes nothing.
-    fn describe(&self) -> Option<String> {
+    fn describe(&self) -> String {
         match self {
-            Self::Settings(change) => Some(change.clone()),
-            Self::StepByParameter => Some("foreach=False in the optimizer".to_owned()),
-            Self::Size { name, size } => Some(format!("{name} = {}", count(*size))),
+            Self::Settings(change) => change.clone(),
+            Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
+            Self::Size { name, size } => format!("{name} = {}", count(*size)),
         }
     }
 }

@@ -21,6 +21,7 @@ const RECORDER: &[(&str, &str)] = &[
     ("_oomscope_writes.py", include_str!("../../../python/oomscope/_writes.py")),
     ("_oomscope_names.py", include_str!("../../../python/oomscope/_names.py")),
     ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),
+    ("_oomscope_running.py", include_str!("../../../python/oomscope/_running.py")),
     ("_oomscope_source.py", include_str!("../../../python/oomscope/_source.py")),
     ("_oomscope_tensors.py", include_str!("../../../python/oomscope/_tensors.py")),
 ];

@@ -13,7 +13,6 @@ use crate::explain::ExplainReport;
 use crate::output::document::{Block, Document, Field, Text, html, html_literal};
 use crate::output::formats::json;
 use crate::output::report;
-use crate::whatif::WhatIfReport;
 
 /// Number of messages of a log to explain in full.
 const EXPLAINED_MESSAGES: usize = 10;
@@ -75,18 +74,13 @@ pub fn write_with(
     document.shorten_locations();
     drop_own_command(&mut document);
     let below = Document { blocks: std::mem::take(&mut document.sections), sections: Vec::new() };
-    let tried: Vec<&WhatIfReport> = shown.snapshots.iter().filter_map(|one| one.whatif.as_ref()).collect();
     writeln!(out, "<main id=\"first\">")?;
     if let Some(note) = shown.note() {
         writeln!(out, "<p class=\"warning\">{}</p>", html_literal(&note))?;
     }
     write!(out, "{}<div id=\"app\"></div>\n{}", html(&document), html(&below))?;
-    for report in &tried {
-        write!(out, "<section class=\"whatif\">\n{}</section>\n", html(&report::whatif(report)))?;
-    }
     out.write_all(b"</main>\n")?;
     data_block(out, "analysis", &json(report)?)?;
-    data_block(out, "whatif", &json(&tried)?)?;
     if order == PageOrder::Compared {
         data_block(out, "compared", "true")?;
     }

@@ -38,7 +38,6 @@ pub use self::shown_devices::PageOrder;
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, Study};
-use crate::whatif::WhatIfReport;
 
 /// Number of buckets of a device's sparkline in the list of devices.
 const SPARKLINE_BUCKETS: usize = 128;
@@ -48,8 +47,6 @@ const SPARKLINE_BUCKETS: usize = 128;
 pub struct SnapshotData {
     /// In the order of the analysis.
     pub devices: Vec<PageData>,
-    /// The trace replayed under other settings, if requested.
-    pub whatif: Option<WhatIfReport>,
     /// The compressed file, for a page that replays; else empty.
     pub stored: Vec<u8>,
 }
@@ -85,7 +82,7 @@ impl SnapshotData {
         let budget = budget(files * report.devices.len());
         let devices = study.devices().zip(&report.devices);
         let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget));
-        Ok(Self { devices: devices.collect::<io::Result<_>>()?, whatif: None, stored: Vec::new() })
+        Ok(Self { devices: devices.collect::<io::Result<_>>()?, stored: Vec::new() })
     }
 }
 

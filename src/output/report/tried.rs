@@ -31,7 +31,7 @@ pub(super) fn tried_table(
     }
     rows.extend(listed.iter().map(|row| cells(row)));
     if let Some(Baseline { live_bytes, .. }) = baseline {
-        rows.push(plain("lower bound: live at once", String::new(), live_bytes));
+        rows.push(plain("lower bound as recorded, all served", String::new(), live_bytes));
     }
     let others = (tried.len() - listed.len()) as u64;
     let better = if helpful > listed.len() { "" } else { ": none helps" };
@@ -64,10 +64,13 @@ fn cells(row: &TriedRow) -> Vec<Cell> {
         TriedKind::Program => row.what.as_str().into(),
     };
     let sure = if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() };
+    // A change is replayed without a limit: if the job fails on the device, it never reserves that much.
+    let is_reached = row.kind == TriedKind::Settings || row.then.goes_on() || row.then.is_not_known();
+    let reserved = if is_reached { size(row.peak_reserved_bytes) } else { String::new() };
     vec![
         Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
         describe_outcome(&row.then).into(),
-        size(row.peak_reserved_bytes).into(),
+        reserved.into(),
         sure.into(),
     ]
 }

@@ -59,8 +59,7 @@ impl fmt::Display for Advice {
             Self::Standard(verdict) => f.write_str(verdict.advice_text()),
             Self::UnknownCapacity(advice) => write!(
                 f,
-                "{}; or other processes hold the missing memory: give the GPU's memory to find out (such as \
-                 --capacity 80GiB)",
+                "{}; if other processes hold the missing memory, the GPU's size shows it: analyze with --capacity 80GiB",
                 advice.to_string().trim_end_matches('.')
             ),
         }
@@ -70,13 +69,16 @@ impl fmt::Display for Advice {
 /// How to avoid the graphs.
 impl fmt::Display for UnusedGraphs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.called_at.brief_label();
+        let (line, size, share) = (self.called_at.brief_label(), size(self.bytes), percent(self.share_ratio));
+        let (before, after) = if self.after_backward {
+            ("", ", and no backward pass follows")
+        } else {
+            ("if the program does not train, ", "")
+        };
         write!(
             f,
-            "run the model at {line} under torch.no_grad() or torch.inference_mode(): {} of its activations are kept ({}), \
-             and no backward pass follows",
-            size(self.bytes),
-            percent(self.share_ratio)
+            "{before}run the model at {line} under torch.no_grad() or torch.inference_mode(): {size} of its activations \
+             are kept ({share}){after}"
         )
     }
 }

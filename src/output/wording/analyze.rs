@@ -10,7 +10,7 @@ use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReason, SnapshotReport};
 use crate::base::units::{counted, duration, percent, ratio, size};
-use crate::base::warning::{Code, RECORD_COMMAND};
+use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::output::document::{Text, alarm, strong};
 use crate::stacks::frames::FrameReport;
 use crate::study::memory::LiveByLine;
@@ -154,8 +154,8 @@ fn advise_without_failure(snapshot: &SnapshotReport, device: &DeviceReport) -> O
     } else if let Some(idle) = &device.idle_cache {
         (idle.to_string(), Some("torch.cuda.empty_cache()".to_owned()))
     } else if has_warning(snapshot, Code::HistoryLost) {
-        let command = "oomscope run --max-entries 4M -- python train.py";
-        ("record again with more trace entries, to see all of it".to_owned(), Some(command.to_owned()))
+        let action = "record again with more trace entries, to see all of it";
+        (action.to_owned(), Some(RECORD_MORE_COMMAND.to_owned()))
     } else if device.truncated {
         let action = "start the recording before the model is built, to see who holds the memory from before it";
         (action.to_owned(), Some(RECORD_COMMAND.to_owned()))

@@ -4,7 +4,7 @@ use super::Summary;
 use super::summary::command_line;
 use crate::analysis::DryRunVerdict;
 use crate::base::units::{count, counted, size};
-use crate::base::warning::{Code, RECORD_COMMAND};
+use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Severity};
 
 impl CheckedJob {
@@ -66,12 +66,20 @@ impl CheckReport {
         let first = worst.lines.first();
         let who =
             first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));
-        let lacks_history =
-            worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost | Code::Truncated));
-        let (action, copy) = match first {
-            Some(line) => ("request or keep less at that line".to_owned(), Some(place(line))),
-            None if lacks_history => ("record the job with its history".to_owned(), Some(RECORD_COMMAND.to_owned())),
-            None => ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path)),
+        let (action, copy) = match (first, worst.missing) {
+            (Some(line), _) => {
+                let place = place(line);
+                (format!("request or keep less at {place}"), Some(place))
+            }
+            (None, Some(Code::HistoryLost)) => {
+                ("record the job again with more trace entries".to_owned(), Some(RECORD_MORE_COMMAND.to_owned()))
+            }
+            (None, Some(Code::NoTrace | Code::Truncated)) => {
+                ("record the job with its history, from its start".to_owned(), Some(RECORD_COMMAND.to_owned()))
+            }
+            (None, _) => {
+                ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path))
+            }
         };
         Summary { answer, who, variable: None, action: Some(action), copy }
     }

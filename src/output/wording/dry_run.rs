@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, RangeReport, ReadReport};
 use crate::base::units::{count, counted, size};
+use crate::snapshot::ReadValue;
 
 /// Maximum number of lines in a sentence.
 const SHOWN_READS: usize = 3;
@@ -35,6 +36,7 @@ impl fmt::Display for DryRunWarning<'_> {
                 describe_failing(range.failing_placements, range.placements)
             ),
             Self::Reads(report) => f.write_str(&describe_reads(report)),
+            Self::Substitutes(report, value) => f.write_str(&describe_substitutes(report, value)),
             Self::Workspaces(report) => {
                 if let Some(sentence) = describe_attention(report) {
                     return f.write_str(&sentence);
@@ -42,6 +44,12 @@ impl fmt::Display for DryRunWarning<'_> {
                 write_workspaces(f, report)?;
                 f.write_str(&describe_estimates(report))
             }
+            Self::QueriesFreeMemory(location) => write!(
+                f,
+                "the program asks how much memory is free, at {}, and may take more on a larger device: its use of \
+                 memory is no measure of what it needs",
+                location.label()
+            ),
             Self::Timings(timings) => write!(
                 f,
                 "the program measured the time between events {}, which is always 1 ms here: a choice that depends on \
@@ -168,17 +176,39 @@ fn describe_lines(reads: &[&ReadReport]) -> String {
     lines.join("; ")
 }
 
+/// Describes the values that depend on random numbers, or on draws in place of values that are not known.
+fn describe_substitutes(report: &DryRunReport, value: ReadValue) -> String {
+    let reads: Vec<&ReadReport> = report.reads.iter().filter(|read| read.value == value).collect();
+    let (times, lines) = (counted(reads.iter().map(|read| read.count).sum(), "value"), describe_lines(&reads));
+    match value {
+        ReadValue::Random => format!("{times} read back depend on random numbers, and a GPU draws others: {lines}"),
+        ReadValue::Finite => format!("{times} read back say whether numbers are finite, which all are here: {lines}"),
+        _ => format!(
+            "{times} read back are assumed: choices of the model were drawn, each as likely as the others, and texts \
+             have their maximum length: {lines}"
+        ),
+    }
+}
+
 /// Describes the values that were read back.
 fn describe_reads(report: &DryRunReport) -> String {
-    if report.reads.is_empty() && report.omitted_reads == 0 {
-        return "no value of the GPU was read back, so no computed value determines a request".to_owned();
+    let reads: Vec<&ReadReport> = report.reads.iter().filter(|read| read.value == ReadValue::Zero).collect();
+    if reads.is_empty() && report.omitted_reads == 0 {
+        return match report.known_reads + (report.reads.len() as u64) {
+            0 => "no value of the GPU was read back, so no computed value determines a request".to_owned(),
+            _ => format!(
+                "values of the GPU were read back: {} of small tensors that the host computed as well, none that is \
+                 not known",
+                counted(report.known_reads, "time")
+            ),
+        };
     }
-    if report.omitted_reads == 0 && !report.reads.iter().any(ReadReport::is_deciding) {
-        let lines = describe_lines(&report.reads.iter().collect::<Vec<_>>());
+    if report.omitted_reads == 0 && !reads.iter().any(|read| read.is_deciding()) {
+        let lines = describe_lines(&reads);
         return format!("values of the GPU were read back, all zero here: {lines}; the program only reports them");
     }
-    let deciding: Vec<&ReadReport> = report.reads.iter().filter(|read| read.decides_a_size).collect();
-    let before: Vec<&ReadReport> = report.reads.iter().filter(|read| read.is_before_peak).collect();
+    let deciding: Vec<&ReadReport> = reads.iter().copied().filter(|read| read.decides_a_size).collect();
+    let before: Vec<&ReadReport> = reads.iter().copied().filter(|read| read.is_before_peak).collect();
     if deciding.is_empty() && before.is_empty() && report.omitted_reads == 0 {
         return "values of the GPU were read back only after the peak, all zero here: with other values the program \
                 may continue differently"

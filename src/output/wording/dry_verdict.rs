@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::analysis::{AnalyzeReport, DryRunReason, DryRunReport, FailedRequest, JobVerdict, ProgramError, ReadReport};
 use crate::base::units::size;
-use crate::snapshot::{ReadUsage, SizeChange};
+use crate::snapshot::{ReadUsage, ReadValue, SizeChange};
 use crate::stacks::frames::FrameReport;
 
 /// Where a program got a value of the GPU, there is none in a dry run.
@@ -18,12 +18,7 @@ pub(crate) fn describe_verdict(report: &AnalyzeReport, job: &JobVerdict, dry_run
         DryRunReason::Served => {
             let devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
             let reserved = devices.map(|device| device.peak.reserved_bytes).fold(0, u64::max);
-            let usable = dry_run.total_bytes.saturating_sub(dry_run.context_bytes);
-            let ranges = dry_run.ranges.iter().flat_map(|range| {
-                let with = range.with_workspaces.as_ref().map(|with| with.reserved_bytes.maximum);
-                [Some(range.reserved_bytes.maximum), with]
-            });
-            let most = ranges.flatten().fold(reserved, u64::max);
+            let (usable, most) = (dry_run.usable_bytes(), dry_run.most_reserved(reserved));
             let up_to = if most > reserved { "up to " } else { "" };
             let headroom = size(usable.saturating_sub(most));
             format!("{start}: {up_to}{} of {}, {headroom} headroom", size(most), size(usable))
@@ -99,7 +94,12 @@ fn describe_value(read: &ReadReport) -> String {
     };
     let at = read.decided_at.as_ref().map(FrameReport::short_label).filter(|at| !line.starts_with(at.as_str()));
     let at = at.map_or_else(String::new, |at| format!(", at {at}"));
-    format!("the value read at {line}{by} {effect}{at}; {NO_VALUES}")
+    let why = match read.value {
+        ReadValue::Zero | ReadValue::Finite => NO_VALUES,
+        ReadValue::Random => "it comes from random numbers, which differ on a GPU, and memory is scarce",
+        ReadValue::Assumed => "it was drawn in place of an unknown value, and memory is scarce",
+    };
+    format!("the value read at {line}{by} {effect}{at}; {why}")
 }
 
 /// The operator that the program called, of those that ran, innermost first.

@@ -6,7 +6,7 @@ use crate::analysis::failure::UnusualInput;
 use crate::base::units::{count, counted, size, times};
 use crate::study::iterations::InputChange;
 
-/// The memory that the iteration needs, for the first line.
+/// The memory that the iteration adds to what stays allocated, for the first line.
 impl fmt::Display for UnusualInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = self.step.map_or_else(|| "this step".to_owned(), |step| format!("step {}", count(step)));
@@ -17,12 +17,12 @@ impl fmt::Display for UnusualInput {
         };
         match self.change {
             InputChange::Single => {
-                write!(f, "{step} needs {} what {before} needed", times(self.needed_bytes, self.most_bytes))
+                write!(f, "{step} adds {} what {before} added", times(self.needed_bytes, self.most_bytes))
             }
             InputChange::Growing | InputChange::Varying => {
                 let how = if self.change == InputChange::Growing { "grow" } else { "vary" };
                 let (needed, most) = (size(self.needed_bytes), size(self.most_bytes));
-                write!(f, "inputs {how}: {step} needs {needed}, {before} needed up to {most}")
+                write!(f, "inputs {how}: {step} adds {needed}, {before} added up to {most}")
             }
         }
     }

@@ -14,7 +14,10 @@ pub(super) const TRY_IT: &str = "try it, and see which code holds the memory";
 /// For a cell of a table: `goes on`, `fails 1 request later`, `fails about 120 steps later`, `request fails`.
 pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
     match then {
-        JobOutcome::GoesOn { .. } => "goes on".to_owned(),
+        JobOutcome::GoesOn { survived_failures: 0, .. } => "goes on".to_owned(),
+        JobOutcome::GoesOn { survived_failures, .. } => {
+            format!("goes on after {}", counted(*survived_failures, "failure"))
+        }
         JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
         JobOutcome::FailsAgain { after_requests, steps_later: 0 | 1, sure, .. } => {
             format!("fails {} later", count_of(*after_requests, "request", *sure))
@@ -28,13 +31,22 @@ pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
     }
 }
 
-/// For a sentence: `the job goes on, with 3 MiB headroom`.
+/// For a sentence: `the job goes on, with room for 3 MiB more`.
 pub(crate) fn outcome_clause(then: &JobOutcome) -> String {
     match then {
-        JobOutcome::GoesOn { headroom_bytes, sizes_vary } => {
+        JobOutcome::GoesOn { headroom_bytes, sizes_vary, survived_failures } => {
             let until = if *sizes_vary { " until a larger input comes" } else { "" };
-            let headroom = headroom_bytes.map_or_else(String::new, |bytes| format!(", with {} headroom", size(bytes)));
-            format!("the job goes on{until}{headroom}")
+            let room = match headroom_bytes {
+                None => String::new(),
+                Some(0) => ", with no room for more".to_owned(),
+                Some(bytes) => format!(", with room for {} more", size(*bytes)),
+            };
+            let survived = match survived_failures {
+                0 => String::new(),
+                1 => "; 1 request fails that it survived when recorded".to_owned(),
+                requests => format!("; {} fail that it survived when recorded", counted(*requests, "request")),
+            };
+            format!("the job goes on{until}{room}{survived}")
         }
         JobOutcome::FailsAgain { after_requests, steps_later, sure, location } => {
             let requests = match after_requests {
@@ -110,15 +122,20 @@ mod tests {
             sure,
             location: Box::default(),
         };
-        let goes_on = |headroom, sizes_vary| JobOutcome::GoesOn { headroom_bytes: headroom, sizes_vary };
+        let goes_on = |headroom_bytes, sizes_vary, survived_failures| JobOutcome::GoesOn {
+            headroom_bytes,
+            sizes_vary,
+            survived_failures,
+        };
         let request_fails = |requests, event| JobOutcome::RequestFails { requests, event, location: Box::default() };
         for (then, cell, clause) in [
-            (goes_on(None, false), "goes on", "the job goes on"),
-            (goes_on(Some(3 * MIB), false), "goes on", "the job goes on, with 3 MiB headroom"),
+            (goes_on(None, false, 0), "goes on", "the job goes on"),
+            (goes_on(Some(3 * MIB), false, 0), "goes on", "the job goes on, with room for 3 MiB more"),
             (
-                goes_on(Some(3 * MIB), true),
-                "goes on",
-                "the job goes on until a larger input comes, with 3 MiB headroom",
+                goes_on(Some(3 * MIB), true, 2),
+                "goes on after 2 failures",
+                "the job goes on until a larger input comes, with room for 3 MiB more; 2 requests fail that it survived \
+                 when recorded",
             ),
             (fails(0, 0, true), "fails at the next request", "the job fails again at the next request"),
             (fails(1, 0, true), "fails 1 request later", "the job fails again after 1 request"),

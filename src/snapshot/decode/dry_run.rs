@@ -1,8 +1,8 @@
 //! Reading `oomscope.dry_run`, which `oomscope dry-run` writes. As untrusted as the rest of the file.
 
 use super::super::{
-    DryRun, EXIT_CODE, ProcessEnd, ProcessError, ReadUsage, RecordedFailure, SizeChange, UnsizedWork, ValueRead,
-    Workspace,
+    DryRun, EXIT_CODE, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, UnsizedWork,
+    ValueRead, Workspace,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -25,6 +25,12 @@ impl Decoder {
             bytes: number(item, "bytes"),
             first_us: number(item, "first_us"),
             stack: self.stack(item, "frames"),
+            value: match text(item, "value").as_str() {
+                "random" => ReadValue::Random,
+                "assumed" => ReadValue::Assumed,
+                "finite" => ReadValue::Finite,
+                _ => ReadValue::Zero,
+            },
             usage: match text(item, "usage").as_str() {
                 "report" => ReadUsage::Report,
                 "set" => ReadUsage::Set,
@@ -64,6 +70,7 @@ impl Decoder {
             context_bytes: number(value, "context_bytes"),
             reads: items("reads").into_iter().take(MAX_ITEMS).map(read).collect(),
             omitted_reads: number(value, "reads_untold"),
+            known_reads: number(value, "reads_known"),
             unsized_work: UnsizedWork {
                 cudnn: number(unsized_by, "cudnn"),
                 cusolver: number(unsized_by, "cusolver"),
@@ -81,6 +88,7 @@ impl Decoder {
             failures: items("failures").into_iter().take(MAX_ITEMS).map(failure).collect(),
             failure_count: number(value, "failure_count"),
             absent_device: self.find(value, "absent_device").and_then(|it| self.integer(it)),
+            free_memory_query: self.stack(value, "free_memory_query"),
         })
     }
 

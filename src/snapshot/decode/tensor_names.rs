@@ -2,8 +2,8 @@
 //! left out.
 
 use super::super::tensor_names::{
-    Author, BackwardCall, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
-    TensorNames, Write, WriteKind,
+    Author, BackwardCall, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind,
+    TensorKind, TensorNames, Write, WriteKind,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -68,20 +68,32 @@ impl Decoder {
         };
         let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
         let locals = self.find(value, "locals");
-        let local_rows = locals.and_then(|locals| self.find(locals, "tensors")).map(|it| self.items(it));
+        let names_in = |key| -> Vec<SymbolId> {
+            items(key).into_iter().take(MAX_ITEMS).filter_map(|it| text(self.integer(it)?)).collect()
+        };
+        let call = |it: Value| {
+            let is_vmap = self.is_true(it, "vmap");
+            Some(NamedCall { at: self.one_frame(it)?, tensors: self.read_locals(it), is_vmap })
+        };
         let names = TensorNames {
             tensors: tensors.into_iter().take(MAX_ROWS).filter_map(tensor).collect(),
             containers: items("containers").into_iter().take(MAX_ROWS).enumerate().filter_map(container).collect(),
             modules: items("modules").into_iter().take(MAX_ROWS).filter_map(module).collect(),
-            is_complete: self.find(value, "complete").is_some_and(|it| it.kind() == Kind::Bool(true)),
+            is_complete: self.is_true(value, "complete"),
             locals_frame: locals.and_then(|locals| self.one_frame(locals)),
-            locals: local_rows.into_iter().flatten().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
+            locals: locals.map(|locals| self.read_locals(locals)).unwrap_or_default(),
             writes: written.filter_map(|(name, write)| Some((text(name)?, write))).collect(),
-            untrained: items("untrained")
-                .into_iter()
-                .take(MAX_ITEMS)
-                .filter_map(|it| text(self.integer(it)?))
-                .collect(),
+            untrained: names_in("untrained"),
+            idle: names_in("idle"),
+            adapted: names_in("adapted"),
+            evaluating: names_in("evaluating"),
+            unread: names_in("unread"),
+            graph_backward: self.find(value, "graph_backward").and_then(|it| self.one_frame(it)),
+            calls: items("calls").into_iter().take(MAX_ITEMS).filter_map(call).collect(),
+            has_grad: self.find(value, "grad").and_then(|it| match it.kind() {
+                Kind::Bool(has_grad) => Some(has_grad),
+                _ => None,
+            }),
             trains: self.find(value, "trains").map(|it| it.kind() == Kind::Bool(true)),
             optimizers: self.find(value, "optimizers").and_then(|it| self.integer(it)),
             shapes,
@@ -117,17 +129,20 @@ impl Decoder {
 
     /// The number under `key`, and the statement.
     fn read_write(&self, value: Value, key: &str) -> Option<(u64, Write)> {
-        let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
         let write = Write {
             at: self.one_frame(value)?,
             kind: self.find(value, "how").and_then(|it| self.word(it, WriteKind::from_word)),
             value: self.find(value, "value").and_then(|it| self.name_text(it)),
-            is_in_loop: is_true("in_loop"),
-            has_grad: is_true("grad"),
-            is_read: is_true("read"),
+            is_in_loop: self.is_true(value, "in_loop"),
+            has_grad: self.is_true(value, "grad"),
+            is_read: self.is_true(value, "read"),
             backward: self.find(value, "backward").and_then(|it| self.word(it, BackwardCall::from_word)),
         };
         Some((self.integer(self.find(value, key)?)?, write))
+    }
+
+    fn is_true(&self, value: Value, key: &str) -> bool {
+        self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true))
     }
 
     /// The stack under `frames`.
@@ -136,6 +151,12 @@ impl Decoder {
             Kind::Node(STACK, id) => Some(StackId(id)),
             _ => None,
         }
+    }
+
+    /// The tensors under `tensors`.
+    fn read_locals(&self, value: Value) -> Vec<LocalTensor> {
+        let rows = self.find(value, "tensors").map(|it| self.items(it)).unwrap_or_default();
+        rows.into_iter().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect()
     }
 
     fn read_local(&self, row: Value) -> Option<LocalTensor> {

@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::doubts::doubt;
 use super::gradient_buckets::GradientBuckets;
 use super::lifetimes::{GatherEvidence, Lifetimes};
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
@@ -54,6 +55,8 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &P
         }
     }
     lifetimes.named.correct(&live_set.blocks, &mut classified);
+    let bytes: Vec<u64> = live_set.blocks.iter().map(|block| block.bytes).collect();
+    doubt(&bytes, &mut classified, lifetimes.phase(live_set.point) == Phase::Forward);
     classified
 }
 

@@ -3,11 +3,12 @@
 //! In: one literal replay. Out: a [`MemoryBreakdown`] per position, and the lines whose memory grows ([`Leaks`]).
 //! `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to
 //! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `named` to those that the
-//! recorder knows, `breakdown` sums up.
+//! recorder knows, `doubts` lowers the confidence of what cannot be, `breakdown` sums up.
 
 mod allocations;
 mod breakdown;
 mod classify;
+mod doubts;
 mod forward_blocks;
 mod forward_pass;
 mod free_counts;

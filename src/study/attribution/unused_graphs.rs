@@ -27,6 +27,8 @@ pub struct UnusedGraphs {
     pub share_ratio: f64,
     /// Number of forward passes whose activations are live.
     pub passes: u64,
+    /// Whether the recording has a backward pass; without one, the first may be still to come.
+    pub after_backward: bool,
     /// The line that runs the model for most of them: it belongs under `torch.no_grad()` or `torch.inference_mode()`.
     pub called_at: FrameReport,
 }
@@ -61,14 +63,15 @@ pub(super) fn find_unused_graphs(
     let by_stack: BlockSums<StackId> = sum_by_key(unused.iter().map(|(block, _)| (block.stack, block.bytes)));
     let bytes = by_stack.values().map(|sum| sum.bytes).sum();
     let share_ratio = ratio(bytes, allocated_bytes);
-    let min_passes = max_passes_before_backward(phases).map_or(MIN_PASSES, |usual| usual + 1);
+    let usual = max_passes_before_backward(phases);
+    let min_passes = usual.map_or(MIN_PASSES, |usual| usual + 1);
     if share_ratio < MIN_SHARE || !is_freed && passes.len() < min_passes {
         return None;
     }
     let (largest, _) = sorted_by_bytes(by_stack).into_iter().next()?;
     // Outside modules, a cache that the program extends itself looks the same.
     let called_at = stacks.frame_report(stacks.model_call(largest)?);
-    Some(UnusedGraphs { bytes, share_ratio, passes: passes.len() as u64, called_at })
+    Some(UnusedGraphs { bytes, share_ratio, passes: passes.len() as u64, after_backward: usual.is_some(), called_at })
 }
 
 /// The maximum number of forward passes from one backward pass to the next; `None` without a backward pass.

@@ -31,7 +31,9 @@ impl LiveVariables<'_> {
                 add(&mut rows[*index], &variable, self.all().bytes);
             } else {
                 indexes.insert((name.clone(), kind), rows.len());
-                rows.push(KeptByVariable { name: Some(name), ..variable });
+                // The items of a container keep theirs, which shows what in an item has the memory.
+                let name = if variable.container.is_some() { variable.name } else { Some(name) };
+                rows.push(KeptByVariable { name, ..variable });
             }
         }
         rows.sort_by_key(|row| std::cmp::Reverse(row.bytes)); // stable

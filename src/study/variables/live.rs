@@ -143,7 +143,7 @@ impl<'a> LiveVariables<'a> {
                 name: escape_name(name),
                 r#type: escape_name(snapshot.text(found.type_name)),
                 items: found.items,
-                filled_at: found.filled.and_then(|write| self.line_of(write, stacks)),
+                filled_at: found.filled.and_then(|write| self.frame_at(write.at, stacks)),
             }),
             written: container
                 .and_then(|(_, found)| found.filled)
@@ -169,13 +169,14 @@ impl LiveVariables<'_> {
         self.names.writes.iter().find(is_it).map(|(_, write)| *write)
     }
 
-    fn line_of(&self, write: Write, stacks: &StackReader<'_>) -> Option<FrameReport> {
-        self.snapshot.stacks.frames(write.at).first().map(|line| stacks.frame_report(line))
+    /// The frame of a stack of one.
+    pub(super) fn frame_at(&self, stack: StackId, stacks: &StackReader<'_>) -> Option<FrameReport> {
+        self.snapshot.stacks.frames(stack).first().map(|frame| stacks.frame_report(frame))
     }
 
     fn written(&self, write: Write, stacks: &StackReader<'_>) -> Option<Written> {
         Some(Written {
-            at: self.line_of(write, stacks)?,
+            at: self.frame_at(write.at, stacks)?,
             kind: write.kind?,
             value: write.value.map(|value| escape_name(self.snapshot.text(value))),
             in_loop: write.is_in_loop,

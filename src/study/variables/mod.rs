@@ -13,6 +13,7 @@ use serde::Serialize;
 pub(crate) use self::fold::fold_indexes;
 pub(crate) use self::live::LiveVariables;
 use super::memory::TopRows;
+use crate::base::ids::SymbolId;
 use crate::base::units::{escape_name, ratio};
 use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
@@ -38,6 +39,22 @@ pub struct KeptReport {
     /// The largest modules whose parameters require gradients although no optimizer has any of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untrained: Vec<String>,
+    /// The largest modules whose parameters all have the learning rate 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<String>,
+    /// Modules with adapters, such as low-rank ones, whose other parameters are trained, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adapted: Vec<String>,
+    /// The outermost modules in evaluation mode, if no running function calls `backward` below its line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evaluating: Vec<String>,
+    /// Variables of running functions with a tensor, a module or an optimizer that no other object has, and that the text
+    /// of the function does not read any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+    /// The line that calls `backward(create_graph=True)`; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph_backward: Option<FrameReport>,
 }
 
 /// Live blocks that one variable keeps.
@@ -136,9 +153,20 @@ impl KeptReport {
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
         let keepers = variables.keepers(stacks);
         let (names, snapshot) = (variables.names(), variables.snapshot());
-        let untrained = names.untrained.iter().map(|name| escape_name(snapshot.text(*name))).collect();
-        let (complete, optimizers) = (variables.is_complete(), names.optimizers);
-        Self { complete, top: TopRows { rows, rest }, keepers, optimizers, trains: names.trains, untrained }
+        let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
+        Self {
+            complete: variables.is_complete(),
+            top: TopRows { rows, rest },
+            keepers,
+            optimizers: names.optimizers,
+            trains: names.trains,
+            untrained: texts(&names.untrained),
+            idle: texts(&names.idle),
+            adapted: texts(&names.adapted),
+            evaluating: texts(&names.evaluating),
+            unread: texts(&names.unread),
+            graph_backward: names.graph_backward.and_then(|line| variables.frame_at(line, stacks)),
+        }
     }
 }
 

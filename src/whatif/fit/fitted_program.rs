@@ -1,12 +1,13 @@
 //! A recorded program whose requests are functions of the size.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use super::hidden_dimension::{find_hidden_dimensions, law_with};
 use super::input::{SizedRecording, SizedRequest};
-use super::law::Law;
+use super::law::{Law, LawKind};
 use super::pairing::{RecordingPairs, pair_with_all};
 use super::polynomial::Point;
 use super::reduction::Scratch;
@@ -47,6 +48,8 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(super) reductions: Reductions,
     /// The ranges of operations that larger sizes repeat more often.
     pub(super) repetitions: Option<Repetitions>,
+    /// The most common law among requests of the same bytes.
+    law_by_bytes: FxHashMap<u64, Law>,
 }
 
 impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
@@ -142,15 +145,17 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let initial_blocks = base.program().initial_blocks.iter().enumerate();
         let initial_laws = initial_blocks.map(|(index, block)| law(block.requested, index, &initial_bytes));
         let initial = initial_laws.collect();
+        let law_by_bytes = most_common_laws(base, &request_laws);
         let initial_laws = initial;
-        Self { base, others, request_laws, varies_by_step, initial_laws, reductions, repetitions }
+        Self { base, others, request_laws, varies_by_step, initial_laws, reductions, repetitions, law_by_bytes }
     }
 
-    /// The law to assume for an unpaired request: in proportion to the size, as activations do, unless the block is never
-    /// freed.
+    /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
+    /// size, as activations do, unless the block is never freed.
     fn assumed_law(&self, request: &SizedRequest) -> Option<Law> {
         let in_proportion = Law::Power { degrees: [1, 1], point: (self.base.size.numbers(), request.bytes) };
-        request.requests_before_free.map(|_| in_proportion)
+        let most_common = self.law_by_bytes.get(&request.bytes).copied();
+        most_common.or(request.requests_before_free.map(|_| in_proportion))
     }
 
     /// The share of the recording's requested bytes that has a law.
@@ -365,4 +370,18 @@ fn laws_by_shape(
         laws.entry(bytes).or_insert(law);
     }
     laws
+}
+
+/// The most common law among requests of the same bytes, the simplest of equally common ones.
+fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHashMap<u64, Law> {
+    let simplicity = |kind: LawKind| LawKind::ALL.iter().position(|known| *known == kind);
+    let mut law_counts: FxHashMap<_, (usize, Law)> = FxHashMap::default();
+    for (request, law) in base.requests.iter().zip(laws) {
+        let Some(law) = law else { continue };
+        let kinds = [1, 0].map(|dimension| simplicity(law.kind(dimension)));
+        law_counts.entry((request.bytes, kinds)).or_insert((0, *law)).0 += 1;
+    }
+    let mut law_counts: Vec<_> = law_counts.into_iter().collect();
+    law_counts.sort_by_key(|((bytes, kinds), (occurrences, _))| (*bytes, *occurrences, Reverse(*kinds)));
+    law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }

@@ -16,7 +16,7 @@ const ASCII: Glyphs = Glyphs {
 };
 
 /// Characters of our own sentences, for terminals without Unicode.
-const OWN_CHARACTERS: [(char, &str); 4] = [('→', "->"), ('←', "<-"), ('·', "-"), ('−', "-")];
+const OWN_CHARACTERS: [(char, &str); 4] = [('→', "->"), ('←', "<-"), ('·', "|"), ('−', "-")];
 
 /// Capabilities of the terminal.
 #[derive(Debug, Clone, Copy)]

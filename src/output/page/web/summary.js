@@ -37,7 +37,6 @@ function foldReport() {
   const rest = make("details", { class: "rest" }, make("summary", {}, "The full analysis as text"));
   const app = byId("app");
   const views = byId("views");
-  const tried = document.querySelectorAll("#first > section.whatif");
   while (app.nextSibling) rest.append(app.nextSibling);
-  views.append(...tried, rest);
+  views.append(rest);
 }

@@ -45,7 +45,7 @@ pub fn diff(report: &DiffReport) -> Document {
     document.fields("missing", first_of(not_compared(report), MAX_MESSAGES));
     // A snapshot without the device has no failures there.
     let [before, after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
-    if before != after {
+    if before + after > 0 {
         document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
     }
     document.fields("settings", first_of(settings(&report.settings_changed), MAX_SETTINGS));
@@ -80,7 +80,7 @@ fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
 fn context(device: &DeviceDiff) -> String {
     let is_part = device.steps.is_some_and(|steps| steps.before_until.is_some() || steps.after_until.is_some());
     let steps =
-        device.steps.filter(|_| is_part).map(|steps| format!("first {}", counted(steps.compared_steps, "step")));
+        device.steps.filter(|_| is_part).map(|steps| format!("first {} only", counted(steps.compared_steps, "step")));
     let moment = (device.at == ComparedMoment::Snapshot && steps.is_none()).then(|| device.moment.clone());
     moment.or(steps).unwrap_or_default()
 }

@@ -19,6 +19,9 @@ const MAX_BLOCKERS: usize = 3;
 /// Smaller categories are not listed.
 const MIN_CATEGORY_RATIO: f64 = 0.01;
 
+/// With more memory of unknown purpose, the rest says little.
+const MAX_OTHER_RATIO: f64 = 0.9;
+
 /// Appends the table of who holds `held`, the memory of `device` at that time, or what it holds at the snapshot.
 pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: Option<&MemoryBreakdown>, rows: usize) {
     let all = held.map_or(device.memory.allocated_bytes, |held| held.allocated_bytes);
@@ -147,8 +150,12 @@ fn category_label(category: Option<Category>, confidence: Option<Confidence>) ->
     }
 }
 
-/// `activations 91% · optimizer state 5%`, for memory whose purpose is known.
+/// `activations 91% · optimizer state 5%`, for memory whose purpose is known; `None` if that is hardly any.
 fn categories(rows: &[ByCategory]) -> Option<String> {
+    let mut others = rows.iter().filter(|row| row.category == Category::Other);
+    if others.any(|row| row.share.share_ratio > MAX_OTHER_RATIO) {
+        return None;
+    }
     let large = |row: &&ByCategory| row.category != Category::Other && row.share.share_ratio >= MIN_CATEGORY_RATIO;
     let labels = rows.iter().filter(large).map(|row| {
         let guess = if row.confidence == Confidence::Low { "?" } else { "" };

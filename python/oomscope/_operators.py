@@ -1,0 +1,424 @@
+"""Computes small tensors of the device on the host, operator by operator, into `_shadow`.
+
+PyTorch's dispatcher has a key that nothing uses, `CustomRNGKeyId`, just above the kernels of a device. With that key in
+the thread's set, every operator with a kernel for CUDA comes here first, and goes on to that kernel: below autograd,
+autocast, functorch, and the modes and subclasses of Python, none of which notices. A dispatch mode would: under one,
+torch.compile does not compile. The kernel at this key is C (stub/operators.c), because one in Python would be on the
+stack of every request. It calls `before` and `after` of an `Operator`.
+
+Not intercepted: views, which share the values of their storage, and operators without a kernel of their own, which call
+others. Not computed: large computations of floating point, which decide nothing before they are compared or drawn from.
+
+A kernel may call operators, such as `zeros` for the buffer into which it adds. They come here as well: a mask's
+`nonzero` within `index` has to be computed. What they leave in the results is forgotten after the kernel, unless the
+operator itself was computed; the buffer's zeros at once.
+"""
+
+import ctypes
+import functools
+import os
+import threading
+
+import _oomscope_draws as draws
+import _oomscope_shadow as shadow
+
+KEY = "CustomRNGKeyId"
+# Functions of PyTorch's libraries, in the order of `struct torch` in stub/operators.c.
+TORCH_FUNCTIONS = (
+    "_ZN5torch3jit29ToIValueAllowNumbersAsTensorsC1Eb",
+    "_ZN5torch3jit29ToIValueAllowNumbersAsTensorsD1Ev",
+    "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv",
+    "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE",
+    "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE",
+    "_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE",
+    "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb",
+)
+# Parts of the names of operators that are not computed if they write to none of their arguments.
+LARGE = (
+    "_backward attention conv norm mm fft linalg pool upsample grid_sampler dropout rnn lstm gru softmax gelu silu "
+    "mish dequantize quantize cdist cudnn miopen thnn local_scalar_dense sparse embedding_dense ctc addr lu_ cholesky"
+).split()
+# Operators without a kernel for each device that call no other operator.
+GENERAL = frozenset(("copy_",))
+# Keys of kernels for all devices, and of those for one.
+GENERAL_KEYS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd")
+DEVICES = ("CPU", "CUDA", "Meta", "QuantizedCPU", "QuantizedCUDA")
+# Operators that overwrite their first argument without reading it.
+OVERWRITES = frozenset(
+    "fill_ zero_ copy_ normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_ _foreach_copy_ "
+    "_foreach_zero_".split()
+)
+# Operators that prepare a buffer, if a kernel calls them.
+BUFFERS = frozenset(("fill_", "zero_"))
+# The size of the result is the number of elements that the kernel reads back: in which dimension of which result.
+SIZED = ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "masked_select")
+
+
+class Operators:
+    """What all operators share."""
+
+    def __init__(self, torch, library):
+        self.torch, self.shadow = torch, shadow.Shadow(torch)
+        self.core, self.tensor = torch._C, torch.Tensor
+        self.host = self.core.DispatchKeySet(self.core.DispatchKey.CPU)
+        self.generator = torch.Generator()
+        # By operator, the size of its result while it runs.
+        self.sizes = {}
+        self.outside_writes = ctypes.c_uint64.in_dll(library, "stub_outside_writes")
+        self.outside_write = library.stub_outside_write
+        self.outside_write.restype, self.outside_write.argtypes = ctypes.c_uint64, [ctypes.c_uint64]
+        self.seen_writes = self.outside_writes.value
+        # Number of operators in whose kernels this thread is.
+        self.depth = library.stub_operator_depth
+
+    def catch_up(self):
+        """Forgets what something other than an operator has written to."""
+        count = self.outside_writes.value
+        if count != self.seen_writes:
+            unseen = range(self.seen_writes, count) if count - self.seen_writes < 200 else ()
+            addresses = {self.outside_write(index) for index in unseen} or {0}
+            for address in {0} if 0 in addresses else addresses:
+                self.shadow.forget_address(address)
+            self.seen_writes = count
+
+    def seeded(self, given, device):
+        """A generator on the host for the next numbers of the program's generator on the device."""
+        if given is None:
+            given = self.torch.cuda.default_generators[device.index or 0]
+        seed = hash((given.initial_seed(), given.get_offset())) & (2**63 - 1)
+        return self.generator.manual_seed(seed)
+
+    def read(self, operators, address, size):
+        """The bytes of a read, and their origin; or None."""
+        self.catch_up()
+        found = self.shadow.read(address, size) if address else None
+        if found is not None:
+            return ctypes.string_at(found[0], size), found[1]
+        for name in operators.split():
+            if name in self.sizes and size <= 8:
+                count, origin = self.sizes[name]
+                return count.to_bytes(size, "little"), origin
+        return None
+
+    def forget(self, value):
+        if isinstance(value, self.tensor):
+            if value.is_cuda:
+                self.shadow.forget(value)
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                self.forget(item)
+
+    def after_triton(self, launcher, module):
+        """Makes the class `launcher` of a module forget what its kernels may write to: their arguments."""
+        launcher = getattr(module, launcher, None)
+        run = getattr(launcher, "run", None)
+        if run is None:
+            return
+
+        def run_and_forget(kernel, *args, **kwargs):
+            self.catch_up()
+            result = run(kernel, *args, **kwargs)
+            self.forget(args)
+            self.forget(list(kwargs.values()))
+            self.seen_writes = self.outside_writes.value
+            return result
+
+        launcher.run = run_and_forget
+
+
+class Operator:
+    """One operator of PyTorch."""
+
+    def __init__(self, shared, full, schema):
+        self.shared, self.full = shared, full
+        self.namespace, _, self.name = full.partition("::")
+        self.base, _, self.overload = self.name.partition(".")
+        self.handle = shared.core._dispatch_find_schema_or_throw(full.partition(".")[0], self.overload)
+        self.arguments = [argument.name for argument in schema.arguments]
+        self.written = {
+            argument.name: argument.kwarg_only or self.base in OVERWRITES
+            for argument in schema.arguments
+            if argument.alias_info is not None and argument.alias_info.is_write
+        }
+        self.has_generator = "generator" in self.arguments
+        self.draw = draws.DRAWS.get(self.name) or draws.COMPARISONS.get(self.name)
+        self.draw_origin = shadow.FINITE if self.name in draws.COMPARISONS else shadow.ASSUMED
+        self.can_compute = None
+
+    def is_computable(self):
+        """Whether the host has the same operator, and its result depends on nothing else than its arguments."""
+        if self.can_compute is None:
+            torch = self.shared.torch
+            packet = getattr(getattr(torch.ops, self.namespace), self.base)
+            overload = getattr(packet, self.overload or "default")
+            is_random = torch.Tag.nondeterministic_seeded in overload.tags and not self.has_generator
+            has = self.shared.core._dispatch_has_kernel_for_dispatch_key
+            has_kernel = any(has(self.full, key) for key in ("CPU", *GENERAL_KEYS[:2]))
+            self.can_compute = has_kernel and not is_random
+        return self.can_compute
+
+    # Before the kernel -------------------------------------------------------------------------------------------
+
+    def before(self, _keys, *args, **kwargs):
+        """Computes the operator on the host. Returns what `after` needs, or None."""
+        shared = self.shared
+        shared.catch_up()
+        shared.sizes.pop(self.base, None)
+        first = args[0] if args and not self.written and self.draw is None else None
+        if isinstance(first, shared.tensor) and first.is_cuda and first.nbytes > shadow.MAX_BYTES:
+            return (), shared.shadow.changes  # most calls: not known, without a look at the rest
+        call = Call(self, args, kwargs)
+        if call.device is None:
+            return None
+        is_buffer = self.base in BUFFERS and shared.depth()
+        if call.is_known and self.is_computable() and not is_buffer:
+            try:
+                return call.compute()
+            except Exception:  # what is an error on the host may be none on a GPU; the kernel's own follows
+                pass
+        shared.forget(call.written)
+        drawn = call.drawn(args, kwargs) if self.draw is not None and not call.is_known else None
+        return drawn or (call.written, shared.shadow.changes)
+
+    def before_unknown(self, *_args, **_kwargs):
+        return (), self.shared.shadow.changes
+
+    def after(self, token, result):
+        """The kernel has run: `token` has what it would have computed, or what it may have written to."""
+        store = self.shared.shadow
+        if len(token) == 2:
+            written, changes = token
+            if store.changes != changes:  # by operators that the kernel called
+                self.shared.forget(written)
+                self.shared.forget(result)
+            return
+        targets, values, origin = token
+        for tensor, value in targets:
+            keep(store, tensor, value, origin)
+        if isinstance(values, (list, tuple)):
+            for tensor, value in zip(result, values):
+                keep(store, tensor, value, origin)
+        elif not self.written:
+            keep(store, result, values, origin)
+
+
+def keep(store, tensor, value, origin):
+    """`tensor` of the device has the values of the host's `value`; None: they are not known."""
+    if isinstance(tensor, (list, tuple)):
+        for one, its in zip(tensor, value or (None,) * len(tensor)):
+            keep(store, one, its, origin)
+    elif hasattr(tensor, "is_cuda") and tensor.is_cuda:
+        if value is not None and tensor.size() == value.size():
+            store.set(tensor, value, origin)
+        else:
+            store.forget(tensor)
+
+
+def wider(value, torch):
+    """A tensor as one of the type that every operator of the host knows."""
+    return value.to(torch.float64) if isinstance(value, torch.Tensor) else value
+
+
+class Call:
+    """One call of an operator: its arguments, for the host."""
+
+    def __init__(self, operator, args, kwargs):
+        self.operator, self.shared = operator, operator.shared
+        self.device, self.is_known, self.origin = None, True, 0
+        # Tensors of the device that the operator writes to: all; those that it only overwrites, with those of the host;
+        # the others.
+        self.written, self.overwritten, self.changed = [], [], []
+        self.args, self.kwargs = [], {}
+        names, written = operator.arguments, operator.written
+        for index, value in enumerate(args):
+            self.args.append(self.argument(value, names[index], written))
+        for name, value in kwargs.items():
+            self.kwargs[name] = self.argument(value, name, written)
+
+    def argument(self, value, name, written):
+        if name in written:
+            self.written.append(value)
+            return self.to_host(value, overwrites=written[name], is_written=True)
+        return self.to_host(value)
+
+    def to_host(self, value, overwrites=False, is_written=False):
+        if isinstance(value, self.shared.tensor):
+            return self.tensor(value, overwrites, is_written)
+        if isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+            return [self.to_host(item, overwrites, is_written) for item in value]
+        return value
+
+    def tensor(self, tensor, overwrites, is_written):
+        if not tensor.is_cuda:
+            # What an operator writes to the host comes from a read.
+            self.is_known = self.is_known and not is_written and tensor.is_cpu and tensor.nbytes <= shadow.MAX_BYTES
+            return tensor
+        self.device = tensor.device
+        if overwrites:
+            if tensor.nbytes > shadow.MAX_BYTES:
+                self.is_known = False
+            if not self.is_known:
+                return None
+            torch = self.shared.torch
+            host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
+            self.overwritten.append((tensor, host))
+            return host
+        if not self.is_known:
+            return None
+        known = self.shared.shadow.known(tensor)
+        if known is None:
+            self.is_known = False
+            return None
+        self.origin |= known[1]
+        if is_written:
+            self.changed.append(tensor)
+        return known[0]
+
+    def compute(self):
+        operator, shared = self.operator, self.shared
+        if operator.has_generator:
+            at = operator.arguments.index("generator")
+            is_named = at >= len(self.args)
+            given = self.kwargs.get("generator") if is_named else self.args[at]
+            host_generator = shared.seeded(given, self.device)
+            if is_named:
+                self.kwargs["generator"] = host_generator
+            else:
+                self.args[at] = host_generator
+            self.origin |= shadow.RANDOM
+        try:
+            result = operator.handle.redispatch_boxed(shared.host, *self.args, **self.kwargs)
+        except NotImplementedError:  # the host lacks it for this type, such as histc for integers
+            if operator.written:
+                raise
+            args = [wider(value, shared.torch) for value in self.args]
+            result = operator.handle.redispatch_boxed(shared.host, *args, **self.kwargs)
+        for tensor in self.changed:
+            shared.shadow.wrote(tensor, self.origin)
+        if operator.base in SIZED:
+            first = result[0] if isinstance(result, (list, tuple)) else result
+            dim = self.args[1] if operator.base in ("unique_dim", "unique_dim_consecutive") else 0
+            shared.sizes[operator.base] = (first.size(dim), self.origin)
+        if operator.written:
+            result = None  # it is among the arguments
+        return self.overwritten, result, self.origin
+
+    def drawn(self, args, kwargs):
+        """A result that is assumed."""
+        options = {name: value for name, value in kwargs.items() if name != "generator"}
+        generator = self.shared.seeded(kwargs.get("generator"), self.device)
+        return (), self.operator.draw(self.shared.torch, generator, *args, **options), self.operator.draw_origin
+
+
+# Installation --------------------------------------------------------------------------------------------------------
+
+
+def install(torch, library):
+    """Computes small tensors from now on, in all threads of Python. Returns None if this torch has no way for it."""
+    core = torch._C
+    functions = torch_functions(torch)
+    if (
+        functions is None
+        or not hasattr(core, "_data_address")
+        or not hasattr(core, "_dispatch_tls_set_dispatch_key_included")
+    ):
+        return None
+    try:
+        key = core._dispatch_key_parse(KEY)
+    except RuntimeError:
+        return None
+    keys = (ctypes.c_uint16 * 3)(int(key), int(core.DispatchKey.Python), 0)
+    if not library.stub_prepare_operators(functions, keys):
+        return None
+    shared = Operators(torch, library)
+    everything = torch.library.Library("_", "IMPL")
+    everything.m.fallback(KEY, torch.library.fallthrough_kernel, False)
+    shared.libraries = [everything]
+    kernel_of = ctypes.PyDLL(library._name).stub_operator_kernel
+    kernel_of.restype, kernel_of.argtypes = ctypes.py_object, [ctypes.py_object]
+    shared.register = functools.partial(register, torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
+    shared.register("aten")
+    keep_out_of_the_way(torch, key)
+    core._dispatch_tls_set_dispatch_key_included(key, True)
+    follow_threads(core, key)
+    return shared
+
+
+def torch_functions(torch):
+    """The addresses of TORCH_FUNCTIONS, or None."""
+    directory = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "lib")
+    try:
+        loaded = [ctypes.CDLL(os.path.join(directory, name)) for name in ("libtorch_python.so", "libc10.so")]
+    except OSError:
+        return None
+    addresses = []
+    for name in TORCH_FUNCTIONS:
+        found = next((getattr(one, name) for one in loaded if hasattr(one, name)), None)
+        if found is None:
+            return None
+        addresses.append(ctypes.cast(found, ctypes.c_void_p).value)
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def register(torch, shared, kernel_of, below, namespace):
+    """Registers the kernels of a namespace's operators. A library's have to be there already."""
+    core, has = torch._C, torch._C._dispatch_has_kernel_for_dispatch_key
+    library = torch.library.Library(namespace, "IMPL")
+    shared.libraries.append(library)
+    for full in core._dispatch_get_all_op_names():
+        if not full.startswith(namespace + "::"):
+            continue
+        name = full.partition("::")[2]
+        base, _, overload = name.partition(".")
+        is_leaf = has(full, "CUDA") or base in GENERAL
+        schema = core._get_schema(full.partition(".")[0], overload) if is_leaf else None
+        if schema is None or not is_intercepted(base, schema):
+            # Else the general kernel of an operator would come before the one for its device.
+            if any(has(full, general) for general in GENERAL_KEYS) and any(has(full, device) for device in DEVICES):
+                library.m.impl(name, KEY, torch.library.fallthrough_kernel, False)
+            continue
+        operator = Operator(shared, full, schema)
+        is_large = not operator.written and any(part in base for part in LARGE)
+        before = operator.before_unknown if is_large else operator.before
+        plan = (operator.handle.redispatch_boxed, below, before, operator.after)
+        library.m.impl(name, KEY, kernel_of(plan), True)
+
+
+def is_intercepted(base, schema):
+    if any(argument.alias_info and argument.alias_info.is_write for argument in schema.arguments):
+        return base not in ("set_", "resize_as_")
+    is_view = any(result.alias_info for result in schema.returns)
+    returns_tensors = any("Tensor" in str(result.type) for result in schema.returns)
+    return returns_tensors and not is_view and not base.startswith("empty")
+
+
+def keep_out_of_the_way(torch, key):
+    """Makes what lists the dispatcher's keys in Python pass over this one."""
+    from torch import _ops as operators
+
+    skipped = getattr(operators, "_HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS", None)
+    if skipped is not None:
+        skipped.append(key)
+        for operator in operators._higher_order_ops.values():
+            operator.fallthrough(key)
+    # Fake tensors call the functions of the meta device, which has no values.
+    core, original = torch._C, torch._C._set_meta_in_tls_dispatch_include
+
+    def set_meta(is_included):
+        original(is_included)
+        if is_included:  # PyTorch restores all keys afterwards
+            core._dispatch_tls_set_dispatch_key_included(key, False)
+
+    core._set_meta_in_tls_dispatch_include = set_meta
+
+
+def follow_threads(core, key):
+    """Threads of Python start with the key; those of autograd inherit it. Processes that are forked load data."""
+    begin = threading.Thread._set_ident  # a new thread calls it first
+
+    def set_ident(thread):
+        core._dispatch_tls_set_dispatch_key_included(key, True)
+        begin(thread)
+
+    threading.Thread._set_ident = set_ident
+    os.register_at_fork(after_in_child=lambda: core._dispatch_tls_set_dispatch_key_included(key, False))

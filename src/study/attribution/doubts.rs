@@ -1,0 +1,55 @@
+//! Categories that cannot be, seen as a whole, become guesses.
+
+use crate::base::units::ratio;
+use crate::study::category::{Category, Classification, Confidence};
+
+/// From this share on, temporaries of a forward pass are results that something keeps.
+const MAX_TEMPORARIES: f64 = 0.5;
+
+/// Lowers the confidence of inferred optimizer state without any parameter, and of temporaries that hold most of a
+/// forward pass. `bytes` are those of each block; `in_forward`: the time is within a forward pass.
+pub(super) fn doubt(bytes: &[u64], classified: &mut [Classification], in_forward: bool) {
+    let sum = |wanted: Category| -> u64 {
+        let found = bytes.iter().zip(&*classified).filter(|(_, (category, _))| *category == wanted);
+        found.map(|(bytes, _)| bytes).sum()
+    };
+    let temporaries = ratio(sum(Category::Temporaries), bytes.iter().sum());
+    let has_parameters = sum(Category::Parameters) > 0;
+    for (category, confidence) in classified.iter_mut().filter(|(_, confidence)| *confidence != Confidence::Known) {
+        let is_doubtful = match category {
+            Category::OptimizerState => !has_parameters,
+            Category::Temporaries => in_forward && temporaries > MAX_TEMPORARIES,
+            _ => false,
+        };
+        if is_doubtful {
+            *confidence = Confidence::Low;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Category::{OptimizerState, Other, Parameters, Temporaries};
+    use Confidence::{High, Known, Low};
+
+    fn doubted(mut classified: Vec<Classification>, in_forward: bool) -> Vec<Confidence> {
+        let bytes: Vec<u64> = (1..=classified.len() as u64).collect();
+        doubt(&bytes, &mut classified, in_forward);
+        classified.into_iter().map(|(_, confidence)| confidence).collect()
+    }
+
+    #[test]
+    fn state_belongs_to_parameters() {
+        assert_eq!(doubted(vec![(OptimizerState, High), (OptimizerState, Known)], false), [Low, Known]);
+        assert_eq!(doubted(vec![(OptimizerState, High), (Parameters, High)], false), [High, High]);
+    }
+
+    #[test]
+    fn a_forward_pass_is_not_made_of_temporaries() {
+        let blocks = vec![(Other, High), (Temporaries, High), (Temporaries, High)];
+        assert_eq!(doubted(blocks.clone(), true), [High, Low, Low]);
+        assert_eq!(doubted(blocks, false), [High, High, High]);
+        assert_eq!(doubted(vec![(Temporaries, High), (Other, High)], true), [High, High]);
+    }
+}

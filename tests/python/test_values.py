@@ -1,0 +1,196 @@
+"""Values that a dry run computes on the host, where OOMSCOPE_TORCH_PYTHON is a Python with PyTorch built for CUDA."""
+
+import gzip
+import os
+import pickle
+import subprocess
+import textwrap
+
+import pytest
+
+from conftest import program
+
+PYTHON = os.environ.get("OOMSCOPE_TORCH_PYTHON")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="OOMSCOPE_TORCH_PYTHON is not set")
+
+
+def dry_run(directory, source, arguments=(), **environment):
+    """Runs a program. Returns what it printed, and its snapshot."""
+    (directory / "job.py").write_text(textwrap.dedent(source))
+    command = [program(), "dry-run", "-o", "out", "--", PYTHON, "job.py", *arguments]
+    done = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, env={**os.environ, **environment, "PYTHONHASHSEED": "0"}
+    )
+    assert done.returncode == 0, done.stderr
+    (snapshot,) = (directory / "out").glob("*.pickle.gz")
+    return done.stdout, pickle.loads(gzip.decompress(snapshot.read_bytes()))
+
+
+# It prints the same on the host, where every operator runs.
+READS = """
+import sys, threading, torch
+from torch.nn import functional as F
+device = sys.argv[1]
+x = torch.arange(10, device=device)
+def show(*values):
+    print(*(value.tolist() if torch.is_tensor(value) else value for value in values))
+show(x.sum(), x.float().mean(), (x > 4).nonzero(), x[x > 6], x.max(), bool((x == 3).any()), len(x[x < 0]))
+grid = torch.zeros(3, 4, dtype=torch.long, device=device)
+grid[1, 2] = 7
+grid[:, 0] += 2
+grid.T[3].fill_(5)
+show(grid, torch.unique(grid, return_counts=True)[1], grid.t().contiguous(), grid.view(-1)[3:9])
+show(torch.cat([x, torch.tensor([3], device=device)]), torch.where(x % 2 == 0, x, -x), torch.bincount(x % 3))
+show(torch.repeat_interleave(torch.tensor([2, 3], device=device)), F.one_hot(x % 3), torch.eye(2, device=device))
+show(x.to(torch.int32).clone()[2:5], x.cumsum(0), x.flip(0), torch.sort(-x).indices, x.cpu() + 1, x.half() * 0.5)
+part = torch.empty(6, device=device)
+part[:2] = 1.5
+part[2:].copy_(torch.arange(4))
+show(part, part[1:3], torch.linspace(0, 1, 3, device=device))
+out = torch.empty(0, dtype=torch.long, device=device)
+torch.add(x, x, out=out)
+show(out, out.masked_select(out > 9), torch.equal(out, 2 * x), torch.isfinite(part).all())
+with torch.inference_mode():
+    y = x * 2
+y = y + 1
+show(y)
+w = torch.ones(3, device=device, requires_grad=True)
+(w * torch.tensor([1.0, 2.0, 3.0], device=device)).sum().backward()
+show(w.grad)
+thread = threading.Thread(target=lambda: show(torch.arange(3, device=device)))
+thread.start()
+thread.join()
+freed = [torch.full((1000,), i, device=device) for i in range(50)]
+del freed
+fresh = torch.full((1000,), 7, device=device)
+show(fresh.sum())
+"""
+
+
+def test_small_tensors_have_the_values_of_the_host(tmp_path):
+    (tmp_path / "gpu").mkdir()
+    on_device, _ = dry_run(tmp_path / "gpu", READS, ["cuda"])
+    on_host = subprocess.check_output([PYTHON, "-c", READS, "cpu"], text=True)
+    assert on_device == on_host
+
+
+# It reads nothing, and has views, in-place operators, `out`, streams, autocast, checkpoints and random numbers.
+SILENT = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 256), nn.LayerNorm(256), nn.GELU(), nn.Dropout(0.1), nn.Linear(256, 64)).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+data = torch.randn(32, 64, device="cuda")
+for step in range(3):
+    with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):  # its cache is freed in any order
+        loss = checkpoint(model, data, use_reentrant=False).float().square().mean()
+    loss.backward()
+    optimizer.step()
+    for parameter in model.parameters():
+        parameter.grad = None
+    mask = torch.rand(32, 64, device="cuda") > 0.5
+    picked = torch.where(mask, data, 0).topk(4, dim=1).indices
+    data = data + torch.zeros_like(data).scatter_(1, picked, 1.0)
+    data.t()[3].mul_(2)
+    torch.mul(data, 2, out=torch.empty_like(data))
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    data.record_stream(side)
+    nn.functional.conv1d(data[None], torch.ones(8, 32, 3, device="cuda"))
+torch.randperm(100, device="cuda").sort()
+torch.func.vmap(lambda row: row.softmax(0))(data)
+"""
+
+
+def trace(snapshot):
+    return [
+        [{key: value for key, value in entry.items() if key != "time_us"} for entry in entries]
+        for entries in snapshot["device_traces"]
+    ]
+
+
+def test_the_recording_of_a_program_that_reads_nothing_is_the_same_without_values(tmp_path):
+    snapshots = []
+    for name, environment in (("with", {}), ("without", {"OOMSCOPE_NO_VALUES": "1"})):
+        (tmp_path / name).mkdir()
+        snapshots.append(dry_run(tmp_path / name, SILENT, **environment)[1])
+    first, second = snapshots
+    paths = [str(tmp_path / name) for name in ("with", "without")]
+    assert repr(trace(first)).replace(paths[0], "") == repr(trace(second)).replace(paths[1], "")
+    assert first["segments"] == second["segments"] or repr(first["segments"]).replace(paths[0], "") == repr(
+        second["segments"]
+    ).replace(paths[1], "")
+
+
+def test_what_was_drawn_or_not_known_is_marked(tmp_path):
+    source = """
+    import torch
+    w = torch.randn(2000, 2000, device="cuda")
+    print((w @ w)[0].argmax().item())
+    print(torch.rand((), device="cuda").item())
+    print((w @ w).sum().item())
+    print((w[0] > 9e9).any().item())
+    print(torch.arange(3, device="cuda").sum().item())
+    """
+    _, snapshot = dry_run(tmp_path, source)
+    ledger = snapshot["oomscope"]["dry_run"]
+    assert [read["value"] for read in ledger["reads"]] == ["assumed", "random", "zero", "zero"]
+    assert ledger["reads_known"] == 1
+
+
+def test_an_optimizer_resumes_on_the_device(tmp_path):
+    source = """
+    import io, torch
+    def start():
+        model = torch.nn.Linear(512, 512).cuda()
+        return model, torch.optim.AdamW(model.parameters())
+    def step(model, optimizer):
+        model(torch.randn(8, 512, device="cuda")).sum().backward()
+        optimizer.step()
+    model, optimizer = start()
+    step(model, optimizer)
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    model, optimizer = start()
+    optimizer.load_state_dict(torch.load(file, map_location="cuda"))
+    step(model, optimizer)
+    print(optimizer.state_dict()["state"][0]["step"].item())
+    """
+    assert dry_run(tmp_path, source)[0] == "2.0\n"
+
+
+def test_writes_that_no_operator_makes_are_forgotten(tmp_path):
+    source = """
+    import torch
+    count = torch.ones((), device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        count.add_(1)
+    count.fill_(5)
+    print(count.item())
+    graph.replay()
+    print(count.item())
+    """
+    printed, snapshot = dry_run(tmp_path, source)
+    assert printed == "5.0\n0.0\n"
+    assert [read["value"] for read in snapshot["oomscope"]["dry_run"]["reads"]] == ["zero"]
+
+
+def test_the_answer_precedes_threads_that_go_on(tmp_path):
+    source = """
+    import threading, time, torch
+    x = torch.zeros(10, device="cuda")
+    torch.cuda.mem_get_info()
+    threading.Thread(target=time.sleep, args=(8,)).start()
+    raise ValueError("lost")
+    """
+    (tmp_path / "job.py").write_text(textwrap.dedent(source))
+    command = [program(), "dry-run", "-o", "out", "--", PYTHON, "job.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    _, found, answer = done.stderr.partition("the process waits for other threads")
+    assert found
+    assert answer.count("did not finish on") == 2, answer
+    assert "asks how much memory is free" in " ".join(answer.split())
