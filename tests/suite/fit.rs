@@ -108,7 +108,7 @@ fn the_data_decides_between_two_sizes() {
     let report = fit("vary_data", &[4, 8], &["--capacity", &capacity, "--at", "8,9,10,11,12,13,14,15,16,40"]);
     let device = &report["devices"][0];
     let [minimum, maximum] = ["minimum", "maximum"].map(|key| device["data_range"][key].as_u64().unwrap());
-    assert!(8 <= minimum && minimum < 13 && 13 <= maximum && maximum < 26, "{minimum} to {maximum}");
+    assert!((8..13).contains(&minimum) && (13..26).contains(&maximum), "{minimum} to {maximum}");
     let rows = device["sizes"].as_array().unwrap();
     let open = rows.iter().filter(|row| row["fits"].is_null()).map(|row| row["size"].as_u64().unwrap());
     assert!(open.clone().min() == Some(minimum + 1) && open.max() >= Some(13), "{rows:?}");

@@ -37,13 +37,13 @@ impl fmt::Display for DryRunWarning<'_> {
             ),
             Self::Reads(report) => f.write_str(&describe_reads(report)),
             Self::Substitutes(report, value) => f.write_str(&describe_substitutes(report, value)),
-            Self::Workspaces(report) => match describe_attention(report) {
-                Some(sentence) => f.write_str(&sentence),
-                None => {
-                    write_workspaces(f, report)?;
-                    f.write_str(&describe_estimates(report))
+            Self::Workspaces(report) => {
+                if let Some(sentence) = describe_attention(report) {
+                    return f.write_str(&sentence);
                 }
-            },
+                write_workspaces(f, report)?;
+                f.write_str(&describe_estimates(report))
+            }
             Self::QueriesFreeMemory(location) => write!(
                 f,
                 "the program asks how much memory is free, at {}, and may take more on a larger device: its use of \

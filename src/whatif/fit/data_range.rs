@@ -27,6 +27,7 @@ impl DataRange {
         spread: f64,
     ) -> Option<Self> {
         let capacity = overrides.capacity? as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive; `as` saturates")]
         let at = |capacity: f64| {
             let overrides = Overrides { capacity: Some(capacity as u64), ..overrides.clone() };
             slice.search(&overrides, start)
