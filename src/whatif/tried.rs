@@ -162,9 +162,9 @@ pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
     rows
 }
 
-/// The order of settings with the same outcome, the best first, where `lowest` is the lowest peak among them. Those that keep
-/// large blocks from small requests come last: they may slow the program down later. Of those that need about the same
-/// memory the simplest is the best.
+/// The order of settings with the same outcome, the best first, where `lowest` is the lowest peak among them. A limit on
+/// splits comes last: it may slow the program down later. The simplest of those that need about the same memory is the
+/// best.
 pub(crate) fn settings_order(settings: &str, peak_reserved: u64, lowest: u64) -> (bool, bool, usize, u64) {
     let is_noticeable = peak_reserved > lowest.saturating_add(lowest / NOTICEABLE_PARTS);
     (settings.contains("max_split_size_mb"), is_noticeable, settings.matches(',').count(), peak_reserved)

@@ -92,7 +92,8 @@ pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> 
             format!("append {value} of the result{line} to {} instead of the result", variable.aside())
         }
         Some(variable) => format!("keep {value} of the result{line} in {} instead of the result", variable.aside()),
-        None => format!("keep {value} of the result{line} instead of the result"),
+        // Nothing shows what the program still does with it.
+        None => format!("keep {value} of the result{line} instead of the result, unless a backward() of it follows"),
     };
     format!("{keep}: its graph stays, {} a step", size(graphs.bytes_per_step))
 }

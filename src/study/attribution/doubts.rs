@@ -11,9 +11,9 @@ const MAX_TEMPORARIES: f64 = 0.5;
 pub(super) fn doubt(bytes: &[u64], classified: &mut [Classification], in_forward: bool) {
     let sum = |wanted: Category| -> u64 {
         let found = bytes.iter().zip(&*classified).filter(|(_, (category, _))| *category == wanted);
-        found.map(|(bytes, _)| bytes).sum()
+        found.map(|(bytes, _)| *bytes).fold(0, u64::saturating_add)
     };
-    let temporaries = ratio(sum(Category::Temporaries), bytes.iter().sum());
+    let temporaries = ratio(sum(Category::Temporaries), bytes.iter().copied().fold(0, u64::saturating_add));
     let has_parameters = sum(Category::Parameters) > 0;
     for (category, confidence) in classified.iter_mut().filter(|(_, confidence)| *confidence != Confidence::Known) {
         let is_doubtful = match category {

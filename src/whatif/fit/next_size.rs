@@ -14,14 +14,16 @@ pub(crate) fn step_below(failed: u64, failures: u32) -> u64 {
 
 /// The sizes that may be the answer, numbered from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SizeStep {
+pub enum SizeStep {
+    /// Multiples of a number.
     MultipleOf(u64),
+    /// Powers of two.
     PowerOfTwo,
 }
 
 impl SizeStep {
     /// The size with this number.
-    pub(crate) fn size(self, number: u64) -> u64 {
+    pub fn size(self, number: u64) -> u64 {
         match self {
             Self::MultipleOf(step) => number.saturating_mul(step),
             Self::PowerOfTwo => 1 << number.saturating_sub(1).min(63),
@@ -29,7 +31,7 @@ impl SizeStep {
     }
 
     /// How many of the sizes are at most `size`.
-    pub(crate) fn count_up_to(self, size: u64) -> u64 {
+    pub fn count_up_to(self, size: u64) -> u64 {
         match self {
             Self::MultipleOf(step) => size / step,
             Self::PowerOfTwo => size.checked_ilog2().map_or(0, |log| u64::from(log) + 1),
@@ -37,7 +39,7 @@ impl SizeStep {
     }
 
     /// The kind of number, if the answer is not any number.
-    pub(crate) fn describe(self) -> Option<String> {
+    pub fn describe(self) -> Option<String> {
         match self {
             Self::MultipleOf(1) => None,
             Self::MultipleOf(step) => Some(format!("a multiple of {step}")),
@@ -46,7 +48,7 @@ impl SizeStep {
     }
 
     /// The most by which a number without a guess may grow.
-    pub(crate) fn max_stride(self) -> u64 {
+    pub fn max_stride(self) -> u64 {
         match self {
             Self::MultipleOf(_) => u64::MAX,
             Self::PowerOfTwo => 3,
@@ -56,16 +58,16 @@ impl SizeStep {
 
 /// The numbers between which the answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bracket {
+pub struct Bracket {
     /// The largest known to fit; 0 if none is.
-    pub(crate) low: u64,
+    pub low: u64,
     /// The smallest known to fail.
-    pub(crate) high: Option<u64>,
+    pub high: Option<u64>,
 }
 
 /// Chooses sizes. A guess that fails, or fits while its successor fits too, is followed by others in growing strides.
 #[derive(Debug, Default)]
-pub(crate) struct SizeChooser {
+pub struct SizeChooser {
     guesses_too_high: u32,
     guesses_too_low: u32,
 }
@@ -74,13 +76,7 @@ impl SizeChooser {
     /// The next number to run; `None` if the answer is known. As long as `runs_left` allows it, that is close to `guess`;
     /// then the bracket is bisected. If they are too few even for that, a number below a failure is likely to fit.
     /// Without a guess the number grows by as much as the runs that are left can bisect, at most by `max_stride`.
-    pub(crate) fn next(
-        &mut self,
-        bracket: Bracket,
-        guess: Option<u64>,
-        runs_left: u32,
-        max_stride: u64,
-    ) -> Option<u64> {
+    pub fn next(&mut self, bracket: Bracket, guess: Option<u64>, runs_left: u32, max_stride: u64) -> Option<u64> {
         let Bracket { low, high } = bracket;
         let width = high.map_or(u64::MAX, |high| high.saturating_sub(low));
         if width <= 1 {
