@@ -26,8 +26,8 @@ HEAD = """# Ordinary jobs in dry runs
 
 The peak of the recording is compared with `torch.cuda.max_memory_allocated()` in the job. `held` is what is allocated
 once the gradients are gone, `states` the bytes of parameters, buffers and optimizer states by arithmetic, in blocks of
-512 bytes; `held` also has the job's data and libraries' workspaces. All in MiB. `reads` are the values read: computed on
-the host / drawn, random or finite / not known.
+512 bytes; `held` also has the job's data and libraries' workspaces. All in MiB. `reads` are the values read:
+computed on the host / drawn, random or finite / not known.
 
 | job | verdict | peak | counted | held | states | reads | seconds |
 |---|---|---|---|---|---|---|---|

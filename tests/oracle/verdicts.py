@@ -227,7 +227,8 @@ job(
 job(
     "lengths-random-and-little-memory",
     "may-fit",
-    "import torch\nn = int(torch.randint(8, 9, (8,), device='cuda').max())\nx = torch.zeros(8, n, 1 << 28, device='cuda')",
+    "import torch\nn = int(torch.randint(8, 9, (8,), device='cuda').max())\n"
+    "x = torch.zeros(8, n, 1 << 28, device='cuda')",
     "memory is scarce",
 )
 job("lengths-max-set", "would-not-fit", JOBS["lengths-max"]["source"], options=["--value", "job.py:3=100000000"])
