@@ -72,8 +72,8 @@
 //!     Ok(Snapshot::read(&Source::open(path.as_ref())?, &|_| ())?)
 //! };
 //! let [before, after] = [read(paths[0])?, read(paths[1])?];
-//! let before = File { path: paths[0], snapshot: &before, size_bytes: 0 };
-//! let after = File { path: paths[1], snapshot: &after, size_bytes: 0 };
+//! let before = File { path: paths[0], snapshot: &before };
+//! let after = File { path: paths[1], snapshot: &after };
 //! let report = diff(before, after, DiffOptions::default());
 //! println!("{}", report.summary().answer);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
