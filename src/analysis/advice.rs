@@ -194,26 +194,31 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.then.goes_on()) {
         return Advice::GoOn(Box::new(remedy.clone()));
     }
-    let is_sure =
-        |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true) && !row.then.fails_again();
-    // Inputs that vary have to be served; one that is out of line, or a larger one each time, need not.
-    let can_limit = |input: &&UnusualInput| input.change != InputChange::Varying;
-    if let Some(input) = oom.unusual_input.as_ref().filter(can_limit) {
+    // An input that is out of line need not be served.
+    let single = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single);
+    if let Some(input) = single {
         return Advice::LimitInput(input.clone());
     }
-    let mut changes = evidence.changes.iter().filter(is_sure);
-    // It keeps the optimizer as it is, unlike other changes to it.
-    let foreach = changes.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
-    let change = foreach.or_else(|| changes.next());
-    if let Some(input) = oom.unusual_input.as_ref().filter(|_| !change.is_some_and(|change| change.then.goes_on())) {
+    let change = best_change(evidence.changes);
+    let as_advice = |row: &ProgramRow| Advice::Change(row.label(), row.location.clone(), row.then.clone());
+    if let Some(change) = change.filter(|change| change.then.goes_on()) {
+        return as_advice(change);
+    }
+    if let Some(input) = &oom.unusual_input {
         return Advice::LimitInput(input.clone());
+    }
+    // A setting that uses the free memory fits the verdict, even if it may only postpone the failure. A limit on splits
+    // may slow the program, and another way to step the optimizer needs less memory in every step.
+    let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
+    let is_first = |(settings, _): &(String, WhyUnknown)| {
+        change.is_none() || !is_foreach && !settings.contains("max_split_size_mb")
+    };
+    let setting = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation).filter(is_first);
+    if let Some((settings, why)) = setting {
+        return Advice::Try(settings, why);
     }
     if let Some(change) = change {
-        return Advice::Change(change.label(), change.location.clone(), change.then.clone());
-    }
-    // A setting that uses the free memory fits the verdict, even if it may only postpone the failure.
-    if let Some(setting) = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation) {
-        return setting;
+        return as_advice(change);
     }
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
@@ -223,15 +228,25 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     }
 }
 
+/// The best change that is no guess and serves the request.
+fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
+    let is_sure =
+        |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true) && !row.then.fails_again();
+    let mut sure = changes.iter().filter(is_sure);
+    // It keeps the optimizer as it is, unlike other changes to it.
+    let foreach = sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
+    foreach.or_else(|| sure.next())
+}
+
 /// The settings that serve the request, best first.
 fn settable(oom: &OomReport) -> impl Iterator<Item = &Remedy> {
     oom.remedies.iter().filter(|remedy| remedy.avoids_oom && remedy.without.is_none())
 }
 
-/// The best setting after which the requests are not known.
-fn unknown_remedy(oom: &OomReport) -> Option<Advice> {
+/// The best settings after which the requests are not known, and why.
+fn unknown_remedy(oom: &OomReport) -> Option<(String, WhyUnknown)> {
     settable(oom).find_map(|remedy| match remedy.then {
-        JobOutcome::NotKnown { why } => Some(Advice::Try(remedy.settings.clone(), why)),
+        JobOutcome::NotKnown { why } => Some((remedy.settings.clone(), why)),
         _ => None,
     })
 }

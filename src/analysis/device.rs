@@ -242,5 +242,5 @@ fn missing_position_warning(device: DeviceStudy<'_, '_>, selector: PositionSelec
             format!("its trace has {}", counted(device.device().len() as u64, "entry"))
         }
     };
-    format!("device {}: {why}, so its memory is shown as at the snapshot", device.id())
+    format!("GPU {}: {why}, so its memory is shown as at the snapshot", device.id())
 }

@@ -162,11 +162,11 @@ fn are_ranks(rows: &[RankRow]) -> bool {
 impl RowNames {
     fn label(self, rank: &RankRow) -> String {
         if self.is_one_snapshot {
-            format!("device {}", rank.device)
+            format!("GPU {}", rank.device)
         } else if let (true, Some(number)) = (self.are_ranks, &rank.rank) {
-            format!("rank {} (device {})", escape_name(number), rank.device)
+            format!("rank {} (GPU {})", escape_name(number), rank.device)
         } else {
-            format!("{} (device {})", rank.path, rank.device)
+            format!("{} (GPU {})", rank.path, rank.device)
         }
     }
 }

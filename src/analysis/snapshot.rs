@@ -146,7 +146,7 @@ pub fn warnings_of(study: &Study<'_>) -> Vec<Warning> {
 pub fn warn_about_file(study: &Study<'_>, warnings: &mut Warnings) {
     if study.devices().next().is_none() {
         let message = match study.scope().device {
-            Some(device) => format!("no memory and no trace of device {device}"),
+            Some(device) => format!("no memory and no trace of GPU {device}"),
             None => "the allocator held no memory and recorded nothing".to_owned(),
         };
         warnings.add(Code::NoDevice, message);

@@ -234,7 +234,7 @@ fn stream(inputs: &[Input], options: Options<'_>, output: Output) -> anyhow::Res
         bail!(missing_position(position));
     }
     if let Some(device) = options.device.filter(|_| !has_device.into_inner()) {
-        bail!("no snapshot has memory or a trace of device {device}");
+        bail!("no snapshot has memory or a trace of GPU {device}");
     }
     Ok(exit)
 }

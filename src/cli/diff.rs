@@ -125,7 +125,7 @@ fn compare_files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<Diff
     if let Some(device) = options.device
         && report.devices.is_empty()
     {
-        bail!("{} and {}: no memory and no trace of device {device}", names[0], names[1]);
+        bail!("{} and {}: no memory and no trace of GPU {device}", names[0], names[1]);
     }
     Ok(report)
 }
@@ -177,7 +177,7 @@ fn compare_directories(
         let [before, after] = paths.map(Path::display);
         match options.device {
             Some(device) if !compared.is_empty() => {
-                bail!("{before} and {after}: no memory and no trace of device {device} in any rank")
+                bail!("{before} and {after}: no memory and no trace of GPU {device} in any rank")
             }
             _ => bail!("{before} and {after}: no rank can be compared"),
         }

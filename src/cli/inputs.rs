@@ -374,7 +374,7 @@ pub(super) fn missing_device<'a>(mut paths: impl Iterator<Item = &'a str>, devic
         0 => String::new(),
         n => format!(" and {}", counted(n as u64, "other snapshot")),
     };
-    Some(format!("{first}{others}: no memory and no trace of device {device}"))
+    Some(format!("{first}{others}: no memory and no trace of GPU {device}"))
 }
 
 /// The only snapshot in the directory `path`, as `run` writes for one process; a file is returned as it is.
@@ -406,7 +406,7 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
 
 /// The first device of `study` with a trace; without one, there is nothing to replay.
 pub(super) fn first_device_with_trace<'s, 'a>(study: &'s Study<'a>, path: &str) -> anyhow::Result<DeviceStudy<'s, 'a>> {
-    let of_device = study.scope().device.map_or_else(String::new, |device| format!(" of device {device}"));
+    let of_device = study.scope().device.map_or_else(String::new, |device| format!(" of GPU {device}"));
     let mut traced = study.devices().filter(|device| !device.device().is_empty());
     traced
         .next()

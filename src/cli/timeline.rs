@@ -87,7 +87,7 @@ fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> a
         TimelineOptions { device: args.device, window, minor: args.torch_version, buckets: args.buckets as usize };
     let report = timeline(snapshot, path, options);
     if report.devices.is_empty() {
-        let of_device = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
+        let of_device = args.device.map_or_else(String::new, |device| format!(" of GPU {device}"));
         let part = if window == Window::All { "" } else { " in the selected part of the trace" };
         bail!(
             "{path}: no trace entry{of_device}{part}, so there is no timeline; `oomscope analyze` shows the snapshot itself"

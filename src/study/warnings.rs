@@ -22,7 +22,7 @@ pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
             warnings.add(
                 Code::SettingsChanged,
                 format!(
-                    "device {}: settings changed {} at run time, as inferred by replay; figures over time use the settings then in \
+                    "GPU {}: settings changed {} at run time, as inferred by replay; figures over time use the settings then in \
                      effect",
                     device.id(),
                     counted(changes, "time")
@@ -40,7 +40,7 @@ fn warn_about_scope(device: DeviceStudy<'_, '_>, history: &MemoryHistory, warnin
         warnings.add(
             Code::EmptyWindow,
             format!(
-                "device {id}: none of the {} is in the selected part of the trace, so there is no \
+                "GPU {id}: none of the {} is in the selected part of the trace, so there is no \
                  peak, no timeline and no failed request to show",
                 counted(history.trace_entries, "trace entry")
             ),
@@ -50,7 +50,7 @@ fn warn_about_scope(device: DeviceStudy<'_, '_>, history: &MemoryHistory, warnin
         warnings.add(
             Code::SmallCapacity,
             format!(
-                "device {id}: the given capacity is {}, but {} was reserved at once",
+                "GPU {id}: the given capacity is {}, but {} was reserved at once",
                 size(capacity),
                 size(reserved)
             ),
@@ -63,7 +63,7 @@ pub(crate) fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, war
     let id = device.id();
     let lost = LostHistory::from_replay(device, outcome);
     if let Some(lost) = lost {
-        warnings.add(Code::HistoryLost, format!("device {id}: {lost}"));
+        warnings.add(Code::HistoryLost, format!("GPU {id}: {lost}"));
     }
     if outcome.initial_totals.reserved > 0 {
         // The warning about lost history has given the cause and the advice already.
@@ -75,7 +75,7 @@ pub(crate) fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, war
         warnings.add(
             Code::Truncated,
             format!(
-                "the trace of device {id} does not start with an empty allocator{why}: it starts with {} reserved and {} \
+                "the trace of GPU {id} does not start with an empty allocator{why}: it starts with {} reserved and {} \
                  allocated, reconstructed from the final segments{instead}",
                 size(outcome.initial_totals.reserved),
                 size(outcome.initial_totals.allocated)
@@ -86,7 +86,7 @@ pub(crate) fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, war
         warnings.add(
             Code::FreesNotCompleted,
             format!(
-                "the trace of device {id} has no free_completed entries (skip_actions): a block \
+                "the trace of GPU {id} has no free_completed entries (skip_actions): a block \
                  counts as free once the program freed it, although another stream may still have \
                  used it"
             ),
@@ -124,5 +124,5 @@ fn describe_inconsistency(device: Device<'_>, outcome: LiteralOutcome) -> String
         "this release does not record allocator settings, and none of those tried reproduces the \
          trace; or entries are missing (skip_actions, a changed max_entries)"
     };
-    format!("on device {} {}: figures over time are estimates; {why}", device.id(), found.join(", and "))
+    format!("on GPU {} {}: figures over time are estimates; {why}", device.id(), found.join(", and "))
 }

@@ -164,12 +164,12 @@ pub enum LiveError {
     Driver { gpu: u32, error: CudaError },
     /// The memory reserved before the recording does not fit on the GPU.
     #[error(
-        "device {device}: {} was reserved when the recording began, more than the {} available on \
+        "GPU {device}: {} was reserved when the recording began, more than the {} available on \
          GPU {gpu}",
         size(*.reserved_before), size(*.within_reach)
     )]
     StartTooLarge { device: u64, reserved_before: u64, within_reach: u64, gpu: u32 },
-    #[error("stopped at entry {} of device {device}; nothing stays allocated", count(*.event as u64))]
+    #[error("stopped at entry {} of GPU {device}; nothing stays allocated", count(*.event as u64))]
     Stopped { device: u64, event: usize },
 }
 

@@ -69,7 +69,7 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
             warnings.add(
                 Code::TimeReversed,
                 format!(
-                    "device {device}: {entries} earlier than the preceding entry, as in a ring buffer whose limit \
+                    "GPU {device}: {entries} earlier than the preceding entry, as in a ring buffer whose limit \
                      was changed"
                 ),
             );
@@ -79,7 +79,7 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
             warnings.add(
                 Code::StartInconsistent,
                 format!(
-                    "device {device}: {blocks} from before the recording lie outside every segment \
+                    "GPU {device}: {blocks} from before the recording lie outside every segment \
                      or overlap"
                 ),
             );
@@ -137,7 +137,7 @@ pub(super) fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64
     let (reserved_before, id) = (device.reserved_before(), device.id());
     let capacity = capacity.filter(|capacity| *capacity < reserved_before)?;
     let message = format!(
-        "device {id}: does not fit: {} was reserved before the recording began, more than {}",
+        "GPU {id}: does not fit: {} was reserved before the recording began, more than {}",
         size(reserved_before),
         size(capacity)
     );

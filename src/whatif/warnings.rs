@@ -48,7 +48,7 @@ pub(crate) fn settings_warning(settings: &Settings, is_limited: bool) -> Option<
 pub(crate) fn single_entry_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     let lost = device.lost_history().filter(|lost| *lost == LostHistory::RingOfOne)?;
     let id = device.id();
-    let message = format!("device {id}: {lost}; the rows below replay only that entry");
+    let message = format!("GPU {id}: {lost}; the rows below replay only that entry");
     Some(Warning::new(Code::HistoryLost, message))
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn divergence_warning(device: DeviceStudy<'_, '_>) -> Option<Warning>
     let verification = &device.inferred().verification;
     let divergence = verification.divergence.as_ref()?;
     let message = format!(
-        "device {}: the model reproduces only {} of {} of this recording, so every what-if of it is an \
+        "GPU {}: the model reproduces only {} of {} of this recording, so every what-if of it is an \
          estimate: {}",
         device.id(),
         count(verification.matched as u64),
@@ -73,7 +73,7 @@ pub(crate) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Wa
     let changes = counted(recorded.settings_changes.len() as u64, "time");
     (!recorded.settings_changes.is_empty()).then(|| {
         let message = format!(
-            "device {}: the replay shows that settings changed {changes} at run time; the run as recorded follows \
+            "GPU {}: the replay shows that settings changed {changes} at run time; the run as recorded follows \
              each change, other settings extend the last ones and apply from the first entry to the last",
             device.id()
         );

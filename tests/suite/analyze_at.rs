@@ -115,7 +115,7 @@ fn a_moment_that_no_trace_has_is_refused() {
             assert!(refusal(&[command, "--at", at, path]).contains(why), "{command} {at}");
         }
     }
-    let why = "no memory and no trace of device 9";
+    let why = "no memory and no trace of GPU 9";
     for command in ["analyze", "report"] {
         assert!(refusal(&[command, "--device", "9", &holes]).contains(why), "{command}");
     }

@@ -365,7 +365,7 @@ fn mistakes_are_refused_in_one_sentence() {
         (grow(&not_one), "has no peaks to compare with: save it again"),
         (grow(&no_growth), "has no peaks to compare with: save it again"),
         (refusal(&["check", "--config", "missing.toml", OOM]), "missing.toml: cannot be read"),
-        (refusal(&["check", "--max-ooms", "1", "--device", "7", OOM]), "no trace of device 7"),
+        (refusal(&["check", "--max-ooms", "1", "--device", "7", OOM]), "no trace of GPU 7"),
         (refusal(&["check", "--save-baseline", "x.json", NO_TRACE]), "no history was recorded"),
         (refusal(&["check", "--save-baseline", &json, &json]), "is an input file; the output"),
     ] {

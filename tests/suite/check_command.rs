@@ -168,7 +168,7 @@ fn an_entry_is_written_once_then_compared_and_accepted() {
     // Nothing to compare with yet.
     let (code, out, _) = project.check(&baseline);
     assert_eq!(code, 1);
-    assert!(out.contains("the baseline has no device 0 of the entry \"sh job.sh\""), "{out}");
+    assert!(out.contains("the baseline has no GPU 0 of the entry \"sh job.sh\""), "{out}");
 
     let (code, _, err) = project.check(&with("--add"));
     assert_eq!(code, 0, "{err}");

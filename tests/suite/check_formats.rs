@@ -128,7 +128,7 @@ fn workflow_commands_can_be_read_back() {
     let lost: Vec<&Value> = findings.iter().filter(is_lost).collect();
     for finding in &lost {
         let (code, message) = (finding["code"].as_str().unwrap(), finding["message"].as_str().unwrap());
-        let title = format!("{code}, device 0 of {}", finding["path"].as_str().unwrap());
+        let title = format!("{code}, GPU 0 of {}", finding["path"].as_str().unwrap());
         let name = if finding["severity"] == "fail" { "error" } else { "warning" };
         assert!(commands.iter().any(|(n, t, m)| *n == name && *t == title && m.starts_with(message)), "{title}");
     }

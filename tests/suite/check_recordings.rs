@@ -29,7 +29,7 @@ fn what_is_lost_of_a_recording_does_not_pass() {
     let pages = ["replay", "analyze", "whatif"].map(|command| run(&["--full", command, &one]).out);
     let program = run(&["--full", "whatif", "--program", &one]).out;
     let program = program.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(program.contains("device 0: the trace has one entry"), "{program}");
+    assert!(program.contains("GPU 0: the trace has one entry"), "{program}");
     assert!(pages[0].contains("shows no decision to reproduce"), "{}", pages[0]);
     assert!(!pages[0].contains("1 of 1"), "{}", pages[0]);
     assert!(pages[1].contains(" at least 1 MiB allocated"), "{}", pages[1]);

@@ -51,7 +51,7 @@ fn the_exit_code_says_whether_the_model_agrees() {
     let what_if = run(&["replay", "--set", "expandable_segments:True", &parted]);
     assert_eq!(what_if.code, 0, "a what-if is no gate");
     let (before, _) = what_if.out.split_once("peak reserved").unwrap();
-    assert!(before.contains("note: device 0: the model reproduces only"), "but says so first: {}", what_if.out);
+    assert!(before.contains("note: GPU 0: the model reproduces only"), "but says so first: {}", what_if.out);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn one_device_of_several_and_none_that_is_not_there() {
         let index: usize = number.parse().unwrap();
         assert_eq!(one["devices"], json!([whole["devices"][index]]));
     }
-    assert!(refusal(&["replay", "--device", "2", TWO_DEVICES]).contains("device 2"));
+    assert!(refusal(&["replay", "--device", "2", TWO_DEVICES]).contains("GPU 2"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn device_shows_only_that_device() {
         let one = analyze(&[TWO_DEVICES, "--device", &number]);
         assert_eq!(list(&one["snapshots"][0]["devices"]), std::slice::from_ref(device));
     }
-    assert!(refusal(&["analyze", TWO_DEVICES, "--device", "2"]).contains("device 2"));
+    assert!(refusal(&["analyze", TWO_DEVICES, "--device", "2"]).contains("GPU 2"));
     let page = result_of(&["analyze", TWO_DEVICES, "--device", "1"]);
     assert!(page.contains("GPU 1") && !page.contains("GPU 0"), "{page}");
 }

@@ -166,7 +166,7 @@ fn devices_that_share_addresses_are_kept_apart() {
     let found: Vec<_> = report.devices.iter().map(changes).collect();
     assert_eq!(found, [[(Status::Grown, 4, 8)], [(Status::Shrunk, 8, 4)], [(Status::New, 0, 1)]]);
     assert!(report.devices[2].before.is_none());
-    assert!(report.summary().answer.starts_with("device 0: "), "{:?}", report.summary());
+    assert!(report.summary().answer.starts_with("GPU 0: "), "{:?}", report.summary());
     assert!(report.devices[2].summary.starts_with("only in the snapshot after"));
 }
 
@@ -403,7 +403,7 @@ fn what_cannot_be_compared_is_refused_in_one_sentence() {
         assert!(said.contains(bad) && said.contains("growth=512MiB"), "{said}");
     }
     let said = refusal(&["diff", "--device", "7", &base, &base]);
-    assert!(said.contains("device 7"), "{said}");
+    assert!(said.contains("GPU 7"), "{said}");
     let broken = file(&directory, "broken.pickle", b"\x80\x04}q");
     let said = refusal(&["diff", &base, &broken]);
     assert!(said.contains("broken.pickle"), "{said}");
@@ -449,14 +449,14 @@ fn ranks_are_matched_by_name_and_the_worst_comes_first() {
     assert_eq!(report["devices"][0]["delta"]["allocated_bytes"], 64 * MIB, "the worst in full");
     let ran = run(&["diff", "--fail-on", "growth=30MiB", &old, &new]);
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("node/rank1.pickle, device 0"), "{}", ran.err);
+    assert!(ran.err.contains("node/rank1.pickle, GPU 0"), "{}", ran.err);
     // What is gone cannot be told to have kept the limit.
     let ran = run(&["diff", "--fail-on", "growth=1GiB", &old, &new]);
     assert_eq!(ran.code, 1);
     assert_eq!(ran.err, "oomscope: gone.pickle: only before, so growth=1GiB cannot be checked\n");
     assert!(ran.out.starts_with("FAILED: ") && ran.out.contains("gone.pickle: only before"), "{}", ran.out);
     let said = refusal(&["diff", "--device", "7", &old, &new]);
-    assert!(said.contains("no trace of device 7 in any rank"), "{said}");
+    assert!(said.contains("no trace of GPU 7 in any rank"), "{said}");
 
     // One that cannot be read is named, the others are compared.
     std::fs::write(directory.path().join("new/rank2.pickle.gz"), "\0no pickle").unwrap();

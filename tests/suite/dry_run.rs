@@ -391,7 +391,7 @@ fn a_failure_counts_also_without_history_and_until_its_line_is_served() {
 fn an_absent_device_is_named() {
     let error = json!({ "kind": "exception", "error": "AcceleratorError", "message": "invalid device ordinal" });
     let (_, reason, _) = verdict(&error, |recorded| recorded["oomscope"]["dry_run"]["absent_device"] = json!(7));
-    assert!(reason.as_str().unwrap().ends_with("the program uses device 7: run with --devices 8"), "{reason}");
+    assert!(reason.as_str().unwrap().ends_with("the program uses GPU 7: run with --devices 8"), "{reason}");
 }
 
 #[test]

@@ -420,7 +420,7 @@ fn what_cannot_be_exported_is_refused_in_one_sentence() {
     assert!(refusal(&["export", untraced, "--to", "folded", "--at", "failure"]).contains("no request failed; give"));
     assert!(refusal(&["export", FAILED, "--to", "folded", "--at", "99999999"]).contains("no trace has an entry"));
     let missing = refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--device", "7"]);
-    assert!(missing.contains("no memory and no trace of device 7"), "{missing}");
+    assert!(missing.contains("no memory and no trace of GPU 7"), "{missing}");
     assert!(!directory.path().join("out").exists(), "nothing is left behind");
     assert!(refusal(&["export", FAILED, "--to", "folded", "-o", FAILED]).contains("is an input file"));
     assert!(refusal(&["export", FAILED, "--to", "folded", "--from", "9", "--until", "3"]).contains("leaves no entry"));

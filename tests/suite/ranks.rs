@@ -48,7 +48,7 @@ fn devices_of_one_snapshot_stand_side_by_side_the_worst_first() {
         report["ranks"]["rows"].as_array().unwrap().iter().map(|row| row["device"].as_u64().unwrap()).collect();
     assert_eq!(order, [1, 2, 0]);
     let page = result_of(&["analyze", "--full", &path]);
-    assert!(page.contains("peaks   device 1 stands out"), "{page}");
+    assert!(page.contains("peaks   GPU 1 stands out"), "{page}");
     assert!(!page.contains("DataParallel"));
     let memory = |device: u64| page.find(&format!("Memory of device {device}")).unwrap();
     assert!(memory(1) < memory(2) && memory(2) < memory(0), "{page}");
@@ -77,7 +77,7 @@ fn ranks_that_fail_alike_are_one_group() {
     assert_eq!(told, [("capacity", 2), ("fragmentation", 1)]);
     let summary = report["ranks"]["summary"].as_str().unwrap();
     assert!(summary.starts_with("3 of 3 ran out of memory: 2 at "), "{summary}");
-    assert!(summary.contains("fragmentation.pickle.gz (device 0) at "), "{summary}");
+    assert!(summary.contains("fragmentation.pickle.gz (GPU 0) at "), "{summary}");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn ranks_are_listed_worst_first_and_the_outlier_is_named() {
         ["2.15.0-holes-at-oom ", "2.15.0-fuzz-roundup ", "2.15.0-holes ", "2.15.0-streams-lag ", "2.15.0-conv_train "];
     assert!(order.map(line_of).is_sorted(), "{page}");
     let peaks = page.split_once("\npeaks ").unwrap().1;
-    assert!(peaks.trim_start().starts_with(&format!("{ROUNDUP} (device 0) stands out")), "{page}");
+    assert!(peaks.trim_start().starts_with(&format!("{ROUNDUP} (GPU 0) stands out")), "{page}");
     assert!(page.contains("worst   out of memory on GPU 0: workloads.py:102 holes requested"), "{page}");
 }
 
@@ -174,7 +174,7 @@ fn snapshots_without_the_device_are_named() {
     let said = refusal(&["analyze", "--device", "7", HOLES, OOM, STREAMS]);
     assert!(said.contains("holes.pickle.gz and 2 other snapshots: no memory and no"), "{said}");
     let page = result_of(&["analyze", "--full", "--device", "1", HOLES, TWO_DEVICES]);
-    assert!(page.contains("no-device: no memory and no trace of device 1"), "{page}");
+    assert!(page.contains("no-device: no memory and no trace of GPU 1"), "{page}");
     let ranks = run(&["analyze", "--device", "1", TWO_DEVICES, HOLES, TWO_DEVICES]);
     assert_eq!(ranks.code, 0);
     assert!(ranks.err.contains("holes.pickle.gz: no memory and no trace"), "{}", ranks.err);

@@ -60,7 +60,7 @@ fn growth_that_explains_a_failure_comes_before_its_verdict() {
 #[test]
 fn a_setting_that_only_postpones_the_failure_is_not_advised() {
     for (file, instead, copy) in [
-        ("dead_ends/fsdp2", "stop the inputs at workloads2.py:177", "/app/workloads2.py:177"),
+        ("dead_ends/fsdp2", "checkpoint each of 6 calls (workloads2.py:172)", "/app/workloads2.py:172"),
         ("dead_ends/load_checkpoint", "load the checkpoint into host memory", "map_location=\"cpu\""),
     ] {
         let fields = summary(file);

@@ -80,7 +80,7 @@ fn both_pages_fit_a_narrow_terminal() {
 fn what_cannot_be_shown_is_refused_in_one_sentence() {
     let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
     assert!(refusal(&["timeline", untraced]).contains("no trace entry, so"));
-    assert!(refusal(&["timeline", "--device", "7", FAILED]).contains("no trace entry of device 7"));
+    assert!(refusal(&["timeline", "--device", "7", FAILED]).contains("no trace entry of GPU 7"));
     assert!(refusal(&["timeline", "--from", "99999999", FAILED]).contains("in the selected part of the trace"));
     for args in [
         &["timeline", "--buckets", "0", FAILED][..],

@@ -238,7 +238,7 @@ fn a_browser_shows_the_files_that_are_chosen() {
     let log = text(&fixtures::directory().join("logs/2.15.0-fragmentation.log"));
     viewer.choose(&[&log]);
     let shown = viewer.answer("2.15.0-fragmentation.log");
-    assert!(shown.contains("out of memory on device 0: ") && shown.contains("fragmentation, probably"), "{shown}");
+    assert!(shown.contains("out of memory on GPU 0: ") && shown.contains("fragmentation, probably"), "{shown}");
 
     // A file that cannot be read beside it is named.
     viewer.browser.value("again.click()");

@@ -151,7 +151,7 @@ fn what_cannot_be_replayed_is_refused_in_one_sentence() {
     let said = refusal(&["whatif", "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz"]);
     assert!(said.contains("no trace to replay"), "{said}");
     let said = refusal(&["whatif", "--device", "7", holes]);
-    assert!(said.contains("device 7"), "{said}");
+    assert!(said.contains("GPU 7"), "{said}");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_recording_that_is_not_reproduced_is_said_to_be_first() {
     assert_eq!((own(recorded), &recorded["exact"]), (wanted, &json!(false)));
     assert_eq!(recorded["statistics"]["reserved_bytes.all.peak"], wanted[0]);
     let page = result_of(&["whatif", "--set", "default", "--torch-version", "2.4", &path]);
-    assert!(page.contains("note: device 0: the model reproduces only"), "{page}");
+    assert!(page.contains("note: GPU 0: the model reproduces only"), "{page}");
 }
 
 /// What was recorded with options is replayed without them: the program as it was recorded with none.

@@ -1,22 +1,24 @@
 //! Finds live blocks that keep free memory from being joined or released.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::allocator::whole_granules;
 use crate::base::ids::StackId;
 use crate::replay::literal::{ContiguousRange, RangeBlock, Tiling};
 use crate::snapshot::BlockState;
-use crate::stacks::frames::{CodeLocation, Culprit, FrameList, StackReader};
+use crate::stacks::frames::{CodeLocation, Culprit, FrameList, LineId, StackReader};
 
 /// Maximum number of blockers in a report.
 const SHOWN_BLOCKERS: usize = 5;
-/// A stack is reported if it unlocks at least the total locked memory divided by this.
+/// A line is reported if it unlocks at least the total locked memory divided by this.
 const MIN_LOCKED_FRACTION: u64 = 100;
 
-/// Live blocks of one stack that keep free memory from being used.
+/// Live blocks of one source line that keep free memory from being used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Blocker {
     /// Free bytes that could be joined or released without these blocks.
@@ -30,9 +32,9 @@ pub struct Blocker {
     /// The innermost line outside PyTorch in the stack that allocated them.
     #[serde(flatten, with = "Culprit")]
     pub location: CodeLocation,
-    /// The operation that allocated them; null if the stack shows none.
+    /// The operation that allocated the first of them; null if its stack shows none.
     pub operation: Option<String>,
-    /// The stack that allocated them.
+    /// The stack that allocated the first of them.
     #[serde(flatten)]
     pub frames: FrameList,
 }
@@ -45,12 +47,17 @@ struct LockedMemory {
     bytes: u64,
 }
 
-/// The stacks whose blocks lock free memory, by unlocked bytes per byte held, descending.
+/// The lines whose blocks lock free memory: those that unlock most per byte held, by unlocked bytes, descending.
 pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker> {
+    // The key is the first stack of a line.
     let mut by_stack: BTreeMap<StackId, LockedMemory> = BTreeMap::new();
     let mut locked = 0u64;
-    for range in tiling.contiguous_ranges().filter(|range| range.blocks.len() > 1) {
+    let mut lines = FirstStacks::default();
+    for mut range in tiling.contiguous_ranges().filter(|range| range.blocks.len() > 1) {
         locked += range.blocks.iter().filter(|b| is_free(b)).map(|b| b.size).sum::<u64>();
+        for block in range.blocks.iter_mut().filter(|block| !is_free(block)) {
+            block.stack = lines.first_stack(block.stack, stacks);
+        }
         add_contiguous_range(&range, &mut by_stack);
     }
     let is_relevant =
@@ -61,6 +68,7 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     let scale = |a: &LockedMemory, b: &LockedMemory| u128::from(a.unlocked) * u128::from(b.bytes);
     relevant.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
     relevant.truncate(SHOWN_BLOCKERS);
+    relevant.sort_by_key(|(_, memory)| Reverse(memory.unlocked));
     let report = |(stack, memory): (StackId, LockedMemory)| {
         let location = stacks.code_location(stacks.line_id(stack));
         Blocker {
@@ -74,6 +82,20 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
         }
     };
     relevant.into_iter().map(report).collect()
+}
+
+/// For each stack, the first one that was seen with the same line.
+#[derive(Default)]
+struct FirstStacks {
+    of_stack: FxHashMap<StackId, StackId>,
+    of_line: FxHashMap<LineId, StackId>,
+}
+
+impl FirstStacks {
+    fn first_stack(&mut self, stack: StackId, stacks: &StackReader<'_>) -> StackId {
+        let of_line = &mut self.of_line;
+        *self.of_stack.entry(stack).or_insert_with(|| *of_line.entry(stacks.line_id(stack)).or_insert(stack))
+    }
 }
 
 fn is_free(block: &RangeBlock) -> bool {

@@ -76,7 +76,7 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
             warnings.add(
                 Code::ModelParted,
                 format!(
-                    "device {id}: the model diverges from the recording at entry {entry}, so no \
+                    "GPU {id}: the model diverges from the recording at entry {entry}, so no \
                      remedies are reported and verdicts are less certain: {why}"
                 ),
             );
@@ -114,7 +114,7 @@ fn warn_about_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings
         warnings.add(
             Code::FailedPoolNotRecorded,
             format!(
-                "device {device}: this release does not record the pool of a failed request. The \
+                "GPU {device}: this release does not record the pool of a failed request. The \
                  default pool is assumed, although there are private pools (CUDA graphs, MemPool); \
                  no remedy is reported for a request on one of their streams"
             ),
@@ -122,6 +122,6 @@ fn warn_about_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings
     }
     if oom_count > ooms.len() as u64 {
         let (all, described) = (counted(oom_count, "failed request"), ooms.len());
-        warnings.add(Code::ManyOoms, format!("device {device} has {all}: the last {described} are described"));
+        warnings.add(Code::ManyOoms, format!("GPU {device} has {all}: the last {described} are described"));
     }
 }

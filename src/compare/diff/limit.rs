@@ -124,7 +124,7 @@ impl FailOn {
         ranks_gone: &[String],
     ) -> Self {
         let (gone, both): (Vec<Growth<'a>>, Vec<_>) = growths.partition(|g| g.is_gone);
-        let devices_gone = gone.iter().map(|g| format!("{}device {}", g.rank(), g.device));
+        let devices_gone = gone.iter().map(|g| format!("{}GPU {}", g.rank(), g.device));
         let missing: Vec<String> = (ranks_gone.iter().cloned().chain(devices_gone))
             .map(|name| format!("{name}: only before, so {text} cannot be checked"))
             .collect();
@@ -138,7 +138,7 @@ impl FailOn {
                 after_bytes: g.after_bytes,
                 delta_bytes: signed_difference(g.before_bytes, g.after_bytes),
                 message: format!(
-                    "{}device {}: allocated {} {}, more than {text} allows{}",
+                    "{}GPU {}: allocated {} {}, more than {text} allows{}",
                     g.rank(),
                     g.device,
                     g.moment,

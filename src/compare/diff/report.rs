@@ -127,7 +127,7 @@ fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]
         warning: Warning {
             code: Code::NoPeak,
             message: format!(
-                "one of the snapshots has no history of device {}, so it has no peak: both are \
+                "one of the snapshots has no history of GPU {}, so it has no peak: both are \
                  compared as they were taken",
                 device.device
             ),

@@ -146,8 +146,8 @@ impl DeviceChange {
         let lines = describe_lines(&self.changes).into_iter().chain(self.describe_totals());
         let place = match (is_named, self.process.is_empty()) {
             (false, _) => return lines.collect(),
-            (true, true) => format!("device {}", self.device),
-            (true, false) => format!("{}, device {}", self.process, self.device),
+            (true, true) => format!("GPU {}", self.device),
+            (true, false) => format!("{}, GPU {}", self.process, self.device),
         };
         lines.map(|line| format!("{place}: {line}")).collect()
     }

@@ -135,7 +135,7 @@ fn estimated_peaks_warnings(path: &str, inference: &Inference<'_>) -> Vec<FileWa
     let warning = |inferred: &InferredDevice<'_>| {
         let (device, at) = (inferred.device.id(), inferred.verification.matched);
         let message = format!(
-            "device {device}: the model diverges from the recording at entry {at} of {}: peaks \
+            "GPU {device}: the model diverges from the recording at entry {at} of {}: peaks \
              replayed from an empty pool are estimates (see `oomscope replay`)",
             inferred.verification.recorded
         );

@@ -217,7 +217,7 @@ fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> PageE
     PageEntry {
         snapshot,
         device: page.device,
-        title: format!("{}, device {}", file_name(&report.snapshots[snapshot].path), page.device),
+        title: format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device),
         entries: page.entries,
         first_event: page.first_event,
         peak_allocated_bytes: page.peak_allocated_bytes,

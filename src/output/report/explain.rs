@@ -108,7 +108,7 @@ fn without_message(document: &mut Document, report: &ExplainReport) {
         refused_mappings(document, report);
         return;
     };
-    let device = last.device.map_or_else(String::new, |device| format!(" on device {device}"));
+    let device = last.device.map_or_else(String::new, |device| format!(" on GPU {device}"));
     let answer = match last.state {
         "healthy" => strong(format!("the cache is healthy{device}")),
         "full" => alarm(format!("the device is full{device}")),
@@ -133,7 +133,7 @@ fn refused_mappings(document: &mut Document, report: &ExplainReport) {
     for mapping in &report.refused_mappings {
         let times = counted(mapping.times, "time");
         let text = format!(
-            "device {} refused memory for expandable segments {times}, first in line {}: PyTorch emptied its cache and \
+            "GPU {} refused memory for expandable segments {times}, first in line {}: PyTorch emptied its cache and \
              tried again, which is slow",
             mapping.device,
             count(mapping.line)
@@ -223,7 +223,7 @@ fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool)
     let row = |one: &StatisticsReport| -> Vec<Cell> {
         let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
         let who = source_label(one.rank, one.source.as_deref());
-        let device = one.device.map_or_else(String::new, |device| format!("device {device}"));
+        let device = one.device.map_or_else(String::new, |device| format!("GPU {device}"));
         let who: Vec<String> = [who, device].into_iter().filter(|part| !part.is_empty()).collect();
         [count(one.line), who.join(", "), one.state.to_owned()]
             .into_iter()

@@ -18,7 +18,7 @@ const MAX_PENDING: usize = 3;
 pub(super) fn failed_request(document: &mut Document, device: &DeviceReport) {
     // The last failure is the one that ended the program, if any did.
     let Some((last, before)) = device.ooms.split_last() else { return };
-    document.heading(format!("The failed request on device {}", device.device));
+    document.heading(format!("The failed request on GPU {}", device.device));
     let at = match entries_after(last, device) {
         0 => "the last of the trace".to_owned(),
         after => format!("{} before the end of the trace", counted(after, "entry")),
@@ -72,7 +72,7 @@ fn circumstances(document: &mut Document, oom: &JudgedRequest) {
 pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
     let Some(request) = &device.request else { return }; // without --request
     if let RequestOutcome::Failed(oom) = &request.outcome {
-        document.heading(format!("The request of {} on device {}", size(request.asked_bytes), device.device));
+        document.heading(format!("The request of {} on GPU {}", size(request.asked_bytes), device.device));
         circumstances(document, oom);
         add_blockers(document, oom);
         if request.given_back_bytes > 0 {

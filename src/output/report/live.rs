@@ -28,7 +28,7 @@ pub fn live(report: &LiveReport) -> Document {
 
 /// `fits on GPU 0: every request was served, as predicted`
 fn headline(report: &LiveReport, device: &LiveDevice) -> Text {
-    let of = if report.devices.len() > 1 { format!("device {} ", device.device) } else { String::new() };
+    let of = if report.devices.len() > 1 { format!("GPU {} ", device.device) } else { String::new() };
     let predicted = if device.as_predicted { ", as predicted" } else { ", not as predicted" };
     let gpu = report.gpu.gpu;
     match device.ooms.len() as u64 {

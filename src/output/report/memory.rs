@@ -11,7 +11,7 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
     // Without --at the figures are those of the snapshot.
     let at = phrases::describe_position_on(device, device.moment.unwrap_or_default());
-    document.heading(format!("Memory of device {} {at}", device.device));
+    document.heading(format!("Memory of GPU {} {at}", device.device));
     document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
     let free = &memory.fragmentation;
     if free.rounding_bytes > 0 {

@@ -10,7 +10,7 @@ pub(super) fn add_program(document: &mut Document, device: &ProgramDevice) {
     if device.without.is_empty() {
         return;
     }
-    document.heading(format!("Device {} without a line", device.device));
+    document.heading(format!("GPU {} without a line", device.device));
     if device.reserved_before_bytes > 0 {
         document.paragraph(format!(
             "The recording started with {} reserved; the peaks are those of the same requests on an empty pool",

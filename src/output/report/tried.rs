@@ -3,7 +3,7 @@
 use crate::base::units::{counted, size};
 use crate::output::document::{Cell, Judgement, Table, Text, code, faint, source_location};
 use crate::output::wording::describe_outcome;
-use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, TriedCertainty, TriedKind, TriedMark, TriedRow};
 
 /// The program as recorded.
 #[derive(Clone, Copy)]
@@ -29,7 +29,8 @@ pub(super) fn tried_table(
     if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
         rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
     }
-    rows.extend(listed.iter().map(|row| cells(row)));
+    let served = baseline.filter(|baseline| baseline.outcome.goes_on()).map(|baseline| baseline.reserved_bytes);
+    rows.extend(listed.iter().map(|row| cells(row, served)));
     if let Some(Baseline { live_bytes, .. }) = baseline {
         rows.push(plain("lower bound as recorded, all served", String::new(), live_bytes));
     }
@@ -51,7 +52,8 @@ fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
     vec![faint(format!("  {name}")).into(), outcome.into(), size(bytes).into(), "".into()]
 }
 
-fn cells(row: &TriedRow) -> Vec<Cell> {
+/// `recorded` bytes were reserved at the peak if all requests were served.
+fn cells(row: &TriedRow, recorded: Option<u64>) -> Vec<Cell> {
     let mark = match row.mark {
         TriedMark::Helps => Judgement::Good,
         TriedMark::MayHelp => Judgement::Perhaps,
@@ -65,12 +67,22 @@ fn cells(row: &TriedRow) -> Vec<Cell> {
     };
     let sure = if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() };
     // A change is replayed without a limit: if the job fails on the device, it never reserves that much.
-    let is_reached = row.kind == TriedKind::Settings || row.then.goes_on() || row.then.is_not_known();
+    let is_reached = row.kind == TriedKind::Settings || row.then.goes_on();
     let reserved = if is_reached { size(row.peak_reserved_bytes) } else { String::new() };
     vec![
         Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
-        describe_outcome(&row.then).into(),
+        recorded.filter(|_| row.then.goes_on()).map_or_else(|| describe_outcome(&row.then), |b| gain(row, b)).into(),
         reserved.into(),
         sure.into(),
     ]
+}
+
+/// The gain of a job that goes on as it is, with `recorded` bytes reserved at the peak.
+fn gain(row: &TriedRow, recorded: u64) -> String {
+    match row.peak_reserved_bytes.abs_diff(recorded) {
+        difference if difference < recorded / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
+        more if row.peak_reserved_bytes > recorded => format!("reserves {} more", size(more)),
+        _ if row.mark == TriedMark::NoHelp => "still grows".to_owned(),
+        less => format!("reserves {} less", size(less)),
+    }
 }

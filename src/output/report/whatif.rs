@@ -109,7 +109,7 @@ fn end(document: &mut Document, summary: &Summary, path: &str) {
 
 /// Appends the figures of every setting.
 fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
-    document.heading(format!("Settings on device {}", device.device));
+    document.heading(format!("Settings on GPU {}", device.device));
     if device.reserved_before_bytes > 0 {
         document.paragraph(format!(
             "The recording started with {} reserved, which every replay keeps: a smaller device is never reported as \

@@ -57,7 +57,7 @@ impl CheckReport {
             .filter(|_| worst.code.needs_baseline())
         {
             Some(changes) => format!("{answer}: {changes}"),
-            None => format!("{answer}: {code} of device {device} of {path}: {}", worst.message),
+            None => format!("{answer}: {code} of GPU {device} of {path}: {}", worst.message),
         };
         let place = |line: &CodeLine| {
             let file = line.source.as_deref().unwrap_or(&line.frame.file);

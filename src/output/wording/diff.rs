@@ -15,7 +15,7 @@ impl DiffReport {
         };
         let answer = match &*self.devices {
             [only] => only.summary.clone(),
-            _ => format!("device {}: {}", most.device, most.summary),
+            _ => format!("GPU {}: {}", most.device, most.summary),
         };
         let rank = self.ranks.as_ref().map(|ranks| ranks.rows.first().map_or("", |worst| worst.name.as_str()));
         let rank = rank.map_or_else(String::new, |name| format!("{}: ", escape_text(name)));

@@ -29,7 +29,7 @@ impl fmt::Display for DryRunWarning<'_> {
             Self::Placements(range) => write!(
                 f,
                 "the allocator picks among equal blocks by address, and a GPU assigns other addresses: over {} \
-                 placements of memory device {} peaks at {} reserved, and {}",
+                 placements of memory GPU {} peaks at {} reserved, and {}",
                 range.placements,
                 range.device,
                 describe_range(range.reserved_bytes),
@@ -124,7 +124,7 @@ fn describe_estimates(report: &DryRunReport) -> String {
 fn describe_workspaces(range: &RangeReport) -> Option<String> {
     let with = range.with_workspaces.as_ref()?;
     Some(format!(
-        "; with {} of the sizes that tensors and documented algorithms suggest (the largest {}) device {} peaks at {} \
+        "; with {} of the sizes that tensors and documented algorithms suggest (the largest {}) GPU {} peaks at {} \
          allocated, {} reserved, and {}",
         counted(with.calls, "workspace"),
         size(with.largest_bytes),

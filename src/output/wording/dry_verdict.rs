@@ -114,7 +114,7 @@ fn describe_error(error: &ProgramError) -> String {
     let ProgramError { name, message, location, after_read, absent_device } = error;
     let colon = if message.is_empty() { "" } else { ": " };
     let advice = if let Some(device) = absent_device {
-        format!("; the program uses device {device}: run with --devices {}", device + 1)
+        format!("; the program uses GPU {device}: run with --devices {}", device + 1)
     } else if let Some(read) = after_read {
         let frame = read.location.frame.as_ref();
         let label = frame.map_or_else(String::new, FrameReport::short_label);

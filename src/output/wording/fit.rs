@@ -74,7 +74,7 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
         };
         return format!("the largest size cannot be predicted: {why}");
     };
-    let of = if report.devices.len() > 1 { format!(" of device {}", device.device) } else { String::new() };
+    let of = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
     let on = format!("on {}{of}", size(capacity));
     let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
     if let Some(DataRange { minimum, maximum }) = device.data_range {

@@ -18,12 +18,12 @@ impl ProgramReport {
         };
         let id = worst.device;
         if worst.lost == Some(LostHistory::RingOfOne) {
-            let answer = format!("changes to the program cannot be judged on device {id}");
+            let answer = format!("changes to the program cannot be judged on GPU {id}");
             return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
         }
         let answer = describe_tried(&worst.tried(), worst.exact).unwrap_or_else(|| {
             format!(
-                "this recording suggests no change to the program on device {id}: it shows no training step with an \
+                "this recording suggests no change to the program on GPU {id}: it shows no training step with an \
                  optimizer, no repeated module and nothing left behind"
             )
         });

@@ -40,14 +40,14 @@ impl WhatIfReport {
     fn summarize_device(&self, device: &WhatIfDevice) -> Summary {
         let (id, verdict) = (device.device, &device.verdict);
         let Some(recorded) = self.recorded_on(device) else {
-            return Summary::from_answer(format!("nothing to replay on device {id}"));
+            return Summary::from_answer(format!("nothing to replay on GPU {id}"));
         };
         if verdict.lost == Some(LostHistory::RingOfOne) {
-            let answer = format!("other settings cannot be judged on device {id}");
+            let answer = format!("other settings cannot be judged on GPU {id}");
             return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
         }
         let answer = describe_tried(&device.tried, device.exact).unwrap_or_else(|| {
-            format!("nothing to try on device {id}; as recorded {}", outcome_clause(&recorded.then))
+            format!("nothing to try on GPU {id}; as recorded {}", outcome_clause(&recorded.then))
         });
         let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
         let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());

@@ -43,8 +43,13 @@ struct OwnBlock {
 }
 
 impl KeptGraphs {
+    /// The graphs by which `device` grows.
+    pub(crate) fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
+        device.growth().and_then(|growth| Self::from_growth(device, growth))
+    }
+
     /// Looks at the last iteration of `growth` after which a whole one followed.
-    pub(super) fn from_growth(device: DeviceStudy<'_, '_>, growth: &Growth) -> Option<Self> {
+    fn from_growth(device: DeviceStudy<'_, '_>, growth: &Growth) -> Option<Self> {
         let [.., start, end, until] = *growth.start_entries.as_slice() else { return None };
         if growth.kind != GrowthKind::Kept {
             return None;

@@ -100,7 +100,7 @@ impl Leaks {
         let bytes_per_step = growth.bytes_per_step();
         let remaining_bytes = capacity.map(|capacity| capacity.saturating_sub(growth.allocated_bytes));
         let steps_left = remaining_bytes.and_then(|left| left.checked_div(bytes_per_step));
-        let kept_graphs = KeptGraphs::from_growth(device, growth);
+        let kept_graphs = KeptGraphs::from_device(device);
         Self {
             kind: Some(growth.kind),
             bytes_per_step,

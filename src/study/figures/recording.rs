@@ -21,7 +21,7 @@ pub enum UnknownReason {
         entry: u64,
     },
     /// The baseline has no such device.
-    #[error("the baseline has no device {device} of {snapshot}; save it again with --save-baseline")]
+    #[error("the baseline has no GPU {device} of {snapshot}; save it again with --save-baseline")]
     NotInBaseline {
         /// Device index.
         device: u64,
@@ -29,7 +29,7 @@ pub enum UnknownReason {
         snapshot: String,
     },
     /// The baseline has no such entry, or the entry no such device.
-    #[error("the baseline has no device {device} of the entry {entry:?}; --add or --update writes it")]
+    #[error("the baseline has no GPU {device} of the entry {entry:?}; --add or --update writes it")]
     NoEntry {
         /// Device index.
         device: u64,
@@ -62,7 +62,7 @@ pub enum UnknownReason {
     },
     /// The baseline has a device that the checked snapshots lack.
     #[error(
-        "the baseline has device {device} of {snapshot}, which is not among the checked snapshots: a rank that died \
+        "the baseline has GPU {device} of {snapshot}, which is not among the checked snapshots: a rank that died \
          leaves no file"
     )]
     MissingSnapshot {

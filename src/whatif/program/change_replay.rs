@@ -12,6 +12,8 @@ use crate::replay::model::{
     EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed, simulate_with_headroom,
 };
 use crate::replay::ops::{OperationKind, Program};
+use crate::stacks::frames::CodeLocation;
+use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
 use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
 
@@ -207,13 +209,14 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             last.filter(|entry| is_requested && baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
         let failures = outcome.failed.as_ref();
         let growth = remaining_growth(self.recording, &row.script);
+        let location = self.location(&row);
         let goes_beyond_failure = self.recording.is_continued() || !self.recording.device.ends_with_failure();
         ProgramRow {
             then: self.then(&row, outcome, growth),
             change: row.change,
             sure: row.certainty,
             description: row.description,
-            location: self.recording.code_location(row.line),
+            location,
             other_locations: row.other_lines.iter().map(|line| self.recording.code_location(Some(*line))).collect(),
             bytes_at_peak: row.bytes_at_peak,
             peak_allocated_bytes: outcome.allocated,
@@ -226,6 +229,18 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             failed: failures.and_then(|failed| failed.first()).map(|failed| self.failure(*failed)),
             starts_from_empty,
         }
+    }
+
+    /// The line to change.
+    fn location(&self, row: &ChangedProgram) -> CodeLocation {
+        let mut location = self.recording.code_location(row.line);
+        if row.change == ProgramChange::LeftBehind
+            && let Some(result) = KeptGraphs::from_device(self.recording.device).and_then(|graphs| graphs.result_at)
+        {
+            // Its graph keeps what the largest line made.
+            location.frame = Some(result);
+        }
+        location
     }
 
     /// The outcome of the job with this change, after which memory grows by `growth`.

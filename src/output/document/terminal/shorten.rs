@@ -9,7 +9,7 @@ const SEPARATORS: [char; 2] = ['/', '\\'];
 /// Paths keep this much before anything else is cut.
 const MIN_PATH_COLUMNS: usize = 16;
 
-/// `text` in `room` columns, as plain text: paths lose their start, then the text its end.
+/// `text` in `room` columns, as plain text: paths lose their start, a setting or a name its middle, other text its end.
 pub(super) fn fit(text: &Text, room: usize, style: Style) -> String {
     fit_spans(text, room, style).spans.iter().map(|span| style.escaped(&span.text)).collect()
 }
@@ -31,6 +31,31 @@ pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
     if width(&text) <= room {
         return text;
     }
+    // A place behind other text is kept.
+    let has_place = text.spans.len() > 2 && text.spans.last().is_some_and(|span| span.path_len > 0);
+    let tail_len = if has_place { 2 } else { 0 };
+    let tail = Text { spans: text.spans.split_off(text.spans.len() - tail_len) };
+    let (tail_width, dots_width) = (width(&tail), display_width(dots));
+    if room < tail_width + MIN_PATH_COLUMNS {
+        text.spans.extend(tail.spans);
+        return cut_end(text, room, dots);
+    }
+    let room = room - tail_width;
+    let text = match &*text.spans {
+        // The ends of settings and names differ as often as their starts.
+        [span] if span.is_code && span.path_len == 0 => {
+            let kept = room.saturating_sub(dots_width);
+            let end = last_columns(&span.text, kept / 3);
+            let start = first_columns(&span.text, kept - display_width(end));
+            Text { spans: vec![Span { text: format!("{start}{dots}{end}"), ..span.clone() }] }
+        }
+        _ => cut_end(text, room, dots),
+    };
+    text.and(tail)
+}
+
+/// `text` without its end, in `room` columns.
+fn cut_end(mut text: Text, room: usize, dots: &str) -> Text {
     let mut left = room.saturating_sub(display_width(dots));
     for span in &mut text.spans {
         let kept = first_columns(&span.text, left).len();

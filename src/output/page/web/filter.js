@@ -82,7 +82,7 @@ function filterForm() {
 function sharedText() {
   const { streams, pools } = device.data.header;
   const same = [
-    ...(pages.length === 1 ? [`device ${device.data.header.device}`] : []),
+    ...(pages.length === 1 ? [`GPU ${device.data.header.device}`] : []),
     ...(streams.length === 1 ? [`stream ${streams[0]}`] : []),
     ...(pools.length === 1 ? [poolName(device.data, 0)] : []),
   ];

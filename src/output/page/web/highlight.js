@@ -110,13 +110,16 @@ function highlightedByBlocker(device, index, at) {
   const failure = data.header.failures.find((/** @type {any} */ candidate) => candidate.index === index);
   const blocker = analysis?.ooms?.[index]?.blockers?.[at];
   if (!failure || !blocker) return result;
+  // Its stack is one of those of its line.
   const nodes = stacks.nodesOf(blocker.frames || []);
+  const lines = new Set();
+  for (let kind = 0; kind < data.kinds; kind += 1) if (nodes[data.node[kind]]) lines.add(stacks.lineOfKind[kind]);
   /** @param {number} row */
-  const hasStack = (row) => nodes[data.node[data.kind[row]]] === 1;
+  const isOfLine = (row) => lines.has(stacks.lineOfKind[data.kind[row]]);
   for (const segment of momentAt(device, failure.moment).segments) {
     for (let from = 0; from < segment.rows.length; from += 1) {
       const first = from;
-      while (from < segment.rows.length && hasStack(segment.rows[from])) from += 1;
+      while (from < segment.rows.length && isOfLine(segment.rows[from])) from += 1;
       if (from > first) for (const row of blockingRows(data, segment, first, from)) result[row] = 1;
     }
   }
@@ -124,7 +127,7 @@ function highlightedByBlocker(device, index, at) {
 }
 
 /**
- * Of adjacent blocks `from..to` with one stack, those that keep free memory apart: beside a free block, or in a granule
+ * Of adjacent blocks `from..to` of one line, those that keep free memory apart: beside a free block, or in a granule
  * that could be returned to the device without them.
  * @param {Columns} data @param {Segment} segment @param {number} from @param {number} to
  * @returns {number[]}

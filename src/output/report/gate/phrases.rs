@@ -6,7 +6,7 @@ use crate::stacks::frames::FrameReport;
 
 /// `device 0 of snapshot.pickle`
 pub(crate) fn device_label(finding: &Finding) -> String {
-    format!("device {} of {}", finding.device, escape_text(&finding.path))
+    format!("GPU {} of {}", finding.device, escape_text(&finding.path))
 }
 
 /// `train.py:12 in step`, with the path in the repository if known.

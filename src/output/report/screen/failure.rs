@@ -2,6 +2,7 @@
 
 use super::holders::{add_blockers, add_growth, add_holders};
 use super::parts::{add_next, add_part, moment_label};
+use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
@@ -83,14 +84,30 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     add_part(&mut parts, pending, BarKind::Peak, format!("{} freed, in use by another stream", size(pending)));
     let largest = match oom.largest_free_block_bytes {
         0 => "none of it usable".to_owned(),
-        bytes => format!("largest piece {}", size(bytes)),
+        bytes if oom.verdict == Verdict::Spurious => format!("largest piece {}", size(bytes)),
+        bytes => format!("largest usable {}", size(bytes)),
     };
     add_part(&mut parts, oom.cached_bytes, BarKind::Cached, format!("{} cached ({largest})", size(oom.cached_bytes)));
-    add_part(&mut parts, free, BarKind::Free, format!("{} free on the device", size(free)));
+    match oom.verdict {
+        Verdict::MemoryLimit => {
+            let label = format!("{} free, beyond the limit of this process", size(free));
+            add_part(&mut parts, free, BarKind::Outside, label);
+        }
+        _ => add_part(&mut parts, free, BarKind::Free, format!("{} free on the device{}", size(free), segment(oom))),
+    }
     let reach = oom.reserved_bytes.saturating_add(free);
     let outside = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(reach));
     add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
     document.bar(parts);
+}
+
+/// The size of the segment that `oom` needs, if the free memory of the device seems to suffice.
+fn segment(oom: &OomReport) -> String {
+    if oom.verdict == Verdict::Capacity && oom.requested_bytes <= oom.device_free_bytes {
+        format!(", where this request needs a segment of {}", size(oom.segment_bytes))
+    } else {
+        String::new()
+    }
 }
 
 /// Rows of the table of what was tried.

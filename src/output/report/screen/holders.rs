@@ -208,6 +208,6 @@ pub(in crate::output::report) fn add_blockers(document: &mut Document, oom: &Jud
         [holder.into()].into_iter().chain(bytes.map(Cell::from)).chain([count(blocker.blocks).into()]).collect()
     };
     let rows = oom.blockers.iter().take(MAX_BLOCKERS).map(row);
-    document.table(Table::new(&["in the way", "keeps apart", "holds", "blocks"], &[0], rows).wide());
+    document.table(Table::new(&["in the way", "free around it", "holds", "blocks"], &[0], rows).wide());
     true
 }
