@@ -159,9 +159,9 @@ impl ExplainedFailure {
         let backend = self.backend.as_deref().filter(|backend| *backend != "CUDA");
         match (devices, backend) {
             (Some(devices), backend) => {
-                let backend = backend.map_or_else(String::new, |name| format!("{name} "));
-                let noun = if devices.contains(['-', ',']) { "devices" } else { "device" };
-                format!("out of memory on {backend}{noun} {devices}")
+                let noun = backend.map_or_else(|| "GPU".to_owned(), |name| format!("{name} device"));
+                let plural = if devices.contains(['-', ',']) { "s" } else { "" };
+                format!("out of memory on {noun}{plural} {devices}")
             }
             (None, Some(backend)) => format!("out of memory on a device of {backend}"),
             (None, None) => "out of memory".to_owned(),

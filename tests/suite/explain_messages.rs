@@ -127,7 +127,7 @@ fn ranks_that_fail_alike_are_one_block() {
     let first = Some(report.failures[0].line);
     assert_eq!(same, [(0, None), (1, first), (2, first), (5, first), (4, None), (3, None)]);
     let whole = page(&report, 3);
-    assert!(whole.starts_with("out of memory on devices 0-2, 5: "), "{whole}");
+    assert!(whole.starts_with("out of memory on GPUs 0-2, 5: "), "{whole}");
     assert!(whole.contains("\n  ranks 0-2, 5, line 9 of 54, 4 times, "), "{whole}");
     let row = |rank: &str| whole.lines().find(|line| line.contains(rank)).unwrap().to_owned();
     assert!(row("rank 4").contains("x.py:90") && row("rank 3").contains("3 GiB"), "{whole}");

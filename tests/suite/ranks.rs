@@ -50,7 +50,7 @@ fn devices_of_one_snapshot_stand_side_by_side_the_worst_first() {
     let page = result_of(&["analyze", "--full", &path]);
     assert!(page.contains("peaks   GPU 1 stands out"), "{page}");
     assert!(!page.contains("DataParallel"));
-    let memory = |device: u64| page.find(&format!("Memory of device {device}")).unwrap();
+    let memory = |device: u64| page.find(&format!("Memory of GPU {device}")).unwrap();
     assert!(memory(1) < memory(2) && memory(2) < memory(0), "{page}");
     assert!(page.contains("no failure") && !page.contains("capacity"), "{page}");
     let known = result_of(&["analyze", "--capacity", "80GiB", &path]);

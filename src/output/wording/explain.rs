@@ -47,7 +47,7 @@ fn summarize_failure(failure: &ExplainedFailure) -> Summary {
 }
 
 impl ExplainedFailure {
-    /// `out of memory on device 0: train.py:16 block requested 64 MiB`
+    /// `out of memory on GPU 0: train.py:16 block requested 64 MiB`
     pub(crate) fn headline(&self, devices: Option<&str>) -> Text {
         let start = alarm(self.describe(devices));
         let requested = self.requested_bytes.filter(|_| self.system.is_none());
