@@ -222,14 +222,7 @@ fn needs_program_change(oom: &OomReport) -> bool {
     match oom.verdict {
         Verdict::Capacity => true,
         Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(lasts),
-        Verdict::MemoryLimit
-        | Verdict::Spurious
-        | Verdict::PendingFree
-        | Verdict::PrivatePool
-        | Verdict::OtherStream
-        | Verdict::NonPytorch
-        | Verdict::Unknown
-        | Verdict::Served => false,
+        _ => false,
     }
 }
 

@@ -71,14 +71,8 @@ fn conclude_native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxB
         Verdict::PrivatePool => private_pools(numbers, &memory, &requested, base),
         Verdict::Fragmentation => fragmentation(numbers, unallocated, &requested, base),
         Verdict::NonPytorch => outside(numbers, reserved, &requested, base),
-        Verdict::Capacity
-        | Verdict::MemoryLimit
-        | Verdict::Spurious
-        | Verdict::PendingFree
-        | Verdict::OtherStream
-        | Verdict::Unknown
-        | Verdict::Served => {
-            debug_assert_eq!(ruling.verdict, Verdict::Capacity, "a message cannot show other verdicts");
+        verdict => {
+            debug_assert_eq!(verdict, Verdict::Capacity, "a message cannot show other verdicts");
             capacity(numbers, &memory, [reserved, unallocated], &requested, base)
         }
     };

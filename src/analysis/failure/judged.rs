@@ -45,13 +45,7 @@ impl Judgement {
                 is_full && is_capacity_known && !trials.has_remedy()
             }
             Verdict::Unknown => false,
-            Verdict::MemoryLimit
-            | Verdict::Spurious
-            | Verdict::PendingFree
-            | Verdict::PrivatePool
-            | Verdict::OtherStream
-            | Verdict::NonPytorch
-            | Verdict::Served => !outlook.is_dead_end() && !grows,
+            _ => !outlook.is_dead_end() && !grows,
         };
         let guess = failed.pool_guess;
         let is_known = guess.pool.is_some() && !guess.is_open && is_reproduced;

@@ -49,6 +49,26 @@ pub enum Block {
     Warning(String, Text),
 }
 
+impl Block {
+    /// The texts that may have source locations.
+    pub(super) fn texts_mut(&mut self) -> Vec<&mut Text> {
+        match self {
+            Self::Headline(text, context) => vec![text, context],
+            Self::Heading(_, text) | Self::Paragraph(text) | Self::Warning(_, text) | Self::Details(text, _) => {
+                vec![text]
+            }
+            Self::Callers(texts) => texts.iter_mut().collect(),
+            Self::Bar(bar) => bar.parts.iter_mut().map(|part| &mut part.label).collect(),
+            Self::Fields(fields) => fields.iter_mut().flat_map(|field| &mut field.texts).collect(),
+            Self::List(items) => {
+                items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details)).collect()
+            }
+            Self::Table(table) => table.texts_mut(),
+            Self::Code(_) | Self::Chart(_) | Self::Source(_) | Self::Stack(_) => Vec::new(),
+        }
+    }
+}
+
 /// A name with one or more values.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::block::{Block, Document};
-use super::table::Cell;
-use super::text::{Span, Text};
+use super::text::Span;
 
 /// Path separators of Linux and Windows.
 const SEPARATORS: [char; 2] = ['/', '\\'];
@@ -41,7 +40,7 @@ impl Document {
     fn visit_locations(&mut self, visit: &mut dyn FnMut(&mut Span, bool)) {
         for block in self.blocks.iter_mut().chain(&mut self.sections) {
             let is_headline = matches!(block, Block::Headline(..));
-            for text in texts(block) {
+            for text in block.texts_mut() {
                 let locations = text.spans.iter_mut().filter(|span| span.path_len > 0);
                 locations.for_each(|span| visit(span, is_headline));
             }
@@ -49,35 +48,6 @@ impl Document {
                 inside.visit_locations(visit);
             }
         }
-    }
-}
-
-/// The texts of a block that may have source locations.
-fn texts(block: &mut Block) -> Vec<&mut Text> {
-    match block {
-        Block::Headline(text, context) => vec![text, context],
-        Block::Heading(_, text) | Block::Paragraph(text) | Block::Warning(_, text) | Block::Details(text, _) => {
-            vec![text]
-        }
-        Block::Callers(texts) => texts.iter_mut().collect(),
-        Block::Bar(bar) => bar.parts.iter_mut().map(|part| &mut part.label).collect(),
-        Block::Fields(fields) => fields.iter_mut().flat_map(|field| &mut field.texts).collect(),
-        Block::List(items) => {
-            items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details)).collect()
-        }
-        Block::Table(table) => {
-            let cells = table.rows.iter_mut().flatten().flat_map(cell_texts);
-            table.caption.iter_mut().chain(&mut table.note).chain(cells).collect()
-        }
-        Block::Code(_) | Block::Chart(_) | Block::Source(_) | Block::Stack(_) => Vec::new(),
-    }
-}
-
-fn cell_texts(cell: &mut Cell) -> Vec<&mut Text> {
-    match cell {
-        Cell::Text(text) | Cell::Indented(_, text) | Cell::Marked(_, text) => vec![text],
-        Cell::WithDetails(text, below) => std::iter::once(text).chain(below).collect(),
-        Cell::Bar(_) => Vec::new(),
     }
 }
 

@@ -55,6 +55,16 @@ impl Judgement {
     }
 }
 
+impl Cell {
+    fn texts_mut(&mut self) -> Vec<&mut Text> {
+        match self {
+            Self::Text(text) | Self::Indented(_, text) | Self::Marked(_, text) => vec![text],
+            Self::WithDetails(text, below) => std::iter::once(text).chain(below).collect(),
+            Self::Bar(_) => Vec::new(),
+        }
+    }
+}
+
 impl<T: Into<Text>> From<T> for Cell {
     fn from(text: T) -> Self {
         Self::Text(text.into())
@@ -78,6 +88,11 @@ impl Table {
             rows: rows.into_iter().map(cells).collect(),
             note: None,
         }
+    }
+
+    pub(super) fn texts_mut(&mut self) -> Vec<&mut Text> {
+        let cells = self.rows.iter_mut().flatten().flat_map(Cell::texts_mut);
+        self.caption.iter_mut().chain(&mut self.note).chain(cells).collect()
     }
 
     #[must_use]

@@ -179,14 +179,7 @@ impl Advice {
                     let line = match verdict {
                         Verdict::Capacity => oom.holder(),
                         Verdict::PendingFree => oom.pending.iter().find_map(|line| file_line(&line.location)),
-                        Verdict::MemoryLimit
-                        | Verdict::Spurious
-                        | Verdict::PrivatePool
-                        | Verdict::OtherStream
-                        | Verdict::Fragmentation
-                        | Verdict::NonPytorch
-                        | Verdict::Unknown
-                        | Verdict::Served => None,
+                        _ => None,
                     };
                     line.or_else(|| file_line(&oom.location))
                 }
