@@ -39,6 +39,8 @@ pub enum Advice {
     Try(String, WhyUnknown),
     /// Change the program as described, at a line: in a replay the request is then served, and this is the outcome.
     Change(String, CodeLocation, JobOutcome),
+    /// Try a change of the program, at a line: in a replay the job goes on, but the sizes it changes are a guess.
+    Guess(String, CodeLocation),
     /// No replayed setting or change lets the job go on.
     NothingHelps(NoSettingHelps),
     /// Request less at once.
@@ -102,8 +104,6 @@ pub enum NoSettingHelps {
     AllFail,
     /// Under every setting that serves the request the program fails again; this one gets furthest.
     AllPostpone(Box<Remedy>),
-    /// A setting serves the request, but the requests after it are not known.
-    MayPostpone,
 }
 
 /// The evidence besides the failure itself.
@@ -220,12 +220,17 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(change) = change {
         return as_advice(change);
     }
-    // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
-    let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
-    match why_no_setting_helps(oom).filter(|_| is_stale) {
-        Some(why) => Advice::NothingHelps(why),
-        None => Advice::Standard(oom.verdict),
+    if !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity) {
+        return Advice::Standard(oom.verdict);
     }
+    // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
+    if let Some((settings, why)) = unknown_remedy(oom) {
+        return Advice::Try(settings, why);
+    }
+    if let Some(guess) = evidence.changes.iter().find(|row| row.then.goes_on()) {
+        return Advice::Guess(guess.label(), guess.location.clone());
+    }
+    why_no_setting_helps(oom).map_or(Advice::Standard(oom.verdict), Advice::NothingHelps)
 }
 
 /// The best change that is no guess and serves the request.
@@ -238,22 +243,17 @@ fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
     foreach.or_else(|| sure.next())
 }
 
-/// The settings that serve the request, best first.
-fn settable(oom: &OomReport) -> impl Iterator<Item = &Remedy> {
-    oom.remedies.iter().filter(|remedy| remedy.avoids_oom && remedy.without.is_none())
-}
-
 /// The best settings after which the requests are not known, and why.
 fn unknown_remedy(oom: &OomReport) -> Option<(String, WhyUnknown)> {
-    settable(oom).find_map(|remedy| match remedy.then {
-        JobOutcome::NotKnown { why } => Some((remedy.settings.clone(), why)),
+    oom.remedies.iter().filter(|remedy| remedy.avoids_oom).find_map(|remedy| match remedy.then {
+        JobOutcome::NotKnown { why } => Some((remedy.settings_change(), why)),
         _ => None,
     })
 }
 
 /// The result of the replays, if none of them recommends a setting.
 fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
-    let mut successful = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).peekable();
+    let mut successful = oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
     let as_recorded = oom.as_recorded?;
     if as_recorded.no_setting_helps {
         return Some(NoSettingHelps::ExceedsReach);
@@ -261,11 +261,9 @@ fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
     if oom.remedies.is_empty() {
         return None;
     }
-    let fails_again = |remedy: &Remedy| remedy.then.fails_again();
-    Some(match successful.peek().copied() {
+    Some(match successful.next() {
         None => NoSettingHelps::AllFail,
-        Some(best) if successful.all(fails_again) => NoSettingHelps::AllPostpone(Box::new(best.clone())),
-        Some(_) => NoSettingHelps::MayPostpone,
+        Some(best) => NoSettingHelps::AllPostpone(Box::new(best.clone())),
     })
 }
 

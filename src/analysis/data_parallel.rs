@@ -40,6 +40,7 @@ pub(super) fn mark_imbalance(study: &Study<'_>, devices: &mut [DeviceReport]) {
         device.advice.first(),
         Some(
             Advice::NothingHelps(_)
+                | Advice::Guess(..)
                 | Advice::LimitInput(_)
                 | Advice::Change(..)
                 | Advice::GoOn(_)

@@ -33,6 +33,7 @@ pub(super) struct DeviceCache<'a> {
     inferred_capacity: OnceLock<Option<u64>>,
     inferred_limit: OnceLock<Option<RangeInclusive<u64>>>,
     peaks_from_empty: OnceLock<PeaksFromEmpty>,
+    replay_serves_failure: OnceLock<bool>,
     /// Without the bytes that only a replay knows.
     loop_growth: OnceLock<Option<Growth>>,
     growth: OnceLock<Option<Growth>>,
@@ -51,6 +52,7 @@ impl<'a> DeviceCache<'a> {
             inferred_capacity: OnceLock::new(),
             inferred_limit: OnceLock::new(),
             peaks_from_empty: OnceLock::new(),
+            replay_serves_failure: OnceLock::new(),
             loop_growth: OnceLock::new(),
             growth: OnceLock::new(),
         }
@@ -254,6 +256,11 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn inferred_capacity(self) -> Option<u64> {
         let infer = || inferred_capacity(self.device(), self.reserved_before()).or_else(|| self.recorded_capacity());
         *self.cache.inferred_capacity.get_or_init(infer)
+    }
+
+    /// Whether a replay under the recorded settings serves the last failed request; `replay` finds out.
+    pub(crate) fn replay_serves_failure(self, replay: impl FnOnce() -> bool) -> bool {
+        *self.cache.replay_serves_failure.get_or_init(replay)
     }
 
     /// The bounds of the process's memory limit, if the recording shows one: see [`inferred_limit`].

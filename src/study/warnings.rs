@@ -49,11 +49,7 @@ fn warn_about_scope(device: DeviceStudy<'_, '_>, history: &MemoryHistory, warnin
     if let Some(capacity) = device.scope().capacity.filter(|capacity| *capacity < reserved) {
         warnings.add(
             Code::SmallCapacity,
-            format!(
-                "GPU {id}: the given capacity is {}, but {} was reserved at once",
-                size(capacity),
-                size(reserved)
-            ),
+            format!("GPU {id}: the given capacity is {}, but {} was reserved at once", size(capacity), size(reserved)),
         );
     }
 }

@@ -7,15 +7,15 @@ use rayon::prelude::*;
 
 use super::forecast::{Forecast, ForecastLength};
 use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
-use super::outcome::{JobOutcome, free_of};
+use super::outcome::{JobOutcome, free_of, is_failure_unreplayable};
 use super::overridden_run::{Fate, OverriddenRun};
-use super::overrides::{Overrides, apply_option};
+use super::overrides::{Overrides, apply_option, hypothesis_with};
 use super::program::{ProgramDevice, analyze_device, is_tried_by_default};
 use super::recorded_run::RecordedRun;
 use super::settings_report::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
-use super::tried::{TriedMark, TriedOn, TriedRow, sort_tried};
-use super::verdict::{best, requirement};
+use super::tried::{TriedKind, TriedMark, TriedOn, TriedRow, sort_tried};
+use super::verdict::requirement;
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
@@ -79,16 +79,22 @@ pub fn compare_settings(
         }
         let lines = options.program_lines.filter(|_| is_tried_by_default(device));
         let program = lines.map(|lines| analyze_device(device, options.capacity, lines));
-        let mut tried = tried_rows(device, &device_rows, program.as_ref());
+        let is_unreplayable = is_failure_unreplayable(device);
+        let mut tried = if is_unreplayable { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
         let best_tried = tried.first().filter(|row| row.mark != TriedMark::NoHelp).cloned();
+        let serves = |row: &&TriedRow| !matches!(row.then, JobOutcome::RequestFails { .. });
+        let best = tried.iter().filter(serves).find(|row| row.kind == TriedKind::Settings);
+        let best = best.and_then(|best| device_rows.iter().find(|row| row.settings == best.what).cloned());
         tried.truncate(options.top.unwrap_or(usize::MAX));
         programs.extend(program);
         let capacity = options.capacity.or(device.inferred_capacity());
+        let limit = hypothesis_with(device, &Overrides { capacity: options.capacity, ..Overrides::default() }).limit;
         // No setting rounds a request to less than the default settings do.
         let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
         devices.push(WhatIfDevice {
             device: device.id(),
             capacity_bytes: capacity,
+            limit_bytes: limit,
             lower_bound_bytes: live,
             reserved_before_bytes: reserved_before,
             exact: device.inferred().verification.is_exact(),
@@ -96,10 +102,11 @@ pub fn compare_settings(
             tried,
             skips_program: options.program_lines.is_some() && !is_tried_by_default(device),
             verdict: SettingsVerdict {
-                best: device_rows.get(1..).and_then(best).cloned(),
+                best,
                 best_tried,
-                requirement: requirement(&device_rows, capacity, [live, reserved_before]),
+                requirement: requirement(&device_rows, capacity, limit, [live, reserved_before]),
                 lost: device.lost_history(),
+                is_unreplayable,
             },
         });
         device_rows.truncate(options.top.unwrap_or(usize::MAX).saturating_add(1));

@@ -29,4 +29,4 @@ pub(super) const EXTRA_SETTINGS: [&str; 5] = [
     "garbage_collection_threshold:0.6,per_process_memory_fraction:0.98",
 ];
 /// Resets all recorded options.
-pub(super) const DEFAULT_SETTINGS: &str = "default";
+pub(crate) const DEFAULT_SETTINGS: &str = "default";

@@ -42,7 +42,7 @@ pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};
 pub use self::gpu_replay::{
     CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions, LiveReport, replay_on_gpu,
 };
-pub(crate) use self::grid::COMMON_SETTINGS;
+pub(crate) use self::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS};
 pub use self::inferred_settings::SettingsFrom;
 pub(crate) use self::inferred_settings::inferred_options;
 pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS};

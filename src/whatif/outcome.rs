@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::forecast::{ForecastVerdict, WhyUnknown};
-use crate::replay::model::{Hypothesis, Simulation};
+use super::overrides::{Overrides, hypothesis_with};
+use crate::replay::model::{Hypothesis, Simulation, simulate};
 use crate::snapshot::Action;
 use crate::stacks::frames::CodeLocation;
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
@@ -78,6 +79,7 @@ impl JobOutcome {
         }
         let survived_failures = failed.len() as u64;
         match (ending_failure(device), later) {
+            _ if is_failure_unreplayable(device) => Self::NotKnown { why: WhyUnknown::ServedAsRecorded },
             (None, _) => Self::GoesOn { headroom_bytes: free_bytes, sizes_vary: false, survived_failures },
             (Some(last), Some(verdict)) => {
                 let survived = failed.iter().filter(|(entry, _)| *entry < last).count() as u64;
@@ -155,6 +157,18 @@ pub(crate) fn free_at_peak(hypothesis: &Hypothesis, simulation: &Simulation) -> 
 pub(crate) fn free_of(hypothesis: &Hypothesis, reserved: u64) -> Option<u64> {
     let within_reach = [hypothesis.capacity, hypothesis.limit].into_iter().flatten().min()?;
     Some(within_reach.saturating_sub(reserved))
+}
+
+/// Whether a replay under the recorded settings serves the last failed request: the cause of its failure, such as memory
+/// that waited for another stream, is not replayed, and nothing shows that a change helps.
+pub(crate) fn is_failure_unreplayable(device: DeviceStudy<'_, '_>) -> bool {
+    let Some(last) = device.failed_requests().next_back() else { return false };
+    device.replay_serves_failure(|| {
+        let settings = Some((device.inferred().hypothesis.last_settings().clone(), String::new()));
+        let overrides = Overrides { settings, ..Overrides::default() };
+        let done = simulate(device.program(), &hypothesis_with(device, &overrides), None);
+        !done.ooms.iter().any(|(entry, _)| *entry == last)
+    })
 }
 
 /// The entry index of the failed request that ended the recording.

@@ -47,6 +47,9 @@ pub struct WhatIfDevice {
     pub device: u64,
     /// Device memory of the replays, in bytes; null if unbounded.
     pub capacity_bytes: Option<u64>,
+    /// Bytes that the process may reserve of it; absent if nothing shows a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
     /// Peak of the live bytes, each request rounded: no setting needs less.
     pub lower_bound_bytes: u64,
     /// Bytes reserved before the first trace entry: no smaller device is claimed to be enough.
@@ -76,11 +79,15 @@ pub struct SettingsVerdict {
     pub requirement: Requirement,
     /// Why the start of the recording is missing.
     pub lost: Option<LostHistory>,
+    /// Whether a replay under the recorded settings serves the last failed request.
+    pub is_unreplayable: bool,
 }
 
 /// The needs of a program if requests fail under all settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requirement {
+    /// A higher limit of the process: on the device, this many bytes are enough.
+    HigherLimit(u64),
     /// Less live memory, or a larger device: live memory alone exceeds the device.
     LessMemory,
     /// A recording that starts earlier: more was reserved before this one than the device has.

@@ -15,7 +15,7 @@ fn first_advice(name: &str) -> Advice {
 #[test]
 fn foreach_is_named_only_if_one_parameter_at_a_time_needs_less() {
     let advice = first_advice("foreach_adamw").to_string();
-    assert!(advice.starts_with("step one parameter after the other (foreach=False)"), "{advice}");
+    assert!(advice.starts_with("use foreach=False in the optimizer"), "{advice}");
     let advice = first_advice("foreach_one_parameter").to_string();
     assert!(advice.contains("fused=True") && !advice.contains("foreach=False"), "{advice}");
 }

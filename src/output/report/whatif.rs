@@ -32,7 +32,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
                 live_bytes: device.lower_bound_bytes,
                 reserved_before_bytes: device.reserved_before_bytes,
             };
-            let context = within_reach(device.device, device.capacity_bytes);
+            let context = within_reach(device.device, device.capacity_bytes, device.limit_bytes);
             let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
             add_device(&mut document, notes, (&device.tried, &summary), baseline, (context, MAX_ROWS / shown));
         }
@@ -64,7 +64,7 @@ pub fn program(report: &ProgramReport) -> Document {
                 live_bytes: recorded.peak_allocated_bytes,
                 reserved_before_bytes: 0,
             };
-            let context = within_reach(device.device, device.capacity_bytes);
+            let context = within_reach(device.device, device.capacity_bytes, None);
             let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
             add_device(&mut document, notes, (&device.tried(), &summary), baseline, (context, MAX_ROWS / shown));
         }
@@ -78,8 +78,8 @@ pub fn program(report: &ProgramReport) -> Document {
 }
 
 /// `GPU 0, 5.86 GiB within reach`
-fn within_reach(device: u64, capacity: Option<u64>) -> String {
-    match capacity {
+fn within_reach(device: u64, capacity: Option<u64>, limit: Option<u64>) -> String {
+    match [capacity, limit].into_iter().flatten().min() {
         Some(capacity) => format!("GPU {device}, {} within reach", size(capacity)),
         None => format!("GPU {device}, of unknown size"),
     }

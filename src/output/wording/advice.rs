@@ -44,6 +44,7 @@ impl fmt::Display for Advice {
                 let served = if then.goes_on() { "" } else { "this request is then served; " };
                 write!(f, "{label}: in a replay {served}{}", outcome_clause(then))
             }
+            Self::Guess(label, _) => write!(f, "try: {label}; in a replay the job goes on, but its sizes are a guess"),
             Self::NothingHelps(why) => {
                 write!(f, "nothing that was tried lets the job go on: {}", describe_replays(why))
             }
@@ -159,11 +160,13 @@ impl Advice {
             }
             Self::Balance(imbalance) => imbalance.called_at.as_ref().map(FrameReport::file_line),
             Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
-            Self::Change(_, location, _) => file_line(location),
+            Self::Change(_, location, _) | Self::Guess(_, location) => file_line(location),
             Self::LimitInput(input) => file_line(&input.location),
             // A recorded setting is removed where it was set.
             Self::GoOn(remedy) if remedy.without.is_some() => None,
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings, settings_string)),
+            // A recorded setting is removed where it was set.
+            Self::Try(settings, _) if settings.contains(":default") => None,
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::NothingHelps(_) => None,
             Self::Shapes(_) => file_line(&oom.location),
@@ -200,7 +203,6 @@ fn describe_replays(why: &NoSettingHelps) -> String {
             }
             _ => "the replayed settings serve this request, not the next one".to_owned(),
         },
-        NoSettingHelps::MayPostpone => "a setting serves this request, but what follows is not known".to_owned(),
     }
 }
 

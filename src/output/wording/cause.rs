@@ -2,7 +2,7 @@
 
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Advice, DeviceReport, NoSettingHelps};
+use crate::analysis::{Advice, DeviceReport};
 use crate::base::units::{counted, size};
 use crate::study::iterations::GrowthKind;
 
@@ -30,6 +30,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
 /// The cause if the replays decide between fragmentation and capacity otherwise than the free bytes do: the word and the
 /// advice answer one question.
 fn describe_cause_by_advice(oom: &OomReport, advice: &Advice) -> Option<String> {
+    let is_served = oom.remedies.iter().any(|remedy| remedy.avoids_oom);
     let is_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream);
     match advice {
         Advice::Cure(cure) => {
@@ -38,7 +39,7 @@ fn describe_cause_by_advice(oom: &OomReport, advice: &Advice) -> Option<String> 
         Advice::Shapes(_) if is_apart => {
             Some("capacity: the request is for a table of pairs that the program can do without".to_owned())
         }
-        Advice::NothingHelps(NoSettingHelps::ExceedsReach | NoSettingHelps::AllFail) if is_apart => Some(format!(
+        Advice::NothingHelps(_) | Advice::Guess(..) if is_apart && !is_served => Some(format!(
             "capacity: {} is free in pieces, but no layout that was tried serves the request",
             size(oom.cached_bytes)
         )),

@@ -5,7 +5,8 @@ use super::summary::command_line;
 use crate::analysis::DryRunVerdict;
 use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
-use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Severity};
+use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Severity};
+use crate::study::figures::Figure;
 
 impl CheckedJob {
     /// `would fit on NVIDIA L4 (dry run)`
@@ -67,6 +68,9 @@ impl CheckReport {
         let who =
             first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));
         let (action, copy) = match (first, worst.missing) {
+            (Some(_), _) if worst.code == Figure::Ooms => {
+                ("see why the request failed, and what helps".to_owned(), command_line("analyze", path))
+            }
             (Some(line), _) => {
                 let place = place(line);
                 (format!("request or keep less at {place}"), Some(place))
@@ -89,16 +93,29 @@ impl CheckReport {
         let all = self.findings.len() as u64;
         let failed = self.count(Severity::Fail) as u64;
         let warned = self.count(Severity::Warn) as u64;
+        let is_unknown =
+            |finding: &&Finding| !finding.passed && finding.severity == Severity::Fail && finding.actual.is_none();
+        let unknown = self.findings.iter().filter(is_unknown).count() as u64;
+        let broken = failed - unknown;
         let mut result = match (failed, all) {
             (_, 0) if self.dry_run.is_some() => String::new(),
             (_, 0) => "no limit was checked".to_owned(),
             (0, 1) if warned == 0 => "the limit holds".to_owned(),
             (0, _) if warned == 0 => format!("all {} limits hold", count(all)),
             (0, _) => "no limit fails".to_owned(),
-            (1, 1) => "the limit does not hold".to_owned(),
-            (1, _) => format!("1 of {} limits does not hold", count(all)),
-            _ => format!("{} of {} limits do not hold", count(failed), count(all)),
+            (1, 1) if broken == 1 => "the limit does not hold".to_owned(),
+            (1, 1) => "the figure of the limit is not known".to_owned(),
+            _ if broken == 0 => format!("{} of {} limits not known", count(unknown), count(all)),
+            _ => format!(
+                "{} of {} limits {} not hold",
+                count(broken),
+                count(all),
+                if broken == 1 { "does" } else { "do" }
+            ),
         };
+        if unknown > 0 && broken > 0 {
+            result = format!("{result}, {} not known", count(unknown));
+        }
         if warned > 0 {
             let only = if failed > 0 { "more only" } else { "only" };
             result = format!("{result}, {} {only} {}", count(warned), if warned == 1 { "warns" } else { "warn" });

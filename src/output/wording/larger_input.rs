@@ -22,7 +22,7 @@ impl fmt::Display for UnusualInput {
             InputChange::Growing | InputChange::Varying => {
                 let how = if self.change == InputChange::Growing { "grow" } else { "vary" };
                 let (needed, most) = (size(self.needed_bytes), size(self.most_bytes));
-                write!(f, "inputs {how}: {step} adds {needed}, {before} added up to {most}")
+                write!(f, "inputs {how}: {step} adds {needed}, {before} at most {most}")
             }
         }
     }

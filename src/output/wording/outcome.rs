@@ -31,15 +31,15 @@ pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
     }
 }
 
-/// For a sentence: `the job goes on, with room for 3 MiB more`.
+/// For a sentence: `the job goes on, with 3 MiB to spare at its peak`.
 pub(crate) fn outcome_clause(then: &JobOutcome) -> String {
     match then {
         JobOutcome::GoesOn { headroom_bytes, sizes_vary, survived_failures } => {
             let until = if *sizes_vary { " until a larger input comes" } else { "" };
             let room = match headroom_bytes {
                 None => String::new(),
-                Some(0) => ", with no room for more".to_owned(),
-                Some(bytes) => format!(", with room for {} more", size(*bytes)),
+                Some(0) => ", with nothing to spare at its peak".to_owned(),
+                Some(bytes) => format!(", with {} to spare at its peak", size(*bytes)),
             };
             let survived = match survived_failures {
                 0 => String::new(),
@@ -97,6 +97,7 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
         WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
         WhyUnknown::IrregularSizes => "sizes vary from step to step",
         WhyUnknown::LongTrace => "the trace is too long to replay it further",
+        WhyUnknown::ServedAsRecorded => "a replay under the recorded settings serves the request too",
     }
 }
 
@@ -130,11 +131,11 @@ mod tests {
         let request_fails = |requests, event| JobOutcome::RequestFails { requests, event, location: Box::default() };
         for (then, cell, clause) in [
             (goes_on(None, false, 0), "goes on", "the job goes on"),
-            (goes_on(Some(3 * MIB), false, 0), "goes on", "the job goes on, with room for 3 MiB more"),
+            (goes_on(Some(3 * MIB), false, 0), "goes on", "the job goes on, with 3 MiB to spare at its peak"),
             (
                 goes_on(Some(3 * MIB), true, 2),
                 "goes on after 2 failures",
-                "the job goes on until a larger input comes, with room for 3 MiB more; 2 requests fail that it survived \
+                "the job goes on until a larger input comes, with 3 MiB to spare at its peak; 2 requests fail that it survived \
                  when recorded",
             ),
             (fails(0, 0, true), "fails at the next request", "the job fails again at the next request"),

@@ -6,7 +6,7 @@ use super::summary::command_line;
 use super::whatif::ESTIMATE;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted};
-use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, ReplayReport, ReplayedDevice};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, ReplayReport, ReplayedDevice, WhyUnknown};
 
 impl ReplayReport {
     /// Summarizes a replay by its worst device.
@@ -78,6 +78,9 @@ impl ReplayReport {
                 (settings.map(|_| SET_IT), settings.map(|settings| shell_assignment(settings, None)))
             }
             JobOutcome::FailsAgain { .. } => (Some(POSTPONES), command_line("analyze", &self.path)),
+            JobOutcome::NotKnown { why: WhyUnknown::ServedAsRecorded } => {
+                (Some("see why the request failed"), command_line("analyze", &self.path))
+            }
             JobOutcome::NotKnown { .. } => (Some(TRY_IT), command_line("analyze", &self.path)),
             JobOutcome::RequestFails { .. } => {
                 (Some("try other settings, and changes of the program"), command_line("whatif", &self.path))

@@ -1,7 +1,7 @@
 //! The summary of a comparison of settings.
 
 use super::Summary;
-use super::outcome::{POSTPONES, SET_IT, TRY_IT, outcome_clause};
+use super::outcome::{POSTPONES, outcome_clause};
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
@@ -9,7 +9,8 @@ use crate::output::document::{Text, alarm, code, strong};
 use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
 use crate::whatif::{
-    JobOutcome, NOTICEABLE_PARTS, Requirement, TriedKind, TriedMark, TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow,
+    DEFAULT_SETTINGS, JobOutcome, NOTICEABLE_PARTS, Requirement, TriedKind, TriedMark, TriedRow, WhatIfDevice,
+    WhatIfReport, WhatIfRow,
 };
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
@@ -46,9 +47,12 @@ impl WhatIfReport {
             let answer = format!("other settings cannot be judged on GPU {id}");
             return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
         }
-        let answer = describe_tried(&device.tried, device.exact).unwrap_or_else(|| {
-            format!("nothing to try on GPU {id}; as recorded {}", outcome_clause(&recorded.then))
-        });
+        if verdict.is_unreplayable {
+            let answer = format!("no replay shows what helps on GPU {id}");
+            return Summary::from_answer(format!("{answer}: one under the recorded settings serves the request too"));
+        }
+        let answer = describe_tried(&device.tried, device.exact)
+            .unwrap_or_else(|| format!("nothing to try on GPU {id}; as recorded {}", outcome_clause(&recorded.then)));
         let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
         let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());
         let analyze = || command_line("analyze", &self.path);
@@ -63,14 +67,22 @@ impl WhatIfReport {
             (false, Some(change), _) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
             (false, Some(change), _) => (format!("try it, and record again: {}", change.label()), change.file_line()),
             (false, None, Some(best)) => match best.then {
-                JobOutcome::GoesOn { .. } => (SET_IT.to_owned(), Some(assignment(best))),
-                JobOutcome::NotKnown { .. } => (TRY_IT.to_owned(), analyze()),
+                JobOutcome::GoesOn { .. } => {
+                    (format!("set {}", settings_label(&best.settings)), Some(assignment(best)))
+                }
+                JobOutcome::NotKnown { .. } => {
+                    (format!("try {}", settings_label(&best.settings)), Some(assignment(best)))
+                }
                 JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => (POSTPONES.to_owned(), analyze()),
             },
             (false, None, None) => (format!("it takes {}", describe_requirement(verdict.requirement)), None),
         };
         Summary { action: Some(action), copy, ..Summary::from_answer(answer) }
     }
+}
+
+fn settings_label(settings: &str) -> &str {
+    if settings == DEFAULT_SETTINGS { "the default settings" } else { settings }
 }
 
 /// The bytes that `best` reserves less than `recorded`, if that is noticeable and takes no larger device.
@@ -129,6 +141,9 @@ fn describe_requirement(requirement: Requirement) -> String {
         Requirement::EarlierRecording => {
             "a recording from the program's start: more was reserved before this recording began than the device has"
                 .to_owned()
+        }
+        Requirement::HigherLimit(bytes) => {
+            format!("a higher limit of this process, set_per_process_memory_fraction(): {} is enough", size(bytes))
         }
         Requirement::Capacity(smallest) => format!("a device with {} available", size(smallest)),
         Requirement::OtherSettings => "other settings: under these, no device is large enough".to_owned(),

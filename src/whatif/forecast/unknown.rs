@@ -19,5 +19,7 @@ words! {
         IrregularSizes = "irregular-sizes",
         /// The trace is too long to replay it further
         LongTrace = "long-trace",
+        /// A replay under the recorded settings serves the request too: the cause of its failure is not replayed
+        ServedAsRecorded = "served-as-recorded",
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
     Some(ChangedProgram {
         change: ProgramChange::OptimizerForeach,
         certainty: ChangeCertainty::About,
-        description: "step one parameter after the other (foreach=False)".to_owned(),
+        description: "use foreach=False in the optimizer".to_owned(),
         line: recording.largest_line(selected()),
         other_lines: Vec::new(),
         bytes_at_peak: recording.bytes_at_peak(|block| is_temporary[block as usize]),

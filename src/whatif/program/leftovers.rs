@@ -62,7 +62,7 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     Some(ChangedProgram {
         change: ProgramChange::LeftBehind,
         certainty: ChangeCertainty::Exact,
-        description: "free at its end what a step leaves behind (del)".to_owned(),
+        description: "free what each step leaves behind (del)".to_owned(),
         line: recording.largest_line(leftovers.iter().map(|leftover| leftover.0)),
         other_lines: Vec::new(),
         bytes_at_peak,

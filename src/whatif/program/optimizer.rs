@@ -21,7 +21,7 @@ const SHARDING_CODE: [&str; 3] = ["/distributed/fsdp/", "zero_redundancy_optimiz
 /// Removes the temporaries of the optimizer's step.
 pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
     let optimizer = OptimizerBlocks::from_recording(recording);
-    let description = "fuse the optimizer's step (fused=True)";
+    let description = "fuse the optimizer (fused=True)";
     let build = || {
         let sizes = ChangedSizes { state: &|it| it.bytes, temporary: &|_| 0 };
         let changed = optimizer.change_sizes(ProgramChange::OptimizerTemporaries, description, &|_| false, sizes);
@@ -37,7 +37,7 @@ pub(super) fn shrink_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedPr
         small if small < MIN_8_BIT_ELEMENTS => block.bytes,
         elements => elements.saturating_add(elements.div_ceil(ELEMENTS_PER_SCALE).saturating_mul(FLOAT_BYTES)),
     };
-    let description = "keep the optimizer's state in 8 bits";
+    let description = "use an 8-bit optimizer";
     let sizes = ChangedSizes { state: &state_in_8_bits, temporary: &|_| 0 };
     let in_8_bits = optimizer.change_state(ProgramChange::State8Bit, description, sizes);
     in_8_bits.into_iter().chain(shard_state(recording, RANKS)).collect()
@@ -48,7 +48,7 @@ pub(in crate::whatif) fn shard_state(recording: &RecordedProgram<'_, '_>, ranks:
     if is_sharded(recording) {
         return None;
     }
-    let description = format!("shard the optimizer's state across {ranks} ranks");
+    let description = format!("shard optimizer state over {ranks} ranks");
     let shard_bytes = |block: &ScriptBlock| block.bytes.div_ceil(ranks);
     let sizes = ChangedSizes { state: &shard_bytes, temporary: &shard_bytes };
     let optimizer = OptimizerBlocks::from_recording(recording);
@@ -57,7 +57,7 @@ pub(in crate::whatif) fn shard_state(recording: &RecordedProgram<'_, '_>, ranks:
 
 /// Keeps the optimizer's state on the host.
 pub(super) fn offload_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
-    let description = "keep the optimizer's state on the host";
+    let description = "offload optimizer state to the host";
     let sizes = ChangedSizes { state: &|_| 0, temporary: &|_| 0 };
     OptimizerBlocks::from_recording(recording).change_state(ProgramChange::StateOffloaded, description, sizes)
 }

@@ -9,7 +9,7 @@ use super::shorten::fit;
 use super::style::Style;
 use super::wrap::wrap;
 use crate::output::document::table::{Cell, Judgement, Table};
-use crate::output::document::text::Tone;
+use crate::output::document::text::{Text, Tone, code};
 use crate::output::document::width::display_width;
 
 /// Columns to the left of the rows. The header begins at the margin: it is the table's heading.
@@ -211,12 +211,31 @@ fn cell_lines(cell: &Cell, room: usize, style: Style) -> String {
             let below = below.iter().map(|text| indented(text, 2));
             [fit(text, room, style)].into_iter().chain(below).collect::<Vec<_>>().join("\n")
         }
-        Cell::Marked(mark, text) => format!("{} {}", glyph(*mark, style), fit(text, room.saturating_sub(2), style)),
+        Cell::Marked(mark, text) => {
+            format!("{} {}", glyph(*mark, style), settings_lines(text, room.saturating_sub(2), style).join("\n    "))
+        }
         Cell::Bar(share) => {
             let room = style.width.saturating_sub(PAGE_COLUMNS_WITHOUT_BARS).min(MAX_BAR_COLUMNS);
             style.pick("█", "#").repeat(bar_columns(*share, room))
         }
     }
+}
+
+/// Settings of several options on as many lines as they need; other text in one.
+fn settings_lines(text: &Text, room: usize, style: Style) -> Vec<String> {
+    let [span] = text.spans.as_slice() else { return vec![fit(text, room, style)] };
+    if !span.is_code || display_width(&span.text) <= room {
+        return vec![fit(text, room, style)];
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for option in span.text.split_inclusive(", ") {
+        match lines.last_mut() {
+            Some(line) if display_width(line) + display_width(option.trim_end()) <= room => line.push_str(option),
+            _ => lines.push(option.to_owned()),
+        }
+    }
+    let narrower = room.saturating_sub(2);
+    lines.into_iter().map(|line| fit(&code(line.trim_end()), narrower, style)).collect()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to `room`")]
