@@ -6,8 +6,9 @@ autocast, functorch, and the modes and subclasses of Python, none of which notic
 torch.compile does not compile. The kernel at this key is C (stub/operators.c), because one in Python would be on the
 stack of every request. It calls `before` and `after` of an `Operator`.
 
-Not intercepted: views, which share the values of their storage, and operators without a kernel of their own, which call
-others. Not computed: large computations of floating point, which decide nothing before they are compared or drawn from.
+Not intercepted: views, which share the values of their storage, operators without a kernel of their own, which call
+others, and those on sparse and nested tensors, whose kernels precede the key: their work on the device forgets all
+values. Not computed: large computations of floating point, which decide nothing before they are compared or drawn from.
 
 A kernel may call operators, such as `zeros` for the buffer into which it adds. They come here as well: a mask's
 `nonzero` within `index` has to be computed. What they leave in the results is forgotten after the kernel, unless the
@@ -29,7 +30,6 @@ TORCH_FUNCTIONS = (
     "_ZN5torch3jit29ToIValueAllowNumbersAsTensorsD1Ev",
     "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv",
     "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE",
-    "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE",
     "_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE",
     "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb",
 )
@@ -50,6 +50,8 @@ OVERWRITES = frozenset(
 )
 # Operators that prepare a buffer, if a kernel calls them.
 BUFFERS = frozenset(("fill_", "zero_"))
+# Operators that start no work on the device.
+IDLE = ("_local_scalar_dense", "_fused_sdp_choice")
 # The size of the result is the number of elements that the kernel reads back: in which dimension of which result.
 SIZED = ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "masked_select")
 
@@ -62,7 +64,7 @@ class Operators:
         self.core, self.tensor = torch._C, torch.Tensor
         self.host = self.core.DispatchKeySet(self.core.DispatchKey.CPU)
         self.generator = torch.Generator()
-        # By operator, the size of its result while it runs.
+        # By operator, the size of its result, or its result if that is a truth, while it runs.
         self.sizes = {}
         self.outside_writes = ctypes.c_uint64.in_dll(library, "stub_outside_writes")
         self.outside_write = library.stub_outside_write
@@ -107,6 +109,13 @@ class Operators:
         elif isinstance(value, (list, tuple)):
             for item in value:
                 self.forget(item)
+
+    def before_coalesce(self, _keys, tensor):
+        """The kernel reads back how many indices differ. If they are not known, all do, which needs the most memory."""
+        if type(tensor) is self.tensor and tensor.is_cuda:
+            known = self.shadow.known(tensor._indices())
+            count = tensor._nnz() if known is None else self.torch.unique(known[0], dim=1).size(1)
+            self.sizes["_coalesce"] = count, shadow.ASSUMED if known is None else known[1]
 
     def after_triton(self, launcher, module):
         """Makes the class `launcher` of a module forget what its kernels may write to: their arguments."""
@@ -299,6 +308,8 @@ class Call:
             first = result[0] if isinstance(result, (list, tuple)) else result
             dim = self.args[1] if operator.base in ("unique_dim", "unique_dim_consecutive") else 0
             shared.sizes[operator.base] = (first.size(dim), self.origin)
+        elif isinstance(result, bool):  # it reads back as much
+            shared.sizes[operator.base] = (int(result), self.origin)
         if operator.written:
             result = None  # it is among the arguments
         return self.overwritten, result, self.origin
@@ -338,6 +349,7 @@ def install(torch, library):
     kernel_of.restype, kernel_of.argtypes = ctypes.py_object, [ctypes.py_object]
     shared.register = functools.partial(register, torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
     shared.register("aten")
+    count_distinct_indices(torch, shared, kernel_of)
     keep_out_of_the_way(torch, key)
     core._dispatch_tls_set_dispatch_key_included(key, True)
     follow_threads(core, key)
@@ -384,12 +396,21 @@ def register(torch, shared, kernel_of, below, namespace):
         library.m.impl(name, KEY, kernel_of(plan), True)
 
 
+def count_distinct_indices(torch, shared, kernel_of):
+    """Runs `before_coalesce` before the kernel of sparse tensors, by the only key above it that no tensor uses."""
+    core = torch._C
+    below = core._dispatch_keyset_full_after(core._dispatch_key_parse("BackendSelect"))
+    plan = (core._dispatch_find_schema_or_throw("aten::_coalesce", "").redispatch_boxed, below, shared.before_coalesce, None)
+    library = torch.library.Library("aten", "IMPL")
+    shared.libraries.append(library)
+    library.m.impl("_coalesce", "BackendSelect", kernel_of(plan), True)
+
+
 def is_intercepted(base, schema):
     if any(argument.alias_info and argument.alias_info.is_write for argument in schema.arguments):
         return base not in ("set_", "resize_as_")
     is_view = any(result.alias_info for result in schema.returns)
-    returns_tensors = any("Tensor" in str(result.type) for result in schema.returns)
-    return returns_tensors and not is_view and not base.startswith("empty")
+    return not is_view and base not in IDLE and not base.startswith("empty")
 
 
 def keep_out_of_the_way(torch, key):
