@@ -169,7 +169,8 @@ class DryRun:
         ranks.after_torch(torch, self.options["alone"], self.library.stub_announce_group)
         if self.options["steps_by_parameter"]:
             step_by_parameter()
-        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", generation.end_at_maximum))
+        generation.length = self.options["generate"]
+        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", generation.end_by_length))
         sys.meta_path.insert(0, AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
         sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
 
@@ -405,6 +406,7 @@ class DryRun:
             "stopped": self.is_stopped,
             "alone": self.options["alone"],
             "absent_device": self.absent_device(),
+            "generated": generation.length if generation.is_used else None,
             "free_memory_query": self.free_memory_query,
             **self.ending.describe(self.last_read),
         }

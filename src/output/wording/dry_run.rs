@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, RangeReport, ReadReport};
 use crate::base::units::{count, counted, size};
-use crate::snapshot::ReadValue;
+use crate::snapshot::{ReadValue, TextLength};
 
 /// Maximum number of lines in a sentence.
 const SHOWN_READS: usize = 3;
@@ -43,6 +43,12 @@ impl fmt::Display for DryRunWarning<'_> {
                 }
                 write_workspaces(f, report)?;
                 f.write_str(&describe_estimates(report))
+            }
+            Self::Generated(TextLength::Maximum) => f.write_str(
+                "generated texts are assumed to have the maximum length, the most memory (--generate min: one token)",
+            ),
+            Self::Generated(TextLength::Minimum) => {
+                f.write_str("generated texts are assumed to end after one token (--generate max: as late as possible)")
             }
             Self::QueriesFreeMemory(location) => write!(
                 f,
@@ -184,8 +190,7 @@ fn describe_substitutes(report: &DryRunReport, value: ReadValue) -> String {
         ReadValue::Random => format!("{times} read back depend on random numbers, and a GPU draws others: {lines}"),
         ReadValue::Finite => format!("{times} read back say whether numbers are finite, which all are here: {lines}"),
         _ => format!(
-            "{times} read back are assumed: choices of the model were drawn, each as likely as the others, and texts \
-             have their maximum length: {lines}"
+            "{times} read back are assumed: choices of the model were drawn, each as likely as the others: {lines}"
         ),
     }
 }
