@@ -75,7 +75,8 @@ static object *run_below(object *plan, object *arguments, object *keywords) {
   python.release(all);
   return result;
 }
-/* `plan` is (kernel, keys below this one, before, after). `before` gets the arguments, and returns what `after` gets
+/* `plan` is (kernel, keys below this one, before, after), and has one more item if the operators that the kernel calls
+ * must not come here. `before` gets the arguments, and returns what `after` gets
  * with the operator's result, or None. An error in them is printed, and the program goes on. */
 static object *run_operator(object *plan, object *arguments, object *keywords) {
   own_state state;
@@ -84,9 +85,13 @@ static object *run_operator(object *plan, object *arguments, object *keywords) {
   object *token = python.call(python.item(plan, 2), arguments, keywords);
   if (!token) python.print_error(plan);
   leave(&state);
+  int hides = python.size(plan) > 4;
+  char excluded = hides && torch.is_excluded(own_keys[0]);
+  if (hides) torch.exclude(own_keys[0], 1);
   depth++;
   object *result = run_below(plan, arguments, keywords);
   depth--;
+  if (hides) torch.exclude(own_keys[0], excluded);
   if (token && token != python.none && result) {
     enter(&state);
     object *done = python.call_with(python.item(plan, 3), token, result, NULL);

@@ -52,6 +52,8 @@ OVERWRITES = frozenset(
 BUFFERS = frozenset(("fill_", "zero_"))
 # Operators that start no work on the device.
 IDLE = ("_local_scalar_dense", "_fused_sdp_choice")
+# Operators that call others with a number as a tensor of the device, which no kernel in Python can take.
+HIDES = ("pow.Scalar", "pow.Scalar_out", "bucketize.Scalar", "searchsorted.Scalar")
 # The size of the result is the number of elements that the kernel reads back: in which dimension of which result.
 SIZED = ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "masked_select")
 
@@ -392,7 +394,7 @@ def register(torch, shared, kernel_of, below, namespace):
         operator = Operator(shared, full, schema)
         is_large = not operator.written and any(part in base for part in LARGE)
         before = operator.before_unknown if is_large else operator.before
-        plan = (operator.handle.redispatch_boxed, below, before, operator.after)
+        plan = (operator.handle.redispatch_boxed, below, before, operator.after, *("hides",) * (name in HIDES))
         library.m.impl(name, KEY, kernel_of(plan), True)
 
 

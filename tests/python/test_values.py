@@ -50,6 +50,7 @@ show(part, part[1:3], torch.linspace(0, 1, 3, device=device))
 out = torch.empty(0, dtype=torch.long, device=device)
 torch.add(x, x, out=out)
 show(out, out.masked_select(out > 9), torch.equal(out, 2 * x), torch.isfinite(part).all())
+show(2 ** x, torch.pow(2.0, part), torch.isin(x, x[:2]))
 with torch.inference_mode():
     y = x * 2
 y = y + 1
