@@ -195,6 +195,7 @@ class DryRun:
         if self.operators is not None:
             for module, launcher in TRITON_LAUNCHERS:
                 sys.meta_path.insert(0, AfterImport(module, functools.partial(self.operators.after_triton, launcher)))
+            sys.meta_path.insert(0, AfterImport("torch._meta_registrations", self.operators.pass_by))
             sys.meta_path.insert(0, AfterImport("torchvision", lambda _: self.operators.register("torchvision")))
 
     def on_cuda(self, recorder):

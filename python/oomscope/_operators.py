@@ -22,6 +22,7 @@ import threading
 
 import _oomscope_draws as draws
 import _oomscope_shadow as shadow
+import _oomscope_triton as triton
 
 KEY = "CustomRNGKeyId"
 # Functions of PyTorch's libraries, in the order of `struct torch` in stub/operators.c.
@@ -66,6 +67,8 @@ class Operators:
         self.core, self.tensor = torch._C, torch.Tensor
         self.host = self.core.DispatchKeySet(self.core.DispatchKey.CPU)
         self.generator = torch.Generator()
+        # Names, and libraries that can register kernels for them.
+        self.not_intercepted = []
         # By operator, the size of its result, or its result if that is a truth, while it runs.
         self.sizes = {}
         self.outside_writes = ctypes.c_uint64.in_dll(library, "stub_outside_writes")
@@ -120,7 +123,7 @@ class Operators:
             self.sizes["_coalesce"] = count, shadow.ASSUMED if known is None else known[1]
 
     def after_triton(self, launcher, module):
-        """Makes the class `launcher` of a module forget what its kernels may write to: their arguments."""
+        """Makes the class `launcher` of a module forget what its kernels may write to."""
         launcher = getattr(module, launcher, None)
         run = getattr(launcher, "run", None)
         if run is None:
@@ -129,9 +132,9 @@ class Operators:
         def run_and_forget(kernel, *args, **kwargs):
             self.catch_up()
             result = run(kernel, *args, **kwargs)
-            self.forget(args)
-            self.forget(list(kwargs.values()))
+            function = kernel if hasattr(kernel, "arg_names") else kernel.fn
             self.seen_writes = self.outside_writes.value
+            self.forget(triton.written_arguments(function, args, kwargs))
             return result
 
         launcher.run = run_and_forget
@@ -351,6 +354,7 @@ def install(torch, library):
     kernel_of.restype, kernel_of.argtypes = ctypes.py_object, [ctypes.py_object]
     shared.register = functools.partial(register, torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
     shared.register("aten")
+    shared.pass_by = functools.partial(pass_by, torch, shared)
     count_distinct_indices(torch, shared, kernel_of)
     keep_out_of_the_way(torch, key)
     core._dispatch_tls_set_dispatch_key_included(key, True)
@@ -387,15 +391,27 @@ def register(torch, shared, kernel_of, below, namespace):
         is_leaf = has(full, "CUDA") or base in GENERAL
         schema = core._get_schema(full.partition(".")[0], overload) if is_leaf else None
         if schema is None or not is_intercepted(base, schema):
-            # Else the general kernel of an operator would come before the one for its device.
-            if any(has(full, general) for general in GENERAL_KEYS) and any(has(full, device) for device in DEVICES):
-                library.m.impl(name, KEY, torch.library.fallthrough_kernel, False)
+            shared.not_intercepted.append((full, library))
             continue
         operator = Operator(shared, full, schema)
         is_large = not operator.written and any(part in base for part in LARGE)
         before = operator.before_unknown if is_large else operator.before
         plan = (operator.handle.redispatch_boxed, below, before, operator.after, *("hides",) * (name in HIDES))
         library.m.impl(name, KEY, kernel_of(plan), True)
+    pass_by(torch, shared)
+
+
+def pass_by(torch, shared, _=None):
+    """Lets the kernel of an operator for one device run, which the general one would precede. Some come later."""
+    has, waiting = torch._C._dispatch_has_kernel_for_dispatch_key, []
+    for full, library in shared.not_intercepted:
+        if not any(has(full, general) for general in GENERAL_KEYS):
+            continue
+        if any(has(full, device) for device in DEVICES):
+            library.m.impl(full.partition("::")[2], KEY, torch.library.fallthrough_kernel, False)
+        else:
+            waiting.append((full, library))
+    shared.not_intercepted = waiting
 
 
 def count_distinct_indices(torch, shared, kernel_of):

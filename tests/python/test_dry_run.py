@@ -53,7 +53,7 @@ for _generation.length in ("max", "min"):
 """
 
 
-MODULES = "draws ending files generation operators ranks retries shadow stub usage values".split()
+MODULES = "draws ending files generation operators ranks retries shadow stub triton usage values".split()
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]

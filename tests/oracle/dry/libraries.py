@@ -250,11 +250,11 @@ def torchao_8bit_optimizer():
 
 @job
 def torchao_quantization_aware():
-    from torchao.quantization import Int8DynamicActivationInt4WeightConfig, quantize_
+    from torchao.quantization import Int4WeightOnlyConfig, quantize_
     from torchao.quantization.qat import QATConfig
 
     model = llama(num_hidden_layers=2).cuda()
-    quantize_(model, QATConfig(Int8DynamicActivationInt4WeightConfig(group_size=32), step="prepare"))
+    quantize_(model, QATConfig(Int4WeightOnlyConfig(group_size=32), step="prepare"))
     data = ids(2, 128, 32000)
     train(model, adamw(model), lambda: model(input_ids=data, labels=data).loss)
 
