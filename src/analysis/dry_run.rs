@@ -95,14 +95,15 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
     };
     let peak = devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max);
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
-    report.add_warnings(warnings);
-    if let Some(length) = dry_run.generated {
-        warnings.add(Code::ValuesRead, DryRunWarning::Generated(length).to_string());
-    }
+    // Only the first notes are on the first screen.
     if let Some(stack) = dry_run.free_memory_query {
         let stacks = study.stacks();
         let location = stacks.code_location(stacks.line_id(stack));
-        warnings.add(Code::ValuesRead, DryRunWarning::QueriesFreeMemory(&location).to_string());
+        warnings.add(Code::ValuesRead, DryRunWarning::QueriesMemory(&location).to_string());
+    }
+    report.add_warnings(warnings);
+    if let Some(length) = dry_run.generated {
+        warnings.add(Code::ValuesRead, DryRunWarning::Generated(length).to_string());
     }
     Some(report)
 }
@@ -249,8 +250,8 @@ pub enum DryRunWarning<'a> {
     Workspaces(&'a DryRunReport),
     /// The program generated texts, whose length is assumed.
     Generated(TextLength),
-    /// The program asks at this line how much memory is free.
-    QueriesFreeMemory(&'a CodeLocation),
+    /// The program asks at this line how much memory the device has, or has free.
+    QueriesMemory(&'a CodeLocation),
     /// The program measured time, this number of times.
     Timings(u64),
     /// Bytes of large host tensors were not filled with random numbers.

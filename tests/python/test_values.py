@@ -231,7 +231,8 @@ def test_the_answer_precedes_threads_that_go_on(tmp_path):
     source = """
     import threading, time, torch
     x = torch.zeros(10, device="cuda")
-    torch.cuda.mem_get_info()
+    free = torch.cuda.mem_get_info()[0]
+    y = torch.zeros(free // 1000, device="cuda")
     threading.Thread(target=time.sleep, args=(8,)).start()
     raise ValueError("lost")
     """
@@ -241,4 +242,20 @@ def test_the_answer_precedes_threads_that_go_on(tmp_path):
     _, found, answer = done.stderr.partition("the process waits for other threads")
     assert found
     assert answer.count("did not finish on") == 2, answer
-    assert "asks how much memory is free" in " ".join(answer.split())
+    assert "asks how much memory the device has" in " ".join(answer.split())
+
+
+@pytest.mark.parametrize(
+    "source, line",
+    [
+        ("n = int(torch.cuda.mem_get_info()[0] * 0.5)\ntorch.zeros(n, dtype=torch.uint8, device='cuda')", 2),
+        ("n = torch.cuda.get_device_properties(0).total_memory // 2\ntorch.zeros(n // 4, device='cuda')", 2),
+        ("free, _ = torch.cuda.mem_get_info()\nbatch = 8 if free > 2**30 else 4\ntorch.zeros(batch, device='cuda')", 2),
+        ("print(f'{torch.cuda.get_device_properties(0).total_memory / 2**30}')\ntorch.zeros(9, device='cuda')", None),
+        ("torch.zeros(9, device='cuda')\nprint(torch.cuda.mem_get_info()[0] / 2**30)", None),
+    ],
+)
+def test_a_program_that_adapts_to_the_memory_is_noted(tmp_path, source, line):
+    _, snapshot = dry_run(tmp_path, "import torch\n" + source)
+    query = snapshot["oomscope"]["dry_run"]["free_memory_query"]
+    assert (query and query[0]["line"]) == line

@@ -50,9 +50,9 @@ impl fmt::Display for DryRunWarning<'_> {
             Self::Generated(TextLength::Minimum) => {
                 f.write_str("generated texts are assumed to end after one token (--generate max: as late as possible)")
             }
-            Self::QueriesFreeMemory(location) => write!(
+            Self::QueriesMemory(location) => write!(
                 f,
-                "the program asks how much memory is free, at {}, and may take more on a larger device: its use of \
+                "the program asks how much memory the device has, at {}, and may take more on a larger one: its use of \
                  memory is no measure of what it needs",
                 location.label()
             ),
