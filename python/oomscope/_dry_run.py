@@ -245,6 +245,8 @@ class DryRun:
                 frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
                 places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
                 frame = frame.f_back
+            while innermost is not None and innermost.f_code.co_filename.endswith("torch/utils/_device.py"):
+                innermost = innermost.f_back  # `with torch.device(..)` is around every operator
             name = (operators or b"").decode("ascii", "replace")
             known = self.operators.read(name, source, size) if self.operators is not None else None
             if known is not None and self.set_values.at(frames) is None:
@@ -262,7 +264,7 @@ class DryRun:
                 if len(self.reads) >= MAX_LOCATIONS:
                     self.skipped_reads += 1
                     return
-                if innermost is not None and usage.has_own_positions(innermost):
+                if innermost is not None and usage.is_surely_zero(innermost):
                     places = []
                 read = self.reads[key] = [0, size, time.time(), 0.0, places, set()]
             read[0] += 1

@@ -135,6 +135,21 @@ def is_harmless_code(code):
     return any(part in path and (not names or code.co_name in names) for part, names in HARMLESS_CODE)
 
 
+def is_surely_zero(frame):
+    """Whether the value that `frame` reads is zero on a GPU, too, by the variables of the program."""
+    return has_own_positions(frame) or truncates_nothing(frame)
+
+
+def truncates_nothing(frame):
+    """Whether `frame` looks for random numbers beyond limits that none of them reaches."""
+    if frame.f_code.co_name != "_no_grad_trunc_normal_":
+        return False
+    variables = frame.f_locals
+    is_sure = variables.get("p") == 1.0  # the probability of a number within the limits
+    getattr(variables, "clear", lambda: None)()
+    return is_sure
+
+
 def has_own_positions(frame):
     """Whether `frame` looks for packed sequences in positions that the model made itself: there are none."""
     if frame.f_code.co_name != "find_packed_sequence_indices":

@@ -259,3 +259,16 @@ def test_a_program_that_adapts_to_the_memory_is_noted(tmp_path, source, line):
     _, snapshot = dry_run(tmp_path, "import torch\n" + source)
     query = snapshot["oomscope"]["dry_run"]["free_memory_query"]
     assert (query and query[0]["line"]) == line
+
+
+@pytest.mark.parametrize("deviation, usage", [(0.02, "report"), (1.0, "branch")])
+def test_random_numbers_within_their_limits_decide_nothing(tmp_path, deviation, usage):
+    source = """
+    import torch
+    with torch.device("cuda"):
+        torch.nn.init.trunc_normal_(torch.empty(2000, 2000), std=%r)
+    """
+    _, snapshot = dry_run(tmp_path, source % deviation)
+    reads = snapshot["oomscope"]["dry_run"]["reads"]
+    if reads:  # older releases compute them without a loop
+        assert {read["usage"] for read in reads} == {usage}
