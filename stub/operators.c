@@ -140,8 +140,8 @@ static void write_outside(const void *address) {
   stub_outside_writes++;
   pthread_mutex_unlock(&lock);
 }
-/* Work that no operator of PyTorch's started (python/oomscope/_operators.py) writes anywhere: that of extensions, and of
- * operators on sparse and nested tensors, whose kernels precede the key. */
+/* Work that no operator of PyTorch's started (python/oomscope/_operators.py) writes anywhere: that of extensions, and
+ * of operators on sparse and nested tensors, whose kernels precede the key. */
 static void write_by_work(void) {
   if (!depth) write_outside(NULL);
 }

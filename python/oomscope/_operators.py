@@ -418,7 +418,12 @@ def count_distinct_indices(torch, shared, kernel_of):
     """Runs `before_coalesce` before the kernel of sparse tensors, by the only key above it that no tensor uses."""
     core = torch._C
     below = core._dispatch_keyset_full_after(core._dispatch_key_parse("BackendSelect"))
-    plan = (core._dispatch_find_schema_or_throw("aten::_coalesce", "").redispatch_boxed, below, shared.before_coalesce, None)
+    plan = (
+        core._dispatch_find_schema_or_throw("aten::_coalesce", "").redispatch_boxed,
+        below,
+        shared.before_coalesce,
+        None,
+    )
     library = torch.library.Library("aten", "IMPL")
     shared.libraries.append(library)
     library.m.impl("_coalesce", "BackendSelect", kernel_of(plan), True)

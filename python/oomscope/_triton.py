@@ -3,7 +3,9 @@
 import ast
 
 # Modules, and functions of Python, that write only by `store` and `atomic_..`.
-LIBRARIES = frozenset("tl triton language libdevice tldevice math tl_math triton_helpers range min max float int".split())
+LIBRARIES = frozenset(
+    "tl triton language libdevice tldevice math tl_math triton_helpers range min max float int".split()
+)
 
 
 def written(tree, names):

@@ -221,7 +221,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def is_code_of(code, source, function):
-    """Whether `code` is that of a function. `torch.no_grad` gives the one around the decorated function another name."""
+    """Whether `code` is that of a function. `torch.no_grad` renames the one around the decorated function."""
     lines = [function.lineno, *(decorator.lineno for decorator in function.decorator_list)]
     return code.co_name == function.name or (code.co_filename == source.filename and code.co_firstlineno in lines)
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "python" / "oomscope"))
-import _triton  # noqa: E402
+import _triton
 
 KERNELS = {
     "y": "tl.store(y + pid, tl.load(x + pid))",

@@ -1,9 +1,10 @@
 """More jobs like those of `everyday.py`, by other libraries: `python libraries.py NAME` runs one of either file."""
 
 import torch
-from everyday import adamw, ids, job, llama, main, small, train
 from torch import nn
 from torch.nn import functional as F
+
+from everyday import adamw, ids, job, llama, main, small, train
 
 # Images ---------------------------------------------------------------------------------------------------------------
 
