@@ -50,8 +50,8 @@ FILL_METHODS = (
     "bernoulli_",
 )
 CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
-# Code that asks how much memory there is, and takes no more for that: PyTorch, the recorder, and the loading of a model,
-# which asks how much of it fits.
+# Code that asks how much memory there is, and takes no more for that: PyTorch, the recorder, and the loading of a
+# model, which asks how much of it fits.
 NOT_ADAPTING = ("/torch/", "/.recorder/", "transformers/modeling_utils.py")
 # Same order as the enum in stub/ledger.c.
 UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings")
