@@ -30,18 +30,15 @@ EXPORT int __cudaGetKernel(void **kernel, const void *function) {
 }
 EXPORT int __cudaLaunchKernel(void *kernel, dimensions grid, dimensions block, void **args, size_t shared_bytes,
                               void *stream) {
-  launch_by(kernel);
   submit_work();
   return 0;
 }
 EXPORT int cudaLaunchKernel(const void *kernel, dimensions grid, dimensions block, void **args, size_t shared_bytes,
                             void *stream) {
-  launch_by(kernel);
   submit_work();
   return 0;
 }
 EXPORT int cudaLaunchKernelExC(const void *config, const void *kernel, void **args) {
-  launch_by(kernel);
   submit_work();
   return 0;
 }

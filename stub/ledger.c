@@ -69,6 +69,7 @@ static void submit_work(void) {
   static __thread int is_noting = 0;
   void (*callback)(void) = on_work;
   ticks++;
+  write_by_work();
   if (!callback || is_noting) return;
   is_noting = 1;
   callback();

@@ -32,7 +32,7 @@ static struct torch {
   void (*allow_numbers)(void *, char), (*end_numbers)(void *);
   signed char (*functions)(void);
   void (*set_functions)(signed char);
-  char (*is_included)(uint16_t), (*is_excluded)(uint16_t);
+  char (*is_excluded)(uint16_t);
   void (*exclude)(uint16_t, char);
 } torch;
 #define MAX_KEYS 4
@@ -75,7 +75,8 @@ static object *run_below(object *plan, object *arguments, object *keywords) {
   python.release(all);
   return result;
 }
-/* `plan` is (kernel, keys below this one, before, after). `before` gets the arguments, and returns what `after` gets
+/* `plan` is (kernel, keys below this one, before, after), and has one more item if the operators that the kernel calls
+ * must not come here. `before` gets the arguments, and returns what `after` gets
  * with the operator's result, or None. An error in them is printed, and the program goes on. */
 static object *run_operator(object *plan, object *arguments, object *keywords) {
   own_state state;
@@ -84,9 +85,13 @@ static object *run_operator(object *plan, object *arguments, object *keywords) {
   object *token = python.call(python.item(plan, 2), arguments, keywords);
   if (!token) python.print_error(plan);
   leave(&state);
+  int hides = python.size(plan) > 4;
+  char excluded = hides && torch.is_excluded(own_keys[0]);
+  if (hides) torch.exclude(own_keys[0], 1);
   depth++;
   object *result = run_below(plan, arguments, keywords);
   depth--;
+  if (hides) torch.exclude(own_keys[0], excluded);
   if (token && token != python.none && result) {
     enter(&state);
     object *done = python.call_with(python.item(plan, 3), token, result, NULL);
@@ -135,19 +140,8 @@ static void write_outside(const void *address) {
   stub_outside_writes++;
   pthread_mutex_unlock(&lock);
 }
-/* Kernels of PyTorch's libraries run within operators, and others may; those of a thread without the key are not seen.
- */
-static void launch_by(const void *kernel) {
-  static struct cached {
-    const void *kernel;
-    int is_torchs;
-  } cache[4096];
-  struct cached *slot = &cache[((uintptr_t)kernel >> 4) % 4096];
-  if (slot->kernel != kernel) {
-    Dl_info info = {0};
-    slot->is_torchs = dladdr(kernel, &info) && info.dli_fname && strstr(info.dli_fname, "/torch/lib/");
-    slot->kernel = kernel;
-  }
-  int is_seen = depth || (slot->is_torchs && torch.is_included && torch.is_included(own_keys[0]));
-  if (!is_seen) write_outside(NULL);
+/* Work that no operator of PyTorch's started (python/oomscope/_operators.py) writes anywhere: that of extensions, and
+ * of operators on sparse and nested tensors, whose kernels precede the key. */
+static void write_by_work(void) {
+  if (!depth) write_outside(NULL);
 }

@@ -51,8 +51,8 @@
 #include <driver_types.h>
 
 #include "memory.c"
-#include "ledger.c"
 #include "operators.c"
+#include "ledger.c"
 #include "allocation.c"
 #include "devices.c"
 #include "streams.c"

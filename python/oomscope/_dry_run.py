@@ -50,6 +50,9 @@ FILL_METHODS = (
     "bernoulli_",
 )
 CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
+# Code that asks how much memory there is, and takes no more for that: PyTorch, the recorder, and the loading of a
+# model, which asks how much of it fits.
+NOT_ADAPTING = ("/torch/", "/.recorder/", "transformers/modeling_utils.py")
 # Same order as the enum in stub/ledger.c.
 UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings")
 # The type workspace in stub/workspaces.c.
@@ -89,8 +92,8 @@ class DryRun:
         self.skipped_reads = 0
         self.known_reads = 0
         self.known_at = {}
-        # The stack of the first call that asked how much memory is free.
-        self.free_memory_query = None
+        # By instruction: the stack that asked how much memory there is, and its frames with instructions; or None.
+        self.memory_queries = {}
         # Large host tensors that were not filled: bytes by address.
         self.unfilled = {}
         self.unfilled_bytes = 0
@@ -159,7 +162,7 @@ class DryRun:
     def after_torch(self, torch):
         self.skip_large_fills(torch)
         self.set_values.install(torch)
-        self.note_free_memory(torch.cuda)
+        self.note_memory_queries(torch)
         if not os.environ.get("OOMSCOPE_NO_VALUES"):  # set by tests
             self.compute_values(torch)
         # It reads whether the parameters are valid, which zeros are not.
@@ -169,21 +172,37 @@ class DryRun:
         ranks.after_torch(torch, self.options["alone"], self.library.stub_announce_group)
         if self.options["steps_by_parameter"]:
             step_by_parameter()
-        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", generation.end_at_maximum))
+        generation.length = self.options["generate"]
+        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", generation.end_by_length))
         sys.meta_path.insert(0, AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
         sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
 
-    def note_free_memory(self, cuda):
-        """Notes the first line of the program that asks how much memory is free: it may adapt to that."""
-        original = cuda.mem_get_info
+    def note_memory_queries(self, torch):
+        """Notes the lines that ask how much memory the device has or has free: the program may adapt to that."""
+        cuda, properties = torch.cuda, torch._C._CudaDeviceProperties
+        free_memory, total_memory = cuda.mem_get_info, properties.total_memory
+
+        def note(frame):
+            key = frame.f_code, frame.f_lasti
+            if len(self.memory_queries) < MAX_LOCATIONS and key not in self.memory_queries:
+                is_own = any(part in frame.f_code.co_filename for part in NOT_ADAPTING)
+                self.memory_queries[key] = None if is_own else (ending.stack(frame), places_of(frame))
 
         def mem_get_info(*args, **kwargs):
-            caller = sys._getframe(1)
-            if self.free_memory_query is None and usage.is_users(caller.f_code.co_filename):
-                self.free_memory_query = ending.stack(caller)
-            return original(*args, **kwargs)
+            note(sys._getframe(1))
+            return free_memory(*args, **kwargs)
+
+        def total(device):
+            note(sys._getframe(1))
+            return total_memory.__get__(device)
 
         cuda.mem_get_info = cuda.memory.mem_get_info = mem_get_info
+        properties.total_memory = property(total)
+
+    def memory_query(self, files):
+        """The stack of the first query whose answer is not only printed or logged, or None."""
+        queries = (query for query in self.memory_queries.values() if query is not None)
+        return next((stack for stack, places in queries if usage.find(places, files=files)[0] != usage.REPORT), None)
 
     def compute_values(self, torch):
         """Computes small tensors on the host from now on, if this torch has a way for it."""
@@ -194,6 +213,7 @@ class DryRun:
         if self.operators is not None:
             for module, launcher in TRITON_LAUNCHERS:
                 sys.meta_path.insert(0, AfterImport(module, functools.partial(self.operators.after_triton, launcher)))
+            sys.meta_path.insert(0, AfterImport("torch._meta_registrations", self.operators.pass_by))
             sys.meta_path.insert(0, AfterImport("torchvision", lambda _: self.operators.register("torchvision")))
 
     def on_cuda(self, recorder):
@@ -225,6 +245,8 @@ class DryRun:
                 frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
                 places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
                 frame = frame.f_back
+            while innermost is not None and innermost.f_code.co_filename.endswith("torch/utils/_device.py"):
+                innermost = innermost.f_back  # `with torch.device(..)` is around every operator
             name = (operators or b"").decode("ascii", "replace")
             known = self.operators.read(name, source, size) if self.operators is not None else None
             if known is not None and self.set_values.at(frames) is None:
@@ -242,7 +264,7 @@ class DryRun:
                 if len(self.reads) >= MAX_LOCATIONS:
                     self.skipped_reads += 1
                     return
-                if innermost is not None and usage.has_own_positions(innermost):
+                if innermost is not None and usage.is_surely_zero(innermost):
                     places = []
                 read = self.reads[key] = [0, size, time.time(), 0.0, places, set()]
             read[0] += 1
@@ -405,7 +427,8 @@ class DryRun:
             "stopped": self.is_stopped,
             "alone": self.options["alone"],
             "absent_device": self.absent_device(),
-            "free_memory_query": self.free_memory_query,
+            "generated": generation.length if generation.is_used else None,
+            "free_memory_query": self.memory_query(files),
             **self.ending.describe(self.last_read),
         }
 
@@ -418,6 +441,15 @@ def zero_pages(address, size):
     edges = [(address, start - address), (end, address + size - end)] if is_done else [(address, size)]
     for edge, length in edges:
         ctypes.memset(edge, 0, length)
+
+
+def places_of(frame):
+    """The frames from `frame` outward, as `_usage` takes them."""
+    places = []
+    while frame is not None and len(places) < MAX_FRAMES:
+        places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
+        frame = frame.f_back
+    return places
 
 
 def describe_frames(frames):

@@ -1,16 +1,21 @@
-"""Text generation in a dry run, where all tokens are zero: it goes on up to its maximum length.
+"""Text generation in a dry run, where no token ends a text: all have the maximum length, or the minimum.
 
 The functions get a module after its import.
 """
 
 import _oomscope_draws as draws
 
+# Of the texts: "max" or "min".
+length = "max"
+# Whether a program has generated any.
+is_used = False
 
-def end_at_maximum(module):
-    """Makes `generate` of transformers stop at the maximum length.
 
-    `generate` asks the device whether every sequence has ended. On a device where all values are zero, none ever has.
-    The host knows the maximum length, where a real run needs the most memory.
+def end_by_length(module):
+    """Makes `generate` of transformers stop at the maximum length, or after one token.
+
+    `generate` asks the device whether every sequence has ended, which depends on tokens that the model chooses. The
+    host knows the maximum length, where a real run needs the most memory.
     """
     draw_no_end(module)
     criterion = getattr(module, "MaxLengthCriteria", None)
@@ -25,7 +30,9 @@ def end_at_maximum(module):
         return original(self, input_ids, *args, **kwargs)
 
     def has_unfinished(self, *args, **kwargs):
-        result = is_below_maximum[0] if is_below_maximum else unfinished(self, *args, **kwargs)
+        global is_used
+        is_used = True
+        result = is_below_maximum[0] and length == "max" if is_below_maximum else unfinished(self, *args, **kwargs)
         del is_below_maximum[:]
         return result
 

@@ -6,8 +6,9 @@ autocast, functorch, and the modes and subclasses of Python, none of which notic
 torch.compile does not compile. The kernel at this key is C (stub/operators.c), because one in Python would be on the
 stack of every request. It calls `before` and `after` of an `Operator`.
 
-Not intercepted: views, which share the values of their storage, and operators without a kernel of their own, which call
-others. Not computed: large computations of floating point, which decide nothing before they are compared or drawn from.
+Not intercepted: views, which share the values of their storage, operators without a kernel of their own, which call
+others, and those on sparse and nested tensors, whose kernels precede the key: their work on the device forgets all
+values. Not computed: large computations of floating point, which decide nothing before they are compared or drawn from.
 
 A kernel may call operators, such as `zeros` for the buffer into which it adds. They come here as well: a mask's
 `nonzero` within `index` has to be computed. What they leave in the results is forgotten after the kernel, unless the
@@ -21,6 +22,7 @@ import threading
 
 import _oomscope_draws as draws
 import _oomscope_shadow as shadow
+import _oomscope_triton as triton
 
 KEY = "CustomRNGKeyId"
 # Functions of PyTorch's libraries, in the order of `struct torch` in stub/operators.c.
@@ -29,7 +31,6 @@ TORCH_FUNCTIONS = (
     "_ZN5torch3jit29ToIValueAllowNumbersAsTensorsD1Ev",
     "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv",
     "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE",
-    "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE",
     "_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE",
     "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb",
 )
@@ -50,6 +51,10 @@ OVERWRITES = frozenset(
 )
 # Operators that prepare a buffer, if a kernel calls them.
 BUFFERS = frozenset(("fill_", "zero_"))
+# Operators that start no work on the device.
+IDLE = ("_local_scalar_dense", "_fused_sdp_choice")
+# Operators that call others with a number as a tensor of the device, which no kernel in Python can take.
+HIDES = ("pow.Scalar", "pow.Scalar_out", "bucketize.Scalar", "searchsorted.Scalar")
 # The size of the result is the number of elements that the kernel reads back: in which dimension of which result.
 SIZED = ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "masked_select")
 
@@ -62,7 +67,9 @@ class Operators:
         self.core, self.tensor = torch._C, torch.Tensor
         self.host = self.core.DispatchKeySet(self.core.DispatchKey.CPU)
         self.generator = torch.Generator()
-        # By operator, the size of its result while it runs.
+        # Names, and libraries that can register kernels for them.
+        self.not_intercepted = []
+        # By operator, the size of its result, or its result if that is a truth, while it runs.
         self.sizes = {}
         self.outside_writes = ctypes.c_uint64.in_dll(library, "stub_outside_writes")
         self.outside_write = library.stub_outside_write
@@ -108,8 +115,15 @@ class Operators:
             for item in value:
                 self.forget(item)
 
+    def before_coalesce(self, _keys, tensor):
+        """The kernel reads back how many indices differ. If they are not known, all do, which needs the most memory."""
+        if type(tensor) is self.tensor and tensor.is_cuda:
+            known = self.shadow.known(tensor._indices())
+            count = tensor._nnz() if known is None else self.torch.unique(known[0], dim=1).size(1)
+            self.sizes["_coalesce"] = count, shadow.ASSUMED if known is None else known[1]
+
     def after_triton(self, launcher, module):
-        """Makes the class `launcher` of a module forget what its kernels may write to: their arguments."""
+        """Makes the class `launcher` of a module forget what its kernels may write to."""
         launcher = getattr(module, launcher, None)
         run = getattr(launcher, "run", None)
         if run is None:
@@ -118,9 +132,9 @@ class Operators:
         def run_and_forget(kernel, *args, **kwargs):
             self.catch_up()
             result = run(kernel, *args, **kwargs)
-            self.forget(args)
-            self.forget(list(kwargs.values()))
+            function = kernel if hasattr(kernel, "arg_names") else kernel.fn
             self.seen_writes = self.outside_writes.value
+            self.forget(triton.written_arguments(function, args, kwargs))
             return result
 
         launcher.run = run_and_forget
@@ -299,6 +313,8 @@ class Call:
             first = result[0] if isinstance(result, (list, tuple)) else result
             dim = self.args[1] if operator.base in ("unique_dim", "unique_dim_consecutive") else 0
             shared.sizes[operator.base] = (first.size(dim), self.origin)
+        elif isinstance(result, bool):  # it reads back as much
+            shared.sizes[operator.base] = (int(result), self.origin)
         if operator.written:
             result = None  # it is among the arguments
         return self.overwritten, result, self.origin
@@ -338,6 +354,8 @@ def install(torch, library):
     kernel_of.restype, kernel_of.argtypes = ctypes.py_object, [ctypes.py_object]
     shared.register = functools.partial(register, torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
     shared.register("aten")
+    shared.pass_by = functools.partial(pass_by, torch, shared)
+    count_distinct_indices(torch, shared, kernel_of)
     keep_out_of_the_way(torch, key)
     core._dispatch_tls_set_dispatch_key_included(key, True)
     follow_threads(core, key)
@@ -373,23 +391,49 @@ def register(torch, shared, kernel_of, below, namespace):
         is_leaf = has(full, "CUDA") or base in GENERAL
         schema = core._get_schema(full.partition(".")[0], overload) if is_leaf else None
         if schema is None or not is_intercepted(base, schema):
-            # Else the general kernel of an operator would come before the one for its device.
-            if any(has(full, general) for general in GENERAL_KEYS) and any(has(full, device) for device in DEVICES):
-                library.m.impl(name, KEY, torch.library.fallthrough_kernel, False)
+            shared.not_intercepted.append((full, library))
             continue
         operator = Operator(shared, full, schema)
         is_large = not operator.written and any(part in base for part in LARGE)
         before = operator.before_unknown if is_large else operator.before
-        plan = (operator.handle.redispatch_boxed, below, before, operator.after)
+        plan = (operator.handle.redispatch_boxed, below, before, operator.after, *("hides",) * (name in HIDES))
         library.m.impl(name, KEY, kernel_of(plan), True)
+    pass_by(torch, shared)
+
+
+def pass_by(torch, shared, _=None):
+    """Lets the kernel of an operator for one device run, which the general one would precede. Some come later."""
+    has, waiting = torch._C._dispatch_has_kernel_for_dispatch_key, []
+    for full, library in shared.not_intercepted:
+        if not any(has(full, general) for general in GENERAL_KEYS):
+            continue
+        if any(has(full, device) for device in DEVICES):
+            library.m.impl(full.partition("::")[2], KEY, torch.library.fallthrough_kernel, False)
+        else:
+            waiting.append((full, library))
+    shared.not_intercepted = waiting
+
+
+def count_distinct_indices(torch, shared, kernel_of):
+    """Runs `before_coalesce` before the kernel of sparse tensors, by the only key above it that no tensor uses."""
+    core = torch._C
+    below = core._dispatch_keyset_full_after(core._dispatch_key_parse("BackendSelect"))
+    plan = (
+        core._dispatch_find_schema_or_throw("aten::_coalesce", "").redispatch_boxed,
+        below,
+        shared.before_coalesce,
+        None,
+    )
+    library = torch.library.Library("aten", "IMPL")
+    shared.libraries.append(library)
+    library.m.impl("_coalesce", "BackendSelect", kernel_of(plan), True)
 
 
 def is_intercepted(base, schema):
     if any(argument.alias_info and argument.alias_info.is_write for argument in schema.arguments):
         return base not in ("set_", "resize_as_")
     is_view = any(result.alias_info for result in schema.returns)
-    returns_tensors = any("Tensor" in str(result.type) for result in schema.returns)
-    return returns_tensors and not is_view and not base.startswith("empty")
+    return not is_view and base not in IDLE and not base.startswith("empty")
 
 
 def keep_out_of_the_way(torch, key):

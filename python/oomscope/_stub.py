@@ -32,6 +32,8 @@ COMPLETE = "sizes"
 # Symbols that the stub must have: of every library that uses a GPU, and of CUPTI, which crashes without one. The
 # run-time compiler (nvrtc) works without a GPU.
 STUB_SYMBOL = re.compile(r"(__cuda|cuda|cublas|cudnn|cupti|cusolver|cusparse|cufft|curand|nccl|cuFile|cu[A-Z])\w*$")
+# Functions that give the device work.
+WORK = re.compile(r"cu(da)?Memset|cu(blas|solver|sparse)(?!\w*(Create|Destroy|Get|Set|ufferSize|Heuristic))")
 # Names that suggest an output parameter.
 HAS_OUTPUT = re.compile(r"Get|Create|Query|ufferSize|Alloc|Import|Export|Heuristic")
 # Headers whose functions are all generated: extensions need more of them than torch does.
@@ -196,8 +198,9 @@ def generate(name, known):
     """The C source of an entry point that does nothing. `known` are the prototypes."""
     base_name = re.sub(r"(_v\d+|_ptsz|_ptds)+$", "", name)
     result, parameters, _ = known.get(name) or known.get(base_name) or (None, None, None)
+    work = "write_by_work(); " if WORK.match(name) else ""
     if parameters is None:
-        body = 'report_missing("%s"); return NOT_SUPPORTED;' % name if HAS_OUTPUT.search(name) else "return 0;"
+        body = 'report_missing("%s"); return NOT_SUPPORTED;' % name if HAS_OUTPUT.search(name) else work + "return 0;"
         return "EXPORT long %s(void) { %s }\n" % (name, body)
     signature, body, names = [], [], {}
     for index, parameter in enumerate(split_parameters(parameters)):
@@ -214,7 +217,7 @@ def generate(name, known):
             body += set_output(name, index, type_name, pointers)
     body += count_workspace(name, names, signature)
     is_text = "char" in result
-    body.append('return "";' if is_text else "return 0;")
+    body.append(work + ('return "";' if is_text else "return 0;"))
     result_type = "const char *" if is_text else "long "
     return "EXPORT %s%s(%s) { %s }\n" % (result_type, name, ", ".join(signature) or "void", " ".join(body))
 

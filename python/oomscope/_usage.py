@@ -45,7 +45,9 @@ HARMLESS_CODE = (
         ("_inner_training_loop", "_maybe_log_save_evaluate", "_run_epoch", "_finalize_training", "log"),
     ),
     # Without an answer the mask is made: the larger case.
-    ("transformers/masking_utils.py", ("_ignore_causal_mask_sdpa",)),
+    ("transformers/masking_utils.py", ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa")),
+    # Pairs of predictions and targets: as many as there are targets.
+    ("transformers/loss/", ("forward",)),
     # Warnings about special tokens; the longest sequence is generated, where a real run may end earlier.
     (
         "transformers/generation/utils.py",
@@ -79,7 +81,8 @@ PASSES = frozenset(
     "dict set deepcopy copy all any equal allclose isclose logical_not logical_and logical_or accuracy_score f1_score "
     "precision_score recall_score get items keys values squeeze unsqueeze astype nanmean clamp clip percentile "
     "quantile norm dot prod cumsum divmod setdefault pop map next iter str_to_float contiguous view_as real imag "
-    "__float__ __int__ upper lower strip type_as flatten ravel gather gather_for_metrics".split()
+    "__float__ __int__ upper lower strip type_as flatten ravel gather gather_for_metrics linear_sum_assignment "
+    "nan_to_num".split()
 )
 # The value is kept in the object before the dot.
 KEEPS = frozenset("append add extend insert update appendleft put put_nowait push record add_batch accumulate".split())
@@ -130,6 +133,21 @@ def find(places, truths=frozenset(), operators="", files=()):
 def is_harmless_code(code):
     path = code.co_filename.replace("\\", "/")
     return any(part in path and (not names or code.co_name in names) for part, names in HARMLESS_CODE)
+
+
+def is_surely_zero(frame):
+    """Whether the value that `frame` reads is zero on a GPU, too, by the variables of the program."""
+    return has_own_positions(frame) or truncates_nothing(frame)
+
+
+def truncates_nothing(frame):
+    """Whether `frame` looks for random numbers beyond limits that none of them reaches."""
+    if frame.f_code.co_name != "_no_grad_trunc_normal_":
+        return False
+    variables = frame.f_locals
+    is_sure = variables.get("p") == 1.0  # the probability of a number within the limits
+    getattr(variables, "clear", lambda: None)()
+    return is_sure
 
 
 def has_own_positions(frame):
@@ -200,6 +218,12 @@ class Source:
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def is_code_of(code, source, function):
+    """Whether `code` is that of a function. `torch.no_grad` renames the one around the decorated function."""
+    lines = [function.lineno, *(decorator.lineno for decorator in function.decorator_list)]
+    return code.co_name == function.name or (code.co_filename == source.filename and code.co_firstlineno in lines)
 
 
 def span(node):
@@ -401,10 +425,10 @@ class Flow:
         if depth is None:
             return None  # the call itself is followed
         function = source.enclosing(node, FUNCTIONS)
-        names = [code.co_name for code, _, _ in self.places]
-        if function is None or function.name not in names[depth:]:
+        frames = range(depth, len(self.places) if function is not None else 0)
+        caller = next((at + 1 for at in frames if is_code_of(self.places[at][0], source, function)), None)
+        if caller is None:
             return self.give_up(UNKNOWN, source, node)
-        caller = names.index(function.name, depth) + 1
         if any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(function)):
             return self.give_up(UNKNOWN, source, node)
         return self.start(caller)

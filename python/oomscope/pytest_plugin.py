@@ -237,7 +237,8 @@ class Judge:
         names = os.listdir(self.process.directory)
         if any("-oom" in name for name in names):
             summary = json.loads(output_of(["analyze", "--format", "json", "--", self.process.directory]))["summary"]
-            lines += [summary[key] for key in ("answer", "who", "action") if summary[key]]
+            lines += [summary[key] for key in ("answer", "action") if summary[key]]
+            lines += holders([self.process.directory])
         return [*lines, "look further: oomscope " + self.process.directory]
 
     def report_on_end(self) -> Any:
@@ -284,10 +285,14 @@ class Judge:
             name = self.config.getini("oomscope_baseline")
             lines.append("%s has no entry of this test: run it where CI is not set, and commit the file" % name)
             failed = [finding for finding in failed if finding.get("missing") != "not-in-baseline"]
+        tables: Dict[str, List[str]] = {}
         for finding in failed:
             lines.append(finding["message"])
-            if not (changes and "growth" in finding["code"]):  # the changes name its lines
+            if finding["code"].startswith("peak-") and finding["path"]:
+                tables[finding["path"]] = holders([finding["path"]])
+            elif not (changes and "growth" in finding["code"]):  # the changes name its lines
                 lines += ["  " + describe_line(line) for line in finding.get("lines", ())]
+        lines += (line for table in tables.values() for line in table)
         if changes and all("growth" in finding["code"] for finding in failed):
             lines.append("accept this as the baseline: pytest --oomscope-update")
         written = {"added": ADDED, "updated": UPDATED}.get(baseline.get("written"))
@@ -310,6 +315,13 @@ class Judge:
             return [*flags, "--update"]
         # In CI a new entry would be lost, and the test would pass for ever with nothing to compare.
         return flags if is_ci() else [*flags, "--add"]
+
+
+def holders(paths: List[str]) -> List[str]:
+    """The table of the page that shows what holds the memory."""
+    page = output_of(["analyze", "--color", "never", "--", *paths], is_quiet=True)
+    tables = (block.splitlines() for block in page.split("\n\n") if block.startswith("held "))
+    return next(tables, [])
 
 
 def describe_line(line: Dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ pub struct ReadReport {
 }
 
 /// Operators whose result size depends on values.
-const VALUE_SIZED_OPERATORS: [&str; 13] = [
+const VALUE_SIZED_OPERATORS: [&str; 15] = [
     "bincount",
     "one_hot",
     "nonzero",
@@ -46,6 +46,8 @@ const VALUE_SIZED_OPERATORS: [&str; 13] = [
     "repeat_interleave",
     "repeat_interleave_Tensor",
     "repeat_interleave_self_Tensor",
+    "_coalesce",
+    "index_select", // of a sparse tensor
 ];
 
 pub(super) fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> ReadReport {

@@ -9,7 +9,7 @@ use super::dry_reads::{ReadReport, read_report};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
-use crate::snapshot::{DryRun, ProcessEnd, ReadValue, UnsizedWork};
+use crate::snapshot::{DryRun, ProcessEnd, ReadValue, TextLength, UnsizedWork};
 use crate::stacks::frames::CodeLocation;
 use crate::study::Study;
 
@@ -95,11 +95,15 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
     };
     let peak = devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max);
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
-    report.add_warnings(warnings);
+    // Only the first notes are on the first screen.
     if let Some(stack) = dry_run.free_memory_query {
         let stacks = study.stacks();
         let location = stacks.code_location(stacks.line_id(stack));
-        warnings.add(Code::ValuesRead, DryRunWarning::QueriesFreeMemory(&location).to_string());
+        warnings.add(Code::ValuesRead, DryRunWarning::QueriesMemory(&location).to_string());
+    }
+    report.add_warnings(warnings);
+    if let Some(length) = dry_run.generated {
+        warnings.add(Code::ValuesRead, DryRunWarning::Generated(length).to_string());
     }
     Some(report)
 }
@@ -244,8 +248,10 @@ pub enum DryRunWarning<'a> {
     Substitutes(&'a DryRunReport, ReadValue),
     /// The workspaces of closed libraries are missing, for some of which there are estimates.
     Workspaces(&'a DryRunReport),
-    /// The program asks at this line how much memory is free.
-    QueriesFreeMemory(&'a CodeLocation),
+    /// The program generated texts, whose length is assumed.
+    Generated(TextLength),
+    /// The program asks at this line how much memory the device has, or has free.
+    QueriesMemory(&'a CodeLocation),
     /// The program measured time, this number of times.
     Timings(u64),
     /// Bytes of large host tensors were not filled with random numbers.

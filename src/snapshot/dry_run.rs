@@ -43,8 +43,19 @@ pub struct DryRun {
     pub failure_count: u64,
     /// The first device that the program used and that does not exist.
     pub absent_device: Option<u64>,
+    /// The assumed length of the texts that the program generated, if it did.
+    pub generated: Option<TextLength>,
     /// The first stack of the program that asked how much memory is free.
     pub free_memory_query: Option<StackId>,
+}
+
+/// The length of generated texts, which depends on tokens that are not known: `--generate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextLength {
+    /// No text ends early.
+    Maximum,
+    /// Each text ends after one token.
+    Minimum,
 }
 
 /// How a process ended.

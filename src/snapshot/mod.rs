@@ -36,8 +36,8 @@ pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub(crate) use dry_run::EXIT_CODE;
 pub use dry_run::{
-    DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, UnsizedWork, ValueRead,
-    Workspace,
+    DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, TextLength, UnsizedWork,
+    ValueRead, Workspace,
 };
 pub use error::SnapshotError;
 pub use frame_lists::{FrameIds, FrameIdsIter};

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Dry runs of the jobs of `dry/everyday.py`, each compared with what PyTorch counted in it and with arithmetic.
+"""Dry runs of the jobs of `dry/everyday.py` and `dry/libraries.py`, against PyTorch's counters and arithmetic.
 
 usage: everyday.py OOMSCOPE PYTHON [--markdown FILE] [NAME..]
 
 PYTHON needs torch; a job whose packages it lacks is skipped. For each job: the verdict on an H100, the peak of the
 recording and that of PyTorch's own counters, the memory that is held at the end and the bytes of parameters and
 optimizer states, and seconds. The exit code is 1 if a job did not run to its end, or if peaks differ. `--markdown`
-writes EVERYDAY_RESULTS.md.
+writes the first table of EVERYDAY_RESULTS.md, and keeps what follows it.
 """
 
 import argparse
@@ -18,11 +18,11 @@ import tempfile
 import time
 from pathlib import Path
 
-PROGRAMS = Path(__file__).resolve().parent / "dry" / "everyday.py"
+PROGRAMS = Path(__file__).resolve().parent / "dry" / "libraries.py"
 HEAD = """# Ordinary jobs in dry runs
 
-`everyday.py --markdown` writes this file: the jobs of `dry/everyday.py`, as if on an H100. {date}, PyTorch {torch},
-{cores} cores.
+`everyday.py --markdown` writes this table: the jobs of `dry/everyday.py` and `dry/libraries.py`, as if on an H100.
+{date}, PyTorch {torch}, {cores} busy cores.
 
 The peak of the recording is compared with `torch.cuda.max_memory_allocated()` in the job. `held` is what is allocated
 once the gradients are gone, `states` the bytes of parameters, buffers and optimizer states by arithmetic, in blocks of
@@ -83,7 +83,7 @@ def main():
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    listed = "import everyday, torch; print(torch.__version__, *everyday.JOBS)"
+    listed = "import everyday, libraries, torch; print(torch.__version__, *everyday.JOBS)"
     environment = dict(os.environ, PYTHONPATH=str(PROGRAMS.parent), PYTHONDONTWRITEBYTECODE="1")
     torch, *names = subprocess.check_output([options.python, "-c", listed], env=environment, text=True).split()
     rows = []
@@ -107,7 +107,8 @@ def main():
         for row in rows:
             cells = [row["name"], row["verdict"].replace("-", " "), *(mib(row.get(key)) for key in keys)]
             lines.append(f"| {' | '.join([*cells, str(row.get('reads')), str(row.get('seconds'))])} |\n")
-        options.markdown.write_text(head + "".join(lines))
+        _, separator, rest = options.markdown.read_text().partition("\n## ")
+        options.markdown.write_text(head + "".join(lines) + separator + rest)
     return 0 if all(map(is_right, rows)) else 1
 
 

@@ -44,15 +44,16 @@ PROGRAM = """
 import sys
 sys.path[:0] = [{directory!r}, {stub!r}]
 import _dry_run
-from _generation import end_at_maximum
-sys.meta_path.insert(0, _dry_run.AfterImport("transformers.generation.utils", end_at_maximum))
+import _generation
+sys.meta_path.insert(0, _dry_run.AfterImport("transformers.generation.utils", _generation.end_by_length))
 from transformers.generation.utils import GenerationMixin
 model = GenerationMixin()
-print([model.generate(8, maximum) for maximum in (14, 9, 20)])
+for _generation.length in ("max", "min"):
+    print([model.generate(8, maximum) for maximum in (14, 9, 20)])
 """
 
 
-MODULES = "draws ending files generation operators ranks retries shadow stub usage values".split()
+MODULES = "draws ending files generation operators ranks retries shadow stub triton usage values".split()
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]
@@ -72,7 +73,7 @@ def test_host_memory_is_set_to_zero_without_pages(tmp_path):
     assert result.stdout == "7 0 7\n", result.stderr
 
 
-def test_generation_stops_at_the_maximum_length(tmp_path):
+def test_generation_stops_at_the_maximum_length_or_after_one_token(tmp_path):
     package = tmp_path / "transformers" / "generation"
     package.mkdir(parents=True)
     (tmp_path / "transformers" / "__init__.py").touch()
@@ -82,7 +83,7 @@ def test_generation_stops_at_the_maximum_length(tmp_path):
         (tmp_path / ("_oomscope_%s.py" % name)).touch()
     program = PROGRAM.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert result.stdout == "[14, 9, 20]\n", result.stderr
+    assert result.stdout == "[14, 9, 20]\n[9, 9, 9]\n", result.stderr
 
 
 class Numbers(list):

@@ -113,7 +113,8 @@ def test_limits_hold_for_every_kind_of_test(run):
     assert len(ends) == 10 + 2 * has_anyio, result.stdout
     for name, end in ends:
         assert end == ("FAILED" if "beyond" in name else "PASSED"), result.stdout
-    assert result.stdout.count("the limit is 20 MiB\n  test_") == len(ends) / 2, result.stdout
+    table = r"the limit is 20 MiB\nheld at the peak by .*\n  test_it\.py:\d+ "
+    assert len(re.findall(table, result.stdout)) == len(ends) / 2, result.stdout
     assert "look further: oomscope " in result.stdout
 
 
@@ -143,6 +144,7 @@ def test_results_of_the_test_itself_stay(run):
 @pytest.mark.parametrize("size", [1 << 40])
 def test_that_fails(size):
     print("printed by the test")
+    held = torch.empty(8 << 20, device="cuda")
     torch.empty(size, device="cuda")
 
 @limit(max_ooms=0)
@@ -165,6 +167,7 @@ def test_without_memory(): pass
     result = run(text, "-rs", "--junitxml=junit.xml", expect="3 failed, 2 skipped, 1 xfailed")
     headline = r"out of memory on GPU 0: \S*test_it.py:\d+ test_that_fails requested"
     assert re.search(headline, result.stdout), result.stdout
+    assert re.search(r"^held by .*\n  \S*test_it.py:\d+ test_that_fails .* 8 MiB", result.stdout, re.M), result.stdout
     assert "CUDA out of memory" in result.stdout and "printed by the test" in result.stdout
     assert "exit code 3 before the test did" in result.stdout
     assert "the test used no GPU memory" in result.stdout

@@ -122,6 +122,19 @@ c.go()""",
     ("branch", "def f():\n    return loss.item()\ndef g():\n    return f() * 2\nif g() > 1:\n    work()"),
     ("size", "n = int(loss.item())\ntorch.zeros(8, n)"),
     ("size", "n = int(loss.item())\nx = [1, 2][:n]"),
+    (
+        "report",
+        """\
+def renamed(function):
+    def around():
+        return function()
+    around.__code__ = around.__code__.replace(co_name="no_grad")
+    return around
+@renamed
+def value():
+    return loss.item()
+print(value())""",
+    ),
     ("unknown", "work(loss.item(), *[])"),
     ("unknown", "class C:\n    pass\nC.method = lambda self, v: v\nC().method(loss.item())"),
     ("branch", "def log(v):\n    if v > 1:\n        work()\nlog(loss.item())"),

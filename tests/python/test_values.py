@@ -50,6 +50,7 @@ show(part, part[1:3], torch.linspace(0, 1, 3, device=device))
 out = torch.empty(0, dtype=torch.long, device=device)
 torch.add(x, x, out=out)
 show(out, out.masked_select(out > 9), torch.equal(out, 2 * x), torch.isfinite(part).all())
+show(2 ** x, torch.pow(2.0, part), torch.isin(x, x[:2]))
 with torch.inference_mode():
     y = x * 2
 y = y + 1
@@ -179,11 +180,59 @@ def test_writes_that_no_operator_makes_are_forgotten(tmp_path):
     assert [read["value"] for read in snapshot["oomscope"]["dry_run"]["reads"]] == ["zero"]
 
 
+# One value of a sparse or nested tensor in each line.
+SPARSE = """
+import sys, torch
+device = sys.argv[1]
+dense = torch.arange(1.0, 7.0, device=device).view(3, 2)
+places, values = torch.tensor([[0, 1, 1], [2, 0, 2]], device=device), torch.tensor([3.0, 4.0, 5.0], device=device)
+sparse = torch.sparse_coo_tensor(places, values, (2, 3), check_invariants=False)
+rows = torch.sparse_csr_tensor(torch.tensor([0, 1, 3]), places[1].cpu(), values.cpu(), (2, 3)).to(device)
+repeated = torch.sparse_coo_tensor(places[:, [0, 0, 1]], values, (2, 3), check_invariants=False)
+nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], device=device)
+ragged = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], device=device, layout=torch.jagged)
+added = torch.ones(2, 3, device=device)
+added.add_(sparse)
+print(sparse.to_dense().sum().item())
+print(torch.sparse.mm(sparse, dense).sum().item())
+print((torch.ones(2, 3, device=device) + sparse).sum().item())
+print(added.sum().item())
+print(torch.sparse.sum(sparse).item())
+print((sparse * 2).to_dense().sum().item())
+print((rows @ dense).sum().item())
+print(rows.to_dense().sum().item())
+print(torch.sparse.addmm(torch.ones(2, 2, device=device), sparse, dense).sum().item())
+print(torch.cat([sparse, sparse]).to_dense().sum().item())
+print(repeated.coalesce().values().sum().item())
+print(torch.eye(3, device=device).to_sparse().values().sum().item())
+print(torch.eye(3, device=device).to_sparse_csr().values().sum().item())
+print(nested.to_padded_tensor(0.0).sum().item())
+print((nested + nested).values().sum().item())
+print(ragged.to_padded_tensor(0.0).sum().item())
+print(dense.sum().item())
+print(repeated.coalesce()._nnz())
+"""
+
+
+def test_no_value_of_a_sparse_or_nested_tensor_is_known_and_wrong(tmp_path):
+    printed, snapshot = dry_run(tmp_path, SPARSE, ["cuda"])
+    on_host = subprocess.check_output([PYTHON, "-W", "ignore", "-c", SPARSE, "cpu"], text=True)
+    reads = snapshot["oomscope"]["dry_run"]["reads"]
+    unknown = {read["frames"][0]["line"] for read in reads}
+    lines = [number for number, line in enumerate(SPARSE.splitlines(), 1) if line.startswith("print(")]
+    is_known = [line not in unknown for line in lines]
+    known = list(zip(is_known, printed.split(), on_host.split()))
+    assert len(known) == 18
+    assert [value for is_here, value, _ in known if is_here] == [value for is_here, _, value in known if is_here]
+    assert 0 < sum(is_known) < 18
+
+
 def test_the_answer_precedes_threads_that_go_on(tmp_path):
     source = """
     import threading, time, torch
     x = torch.zeros(10, device="cuda")
-    torch.cuda.mem_get_info()
+    free = torch.cuda.mem_get_info()[0]
+    y = torch.zeros(free // 1000, device="cuda")
     threading.Thread(target=time.sleep, args=(8,)).start()
     raise ValueError("lost")
     """
@@ -193,4 +242,33 @@ def test_the_answer_precedes_threads_that_go_on(tmp_path):
     _, found, answer = done.stderr.partition("the process waits for other threads")
     assert found
     assert answer.count("did not finish on") == 2, answer
-    assert "asks how much memory is free" in " ".join(answer.split())
+    assert "asks how much memory the device has" in " ".join(answer.split())
+
+
+@pytest.mark.parametrize(
+    "source, line",
+    [
+        ("n = int(torch.cuda.mem_get_info()[0] * 0.5)\ntorch.zeros(n, dtype=torch.uint8, device='cuda')", 2),
+        ("n = torch.cuda.get_device_properties(0).total_memory // 2\ntorch.zeros(n // 4, device='cuda')", 2),
+        ("free, _ = torch.cuda.mem_get_info()\nbatch = 8 if free > 2**30 else 4\ntorch.zeros(batch, device='cuda')", 2),
+        ("print(f'{torch.cuda.get_device_properties(0).total_memory / 2**30}')\ntorch.zeros(9, device='cuda')", None),
+        ("torch.zeros(9, device='cuda')\nprint(torch.cuda.mem_get_info()[0] / 2**30)", None),
+    ],
+)
+def test_a_program_that_adapts_to_the_memory_is_noted(tmp_path, source, line):
+    _, snapshot = dry_run(tmp_path, "import torch\n" + source)
+    query = snapshot["oomscope"]["dry_run"]["free_memory_query"]
+    assert (query and query[0]["line"]) == line
+
+
+@pytest.mark.parametrize("deviation, usage", [(0.02, "report"), (1.0, "branch")])
+def test_random_numbers_within_their_limits_decide_nothing(tmp_path, deviation, usage):
+    source = """
+    import torch
+    with torch.device("cuda"):
+        torch.nn.init.trunc_normal_(torch.empty(2000, 2000), std=%r)
+    """
+    _, snapshot = dry_run(tmp_path, source % deviation)
+    reads = snapshot["oomscope"]["dry_run"]["reads"]
+    if reads:  # older releases compute them without a loop
+        assert {read["usage"] for read in reads} == {usage}

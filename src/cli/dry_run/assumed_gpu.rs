@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::set_value::SetValue;
@@ -20,6 +21,14 @@ pub(in crate::cli) struct AssumedGpu {
     /// True if it was chosen by name, false if by compute capability.
     pub(super) is_named: bool,
     pub(super) devices: u64,
+}
+
+/// The length of generated texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum GeneratedLength {
+    Max,
+    Min,
 }
 
 /// The configuration that the stub and the recorder read.
@@ -39,6 +48,8 @@ pub(super) struct DryRunConfig {
     redirect_files: bool,
     /// Values of reads, instead of zero.
     pub(super) values: Vec<SetValue>,
+    /// The length of generated texts: `max` or `min`.
+    pub(super) generate: GeneratedLength,
     /// Every optimizer has `foreach=False`.
     pub(super) steps_by_parameter: bool,
     environment: BTreeMap<&'static str, String>,
@@ -98,6 +109,7 @@ impl AssumedGpu {
             alone,
             redirect_files,
             values: Vec::new(),
+            generate: GeneratedLength::Max,
             steps_by_parameter: false,
             environment: environment.into(),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::assumed_gpu::{AssumedGpu, parse_capability, parse_gpu};
+use super::assumed_gpu::{AssumedGpu, GeneratedLength, parse_capability, parse_gpu};
 use super::set_value::{SetValue, parse_value};
 use super::single_rank::SingleRank;
 use super::stub;
@@ -74,6 +74,12 @@ pub(in crate::cli) struct DryRunOptions {
     #[arg(long, value_name = "FILE:LINE=V", value_parser = parse_value)]
     value: Vec<SetValue>,
 
+    /// Length of generated texts: the maximum that the program sets, the most memory, or one token
+    ///
+    /// For `generate` of transformers. Which token ends a text depends on values of the GPU.
+    #[arg(long, value_name = "max|min", default_value = "max")]
+    generate: GeneratedLength,
+
     /// Stop a program that only reads values, and allocates no memory, for this long; 0: never
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
     patience: Duration,
@@ -125,6 +131,7 @@ impl DryRunOptions {
         let rank = self.single_rank()?;
         let mut config = self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files);
         config.values.clone_from(&self.value);
+        config.generate = self.generate;
         config.steps_by_parameter = intervention.steps_by_parameter;
         let config = serde_json::to_string(&config)?;
         let mut files = stub::FILES.to_vec();

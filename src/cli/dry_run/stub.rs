@@ -12,6 +12,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_retries.py", include_str!("../../../python/oomscope/_retries.py")),
     ("_oomscope_shadow.py", include_str!("../../../python/oomscope/_shadow.py")),
     ("_oomscope_stub.py", include_str!("../../../python/oomscope/_stub.py")),
+    ("_oomscope_triton.py", include_str!("../../../python/oomscope/_triton.py")),
     ("_oomscope_usage.py", include_str!("../../../python/oomscope/_usage.py")),
     ("_oomscope_values.py", include_str!("../../../python/oomscope/_values.py")),
     ("stub/stub.c", include_str!("../../../stub/stub.c")),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, RangeReport, ReadReport};
 use crate::base::units::{count, counted, size};
-use crate::snapshot::ReadValue;
+use crate::snapshot::{ReadValue, TextLength};
 
 /// Maximum number of lines in a sentence.
 const SHOWN_READS: usize = 3;
@@ -44,9 +44,15 @@ impl fmt::Display for DryRunWarning<'_> {
                 write_workspaces(f, report)?;
                 f.write_str(&describe_estimates(report))
             }
-            Self::QueriesFreeMemory(location) => write!(
+            Self::Generated(TextLength::Maximum) => f.write_str(
+                "generated texts are assumed to have the maximum length, the most memory (--generate min: one token)",
+            ),
+            Self::Generated(TextLength::Minimum) => {
+                f.write_str("generated texts are assumed to end after one token (--generate max: as late as possible)")
+            }
+            Self::QueriesMemory(location) => write!(
                 f,
-                "the program asks how much memory is free, at {}, and may take more on a larger device: its use of \
+                "the program asks how much memory the device has, at {}, and may take more on a larger one: its use of \
                  memory is no measure of what it needs",
                 location.label()
             ),
@@ -184,8 +190,7 @@ fn describe_substitutes(report: &DryRunReport, value: ReadValue) -> String {
         ReadValue::Random => format!("{times} read back depend on random numbers, and a GPU draws others: {lines}"),
         ReadValue::Finite => format!("{times} read back say whether numbers are finite, which all are here: {lines}"),
         _ => format!(
-            "{times} read back are assumed: choices of the model were drawn, each as likely as the others, and texts \
-             have their maximum length: {lines}"
+            "{times} read back are assumed: choices of the model were drawn, each as likely as the others: {lines}"
         ),
     }
 }

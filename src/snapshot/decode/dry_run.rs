@@ -1,8 +1,8 @@
 //! Reading `oomscope.dry_run`, which `oomscope dry-run` writes. As untrusted as the rest of the file.
 
 use super::super::{
-    DryRun, EXIT_CODE, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, UnsizedWork,
-    ValueRead, Workspace,
+    DryRun, EXIT_CODE, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, TextLength,
+    UnsizedWork, ValueRead, Workspace,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -88,6 +88,11 @@ impl Decoder {
             failures: items("failures").into_iter().take(MAX_ITEMS).map(failure).collect(),
             failure_count: number(value, "failure_count"),
             absent_device: self.find(value, "absent_device").and_then(|it| self.integer(it)),
+            generated: match text(value, "generated").as_str() {
+                "max" => Some(TextLength::Maximum),
+                "min" => Some(TextLength::Minimum),
+                _ => None,
+            },
             free_memory_query: self.stack(value, "free_memory_query"),
         })
     }

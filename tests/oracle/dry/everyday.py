@@ -30,6 +30,7 @@ def tensors_of(model, optimizer):
 
 def blocks(tensors):
     """The bytes of tensors on the device, in the allocator's units of 512."""
+    tensors = [part for t in tensors for part in ((t._indices(), t._values()) if t.is_sparse else (t,))]
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t.is_cuda}
     return sum(-(-size // 512) * 512 for size in storages.values())
 
