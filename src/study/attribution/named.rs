@@ -36,12 +36,20 @@ impl NamedBlocks {
         Self(named.collect())
     }
 
+    fn named(&self, block: &LiveBlock) -> Option<NamedUse> {
+        // Another allocation may have had the same address before.
+        let named = self.0.get(&block.address).filter(|named| named.allocated_at == block.allocated_at);
+        named.map(|named| named.kind)
+    }
+
+    pub(super) fn is_optimizer_state(&self, block: &LiveBlock) -> bool {
+        matches!(self.named(block), Some(NamedUse::Category(Category::OptimizerState)))
+    }
+
     /// Replaces the categories of `blocks` that are known.
     pub(super) fn correct(&self, blocks: &[LiveBlock], classified: &mut [Classification]) {
         for (block, classification) in blocks.iter().zip(classified) {
-            // Another allocation may have had the same address before.
-            let named = self.0.get(&block.address).filter(|named| named.allocated_at == block.allocated_at);
-            match named.map(|named| named.kind) {
+            match self.named(block) {
                 // A graph saves the input of the first layer, too.
                 Some(NamedUse::Category(Category::Activations)) if classification.0 == Category::Inputs => {}
                 Some(NamedUse::Category(category)) => *classification = (category, Confidence::Known),

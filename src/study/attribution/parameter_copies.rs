@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use super::loaded_checkpoint::find_weights;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
@@ -16,8 +17,11 @@ const PRECISION_SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1
 /// Minimum number of blocks of a set that copies less than half of the parameters.
 const MIN_BLOCKS: u64 = 8;
 
+/// Maximum number of copies that one line makes. A checkpoint may have weights, their average and two moments.
+const MAX_COPIES: u64 = 4;
+
 /// Number of blocks by requested size.
-type SizeCounts = SeededMap<u64, u64>;
+pub(super) type SizeCounts = SeededMap<u64, u64>;
 
 fn total_bytes(sizes: &SizeCounts) -> u64 {
     sizes.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(*blocks)))
@@ -30,17 +34,19 @@ fn is_copy(set: &SizeCounts, parameters: &SizeCounts) -> bool {
         return false;
     }
     PRECISION_SCALES.iter().any(|(parameter_scale, copy_scale)| {
-        let (mut matched, mut copied) = (0_u64, 0_u64);
+        let (mut matched, mut matched_sizes, mut copied) = (0_u64, 0_u64, 0_u64);
         for (size, blocks) in set {
             let scaled = size.checked_mul(*parameter_scale);
             let Some(scaled) = scaled.filter(|size| size % copy_scale == 0) else { continue }; // no whole elements
             let parameter_size = scaled / copy_scale;
             let Some(available) = parameters.get(&parameter_size) else { continue }; // no such parameter
-            // One line may make up to three copies: two moments and a master weight.
-            matched = matched.saturating_add(size.saturating_mul((*blocks).min(available * 3)));
+            matched = matched.saturating_add(size.saturating_mul((*blocks).min(available * MAX_COPIES)));
+            matched_sizes += 1;
             copied = copied.saturating_add(parameter_size.saturating_mul((*blocks).min(*available)));
         }
-        matched >= total_bytes(set) / 20 * 19
+        // One block may have a parameter's size by chance, such as a batch.
+        matched_sizes > 1
+            && matched >= total_bytes(set) / 20 * 19
             && (copied >= total_bytes(parameters) / 2 || blocks >= MIN_BLOCKS && set.len() > 2)
     })
 }
@@ -77,9 +83,23 @@ pub(super) fn classify_copies(
         has_custom_optimizer: phases.has_custom_optimizer(),
     };
     for (sizes, places) in sets.into_values() {
-        if is_copy(&sizes, &parameters) || is_copy(&sizes, &gradients) {
+        let is_of_model = is_copy(&sizes, &parameters);
+        if !is_of_model && !is_copy(&sizes, &gradients) {
+            continue;
+        }
+        let block = |at: usize| &live_set.blocks[at];
+        let is_loaded = |at: &usize| program.is_loaded(block(*at));
+        if !program.has_state && places.iter().all(is_loaded) {
+            let copied = if is_of_model { &parameters } else { &gradients };
+            // Weights are copied into the model that is there already, otherwise they become it.
+            let weights = if is_of_model { Category::Other } else { Category::Parameters };
+            for (at, is_weight) in program.loaded(live_set, places, copied) {
+                let category = if is_weight { weights } else { Category::OptimizerState };
+                classified[at] = (category, Confidence::Low);
+            }
+        } else {
             for at in places {
-                classified[at] = program.classify(&live_set.blocks[at]);
+                classified[at] = program.classify(block(at));
             }
         }
     }
@@ -114,6 +134,27 @@ struct ProgramTraits<'a> {
 }
 
 impl ProgramTraits<'_> {
+    fn is_loaded(&self, block: &LiveBlock) -> bool {
+        block.allocated_at.is_some() && self.phases.stack_traits(block.stack).routine == Some(Routine::FileLoader)
+    }
+
+    /// For each of the loaded blocks at `places` of `live_set`, whether it belongs to weights rather than to optimizer
+    /// state.
+    fn loaded(&self, live_set: &LiveSet, mut places: Vec<usize>, copied: &SizeCounts) -> Vec<(usize, bool)> {
+        let block = |at: usize| &live_set.blocks[at];
+        places.sort_unstable_by_key(|at| block(*at).allocated_at.map(|point| point.entry));
+        let is_named_state = |at: &usize| self.lifetimes.named.is_optimizer_state(block(*at));
+        let is_weight = if places.iter().any(is_named_state) {
+            places.iter().map(|at| !is_named_state(at)).collect()
+        } else {
+            let sizes: Vec<u64> = places.iter().map(|at| block(*at).requested_bytes).collect();
+            let freed =
+                places.first().map_or(0, |at| self.lifetimes.free_counts(block(*at).stack).before_any_backward());
+            find_weights(&sizes, copied, freed as usize > sizes.len() / 2)
+        };
+        places.into_iter().zip(is_weight).collect()
+    }
+
     /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
     fn waits_for_optimizer(&self, point: TracePoint) -> bool {
         let step = self.phases.step_at(point.entry as usize);
@@ -142,29 +183,28 @@ impl ProgramTraits<'_> {
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block) };
         let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;
         let counts = self.lifetimes.free_counts(block.stack);
-        let is_short = match block.freed_at {
-            Some(freed) if freed.run == allocated_at.run && self.lifetimes.phase(allocated_at) == Phase::Optimizer => {
-                return (Temporaries, Medium);
-            }
-            None if counts.in_run > 0 && self.lifetimes.phase(allocated_at) == Phase::Optimizer => {
-                return (Temporaries, Medium);
-            }
+        let in_optimizer = self.lifetimes.phase(allocated_at) == Phase::Optimizer;
+        let passes = match block.freed_at {
+            Some(freed) if freed.run == allocated_at.run && in_optimizer => return (Temporaries, Medium),
+            None if counts.in_run > 0 && in_optimizer => return (Temporaries, Medium),
             Some(freed) => {
-                self.lifetimes.backward_passes_at(freed) <= self.lifetimes.backward_passes_at(allocated_at) + 1
+                Some(self.lifetimes.backward_passes_at(freed) - self.lifetimes.backward_passes_at(allocated_at))
             }
-            None => counts.before_any_backward() + counts.after_backward_start > 0 && counts.max_passes <= 1,
+            None if counts.before_any_backward() + counts.after_backward_start > 0 => Some(counts.max_passes),
+            None => None,
         };
-        // A copy made of the gradients before the optimizer step, and freed before the next pass ends.
+        // A copy made of the gradients before the optimizer step, and freed before the next pass ends. State that each
+        // step replaces lives as long, but is made within the step.
+        let is_short = passes.is_some_and(|passes| passes <= u32::from(!in_optimizer));
         if is_short && self.waits_for_optimizer(allocated_at) {
             return (Gradients, Medium);
         }
         let routine = self.phases.stack_traits(block.stack).routine;
-        let is_loaded = routine == Some(Routine::FileLoader);
         let has_optimizer = self.phases.has_optimizer();
-        if is_loaded {
-            return (if self.has_state { Other } else { OptimizerState }, Low);
+        if routine == Some(Routine::FileLoader) {
+            return (Other, Low);
         }
-        if routine == Some(Routine::OptimizerConstructor) || self.lifetimes.phase(allocated_at) == Phase::Optimizer {
+        if routine == Some(Routine::OptimizerConstructor) || in_optimizer {
             (OptimizerState, Medium)
         } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {
             // Made of parameters or gradients for the step that follows: what SAM returns to, sums of squares.
