@@ -5,9 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
-use super::loaded_checkpoint::find_weights;
+use super::loaded_checkpoint::{SizeCounts, find_weights, weights_len};
 use crate::base::ids::StackId;
-use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
 use crate::study::category::{Category, Classification, Confidence};
@@ -19,9 +18,6 @@ const MIN_BLOCKS: u64 = 8;
 
 /// Maximum number of copies that one line makes. A checkpoint may have weights, their average and two moments.
 const MAX_COPIES: u64 = 4;
-
-/// Number of blocks by requested size.
-pub(super) type SizeCounts = SeededMap<u64, u64>;
 
 fn total_bytes(sizes: &SizeCounts) -> u64 {
     sizes.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(*blocks)))
@@ -49,6 +45,15 @@ fn is_copy(set: &SizeCounts, parameters: &SizeCounts) -> bool {
             && matched >= total_bytes(set) / 20 * 19
             && (copied >= total_bytes(parameters) / 2 || blocks >= MIN_BLOCKS && set.len() > 2)
     })
+}
+
+/// The parameters of one of several equal models, such as a model and its average: only one has `gradients`.
+fn one_model(parameters: &SizeCounts, gradients: &SizeCounts) -> SizeCounts {
+    let with_gradients = parameters.iter().filter(|(size, _)| gradients.contains_key(*size));
+    let with_gradients: SizeCounts = with_gradients.map(|(size, count)| (*size, *count)).collect();
+    let models = total_bytes(&with_gradients).saturating_mul(2) / total_bytes(gradients).max(1);
+    let models = models.div_ceil(2).max(1);
+    parameters.iter().map(|(size, count)| (*size, count.div_ceil(models))).collect()
 }
 
 /// Reclassifies the blocks that form copies of the parameters, unless their own stacks and lifetimes are conclusive.
@@ -82,24 +87,42 @@ pub(super) fn classify_copies(
         has_state: classified.contains(&(Category::OptimizerState, Confidence::High)),
         has_custom_optimizer: phases.has_custom_optimizer(),
     };
-    for (sizes, places) in sets.into_values() {
-        let is_of_model = is_copy(&sizes, &parameters);
-        if !is_of_model && !is_copy(&sizes, &gradients) {
+    let entry = |at: &usize| live_set.blocks[*at].allocated_at.map(|point| point.entry);
+    let mut first_unmatched: Option<Vec<usize>> = None;
+    for (sizes, mut places) in sets.into_values() {
+        let copies_model = is_copy(&sizes, &parameters);
+        if !copies_model && !is_copy(&sizes, &gradients) {
             continue;
         }
+        places.sort_unstable_by_key(entry);
         let block = |at: usize| &live_set.blocks[at];
-        let is_loaded = |at: &usize| program.is_loaded(block(*at));
-        if !program.has_state && places.iter().all(is_loaded) {
-            let copied = if is_of_model { &parameters } else { &gradients };
+        if places.iter().all(|at| program.is_loaded(block(*at))) {
+            let copied = if copies_model { one_model(&parameters, &gradients) } else { gradients.clone() };
             // Weights are copied into the model that is there already, otherwise they become it.
-            let weights = if is_of_model { Category::Other } else { Category::Parameters };
-            for (at, is_weight) in program.loaded(live_set, places, copied) {
+            let weights = if copies_model { Category::Other } else { Category::Parameters };
+            for (at, is_weight) in places.iter().zip(program.find_weights(live_set, &places, &copied)) {
                 let category = if is_weight { weights } else { Category::OptimizerState };
-                classified[at] = (category, Confidence::Low);
+                classified[*at] = (category, Confidence::Low);
             }
-        } else {
-            for at in places {
-                classified[at] = program.classify(block(at));
+            continue;
+        }
+        for at in &places {
+            classified[*at] = program.classify(block(*at));
+        }
+        let is_first = |first: &Vec<usize>| places.first().map(entry) < first.first().map(entry);
+        if !copies_model && first_unmatched.as_ref().is_none_or(is_first) {
+            first_unmatched = Some(places);
+        }
+    }
+    // The first of several copies, if no module has what they are copies of.
+    if lifetimes.starts_empty
+        && total_bytes(&parameters) < total_bytes(&gradients) / 2
+        && let Some(places) = first_unmatched
+    {
+        let copied = weights_len(places.iter().map(|at| &live_set.blocks[*at].requested_bytes), &gradients);
+        for at in places.into_iter().take(copied.unwrap_or(0)) {
+            if classified[at].0 == Category::OptimizerState {
+                classified[at] = (Category::Parameters, Confidence::Low);
             }
         }
     }
@@ -138,21 +161,20 @@ impl ProgramTraits<'_> {
         block.allocated_at.is_some() && self.phases.stack_traits(block.stack).routine == Some(Routine::FileLoader)
     }
 
-    /// For each of the loaded blocks at `places` of `live_set`, whether it belongs to weights rather than to optimizer
-    /// state.
-    fn loaded(&self, live_set: &LiveSet, mut places: Vec<usize>, copied: &SizeCounts) -> Vec<(usize, bool)> {
-        let block = |at: usize| &live_set.blocks[at];
-        places.sort_unstable_by_key(|at| block(*at).allocated_at.map(|point| point.entry));
-        let is_named_state = |at: &usize| self.lifetimes.named.is_optimizer_state(block(*at));
-        let is_weight = if places.iter().any(is_named_state) {
-            places.iter().map(|at| !is_named_state(at)).collect()
-        } else {
-            let sizes: Vec<u64> = places.iter().map(|at| block(*at).requested_bytes).collect();
-            let freed =
-                places.first().map_or(0, |at| self.lifetimes.free_counts(block(*at).stack).before_any_backward());
-            find_weights(&sizes, copied, freed as usize > sizes.len() / 2)
-        };
-        places.into_iter().zip(is_weight).collect()
+    /// Whether each of the loaded blocks at `places` of `live_set`, in the order of allocation, belongs to weights rather
+    /// than to optimizer state.
+    fn find_weights(&self, live_set: &LiveSet, places: &[usize], copied: &SizeCounts) -> Vec<bool> {
+        if self.has_state {
+            return vec![true; places.len()];
+        }
+        let blocks = || places.iter().map(|at| &live_set.blocks[*at]);
+        let is_named_state = |block: &LiveBlock| self.lifetimes.named.is_optimizer_state(block);
+        if blocks().any(is_named_state) {
+            return blocks().map(|block| !is_named_state(block)).collect();
+        }
+        let sizes: Vec<u64> = blocks().map(|block| block.requested_bytes).collect();
+        let freed = blocks().next().map_or(0, |block| self.lifetimes.free_counts(block.stack).before_any_backward());
+        find_weights(&sizes, copied, freed as usize > sizes.len() / 2)
     }
 
     /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
@@ -177,7 +199,7 @@ impl ProgramTraits<'_> {
 
     /// The category of a block of a copy.
     fn classify(&self, block: &LiveBlock) -> Classification {
-        use Category::{Gradients, OptimizerState, Other, Parameters, Temporaries};
+        use Category::{Gradients, OptimizerState, Parameters, Temporaries};
         use Confidence::{Low, Medium};
         // Older than the recording.
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block) };
@@ -201,9 +223,6 @@ impl ProgramTraits<'_> {
         }
         let routine = self.phases.stack_traits(block.stack).routine;
         let has_optimizer = self.phases.has_optimizer();
-        if routine == Some(Routine::FileLoader) {
-            return (Other, Low);
-        }
         if routine == Some(Routine::OptimizerConstructor) || in_optimizer {
             (OptimizerState, Medium)
         } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {
