@@ -75,7 +75,7 @@ impl NamedBlocks {
                 }
                 // A guess by size; the recorder has seen every module.
                 Some(NamedUse::Kept)
-                    if classification.0 == Category::Activations
+                    if matches!(classification.0, Category::Activations | Category::Temporaries)
                         || self.has_parameters && *classification == (Category::Parameters, Confidence::Low) =>
                 {
                     *classification = (Category::Other, Confidence::Known);
@@ -113,7 +113,7 @@ fn use_of(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot) -> Opt
 
 fn belongs_to_optimizer(tensor: &NamedTensor, snapshot: &Snapshot) -> bool {
     let owner = tensor.name.and_then(|name| snapshot.text(name).split_once('.'));
-    owner.is_some_and(|(owner, _)| owner.to_ascii_lowercase().starts_with("opt"))
+    owner.is_some_and(|(owner, _)| owner == "opt" || ["opt_", "optim"].iter().any(|start| owner.starts_with(start)))
 }
 
 fn is_users_item(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot) -> bool {
