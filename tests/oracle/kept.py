@@ -3,6 +3,8 @@
 usage: run.sh kept.py SCENARIO OUT.pickle.gz        (torch 2.9 or later)
 """
 
+import io
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -358,7 +360,29 @@ def frozen_half():
     train(Both(), torch.optim.Adam(head.parameters()))
 
 
+def resumed():
+    """Weights, their average and Adam's state come from a checkpoint on the device, which is kept."""
+    old = Model()
+    opt = torch.optim.AdamW(old.parameters())
+    for p in old.parameters():
+        p.grad = torch.zeros_like(p)
+    opt.step()
+    file = io.BytesIO()
+    torch.save({"optimizer": opt.state_dict(), "model": old.state_dict(), "ema": Model().state_dict()}, file)
+    file.seek(0)
+    model = Model().cuda()
+    opt = torch.optim.AdamW(model.parameters())
+    checkpoint = torch.load(file, map_location="cuda")
+    model.load_state_dict(checkpoint["model"])
+    opt.load_state_dict(checkpoint["optimizer"])
+    for state in opt.state.values():
+        state["step"] = state["step"].cpu()  # the stub does not count
+    truth.others = [checkpoint["model"], checkpoint["ema"]]
+    train(model, opt)
+
+
 KEPT = [
+    resumed,
     shampoo,
     sam,
     own_adam,

@@ -182,4 +182,5 @@ def main():
         print(f"not counted, because the recording does not determine them: bytes of {sizes}")
 
 
-main()
+if __name__ == "__main__":
+    main()

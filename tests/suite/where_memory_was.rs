@@ -261,7 +261,8 @@ fn a_recording_that_ends_there_tells_nearly_as_much() {
 /// with (`tests/oracle/kept_again.py`), and some of those that rules were made with.
 #[test]
 fn memory_that_programs_keep_is_recognized() {
-    let kept = ["kronecker", "ours_cut", "write_words", "sam", "bytes_in_a_class", "kept_outputs", "kept_graphs"];
+    let kept =
+        ["kronecker", "ours_cut", "write_words", "sam", "bytes_in_a_class", "kept_outputs", "kept_graphs", "resumed"];
     let scores = judge(|moment| is_one_of(moment, &kept), Confidence::Low);
     held_to(
         &scores,

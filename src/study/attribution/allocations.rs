@@ -51,7 +51,8 @@ pub(crate) fn classify_allocations(
     let peak = peak.map(|entry| entry.and_then(|entry| usize::try_from(entry).ok()));
     for entry in device.failed_requests().next_back().map(Some).into_iter().chain(peak) {
         let rows = classifier.live_after(entry);
-        classifier.classify_rows(entry, &rows);
+        let end = classifier.ends.after(entry);
+        classifier.classify_rows(entry, end, &rows);
     }
     let mut failed: Vec<usize> = device.device().failed_requests().collect();
     let stride = failed.len().div_ceil(MAX_FAILURE_CUTS).max(1);
@@ -70,7 +71,9 @@ pub(crate) fn classify_allocations(
             live.push(next);
             next += 1;
         }
-        classifier.classify_rows(end.checked_sub(1), &live);
+        // A range has no position: what is over by then is not what a block was for.
+        let observed_until = classifier.ends.after(end.checked_sub(1));
+        classifier.classify_rows(None, observed_until, &live);
         start = end;
     }
     let unknown = (Category::Other, Confidence::Low);
@@ -119,9 +122,9 @@ impl AllocationClassifier<'_, '_> {
         (0..self.allocations.len()).filter(|row| is_live(&self.allocations[*row])).collect()
     }
 
-    /// Classifies the allocations in `rows` as live blocks after `entry`. Keeps earlier classifications.
-    fn classify_rows(&mut self, entry: Option<usize>, rows: &[usize]) {
-        let end = self.ends.after(entry);
+    /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`. Keeps earlier
+    /// classifications.
+    fn classify_rows(&mut self, entry: Option<usize>, end: usize, rows: &[usize]) {
         let block = |row: usize| {
             let allocation = &self.allocations[row];
             let freed = allocation.freed_after.and_then(|freed| freed.checked_sub(1));

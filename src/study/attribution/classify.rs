@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::doubts::doubt;
+use super::forward_pass::ForwardPass;
 use super::gradient_buckets::GradientBuckets;
 use super::lifetimes::{GatherEvidence, Lifetimes};
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
@@ -18,6 +19,7 @@ use crate::study::category::{Category, Classification, Confidence};
 pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Vec<Classification> {
     let mut classifier = Classifier {
         lifetimes,
+        point: live_set.point,
         observed_until: live_set.observed_until.unwrap_or(live_set.point),
         parameters: SeededSet::default(),
         knows_parameters: false,
@@ -54,7 +56,8 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &P
             *classification = (Category::Other, Confidence::Low);
         }
     }
-    lifetimes.named.correct(&live_set.blocks, &mut classified);
+    let is_last_run = live_set.point.run as usize == phases.runs().len();
+    lifetimes.named.correct(&live_set.blocks, &mut classified, is_last_run);
     let bytes: Vec<u64> = live_set.blocks.iter().map(|block| block.bytes).collect();
     doubt(&bytes, &mut classified, lifetimes.phase(live_set.point) == Phase::Forward);
     classified
@@ -73,6 +76,8 @@ const MIN_OLD_ENTRIES: u32 = 64;
 
 pub(super) struct Classifier<'a> {
     pub(super) lifetimes: &'a Lifetimes<'a>,
+    /// See [`LiveSet::point`].
+    pub(super) point: TracePoint,
     /// See [`LiveSet::observed_until`].
     pub(super) observed_until: TracePoint,
     /// Requested sizes of parameters.
@@ -231,12 +236,17 @@ impl Classifier<'_> {
 
     /// Whether user code allocated `block` before the first pass, and keeps it.
     fn is_kept_from_start(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
+        // In the first step, its graph shows that the program trains.
+        let is_trained = if self.lifetimes.has_backward() {
+            self.passes_begun(block, allocated_at) > 1
+        } else {
+            self.is_graph_likely(self.observed_until)
+        };
         block.freed_at.is_none()
             && self.lifetimes.starts_empty
-            && self.lifetimes.has_backward()
+            && is_trained
             && self.lifetimes.backward_passes_at(allocated_at) == 0
             && self.phases.forwards_begun(allocated_at.entry as usize) == 0
-            && self.passes_begun(block, allocated_at) > 1
     }
 
     /// Classifies a block that user code allocated before the first pass and keeps, and that has no gradient.
@@ -277,6 +287,8 @@ impl Classifier<'_> {
             // No input serves many passes, but some wait in a queue.
             _ if self.passes_begun(block, allocated_at) > 1 && !self.is_queued(block, allocated_at) => (Other, Low),
             _ if self.passes_begun(block, allocated_at) > 1 => (Inputs, Low),
+            // The program computes without modules.
+            _ if self.is_computed_before_forward(block, allocated_at) => (Category::Activations, Medium),
             // Or a copy of a parameter, allocated in every step.
             Some(_) if self.parameters.contains(&block.requested_bytes) => (Inputs, Low),
             Some(_) => (Inputs, Medium),
@@ -284,10 +296,19 @@ impl Classifier<'_> {
         }
     }
 
+    /// Whether most of the graph is older than the forward pass, and `block` belongs to it.
+    fn is_computed_before_forward(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
+        let is_saved = match block.freed_at {
+            Some(_) => self.is_freed_by_backward(block),
+            None => self.lifetimes.free_counts(block.stack).are_saved_for_backward(),
+        };
+        is_saved && self.lifetimes.forward_pass_after(allocated_at).is_some_and(ForwardPass::ends_graph)
+    }
+
     /// Whether one line allocated `block` and others after a backward pass, and nothing frees them: an optimizer's state.
     fn is_state_in_one_go(&self, block: &LiveBlock) -> bool {
         let counts = self.lifetimes.free_counts(block.stack);
-        let are_kept = counts.before_any_backward() + counts.after_backward_start == 0;
+        let are_kept = counts.before_backward + counts.after_backward_start == 0;
         are_kept
             && self.never_freed(block).is_some_and(|kept| {
                 kept.blocks >= MIN_STATE_TENSORS && kept.first_pass == kept.last_pass && kept.first_pass > 0

@@ -38,6 +38,7 @@ impl Classifier<'_> {
                 {
                     (Temporaries, Medium)
                 }
+                _ if self.is_kept_result(allocated_at) => (Other, Low),
                 0 | 1 if counts.are_saved_for_backward() && is_old => (Activations, High),
                 0 | 1 if counts.after_backward_start > 0 && is_old => (Activations, Medium),
                 0 if end.run == allocated_at.run => (Activations, Medium),
@@ -63,8 +64,10 @@ impl Classifier<'_> {
             {
                 (Other, Low)
             }
+            _ if self.is_kept_result(allocated_at) && !self.is_freed_by_backward(block) => (Other, Low),
+            _ if self.is_freed_by_backward(block) => (Activations, Medium),
             // Live beyond the pass that it may have been saved for.
-            _ => (Activations, Medium),
+            _ => (Activations, Low),
         }
     }
 
@@ -94,7 +97,7 @@ impl Classifier<'_> {
 
     /// Whether the forward pass of `point`, during which the recording ends, keeps a graph. The pass before it shows more,
     /// if there is one: it is complete.
-    fn is_graph_likely(&self, point: TracePoint) -> bool {
+    pub(super) fn is_graph_likely(&self, point: TracePoint) -> bool {
         let pass = self.lifetimes.forward_pass_before(point).filter(|before| !before.is_tiny());
         let pass = pass.unwrap_or_else(|| self.lifetimes.forward_pass(point));
         pass.keeps_graph() && !pass.is_tiny()
@@ -109,6 +112,13 @@ impl Classifier<'_> {
         if block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size)) {
             *classification = (Category::Parameters, Confidence::Low);
         }
+    }
+
+    /// Whether the backward pass after `allocated_at` is over, and freed its graph: a variable has what stays.
+    fn is_kept_result(&self, allocated_at: TracePoint) -> bool {
+        let [before, now] = [allocated_at, self.point].map(|point| self.lifetimes.backward_passes_at(point));
+        let is_over = now > before + u32::from(self.lifetimes.phase(self.point) == Phase::Backward);
+        is_over && !self.lifetimes.forward_pass(allocated_at).retains_graph()
     }
 
     /// Whether a block that is never freed is the result of a forward pass without a graph.

@@ -11,6 +11,8 @@ pub(super) struct ForwardPass {
     all: BlockCounts,
     /// Those that modules allocated: the code around them keeps results, which need no graph.
     by_modules: BlockCounts,
+    /// Number of blocks that code before the pass allocated, and the backward pass freed.
+    older: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +31,15 @@ impl ForwardPass {
         if is_module_block {
             *field(&mut self.by_modules) += 1;
         }
+    }
+
+    pub(super) fn count_older(&mut self) {
+        self.older += 1;
+    }
+
+    /// Whether code before the pass made at least half of the graph, as in programs without modules.
+    pub(super) fn ends_graph(self) -> bool {
+        self.older > 1 && self.older >= self.all.freed_by_backward
     }
 
     fn counts(self) -> BlockCounts {
@@ -69,7 +80,7 @@ mod tests {
 
     fn pass(allocated: u32, freed: u32, freed_by_backward: u32) -> ForwardPass {
         let by_modules = BlockCounts { allocated, freed, freed_by_backward };
-        ForwardPass { all: by_modules, by_modules }
+        ForwardPass { all: by_modules, by_modules, older: 0 }
     }
 
     #[test]
@@ -80,6 +91,15 @@ mod tests {
         let mut with_results = pass(4, 4, 0);
         (0..6).for_each(|_| with_results.count(false, |counts| &mut counts.allocated));
         assert!(!with_results.keeps_graph(), "results that the code around the model makes");
+    }
+
+    #[test]
+    fn a_loss_ends_the_graph_of_code_without_modules() {
+        let mut loss = pass(3, 1, 2);
+        loss.count_older();
+        assert!(!loss.ends_graph(), "an input");
+        loss.count_older();
+        assert!(loss.ends_graph());
     }
 
     #[test]

@@ -300,6 +300,13 @@ impl<'a> Lifetimes<'a> {
         if in_forward && passes > 0 && in_backward {
             self.forward_passes[forward].count(is_module_block, |counts| &mut counts.freed_by_backward);
         }
+        if self.phase(allocated_at) == Phase::Data
+            && passes > 0
+            && in_backward
+            && let Some(next) = self.forward_passes.get_mut(forward + 1)
+        {
+            next.count_older();
+        }
         let counts = &mut self.free_counts[block.stack.index()];
         if allocated_at.run == freed.run {
             counts.in_run += 1;
@@ -398,6 +405,11 @@ impl<'a> Lifetimes<'a> {
     pub(super) fn forward_pass_before(&self, point: TracePoint) -> Option<ForwardPass> {
         let pass = self.phases.forwards_begun(point.entry as usize).checked_sub(1);
         pass.filter(|pass| *pass > 0).map(|pass| self.forward_passes[pass])
+    }
+
+    /// The first forward pass that starts after `point`.
+    pub(super) fn forward_pass_after(&self, point: TracePoint) -> Option<ForwardPass> {
+        self.forward_passes.get(self.phases.forwards_begun(point.entry as usize) + 1).copied()
     }
 
     /// Whether gradients have this requested size: backward passes leave or compute blocks of this size.

@@ -17,6 +17,7 @@ mod kept_graphs;
 mod leaks;
 mod lifetimes;
 mod live_set;
+mod loaded_checkpoint;
 mod named;
 mod older_blocks;
 mod open_blocks;

@@ -7,7 +7,13 @@ use crate::study::category::{Category, Classification, Confidence};
 
 /// The blocks that have a name at the end of the trace, by address.
 #[derive(Debug, Default)]
-pub(super) struct NamedBlocks(SeededMap<u64, NamedBlock>);
+pub(super) struct NamedBlocks {
+    blocks: SeededMap<u64, NamedBlock>,
+    /// Modules have parameters, so that other tensors are none.
+    has_parameters: bool,
+    /// The recorder has looked everywhere, and no graph exists.
+    has_no_graph: bool,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct NamedBlock {
@@ -19,8 +25,12 @@ struct NamedBlock {
 #[derive(Debug, Clone, Copy)]
 enum NamedUse {
     Category(Category),
+    /// It belongs to an object that is called an optimizer, and no autograd graph saved it.
+    StateOfOptimizer,
     /// An item of a container of the user that no autograd graph saved.
     Kept,
+    /// Another variable that no autograd graph saved.
+    Variable,
 }
 
 impl NamedBlocks {
@@ -33,24 +43,53 @@ impl NamedBlocks {
             let kind = use_of(tensors.get(&address)?, names, snapshot)?;
             Some((address, NamedBlock { allocated_at, kind }))
         });
-        Self(named.collect())
+        let has = |kind| names.tensors.iter().any(|tensor| tensor.kind == kind);
+        Self {
+            blocks: named.collect(),
+            has_parameters: has(TensorKind::Parameter),
+            has_no_graph: names.is_complete && !has(TensorKind::Saved),
+        }
     }
 
-    /// Replaces the categories of `blocks` that are known.
-    pub(super) fn correct(&self, blocks: &[LiveBlock], classified: &mut [Classification]) {
+    fn named(&self, block: &LiveBlock) -> Option<NamedUse> {
+        // Another allocation may have had the same address before.
+        let named = self.blocks.get(&block.address).filter(|named| named.allocated_at == block.allocated_at);
+        named.map(|named| named.kind)
+    }
+
+    pub(super) fn is_optimizer_state(&self, block: &LiveBlock) -> bool {
+        matches!(self.named(block), Some(NamedUse::Category(Category::OptimizerState)))
+    }
+
+    /// Replaces the categories of `blocks` that are known. `is_last_run`: in the phase run in which the recorder looked.
+    pub(super) fn correct(&self, blocks: &[LiveBlock], classified: &mut [Classification], is_last_run: bool) {
         for (block, classification) in blocks.iter().zip(classified) {
-            // Another allocation may have had the same address before.
-            let named = self.0.get(&block.address).filter(|named| named.allocated_at == block.allocated_at);
-            match named.map(|named| named.kind) {
-                // A graph saves the input of the first layer, too.
-                Some(NamedUse::Category(Category::Activations)) if classification.0 == Category::Inputs => {}
+            match self.named(block) {
+                // A graph saves the input of the first layer, too, and parameters, of which a model may be gone.
+                Some(NamedUse::Category(Category::Activations))
+                    if classification.0 == Category::Inputs
+                        || *classification == (Category::Parameters, Confidence::High) => {}
                 Some(NamedUse::Category(category)) => *classification = (category, Confidence::Known),
+                Some(NamedUse::StateOfOptimizer) if classification.1 == Confidence::Low => {
+                    *classification = (Category::OptimizerState, Confidence::Medium);
+                }
                 // A guess by size; the recorder has seen every module.
                 Some(NamedUse::Kept)
-                    if classification.0 == Category::Activations
-                        || *classification == (Category::Parameters, Confidence::Low) =>
+                    if matches!(classification.0, Category::Activations | Category::Temporaries)
+                        || self.has_parameters && *classification == (Category::Parameters, Confidence::Low) =>
                 {
                     *classification = (Category::Other, Confidence::Known);
+                }
+                // Graphs change from pass to pass.
+                Some(NamedUse::Variable)
+                    if is_last_run && self.has_no_graph && classification.0 == Category::Activations =>
+                {
+                    *classification = (Category::Other, Confidence::Low);
+                }
+                Some(NamedUse::Variable)
+                    if self.has_parameters && *classification == (Category::Parameters, Confidence::Low) =>
+                {
+                    *classification = (Category::Inputs, Confidence::Low);
                 }
                 _ => {}
             }
@@ -64,13 +103,21 @@ fn use_of(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot) -> Opt
         TensorKind::Gradient => Category::Gradients,
         TensorKind::OptimizerState => Category::OptimizerState,
         TensorKind::Saved => Category::Activations,
-        TensorKind::Variable => return is_kept_item(tensor, names, snapshot).then_some(NamedUse::Kept),
+        TensorKind::Variable if !names.is_complete => return None,
+        TensorKind::Variable if belongs_to_optimizer(tensor, snapshot) => return Some(NamedUse::StateOfOptimizer),
+        TensorKind::Variable if is_users_item(tensor, names, snapshot) => return Some(NamedUse::Kept),
+        TensorKind::Variable => return Some(NamedUse::Variable),
     };
     Some(NamedUse::Category(category))
 }
 
-fn is_kept_item(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot) -> bool {
+fn belongs_to_optimizer(tensor: &NamedTensor, snapshot: &Snapshot) -> bool {
+    let owner = tensor.name.and_then(|name| snapshot.text(name).split_once('.'));
+    owner.is_some_and(|(owner, _)| owner == "opt" || ["opt_", "optim"].iter().any(|start| owner.starts_with(start)))
+}
+
+fn is_users_item(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot) -> bool {
     let root = &names.roots[tensor.root];
     let is_users = root.author == Author::User && matches!(root.kind, RootKind::Frame | RootKind::Module);
-    names.is_complete && is_users && tensor.name.is_some_and(|name| snapshot.text(name).contains('['))
+    is_users && tensor.name.is_some_and(|name| snapshot.text(name).contains('['))
 }

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use super::loaded_checkpoint::{SizeCounts, find_weights, weights_len};
 use crate::base::ids::StackId;
-use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
 use crate::study::category::{Category, Classification, Confidence};
@@ -16,8 +16,8 @@ const PRECISION_SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1
 /// Minimum number of blocks of a set that copies less than half of the parameters.
 const MIN_BLOCKS: u64 = 8;
 
-/// Number of blocks by requested size.
-type SizeCounts = SeededMap<u64, u64>;
+/// Maximum number of copies that one line makes. A checkpoint may have weights, their average and two moments.
+const MAX_COPIES: u64 = 4;
 
 fn total_bytes(sizes: &SizeCounts) -> u64 {
     sizes.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(*blocks)))
@@ -30,19 +30,30 @@ fn is_copy(set: &SizeCounts, parameters: &SizeCounts) -> bool {
         return false;
     }
     PRECISION_SCALES.iter().any(|(parameter_scale, copy_scale)| {
-        let (mut matched, mut copied) = (0_u64, 0_u64);
+        let (mut matched, mut matched_sizes, mut copied) = (0_u64, 0_u64, 0_u64);
         for (size, blocks) in set {
             let scaled = size.checked_mul(*parameter_scale);
             let Some(scaled) = scaled.filter(|size| size % copy_scale == 0) else { continue }; // no whole elements
             let parameter_size = scaled / copy_scale;
             let Some(available) = parameters.get(&parameter_size) else { continue }; // no such parameter
-            // One line may make up to three copies: two moments and a master weight.
-            matched = matched.saturating_add(size.saturating_mul((*blocks).min(available * 3)));
+            matched = matched.saturating_add(size.saturating_mul((*blocks).min(available * MAX_COPIES)));
+            matched_sizes += 1;
             copied = copied.saturating_add(parameter_size.saturating_mul((*blocks).min(*available)));
         }
-        matched >= total_bytes(set) / 20 * 19
+        // One block may have a parameter's size by chance, such as a batch.
+        matched_sizes > 1
+            && matched >= total_bytes(set) / 20 * 19
             && (copied >= total_bytes(parameters) / 2 || blocks >= MIN_BLOCKS && set.len() > 2)
     })
+}
+
+/// The parameters of one of several equal models, such as a model and its average: only one has `gradients`.
+fn one_model(parameters: &SizeCounts, gradients: &SizeCounts) -> SizeCounts {
+    let with_gradients = parameters.iter().filter(|(size, _)| gradients.contains_key(*size));
+    let with_gradients: SizeCounts = with_gradients.map(|(size, count)| (*size, *count)).collect();
+    let models = total_bytes(&with_gradients).saturating_mul(2) / total_bytes(gradients).max(1);
+    let models = models.div_ceil(2).max(1);
+    parameters.iter().map(|(size, count)| (*size, count.div_ceil(models))).collect()
 }
 
 /// Reclassifies the blocks that form copies of the parameters, unless their own stacks and lifetimes are conclusive.
@@ -76,10 +87,42 @@ pub(super) fn classify_copies(
         has_state: classified.contains(&(Category::OptimizerState, Confidence::High)),
         has_custom_optimizer: phases.has_custom_optimizer(),
     };
-    for (sizes, places) in sets.into_values() {
-        if is_copy(&sizes, &parameters) || is_copy(&sizes, &gradients) {
-            for at in places {
-                classified[at] = program.classify(&live_set.blocks[at]);
+    let entry = |at: &usize| live_set.blocks[*at].allocated_at.map(|point| point.entry);
+    let mut first_unmatched: Option<Vec<usize>> = None;
+    for (sizes, mut places) in sets.into_values() {
+        let copies_model = is_copy(&sizes, &parameters);
+        if !copies_model && !is_copy(&sizes, &gradients) {
+            continue;
+        }
+        places.sort_unstable_by_key(entry);
+        let block = |at: usize| &live_set.blocks[at];
+        if places.iter().all(|at| program.is_loaded(block(*at))) {
+            let copied = if copies_model { one_model(&parameters, &gradients) } else { gradients.clone() };
+            // Weights are copied into the model that is there already, otherwise they become it.
+            let weights = if copies_model { Category::Other } else { Category::Parameters };
+            for (at, is_weight) in places.iter().zip(program.find_weights(live_set, &places, &copied)) {
+                let category = if is_weight { weights } else { Category::OptimizerState };
+                classified[*at] = (category, Confidence::Low);
+            }
+            continue;
+        }
+        for at in &places {
+            classified[*at] = program.classify(block(*at));
+        }
+        let is_first = |first: &Vec<usize>| places.first().map(entry) < first.first().map(entry);
+        if !copies_model && first_unmatched.as_ref().is_none_or(is_first) {
+            first_unmatched = Some(places);
+        }
+    }
+    // The first of several copies, if no module has what they are copies of.
+    if lifetimes.starts_empty
+        && total_bytes(&parameters) < total_bytes(&gradients) / 2
+        && let Some(places) = first_unmatched
+    {
+        let copied = weights_len(places.iter().map(|at| &live_set.blocks[*at].requested_bytes), &gradients);
+        for at in places.into_iter().take(copied.unwrap_or(0)) {
+            if classified[at].0 == Category::OptimizerState {
+                classified[at] = (Category::Parameters, Confidence::Low);
             }
         }
     }
@@ -114,6 +157,26 @@ struct ProgramTraits<'a> {
 }
 
 impl ProgramTraits<'_> {
+    fn is_loaded(&self, block: &LiveBlock) -> bool {
+        block.allocated_at.is_some() && self.phases.stack_traits(block.stack).routine == Some(Routine::FileLoader)
+    }
+
+    /// Whether each of the loaded blocks at `places` of `live_set`, in the order of allocation, belongs to weights rather
+    /// than to optimizer state.
+    fn find_weights(&self, live_set: &LiveSet, places: &[usize], copied: &SizeCounts) -> Vec<bool> {
+        if self.has_state {
+            return vec![true; places.len()];
+        }
+        let blocks = || places.iter().map(|at| &live_set.blocks[*at]);
+        let is_named_state = |block: &LiveBlock| self.lifetimes.named.is_optimizer_state(block);
+        if blocks().any(is_named_state) {
+            return blocks().map(|block| !is_named_state(block)).collect();
+        }
+        let sizes: Vec<u64> = blocks().map(|block| block.requested_bytes).collect();
+        let freed = blocks().next().map_or(0, |block| self.lifetimes.free_counts(block.stack).before_any_backward());
+        find_weights(&sizes, copied, freed as usize > sizes.len() / 2)
+    }
+
     /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
     fn waits_for_optimizer(&self, point: TracePoint) -> bool {
         let step = self.phases.step_at(point.entry as usize);
@@ -136,35 +199,31 @@ impl ProgramTraits<'_> {
 
     /// The category of a block of a copy.
     fn classify(&self, block: &LiveBlock) -> Classification {
-        use Category::{Gradients, OptimizerState, Other, Parameters, Temporaries};
+        use Category::{Gradients, OptimizerState, Parameters, Temporaries};
         use Confidence::{Low, Medium};
         // Older than the recording.
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block) };
         let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;
         let counts = self.lifetimes.free_counts(block.stack);
-        let is_short = match block.freed_at {
-            Some(freed) if freed.run == allocated_at.run && self.lifetimes.phase(allocated_at) == Phase::Optimizer => {
-                return (Temporaries, Medium);
-            }
-            None if counts.in_run > 0 && self.lifetimes.phase(allocated_at) == Phase::Optimizer => {
-                return (Temporaries, Medium);
-            }
+        let in_optimizer = self.lifetimes.phase(allocated_at) == Phase::Optimizer;
+        let passes = match block.freed_at {
+            Some(freed) if freed.run == allocated_at.run && in_optimizer => return (Temporaries, Medium),
+            None if counts.in_run > 0 && in_optimizer => return (Temporaries, Medium),
             Some(freed) => {
-                self.lifetimes.backward_passes_at(freed) <= self.lifetimes.backward_passes_at(allocated_at) + 1
+                Some(self.lifetimes.backward_passes_at(freed) - self.lifetimes.backward_passes_at(allocated_at))
             }
-            None => counts.before_any_backward() + counts.after_backward_start > 0 && counts.max_passes <= 1,
+            None if counts.before_any_backward() + counts.after_backward_start > 0 => Some(counts.max_passes),
+            None => None,
         };
-        // A copy made of the gradients before the optimizer step, and freed before the next pass ends.
+        // A copy made of the gradients before the optimizer step, and freed before the next pass ends. State that each
+        // step replaces lives as long, but is made within the step.
+        let is_short = passes.is_some_and(|passes| passes <= u32::from(!in_optimizer));
         if is_short && self.waits_for_optimizer(allocated_at) {
             return (Gradients, Medium);
         }
         let routine = self.phases.stack_traits(block.stack).routine;
-        let is_loaded = routine == Some(Routine::FileLoader);
         let has_optimizer = self.phases.has_optimizer();
-        if is_loaded {
-            return (if self.has_state { Other } else { OptimizerState }, Low);
-        }
-        if routine == Some(Routine::OptimizerConstructor) || self.lifetimes.phase(allocated_at) == Phase::Optimizer {
+        if routine == Some(Routine::OptimizerConstructor) || in_optimizer {
             (OptimizerState, Medium)
         } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {
             // Made of parameters or gradients for the step that follows: what SAM returns to, sums of squares.
