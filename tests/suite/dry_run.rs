@@ -172,13 +172,12 @@ fn tensors_of_the_host_that_were_not_filled_are_told() {
 }
 
 #[test]
-fn the_assumed_length_of_generated_texts_is_one_note() {
+fn the_assumed_length_of_generated_texts_is_a_note() {
     let mut generated = recording(&json!([]), 0, false);
     for (length, words) in [("max", "have the maximum length"), ("min", "end after one token")] {
         generated["oomscope"]["dry_run"]["generated"] = json!(length);
         let (_, page) = report_and_page(&generated);
-        assert_eq!(page.matches("generated texts are assumed").count(), 1, "{page}");
-        assert!(page.contains(words), "{page}");
+        assert!(page.contains("generated texts are assumed") && page.contains(words), "{page}");
     }
     let (_, page) = report_and_page(&recording(&json!([]), 0, false));
     assert!(!page.contains("generated texts"), "{page}");
