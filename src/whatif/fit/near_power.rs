@@ -33,7 +33,7 @@ impl NearPower {
         let most = minimum * (CHI_SQUARED / points.len() as f64).exp();
         let mut likely = candidates.into_iter().filter(|near| near.squares <= most);
         let lowest = likely.next()?;
-        Some([lowest, likely.last().unwrap_or(lowest)])
+        Some([lowest, likely.next_back().unwrap_or(lowest)])
     }
 
     /// All powers, the lowest first.

@@ -133,7 +133,7 @@ impl<'p> Points<'p> {
 
     /// A line in each number, or a parabola if bytes rise steeply.
     pub(super) fn fit_dense(&self) -> Option<Polynomial> {
-        let max_degrees = self.values.map(|values| if values > 1 { 1 } else { 0 });
+        let max_degrees = self.values.map(|values| u32::from(values > 1));
         let linear_terms = select_terms(|[i, j]| i <= max_degrees[0] && j <= max_degrees[1]);
         let linear = (0..2).fold(linear_terms, |terms, dimension| {
             if self.rises_steeply(dimension) { raise_degree(terms, dimension) } else { terms }
