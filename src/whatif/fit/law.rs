@@ -73,7 +73,9 @@ impl Law {
         if let Some(degrees) = candidates.iter().find(is_exact) {
             return Some(Self::Power { degrees: *degrees, point: largest });
         }
-        points.fit_sparse().or_else(|| points.fit_dense()).map(Self::Polynomial)
+        let (sparse, dense) = (points.fit_sparse(), points.fit_dense());
+        let certain = sparse.filter(|sum| !sum.is_guess).or(dense.filter(|sum| sum.is_exact));
+        certain.or(sparse).or(dense).map(Self::Polynomial)
     }
 
     /// The power of the size nearest to `points`, whose bytes the data decides: `common` of most of such requests, unless
