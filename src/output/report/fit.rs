@@ -219,8 +219,8 @@ fn details(document: &mut Document, device: &FitDevice) {
 
 /// A line whose kernel begins to take a buffer.
 fn threshold_row(line: &ThresholdLine) -> Vec<Cell> {
-    let certainty = if line.is_predicted { "" } else { ", if it is a reduction: not in the peaks" };
-    vec![location_label(&line.location).and(certainty).into(), count(line.start).into(), size(line.bytes).into()]
+    let condition = ", if it is a reduction: not in the peaks";
+    vec![location_label(&line.location).and(condition).into(), count(line.start).into(), size(line.bytes).into()]
 }
 
 fn describe_repeated(repeated: &RepeatedOperations) -> String {

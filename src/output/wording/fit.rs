@@ -31,9 +31,8 @@ impl FitReport {
         let (action, copy) = match (&device.best, device.capacity_bytes) {
             (Some(best), _) => {
                 let (size, option) = (best.to_size(), &best.settings);
-                let action = size.map(|at| {
-                    format!("size {at} {} with {option}{}", fits_or_should_fit(best), describe_headroom(best))
-                });
+                let action =
+                    size.map(|at| format!("size {at} {} with {option}{}", describe_fit(best), describe_headroom(best)));
                 (action, Some(shell_assignment(option, self.settings_string.as_deref())))
             }
             (_, None) => {
@@ -99,8 +98,13 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     }
 }
 
-fn fits_or_should_fit(largest: &Largest) -> &'static str {
-    if largest.certainty <= FitCertainty::Checked || largest.size.is_none() { "fits" } else { "should fit" }
+fn describe_fit(largest: &Largest) -> &'static str {
+    match largest.certainty {
+        _ if largest.size.is_none() => "fits",
+        FitCertainty::Confirmed | FitCertainty::Checked => "fits",
+        FitCertainty::Should => "should fit",
+        FitCertainty::Estimate => "may fit",
+    }
 }
 
 /// Describes the headroom: with little of it, a prediction that is slightly too low matters.

@@ -1,43 +1,54 @@
 //! The sizes between which the data decides, if the shapes of a program vary from step to step.
+//!
+//! A run takes what its largest step takes. Recorded steps show how much draws differ; another run may differ from the
+//! recordings by as much. A step of a larger size may also be padded to the longest of more draws, and the expected
+//! maximum of `n` draws grows with the logarithm of `n`, in proportion to how much such maxima differ. And few draws may
+//! leave open with which power of the size the bytes grow: the prediction takes the lowest, the range all.
 
 use serde::Serialize;
 
-use super::input::SizedRecording;
-use super::size_search::LargestSize;
+use super::data_factor::DataFactor;
+use super::device_recordings::DeviceRecordings;
+use super::fitted_sizes::FittedSizes;
+use super::size::Size;
+use super::size_search::{FoundSizes, LargestSize};
 use super::slice::SizeSlice;
-use super::steps::Steps;
-use crate::base::units::ratio;
+use super::steps::{fit_steps, varying_bytes_by_step};
 use crate::whatif::Overrides;
 
 /// The sizes between which the data decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DataRange {
-    /// The largest size that fits if the data takes more than recorded by as much as the recorded steps differ.
+    /// The largest size that fits if the data takes more than recorded, as in one of 40 runs.
     pub minimum: u64,
-    /// The largest size that fits if it takes as much less; null if every size does.
+    /// The largest size that fits if it takes less, as in one of 40 runs; null if every size does.
     pub maximum: Option<u64>,
 }
 
+/// Student's t for 19 of 20 draws, with one degree of freedom and more.
+const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+
 impl DataRange {
-    /// The range of `slice` if peaks differ by the ratio `spread`; `None` if no size can be searched.
+    /// The range for one second number; `None` if no size can be searched, or fewer than two steps are recorded.
     pub(super) fn search(
-        slice: &SizeSlice<'_, '_, '_, '_>,
+        recordings: &DeviceRecordings<'_, '_>,
+        second: Option<u64>,
+        multiple: u64,
         overrides: &Overrides,
         start: u64,
-        spread: f64,
     ) -> Option<Self> {
-        let capacity = overrides.capacity? as f64;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive; `as` saturates")]
-        let at = |capacity: f64| {
-            let overrides = Overrides { capacity: Some(capacity as u64), ..overrides.clone() };
-            slice.search(&overrides, start)
+        let [less, more] = factors(recordings)?;
+        let with = |factor: DataFactor| -> Option<FoundSizes> {
+            let sizes = FittedSizes::with_data_factor(recordings, factor);
+            let fitted = |size: Size| sizes.at(size);
+            SizeSlice { fitted: &fitted, second, multiple }.search(overrides, start)
         };
-        let minimum = match at(capacity / (1.0 + spread))?.safe {
+        let minimum = match with(more)?.safe {
             LargestSize::Nothing => 0,
             LargestSize::Size(size) => size,
             LargestSize::Everything => return None,
         };
-        let maximum = match at(capacity * (1.0 + spread))?.largest {
+        let maximum = match with(less)?.largest {
             LargestSize::Nothing => Some(0),
             LargestSize::Size(size) => Some(size),
             LargestSize::Everything => None,
@@ -46,25 +57,21 @@ impl DataRange {
     }
 }
 
-/// By how much the peak of one training step exceeds that of another, as a ratio to the lower one. The first step also
-/// makes what later ones keep, so it is not compared.
-pub(super) fn spread_of_steps(recording: &SizedRecording<'_, '_>) -> f64 {
-    let mut freed_before = vec![0u64; recording.requests.len() + 1];
-    for request in &recording.requests {
-        if let Some(freed) = request.requests_before_free.and_then(|requests| freed_before.get_mut(requests)) {
-            *freed += request.bytes;
-        }
-    }
-    let mut live = 0u64;
-    let live_at = recording.requests.iter().zip(freed_before).map(|(request, freed)| {
-        live = live.saturating_add(request.bytes).saturating_sub(freed);
-        live
-    });
-    let live_at: Vec<u64> = live_at.collect();
-    let steps = Steps::from_recording(recording);
-    let peaks = || steps.completed_ranges().iter().skip(1).filter_map(|range| live_at[range.clone()].iter().max());
-    match (peaks().min(), peaks().max()) {
-        (Some(minimum), Some(maximum)) => ratio(maximum - minimum, *minimum),
-        _ => 0.0,
-    }
+/// By how much less and more the varying requests of another run may take.
+fn factors(recordings: &DeviceRecordings<'_, '_>) -> Option<[DataFactor; 2]> {
+    let recordings = &recordings.recordings;
+    let steps: usize = recordings.iter().map(|recording| varying_bytes_by_step(recording).len()).sum();
+    let freedom = steps.checked_sub(1).filter(|freedom| *freedom > 0)?;
+    let [lowest, highest] = fit_steps(recordings)?;
+    let deviation = (lowest.squares / freedom as f64).sqrt();
+    let student = STUDENT[freedom.min(STUDENT.len()) - 1];
+    // The prediction is a mean of the recordings, which deviates too.
+    let width = student * deviation * (1.0 + 1.0 / recordings.len() as f64).sqrt();
+    let logarithms = recordings.iter().map(|recording| (recording.size.first as f64).ln());
+    let mean_size = (logarithms.sum::<f64>() / recordings.len() as f64).exp();
+    // The standard deviation of a maximum of many draws (Gumbel's distribution) as a part of its growth.
+    let growth = deviation * 6f64.sqrt() / std::f64::consts::PI;
+    let steeper = f64::from(highest.exponents[0] - lowest.exponents[0]);
+    let factor = |logarithm: f64, power: f64| DataFactor { times: logarithm.exp(), mean_size, power };
+    Some([factor(-width, 0.0), factor(width, growth + steeper)])
 }

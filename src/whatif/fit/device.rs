@@ -1,12 +1,13 @@
 //! The fit of one device.
 
 use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::certainty::FitCertainty;
-use super::data_range::{DataRange, spread_of_steps};
+use super::data_range::DataRange;
 use super::device_recordings::DeviceRecordings;
 use super::fitted_program::FittedProgram;
 use super::fitted_sizes::FittedSizes;
@@ -19,6 +20,7 @@ use super::repetition::{RepeatedOperations, Repetitions};
 use super::size::{Size, missing_sizes};
 use super::size_search::{FoundSizes, LargestSize};
 use super::slice::{Largest, LargestAt, SizeSlice};
+use super::steps::Steps;
 use super::thresholds::{SortLine, ThresholdLine, sort_lines, threshold_lines};
 
 use crate::study::DeviceStudy;
@@ -252,7 +254,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
         // If the number of unpaired requests grows with the size, the peak at another size is unknown.
         let requests_grow = at_recorded.paired_ratio() < 1.0 - WARN_UNMATCHED_RATIO
-            && self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
+            && self.recordings.windows(2).any(|two| makes_more_requests(&two[0], &two[1]));
         let slices: Vec<(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)> = self
             .second_numbers(options)
             .into_iter()
@@ -338,12 +340,10 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             multiple: options.multiple,
         };
         if device.varying_ratio > WARN_UNMATCHED_RATIO {
-            let errors = device.checked.iter().map(|check| check.reserved_error_ratio.abs());
-            let spread = self.recordings.iter().map(spread_of_steps).chain(errors).fold(0.0, f64::max);
-            let slice = slices.iter().find(|(slice, _)| slice.second == answered_second);
-            let slice = slice.filter(|(_, found)| found.is_some());
-            device.data_range =
-                slice.and_then(|(slice, _)| DataRange::search(slice, &overrides, largest_recorded.first, spread));
+            let slice = slices.iter().find(|(slice, found)| slice.second == answered_second && found.is_some());
+            device.data_range = slice.and_then(|(slice, _)| {
+                DataRange::search(self, slice.second, options.multiple, &overrides, largest_recorded.first)
+            });
         }
         let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
         let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
@@ -443,6 +443,21 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         };
         self.recordings.par_iter().filter_map(check).collect()
     }
+}
+
+/// Whether the number of requests grows with the size, and does not only vary between steps.
+fn makes_more_requests(smaller: &SizedRecording<'_, '_>, larger: &SizedRecording<'_, '_>) -> bool {
+    request_counts(smaller).end() < request_counts(larger).start()
+}
+
+/// The fewest and the most requests of a step, without the first, which also makes what later ones keep; those of the
+/// whole recording if it has no such steps. Buffers of reductions do not count.
+fn request_counts(recording: &SizedRecording<'_, '_>) -> RangeInclusive<usize> {
+    let steps = Steps::from_recording(recording);
+    let made = |range: Range<usize>| recording.requests[range].iter().filter(|request| !request.is_scratch).count();
+    let counts = || steps.completed_ranges().iter().skip(1).cloned().map(made);
+    let total = made(0..recording.requests.len());
+    counts().min().unwrap_or(total)..=counts().max().unwrap_or(total)
 }
 
 /// The overrides of all replays: the capacity and the settings of `options`.

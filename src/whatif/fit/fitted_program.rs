@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::data_factor::DataFactor;
 use super::hidden_dimension::{find_hidden_dimensions, law_with};
 use super::input::{SizedRecording, SizedRequest};
 use super::law::{Law, LawKind};
@@ -16,7 +17,7 @@ use super::repetition::Repetitions;
 use super::shape_law::{Dimension, ShapeLaw};
 use super::size::Size;
 use super::sized_program::SizedProgram;
-use super::steps::largest_in_any_step;
+use super::steps::{fit_steps, largest_in_any_step};
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
 use crate::replay::ops::ResizedRequest;
@@ -43,6 +44,8 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     /// Whether each request changes its size from step to step, in no proportion to another recording. Its law is then
     /// fitted to the largest size in any step.
     pub(super) varies_by_step: Vec<bool>,
+    /// How much more these requests take than their laws.
+    pub(super) data_factor: DataFactor,
     /// The laws of the blocks from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
     pub(super) reductions: Reductions,
@@ -63,7 +66,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             others = used.into_iter().zip(pairs).map(|((other, _), pairs)| (other, pairs)).collect();
         }
         let dimensions = base.size.dimensions();
-        let law = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
+        let points = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
             let mut points: Vec<Point> = vec![(base.size.numbers(), own_bytes)];
             for (other_index, (other, _)) in others.iter().enumerate() {
                 points.extend(bytes_of(other_index, index).map(|bytes| (other.size.numbers(), bytes)));
@@ -71,10 +74,10 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             points.sort_unstable();
             let varies_in = |dimension: usize| points.iter().any(|(size, _)| size[dimension] != points[0].0[dimension]);
             // The points have to vary in every number.
-            if points.len() <= dimensions || !(0..dimensions).all(varies_in) {
-                return None;
-            }
-            Law::fit(&points)
+            (points.len() > dimensions && (0..dimensions).all(varies_in)).then_some(points)
+        };
+        let law = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
+            Law::fit(&points(own_bytes, index, bytes_of)?)
         };
         let request_bytes = |other: usize, index: usize| {
             let (other, pairs) = &others[other];
@@ -85,6 +88,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let hidden = hidden_dimensions(base, &others);
         let largest_in_step = largest_in_any_step(base);
         let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
+        let step_powers = fit_steps(std::iter::once(base).chain(others.iter().map(|(other, _)| *other)));
         let varies_by_step = |index: usize| {
             let varies_elsewhere = others.iter().zip(&largest_elsewhere).any(|((_, pairs), largest_in_step)| {
                 let paired = pairs.requests[index].and_then(|paired| largest_in_step.get(paired as usize));
@@ -127,7 +131,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             if matches!(own_law, None | Some(Law::Power { .. } | Law::Shape(_))) || !varies_by_step(index) {
                 return (own_law, false);
             }
-            (law(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes), true)
+            let points = points(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes);
+            (points.zip(step_powers).and_then(|(points, [lowest, _])| Law::near_power(&points, lowest.exponents)), true)
         });
         let (mut request_laws, varies_by_step): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
         let reductions = Reductions::find(base, &others);
@@ -147,7 +152,18 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let initial = initial_laws.collect();
         let law_by_bytes = most_common_laws(base, &request_laws);
         let initial_laws = initial;
-        Self { base, others, request_laws, varies_by_step, initial_laws, reductions, repetitions, law_by_bytes }
+        let data_factor = DataFactor::ONE;
+        Self {
+            base,
+            others,
+            request_laws,
+            varies_by_step,
+            data_factor,
+            initial_laws,
+            reductions,
+            repetitions,
+            law_by_bytes,
+        }
     }
 
     /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
@@ -226,11 +242,6 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         ops.map_or(self.base.requests.len(), |ops| ops / 2)
     }
 
-    /// Whether the last repetition at `size` is known to be as large as the others, or how much smaller.
-    pub(super) fn has_whole_repetitions(&self, size: Size) -> bool {
-        self.repetitions.as_ref().is_none_or(|repetitions| repetitions.is_whole_at(size.first))
-    }
-
     /// The buffers of `reduction` at `size`.
     pub(super) fn scratch_at(&self, reduction: &Reduction, size: Size, gpu: Option<&GpuModel>) -> Option<Scratch> {
         self.reductions.scratch_of(reduction, gpu, |index| self.request_bytes_at(index, size))
@@ -289,7 +300,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             .zip(&self.base.requests)
             .map(|(bytes, request)| ResizedRequest { bytes: is_made(request).then_some(*bytes), temporaries: None });
         let mut requests: Vec<ResizedRequest> = made.collect();
-        for (output, scratch) in self.reductions.at(|index| bytes[index], size.numbers(), gpu) {
+        for (output, scratch) in self.reductions.at(|index| bytes[index], gpu) {
             requests[output].temporaries = Some(scratch.to_bytes());
         }
         (requests, initial)
@@ -306,7 +317,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     fn request_bytes_at(&self, index: usize, size: Size) -> u64 {
         let request = &self.base.requests[index];
         let law = self.request_laws[index].or_else(|| self.assumed_law(request));
-        law.map_or(request.bytes, |law| law.bytes_at(size.numbers()))
+        let bytes = law.map_or(request.bytes, |law| law.bytes_at(size.numbers()));
+        if self.varies_by_step[index] { self.data_factor.apply(bytes, size.first).max(1) } else { bytes }
     }
 }
 

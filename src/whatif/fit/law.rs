@@ -1,7 +1,8 @@
 //! How the bytes of one request grow with the size.
 
 use super::chunks::Chunks;
-use super::polynomial::{Closeness, Exponents, Point, Points, Polynomial};
+use super::near_power::NearPower;
+use super::polynomial::{Exponents, Point, Points, Polynomial};
 use super::shape_law::ShapeLaw;
 use super::size::Numbers;
 use crate::base::warning::words;
@@ -27,6 +28,9 @@ words! {
         Near = "near-line",
     }
 }
+
+/// Few points of random data are often near another power than theirs.
+const MUCH_NEARER: f64 = 16.0;
 
 /// The highest power that is tried.
 const MAX_DEGREE: u32 = 4;
@@ -69,7 +73,19 @@ impl Law {
         if let Some(degrees) = candidates.iter().find(is_exact) {
             return Some(Self::Power { degrees: *degrees, point: largest });
         }
-        points.fit_sparse().or_else(|| points.fit_dense()).map(Self::Polynomial)
+        let (sparse, dense) = (points.fit_sparse(), points.fit_dense());
+        let certain = sparse.filter(|sum| !sum.is_guess).or(dense.filter(|sum| sum.is_exact));
+        certain.or(sparse).or(dense).map(Self::Polynomial)
+    }
+
+    /// The power of the size nearest to `points`, whose bytes the data decides: `common` of most of such requests, unless
+    /// another comes much nearer.
+    pub(super) fn near_power(points: &[Point], common: Exponents) -> Option<Self> {
+        let size = points.iter().max()?.0;
+        let common = NearPower::with_exponents(points, common);
+        let own = NearPower::fit(points).filter(|own| own.squares * MUCH_NEARER < common.squares);
+        let near = own.unwrap_or(common);
+        Some(Self::Power { degrees: near.exponents, point: (size, near.bytes_at(size)) })
     }
 
     /// The bytes at `size`, at least 1.
@@ -103,7 +119,7 @@ impl Law {
                 _ => LawKind::Quartic,
             },
             Self::LastChunk { .. } => LawKind::Constant,
-            Self::Polynomial(sum) if sum.closeness == Closeness::NearLine => LawKind::Near,
+            Self::Polynomial(sum) if !sum.is_exact => LawKind::Near,
             Self::Polynomial(sum) => match sum.exponents(dimension) {
                 0b001 => LawKind::Constant,
                 0b010 => LawKind::Linear,
@@ -125,7 +141,7 @@ impl Law {
 
     /// Whether it misses recorded bytes, because kernels or libraries pad them.
     pub(super) fn is_inexact(&self) -> bool {
-        matches!(self, Self::Polynomial(sum) if sum.closeness != Closeness::Exact)
+        matches!(self, Self::Polynomial(sum) if !sum.is_exact)
     }
 
     /// Whether bytes rise and fall with the rest that the last chunk takes.

@@ -24,6 +24,7 @@
 mod align;
 mod certainty;
 mod chunks;
+mod data_factor;
 mod data_range;
 mod device;
 mod device_recordings;
@@ -34,6 +35,7 @@ mod hidden_dimension;
 mod input;
 mod law;
 mod leave_one_out;
+mod near_power;
 mod next_size;
 mod options;
 mod pairing;

@@ -17,6 +17,9 @@ use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::stacks::matching::{Candidate, FrameKey, FrameTable, pair_stacks};
 
+/// Bytes of a pair without a stack grow with this power of the size at most.
+const MAX_PAIRED_DEGREE: u32 = 2;
+
 /// For each request and each initial block of one recording, the index of its pair in another.
 #[derive(Debug, Default)]
 pub(super) struct RecordingPairs {
@@ -169,24 +172,37 @@ fn pair_in_order(
     let (left, right) = (&base.requests[left_range.clone()], &other.requests[right_range.clone()]);
     let is_same_stack = |a: usize, b: usize| left[a].number == right[b].number;
     let shift = |(a, b): (usize, usize)| (a + left_range.start, b + right_range.start);
-    if left.len() == right.len() && (0..left.len()).all(|at| is_same_stack(at, at)) {
-        return (0..left.len()).map(|at| shift((at, at))).collect();
-    }
-    let grows = |max_degree: u32, a: usize, b: usize| {
+    let pair_rest = |pairs| pair_between(pairs, [left.len(), right.len()], is_same_stack);
+    let grows = |a: usize, b: usize| {
         let points = [(base.size, left[a].bytes), (other.size, right[b].bytes)];
-        is_same_stack(a, b) && grows_by_powers(max_degree, points[0], points[1])
+        is_same_stack(a, b) && grows_by_powers(MAX_PAIRED_DEGREE, points[0], points[1])
     };
-    let linear = align(left.len(), right.len(), |a, b| grows(1, a, b));
-    let quadratic = align(left.len(), right.len(), |a, b| grows(2, a, b));
-    // Sizes are often powers of two, so a request that is four times as large at twice the size may be another request.
-    // Quadratic growth is considered only if it yields more pairs.
-    let sure_pairs = linear
-        .filter(|linear_pairs| quadratic.as_ref().is_none_or(|all| linear_pairs.len() >= all.len()))
-        .or(quadratic);
-    let Some(sure_pairs) = sure_pairs.or_else(|| align(left.len(), right.len(), is_same_stack)) else {
-        return Vec::new();
-    };
-    sure_pairs.into_iter().map(shift).collect()
+    let mut pairs = pair_rest(Vec::new());
+    if pairs.is_empty() {
+        pairs = pair_rest(align(left.len(), right.len(), grows).unwrap_or_default());
+    }
+    pairs.into_iter().map(shift).collect()
+}
+
+/// Adds the requests between two pairs, if there are as many of the same stacks on both sides: bytes that the data
+/// decides grow with no power.
+fn pair_between(
+    sure_pairs: Vec<(usize, usize)>,
+    lens: [usize; 2],
+    is_same_stack: impl Fn(usize, usize) -> bool,
+) -> Vec<(usize, usize)> {
+    let mut pairs = Vec::with_capacity(sure_pairs.len());
+    let mut next = (0, 0);
+    for (left, right) in sure_pairs.into_iter().chain([(lens[0], lens[1])]) {
+        let between = (next.0..left).zip(next.1..right);
+        if left - next.0 == right - next.1 && between.clone().all(|(left, right)| is_same_stack(left, right)) {
+            pairs.extend(between);
+        }
+        pairs.push((left, right));
+        next = (left + 1, right + 1);
+    }
+    pairs.pop();
+    pairs
 }
 
 /// For each initial block of the first recording, its pair in the second: a block of the same stack with the same
@@ -241,4 +257,16 @@ fn pair_scaled(blocks: &mut [Vec<(u64, u32)>; 2], scale: [u128; 2], pairs: &mut 
     unpaired_left.extend(a);
     unpaired_right.extend(b);
     (*left, *right) = (unpaired_left, unpaired_right);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_requests_between_two_pairs_are_pairs() {
+        let pairs = |is_same: fn(usize, usize) -> bool| pair_between(vec![(1, 1), (4, 5)], [6, 7], is_same);
+        assert_eq!(pairs(|_, _| true), [(0, 0), (1, 1), (4, 5), (5, 6)]);
+        assert_eq!(pairs(|left, _| left > 0), [(1, 1), (4, 5), (5, 6)]);
+    }
 }

@@ -19,7 +19,8 @@ pub(super) struct Polynomial {
     terms: u16,
     /// The coefficient of each monomial. That of the constant is unused, because `origin` replaces it.
     coefficients: [f64; MONOMIALS.len()],
-    pub(super) closeness: Closeness,
+    /// It goes through all points.
+    pub(super) is_exact: bool,
     /// It has as many powers of a number as there are values of that number, so other polynomials go through the same
     /// points.
     pub(super) is_underdetermined: bool,
@@ -27,17 +28,7 @@ pub(super) struct Polynomial {
     pub(super) is_guess: bool,
 }
 
-/// Whether a polynomial goes through all points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closeness {
-    Exact,
-    /// It misses at least one point, as does every line.
-    NearCurve,
-    /// A line that misses at least one point.
-    NearLine,
-}
-
-/// A line within this relative error of all points is accepted, because kernels pad rows, tables and workspaces.
+/// Kernels pad rows, tables and workspaces by up to this share.
 const PADDING_TOLERANCE: f64 = 0.02;
 /// The powers of a line, 0 and 1, a bit for each.
 const LINE: u32 = 0b011;
@@ -116,47 +107,38 @@ impl<'p> Points<'p> {
         Self { all: points, largest, values }
     }
 
-    /// The simplest polynomial with few terms that goes through all points, with at least one point more than terms.
+    /// The simplest polynomial with few terms that goes through all points, with at least one point more than terms; one
+    /// that is no guess, if there is any.
     pub(super) fn fit_sparse(&self) -> Option<Polynomial> {
         let varying = select_terms(|powers| (0..2).all(|index| powers[index] == 0 || self.values[index] > 1));
         let max_terms =
             u32::try_from(self.all.len()).map_or(MAX_SPARSE_TERMS, |points| MAX_SPARSE_TERMS.min(points - 1));
-        (2..=max_terms).find_map(|count| {
+        let exact = (2..=max_terms).flat_map(|count| {
             let candidates =
                 (0..1 << MONOMIALS.len()).filter(|terms: &u16| terms.count_ones() == count && terms & !varying == 0);
             let mut candidates: Vec<u16> = candidates.collect();
             let degree = |terms: u16| monomials(terms).map(|(_, [i, j])| i + j).sum::<u32>();
             candidates.sort_by_key(|terms| (degree(*terms), *terms));
-            candidates.into_iter().find_map(|terms| {
-                self.fit_terms(terms).filter(|sum| !sum.is_guess && self.max_relative_error(sum) == 0.0)
-            })
-        })
+            candidates.into_iter().filter_map(|terms| self.fit_terms(terms).filter(|sum| sum.is_exact))
+        });
+        let mut guess = None;
+        for sum in exact {
+            if !sum.is_guess {
+                return Some(sum);
+            }
+            guess = guess.or(Some(sum));
+        }
+        guess
     }
 
-    /// The polynomial with all terms that the points can tell apart: a line in each number, or a curve if no line comes
-    /// near.
+    /// A line in each number, or a parabola if bytes rise steeply.
     pub(super) fn fit_dense(&self) -> Option<Polynomial> {
-        let up_to = |max_degrees: [usize; 2]| {
-            select_terms(|[i, j]| i as usize <= max_degrees[0] && j as usize <= max_degrees[1] && i + j <= 3)
-        };
-        let max_degrees = self.values.map(|values| values - 1);
-        let linear_terms = up_to(max_degrees.map(|max_degrees| max_degrees.min(1)));
+        let max_degrees = self.values.map(|values| u32::from(values > 1));
+        let linear_terms = select_terms(|[i, j]| i <= max_degrees[0] && j <= max_degrees[1]);
         let linear = (0..2).fold(linear_terms, |terms, dimension| {
             if self.rises_steeply(dimension) { raise_degree(terms, dimension) } else { terms }
         });
-        let linear = self.fit_terms(linear).or_else(|| self.fit_terms(linear_terms))?;
-        let error = self.max_relative_error(&linear);
-        if error == 0.0 {
-            return Some(linear);
-        }
-        let curved = self
-            .fit_terms(up_to(max_degrees))
-            .filter(|curved| error > PADDING_TOLERANCE && self.max_relative_error(curved) <= PADDING_TOLERANCE);
-        Some(match curved {
-            Some(curved) if self.max_relative_error(&curved) == 0.0 => curved,
-            Some(curved) => Polynomial { closeness: Closeness::NearCurve, ..curved },
-            None => Polynomial { closeness: Closeness::NearLine, ..linear },
-        })
+        self.fit_terms(linear).or_else(|| self.fit_terms(linear_terms))
     }
 
     /// Whether there are only two values of a number, and bytes grow with its square rather than in proportion. Bytes
@@ -195,14 +177,8 @@ impl<'p> Points<'p> {
         }
         let (size, bytes) = self.largest;
         let origin = (size, bytes as f64);
-        let mut polynomial = Polynomial {
-            origin,
-            terms,
-            coefficients,
-            closeness: Closeness::Exact,
-            is_underdetermined: false,
-            is_guess: false,
-        };
+        let mut polynomial =
+            Polynomial { origin, terms, coefficients, is_exact: true, is_underdetermined: false, is_guess: false };
         // An approximation need not go through the largest point.
         let offset = self.all.iter().map(|(size, bytes)| *bytes as f64 - polynomial.value_at(*size));
         let offset = offset.sum::<f64>() / self.all.len() as f64;
@@ -222,6 +198,7 @@ impl<'p> Points<'p> {
         let is_guess = (0..2).any(bends);
         polynomial.is_underdetermined = (0..2).any(|dimension| underdetermined(dimension).next().is_some());
         polynomial.is_guess = is_guess;
+        polynomial.is_exact = self.all.iter().all(|(size, bytes)| polynomial.bytes_at(*size) == *bytes);
         Some(polynomial)
     }
 
@@ -230,12 +207,6 @@ impl<'p> Points<'p> {
         let mut at_zero = self.largest.0;
         at_zero[dimension] = 0;
         sum.value_at(at_zero) < -PADDING_TOLERANCE * self.largest.1 as f64
-    }
-
-    /// The largest relative error of `sum` at a point.
-    fn max_relative_error(&self, sum: &Polynomial) -> f64 {
-        let error = |(size, bytes): &Point| sum.bytes_at(*size).abs_diff(*bytes) as f64 / (*bytes).max(1) as f64;
-        self.all.iter().map(error).fold(0.0, f64::max)
     }
 }
 

@@ -25,8 +25,8 @@ pub struct Largest {
     pub unreserved_bytes: Option<u64>,
     /// How certain it is that the program fits at that size.
     pub certainty: FitCertainty,
-    /// Data is sorted, kernels pad memory at the peak, the last repetition may be smaller than the others, or the size
-    /// would not fit if every request that may be the output of a reduction is one.
+    /// Data is sorted, kernels pad memory at the peak, or the size would not fit if every request that may be the output
+    /// of a reduction is one.
     #[serde(skip)]
     pub(super) is_at_risk: bool,
 }
@@ -148,7 +148,6 @@ impl SizeSlice<'_, '_, '_, '_> {
                 let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
                 let is_at_risk = fitted.growing_sorts().next().is_some()
-                    || !fitted.has_whole_repetitions(size)
                     || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO
                     || !is_served_at_worst(fitted, size, overrides);
                 (Some(first), headroom, is_at_risk)

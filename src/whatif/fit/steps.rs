@@ -5,6 +5,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::input::SizedRecording;
+use super::near_power::NearPower;
 use crate::base::ids::StackId;
 
 /// The requests of a recording, step by step.
@@ -88,4 +89,25 @@ pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Opt
             sizes_by_place.get(&key).filter(|[minimum, maximum]| minimum < maximum).map(|[_, maximum]| *maximum);
     }
     largest
+}
+
+/// For each completed step, the bytes of its requests that have another size in another step.
+pub(super) fn varying_bytes_by_step(recording: &SizedRecording<'_, '_>) -> Vec<u64> {
+    let largest = largest_in_any_step(recording);
+    let varying = |index: &usize| largest[*index].is_some();
+    let bytes = |range: &Range<usize>| range.clone().filter(varying).map(|index| recording.requests[index].bytes).sum();
+    let steps = Steps::from_recording(recording);
+    steps.completed_ranges().iter().map(bytes).filter(|bytes| *bytes > 0).collect()
+}
+
+/// The lowest and the highest power of the size with which the bytes that the data decides may grow; `None` if the
+/// requests are the same in all steps. Their total grows at least in proportion, which few steps may not show.
+pub(super) fn fit_steps<'r, 's: 'r, 'a: 's>(
+    recordings: impl IntoIterator<Item = &'r SizedRecording<'s, 'a>>,
+) -> Option<[NearPower; 2]> {
+    let steps = recordings.into_iter().flat_map(|recording| {
+        let size = recording.size.numbers();
+        varying_bytes_by_step(recording).into_iter().map(move |bytes| (size, bytes))
+    });
+    NearPower::likely(&steps.collect::<Vec<_>>())
 }

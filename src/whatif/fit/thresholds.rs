@@ -9,8 +9,9 @@ use super::size::Size;
 use crate::allocator::device::GpuModel;
 use crate::stacks::frames::{CodeLocation, LineId};
 
-/// A line with a reduction that takes a single stage at all recorded sizes, and two at a larger one. Each of its thread
-/// blocks then writes a partial result into a buffer that lives as long as the call.
+/// A line that may be a reduction with a single stage at all recorded sizes, and two at a larger one. Each of its thread
+/// blocks then writes a partial result into a buffer that lives as long as the call. The predicted peaks do not contain
+/// it, and the predicted size counts as `checked` only if it would fit with the buffer too.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThresholdLine {
     /// The smallest size with the buffer.
@@ -18,9 +19,6 @@ pub struct ThresholdLine {
     pub start: u64,
     /// Bytes of the buffer at the size `growth_at`.
     pub bytes: u64,
-    /// Whether the predicted peaks contain the buffer. Otherwise the line may be no reduction: the predicted size then
-    /// counts as `checked` only if it would fit with the buffer too.
-    pub is_predicted: bool,
     /// The line.
     #[serde(flatten)]
     pub location: CodeLocation,
@@ -63,26 +61,21 @@ pub(super) fn threshold_lines(
     top: usize,
 ) -> Vec<ThresholdLine> {
     let stacks = fitted.base.device.stacks();
-    let mut lines: FxHashMap<(LineId, bool), (u64, u64, usize)> = FxHashMap::default();
-    let (known, possible) = (&fitted.reductions.known, &fitted.reductions.possible);
-    let all = known.iter().map(|known| (known, true)).chain(possible.iter().map(|possible| (possible, false)));
-    for (reduction, is_predicted) in all {
+    let mut lines: FxHashMap<LineId, (u64, u64, usize)> = FxHashMap::default();
+    for reduction in &fitted.reductions.possible {
         let Some((start, bytes)) = find_threshold(fitted, reduction, sizes, gpu) else { continue };
         let line = stacks.line_id(fitted.base.requests[reduction.output].stack);
-        let found = lines.entry((line, is_predicted)).or_insert((start, 0, reduction.output));
+        let found = lines.entry(line).or_insert((start, 0, reduction.output));
         found.0 = found.0.min(start);
         found.1 = found.1.max(bytes);
     }
-    let lines = lines.into_iter().map(|((line, is_predicted), (start, bytes, output))| ThresholdLine {
+    let lines = lines.into_iter().map(|(line, (start, bytes, output))| ThresholdLine {
         start,
         bytes,
-        is_predicted,
         location: fitted.base.code_location(line, fitted.base.requests.get(output)),
     });
     let mut lines: Vec<ThresholdLine> = lines.collect();
-    lines.sort_by_cached_key(|line| {
-        (std::cmp::Reverse((line.bytes, line.is_predicted)), line.start, line.location.label())
-    });
+    lines.sort_by_cached_key(|line| (std::cmp::Reverse(line.bytes), line.start, line.location.label()));
     lines.truncate(top);
     lines
 }

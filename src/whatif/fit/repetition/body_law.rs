@@ -13,12 +13,11 @@ pub(super) enum BodyLaw {
 
 pub(super) const COEFFICIENTS: usize = 3;
 
-/// A coefficient as a function of the size, or of the number of repetitions.
+/// A coefficient as a function of the size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
     origin: (i64, i64),
     slope: (i64, i64),
-    is_by_size: bool,
 }
 
 /// The coefficients of a polynomial by binomials: `c0 + c1 * i + c2 * i * (i - 1) / 2`, as its values show them. Those
@@ -64,14 +63,9 @@ impl BodyLaw {
             return Law::fit(&points).filter(|law| !law.is_guess()).map(Self::Equal);
         }
         let lines = [0, 1, 2].map(|index| {
-            let of = |x: fn(&RecordedSize) -> Option<i64>| {
-                let known = sizes.iter().zip(coefficients);
-                let points = known.filter_map(|(recorded, all)| Some((x(recorded)?, all[index]?)));
-                Line::through(&points.collect::<Vec<_>>())
-            };
-            let by_size = of(|recorded| i64::try_from(recorded.size).ok());
-            let by_count = || of(|recorded| Some(recorded.extra)).map(|line| Line { is_by_size: false, ..line });
-            by_size.or_else(by_count)
+            let known = sizes.iter().zip(coefficients);
+            let points = known.filter_map(|(recorded, all)| Some((i64::try_from(recorded.size).ok()?, all[index]?)));
+            Line::through(&points.collect::<Vec<_>>())
         });
         let [c0, c1, c2] = lines;
         // A coefficient that no recording shows is 0.
@@ -79,9 +73,9 @@ impl BodyLaw {
     }
 
     /// The bytes of repetition `index`, counted from the first regular one.
-    pub(super) fn bytes_at(&self, size: RecordedSize, index: i64) -> Option<u64> {
+    pub(super) fn bytes_at(&self, size: u64, index: i64) -> Option<u64> {
         match self {
-            Self::Equal(law) => Some(law.bytes_at([size.size, 1])),
+            Self::Equal(law) => Some(law.bytes_at([size, 1])),
             Self::Varying(lines) => {
                 let [c0, c1, c2] = lines.map(|line| line.value_at(size));
                 value_at([c0?, c1?, c2?], index)
@@ -98,12 +92,11 @@ impl Line {
         let is_on = |(px, py): &(i64, i64)| {
             i128::from(py - y) * i128::from(slope.1) == i128::from(px - x) * i128::from(slope.0)
         };
-        (slope.1 != 0 && points.iter().all(is_on)).then_some(Self { origin: (x, y), slope, is_by_size: true })
+        (slope.1 != 0 && points.iter().all(is_on)).then_some(Self { origin: (x, y), slope })
     }
 
-    fn value_at(self, size: RecordedSize) -> Option<i64> {
-        let x = if self.is_by_size { i64::try_from(size.size).ok()? } else { size.extra };
-        let rise = i128::from(x - self.origin.0) * i128::from(self.slope.0);
+    fn value_at(self, size: u64) -> Option<i64> {
+        let rise = i128::from(i64::try_from(size).ok()? - self.origin.0) * i128::from(self.slope.0);
         i64::try_from(i128::from(self.origin.1) + rise / i128::from(self.slope.1)).ok()
     }
 }

@@ -43,17 +43,6 @@ impl CountLaw {
         }
     }
 
-    /// Whether the last repetition at `size` is known to be as large as the others, or how much smaller.
-    pub(super) fn is_whole_at(self, size: u64) -> bool {
-        let Ok(size) = i64::try_from(size) else { return false };
-        match self {
-            Self::Line { repetitions, units, base_size } => {
-                (size - base_size).checked_mul(repetitions).is_some_and(|more| more % units == 0)
-            }
-            Self::Chunks(_) => true,
-        }
-    }
-
     /// Repetitions, and the units of the size that they take.
     pub(super) fn rate(self) -> [u64; 2] {
         match self {
@@ -81,7 +70,6 @@ mod tests {
         assert_eq!(more(32, &[(12, -40), (20, -24)], 33), Some(2));
         // Chunks of 4: the last one is assumed to be whole.
         assert_eq!([32, 33, 36, 37].map(|size| more(20, &[(12, -2)], size)), [3, 4, 4, 5].map(Some));
-        assert!(!CountLaw::fit(20, &[(12, -2)]).unwrap().is_whole_at(33));
         assert_eq!(more(33, &[(12, -6), (20, -5)], 40), None);
     }
 }

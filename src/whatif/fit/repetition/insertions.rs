@@ -1,5 +1,7 @@
 //! The ranges that a sequence has in addition to a shorter one, if each repeats what is right before it.
 
+use std::cmp::Reverse;
+
 use super::op_sequence::Token;
 
 /// A range of the longer sequence, a whole number of periods.
@@ -22,50 +24,36 @@ const MAX_WORK: usize = 1 << 27;
 
 /// The insertions without which `longer` is `shorter`. Where the sequences begin to differ, the longer one goes on with
 /// a period in which the shorter one has ended; both continue equally where the period ends in the longer one. If several
-/// periods end, the longest range is tried first.
+/// periods end, the longest range is the insertion.
 pub(super) fn find_insertions(shorter: &[Token], longer: &[Token]) -> Option<Vec<Insertion>> {
     let (mut left, mut right, mut work) = (0, 0, 0);
-    // Each insertion, with where the sequences differ, and the insertions that could be tried instead.
-    let mut path: Vec<(usize, Insertion, Vec<Insertion>)> = Vec::new();
+    let mut found = Vec::new();
     loop {
         let common = shorter[left..].iter().zip(&longer[right..]).take_while(|(a, b)| a == b).count();
         (left, right) = (left + common, right + common);
         if left == shorter.len() && right == longer.len() {
-            return Some(path.into_iter().map(|(_, insertion, _)| insertion).collect());
+            return Some(found);
         }
         let max_len = (longer.len() - right).saturating_sub(shorter.len() - left);
-        let mut candidates = candidates_at(longer, right, max_len);
         work += common + 2 * max_len;
-        let (differs_at, insertion, others) = loop {
-            if let Some(insertion) = candidates.pop() {
-                break (left, insertion, candidates);
-            }
-            (left, _, candidates) = path.pop()?;
-        };
-        if work > MAX_WORK {
-            return None;
-        }
+        let insertion = longest_at(longer, right, max_len).filter(|_| work <= MAX_WORK)?;
         right = insertion.end;
-        path.push((differs_at, insertion, others));
+        found.push(insertion);
     }
 }
 
-/// The ranges from `start` on, of at most `max_len`, that repeat what is before them and end where the period does; in
-/// ascending order of their ends.
-fn candidates_at(tokens: &[Token], start: usize, max_len: usize) -> Vec<Insertion> {
+/// The longest range from `start` on, of at most `max_len`, that repeats what is before it and ends where the period
+/// does.
+fn longest_at(tokens: &[Token], start: usize, max_len: usize) -> Option<Insertion> {
     let from = start - max_len.min(start);
     // One token more shows whether the period ends.
     let end = (start + max_len + 1).min(tokens.len());
     let lengths = common_prefixes(&tokens[start..end], &tokens[from..end]);
-    let mut candidates: Vec<Insertion> = (from..start)
-        .rev()
+    (from..start)
         .map(|place| (start - place, lengths[place - from]))
         .filter(|(period, len)| *len > 0 && *len <= max_len && len.is_multiple_of(*period))
         .map(|(period, len)| Insertion { start, end: start + len, period })
-        .collect();
-    candidates.sort_by_key(|insertion| (insertion.end, insertion.period));
-    candidates.dedup_by_key(|insertion| insertion.end);
-    candidates
+        .max_by_key(|insertion| (insertion.end, Reverse(insertion.period)))
 }
 
 /// For each suffix of `text`, the length of the longest common prefix with `pattern` (the Z function).

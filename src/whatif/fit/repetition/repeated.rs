@@ -108,11 +108,6 @@ impl Repetitions {
         RepeatedOperations { repetitions, units, operations: self.regions.all.iter().map(|region| region.unit).sum() }
     }
 
-    /// Whether the last repetition at `size` is known to be as large as the others, or how much smaller.
-    pub(in super::super) fn is_whole_at(&self, size: u64) -> bool {
-        self.count.is_whole_at(size)
-    }
-
     /// The laws of the requests in the regular repetitions and in a smaller one, by their index in the base recording.
     pub(in super::super) fn laws(&self, base: &SizedRecording<'_, '_>) -> Vec<(usize, Law)> {
         let places = self.regions.places(0);
@@ -218,7 +213,7 @@ impl Repetitions {
         let kind = match (op.kind, body.frees[offset]) {
             (OpKind::Alloc(request), _) => {
                 is_live[placed.len()] = true;
-                let bytes = body.laws[offset].as_ref()?.bytes_at(size, repetition - body.head)?;
+                let bytes = body.laws[offset].as_ref()?.bytes_at(size.size, repetition - body.head)?;
                 PlacedKind::Alloc { request: request as usize, bytes: Some(bytes) }
             }
             (_, Some(target)) => free(places.index(target.place(repetition, places)?), is_live)?,
