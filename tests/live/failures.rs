@@ -195,7 +195,7 @@ fn wrong_usage_comes_before_the_gpu() {
     let path = fixture("2.15.0-holes");
     for (args, words) in [
         (&["--set", "max_split_size:64"][..], "did you mean max_split_size_mb?"),
-        (&["--device", "7"], "no trace of device 7"),
+        (&["--device", "7"], "no trace of GPU 7"),
         (&["--reserve", "much"], "is not a size"),
         (&["--repeat", "0"], "--repeat"),
         (&["--pace", "slow"], "--pace"),

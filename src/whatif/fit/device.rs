@@ -240,7 +240,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let at_recorded = PeakMemory::from_program(base, base.base.size, &settings, None);
         if at_recorded.shrinks() && at_recorded.stacks_paired_ratio(base) >= MIN_PAIRED_RATIO {
             return Err(format!(
-                "device {}: the peak is lower at the larger size: are the sizes swapped, or are the recordings of \
+                "GPU {}: the peak is lower at the larger size: are the sizes swapped, or are the recordings of \
                  different programs?",
                 base.base.device.id()
             ));

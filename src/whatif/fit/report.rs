@@ -146,7 +146,7 @@ fn too_little_paired(device: &FitDevice, paired_ratio: f64) -> String {
     let line = device.unpaired.first();
     let example = line.map_or_else(String::new, |line| format!(", and most of the rest by {}", line.location.label()));
     format!(
-        "device {}: these recordings cannot predict other sizes: only {} of the memory at the peak is requested by the \
+        "GPU {}: these recordings cannot predict other sizes: only {} of the memory at the peak is requested by the \
          same stacks in both{example}; are they of different programs, or does the code take another path at another \
          size?",
         device.device,

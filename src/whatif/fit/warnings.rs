@@ -22,20 +22,20 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         if recording.ends_in_failure() {
             warn(
                 Code::EndsInFailure,
-                format!("device {id}: the recording at {size} ends with a failed request: later ones are missing"),
+                format!("GPU {id}: the recording at {size} ends with a failed request: later ones are missing"),
             );
         }
         if !recording.device.inferred().verification.is_exact() {
             warn(
                 Code::ModelParted,
-                format!("device {id}: the model does not reproduce the recording at {size}: all is an estimate"),
+                format!("GPU {id}: the model does not reproduce the recording at {size}: all is an estimate"),
             );
         }
         let reserved_before = recording.device.reserved_before();
         if reserved_before > 0 || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne)) {
             warn(
                 Code::Truncated,
-                format!("device {id}: the recording at {size} starts late: memory freed before is unknown"),
+                format!("GPU {id}: the recording at {size} starts late: memory freed before is unknown"),
             );
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         warn(
             Code::UnlikeRecordings,
             format!(
-                "device {}: the recordings at {} and {} request equal bytes: did the program run at these sizes?",
+                "GPU {}: the recordings at {} and {} request equal bytes: did the program run at these sizes?",
                 first.device.id(),
                 first.size,
                 last.size
@@ -65,7 +65,7 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         warn(
             Code::UnlikeRecordings,
             format!(
-                "device {}: the recordings have different settings: a size is replayed under the nearest one's",
+                "GPU {}: the recordings have different settings: a size is replayed under the nearest one's",
                 first.device.id()
             ),
         );
@@ -84,7 +84,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::Unpaired,
             format!(
-                "device {id}: {} of the memory at the peak is in only one recording{example}{caveat}",
+                "GPU {id}: {} of the memory at the peak is in only one recording{example}{caveat}",
                 percent(1.0 - device.paired_ratio)
             ),
         );
@@ -93,7 +93,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::Unpaired,
             format!(
-                "device {id}: {} of requested bytes are in one recording only: the code took another path there",
+                "GPU {id}: {} of requested bytes are in one recording only: the code took another path there",
                 percent(1.0 - device.asked_paired_ratio)
             ),
         );
@@ -102,7 +102,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::UnlikeRecordings,
             format!(
-                "device {id}: {} of the memory at the peak shrinks with the size: different programs or dtypes?",
+                "GPU {id}: {} of the memory at the peak shrinks with the size: different programs or dtypes?",
                 percent(device.shrinking_ratio)
             ),
         );
@@ -111,7 +111,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::VaryingShapes,
             format!(
-                "device {id}: {} of the memory at the peak varies between steps: longer data needs more",
+                "GPU {id}: {} of the memory at the peak varies between steps: longer data needs more",
                 percent(device.varying_ratio)
             ),
         );
@@ -120,7 +120,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::GuessedGrowth,
             format!(
-                "device {id}: {} of requested bytes grow along an unknown curve: record one more size",
+                "GPU {id}: {} of requested bytes grow along an unknown curve: record one more size",
                 percent(device.guessed_ratio)
             ),
         );
@@ -129,7 +129,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::FarAway,
             format!(
-                "device {id}: {largest} is {times} times the largest recorded size: nothing beyond {} is checked",
+                "GPU {id}: {largest} is {times} times the largest recorded size: nothing beyond {} is checked",
                 device.recorded_size()
             ),
         );
@@ -138,7 +138,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::UnlikeRecordings,
             format!(
-                "device {id}: {} of the memory at a peak is freed earlier in another recording: gradients off?",
+                "GPU {id}: {} of the memory at a peak is freed earlier in another recording: gradients off?",
                 percent(device.freed_elsewhere_ratio)
             ),
         );
@@ -149,7 +149,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
             warnings.add(
                 Code::PredictionOff,
                 format!(
-                    "device {id}: predicted from the other recordings, the peak at {} is {} too {}",
+                    "GPU {id}: predicted from the other recordings, the peak at {} is {} too {}",
                     check.size,
                     percent(error.abs()),
                     if error > 0.0 { "high" } else { "low" }
