@@ -68,6 +68,7 @@ fn power(exponents: Exponents, size: Numbers) -> f64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes are positive and small here")]
 mod tests {
     use super::*;
 
