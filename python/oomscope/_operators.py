@@ -354,6 +354,7 @@ def install(torch, library):
     kernel_of.restype, kernel_of.argtypes = ctypes.py_object, [ctypes.py_object]
     shared.register = functools.partial(register, torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
     shared.register("aten")
+    shared.register("prims")  # decompositions on the meta device use them
     shared.pass_by = functools.partial(pass_by, torch, shared)
     count_distinct_indices(torch, shared, kernel_of)
     keep_out_of_the_way(torch, key)

@@ -272,3 +272,15 @@ def test_random_numbers_within_their_limits_decide_nothing(tmp_path, deviation, 
     reads = snapshot["oomscope"]["dry_run"]["reads"]
     if reads:  # older releases compute them without a loop
         assert {read["usage"] for read in reads} == {usage}
+
+
+def test_a_model_is_built_on_the_meta_device(tmp_path):
+    source = """
+    import torch
+    with torch.device("meta"):
+        model = torch.nn.Embedding(1000, 64)
+    model = model.to_empty(device="cuda")
+    print(torch.ones(4, device="cuda").mul(2).sum().item(), model.weight.device)
+    """
+    said, _ = dry_run(tmp_path, source)
+    assert said.split() == ["8.0", "cuda:0"]
