@@ -209,7 +209,7 @@ fn tried(device: DeviceStudy<'_, '_>, oom: &OomReport, changes: &[ProgramRow]) -
         let outcome = (&remedy.then, remedy.peak_reserved_bytes);
         on.settings(remedy.settings_change(), outcome, None)
     });
-    let changes = changes.iter().map(|row| on.change(row, None));
+    let changes = changes.iter().map(|row| on.change(row, true));
     sort_tried(settings.chain(changes).collect())
 }
 

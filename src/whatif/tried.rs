@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
 use super::program::{ChangeCertainty, ProgramDevice, ProgramRow, grows_noticeably};
+use crate::base::units::signed_difference;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
@@ -60,6 +61,10 @@ pub struct TriedRow {
     pub then: JobOutcome,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
+    /// Peak of reserved bytes of the unchanged program, from the same start, - `peak_reserved_bytes`; absent if a request
+    /// failed as recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_gain_bytes: Option<i64>,
     /// How sure the replay is.
     pub sure: TriedCertainty,
     /// The source line to change; absent for settings, and if no line is known.
@@ -90,13 +95,20 @@ impl TriedOn {
     ) -> TriedRow {
         let sure = if self.is_exact { TriedCertainty::Exact } else { TriedCertainty::Estimate };
         let gains = !self.grows && saves(unchanged, peak_reserved_bytes);
-        let mark = mark(then, sure, gains);
-        let kind = TriedKind::Settings;
-        TriedRow { mark, kind, what, then: then.clone(), peak_reserved_bytes, sure, location: None }
+        TriedRow {
+            mark: mark(then, sure, gains),
+            kind: TriedKind::Settings,
+            what,
+            then: then.clone(),
+            peak_reserved_bytes,
+            reserved_gain_bytes: unchanged.map(|unchanged| signed_difference(peak_reserved_bytes, unchanged)),
+            sure,
+            location: None,
+        }
     }
 
-    /// See [`Self::settings`].
-    pub(crate) fn change(self, row: &ProgramRow, unchanged: Option<u64>) -> TriedRow {
+    /// `has_failed`: a request failed as recorded.
+    pub(crate) fn change(self, row: &ProgramRow, has_failed: bool) -> TriedRow {
         let sure = match row.sure {
             _ if !self.is_exact => TriedCertainty::Estimate,
             ChangeCertainty::Exact => TriedCertainty::Exact,
@@ -104,12 +116,15 @@ impl TriedOn {
             ChangeCertainty::Guess => TriedCertainty::Guess,
         };
         let stops_growth = !self.grows || row.goes_on;
+        let gain = Some(row.reserved_gain_bytes).filter(|_| !has_failed);
+        let unchanged = gain.map(|gain| row.peak_reserved_bytes.saturating_add_signed(gain));
         TriedRow {
             mark: mark(&row.then, sure, stops_growth && saves(unchanged, row.peak_reserved_bytes)),
             kind: TriedKind::Program,
             what: row.description.clone(),
             then: row.then.clone(),
             peak_reserved_bytes: row.peak_reserved_bytes,
+            reserved_gain_bytes: gain,
             sure,
             location: row.location.frame.is_some().then(|| Box::new(row.location.clone())),
         }
@@ -138,8 +153,8 @@ impl ProgramDevice {
     /// The changes, the best first.
     pub fn tried(&self) -> Vec<TriedRow> {
         let on = TriedOn { is_exact: self.exact, grows: self.grows };
-        let unchanged = Some(self.as_recorded.peak_reserved_bytes).filter(|_| self.as_recorded.then.goes_on());
-        let rows = self.rows.iter().map(|row| on.change(row, unchanged));
+        let has_failed = !self.as_recorded.then.goes_on();
+        let rows = self.rows.iter().map(|row| on.change(row, has_failed));
         sort_tried(rows.collect())
     }
 }

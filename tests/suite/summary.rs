@@ -117,7 +117,7 @@ fn every_command_has_an_answer_and_fits_on_a_screen() {
 fn what_is_copied_from_a_what_if_serves_the_request() {
     let fields = summary_of("whatif fixtures/goes_on/buckets-430.pickle.gz");
     assert!(text(&fields, "answer").contains(" tried help: expandable_segments:True; "), "{fields}");
-    assert!(text(&fields, "answer").contains("; the job goes on until a larger input comes, with 32.3 MiB to spare"));
+    assert!(text(&fields, "answer").contains("; the job goes on until a larger input comes, with 32.3 MiB headroom"));
     assert_eq!(fields["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     let later = self::summary_of(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
     assert!(

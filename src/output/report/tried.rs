@@ -29,16 +29,19 @@ pub(super) fn tried_table(
     if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
         rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
     }
-    let served = baseline.filter(|baseline| baseline.outcome.goes_on()).map(|baseline| baseline.reserved_bytes);
-    rows.extend(listed.iter().map(|row| cells(row, served)));
+    rows.extend(listed.iter().map(|row| cells(row)));
     if let Some(Baseline { live_bytes, .. }) = baseline {
         rows.push(plain("lower bound as recorded, all served", String::new(), live_bytes));
     }
     let others = (tried.len() - listed.len()) as u64;
     let better = if helpful > listed.len() { "" } else { ": none helps" };
     let others = (others > 0).then(|| format!("{}{better}", counted(others, "other")));
-    let kept = (reserved_before > 0)
-        .then(|| format!("each replay keeps the {} reserved before the recording as it was", size(reserved_before)));
+    let has_changes = listed.iter().any(|row| row.kind == TriedKind::Program);
+    let changed = if has_changes { "; changes of the program start without it" } else { "" };
+    let kept = (reserved_before > 0).then(|| {
+        let before = size(reserved_before);
+        format!("each replay keeps the {before} reserved before the recording as it was{changed}")
+    });
     let notes: Vec<String> = others.into_iter().chain(kept).collect();
     let note = (!notes.is_empty()).then(|| faint(notes.join("; ")));
     let header = ["tried in a replay", "the job then", "reserved", "sure"];
@@ -52,8 +55,7 @@ fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
     vec![faint(format!("  {name}")).into(), outcome.into(), size(bytes).into(), "".into()]
 }
 
-/// `recorded` bytes were reserved at the peak if all requests were served.
-fn cells(row: &TriedRow, recorded: Option<u64>) -> Vec<Cell> {
+fn cells(row: &TriedRow) -> Vec<Cell> {
     let mark = match row.mark {
         TriedMark::Helps => Judgement::Good,
         TriedMark::MayHelp => Judgement::Perhaps,
@@ -67,22 +69,25 @@ fn cells(row: &TriedRow, recorded: Option<u64>) -> Vec<Cell> {
     };
     let sure = if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() };
     // A change is replayed without a limit: if the job fails on the device, it never reserves that much.
+    let gain = row.reserved_gain_bytes.filter(|_| row.then.goes_on());
     let is_reached = row.kind == TriedKind::Settings || row.then.goes_on();
     let reserved = if is_reached { size(row.peak_reserved_bytes) } else { String::new() };
     vec![
         Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
-        recorded.filter(|_| row.then.goes_on()).map_or_else(|| describe_outcome(&row.then), |b| gain(row, b)).into(),
+        gain.map_or_else(|| describe_outcome(&row.then), |gain| describe_gain(row, gain)).into(),
         reserved.into(),
         sure.into(),
     ]
 }
 
-/// The gain of a job that goes on as it is, with `recorded` bytes reserved at the peak.
-fn gain(row: &TriedRow, recorded: u64) -> String {
-    match row.peak_reserved_bytes.abs_diff(recorded) {
-        difference if difference < recorded / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
-        more if row.peak_reserved_bytes > recorded => format!("reserves {} more", size(more)),
-        _ if row.mark == TriedMark::NoHelp => "still grows".to_owned(),
-        less => format!("reserves {} less", size(less)),
+/// The gain of a row where the job goes on as it is.
+fn describe_gain(row: &TriedRow, gain: i64) -> String {
+    let bytes = gain.unsigned_abs();
+    let unchanged = row.peak_reserved_bytes.saturating_add_signed(gain);
+    match () {
+        () if bytes < unchanged / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
+        () if gain < 0 => format!("reserves {} more", size(bytes)),
+        () if row.mark == TriedMark::NoHelp => "still grows".to_owned(),
+        () => format!("reserves {} less", size(bytes)),
     }
 }

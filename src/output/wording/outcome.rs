@@ -31,15 +31,15 @@ pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
     }
 }
 
-/// For a sentence: `the job goes on, with 3 MiB to spare at its peak`.
+/// For a sentence: `the job goes on, with 3 MiB headroom at its peak`.
 pub(crate) fn outcome_clause(then: &JobOutcome) -> String {
     match then {
         JobOutcome::GoesOn { headroom_bytes, sizes_vary, survived_failures } => {
             let until = if *sizes_vary { " until a larger input comes" } else { "" };
             let room = match headroom_bytes {
                 None => String::new(),
-                Some(0) => ", with nothing to spare at its peak".to_owned(),
-                Some(bytes) => format!(", with {} to spare at its peak", size(*bytes)),
+                Some(0) => ", with no headroom at its peak".to_owned(),
+                Some(bytes) => format!(", with {} headroom at its peak", size(*bytes)),
             };
             let survived = match survived_failures {
                 0 => String::new(),
@@ -131,11 +131,11 @@ mod tests {
         let request_fails = |requests, event| JobOutcome::RequestFails { requests, event, location: Box::default() };
         for (then, cell, clause) in [
             (goes_on(None, false, 0), "goes on", "the job goes on"),
-            (goes_on(Some(3 * MIB), false, 0), "goes on", "the job goes on, with 3 MiB to spare at its peak"),
+            (goes_on(Some(3 * MIB), false, 0), "goes on", "the job goes on, with 3 MiB headroom at its peak"),
             (
                 goes_on(Some(3 * MIB), true, 2),
                 "goes on after 2 failures",
-                "the job goes on until a larger input comes, with 3 MiB to spare at its peak; 2 requests fail that it survived \
+                "the job goes on until a larger input comes, with 3 MiB headroom at its peak; 2 requests fail that it survived \
                  when recorded",
             ),
             (fails(0, 0, true), "fails at the next request", "the job fails again at the next request"),

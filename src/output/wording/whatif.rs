@@ -58,9 +58,10 @@ impl WhatIfReport {
         let analyze = || command_line("analyze", &self.path);
         let (action, copy) = match (recorded.then.goes_on(), change, &verdict.best) {
             (true, change, best) => match (best.as_ref().and_then(|best| saving(best, recorded)), best, change) {
-                (Some(bytes), Some(best), _) => {
-                    (format!("set it to reserve {} less", size(bytes)), Some(assignment(best)))
-                }
+                (Some(bytes), Some(best), _) => (
+                    format!("set {}, to reserve {} less", settings_label(&best.settings), size(bytes)),
+                    Some(assignment(best)),
+                ),
                 (_, _, Some(change)) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
                 _ => return Summary::from_answer(answer),
             },

@@ -75,9 +75,9 @@ pub struct ProgramRow {
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes; on a device that is large enough if some requests are not served on this one.
     pub peak_reserved_bytes: u64,
-    /// `peak_allocated_bytes` of the unchanged program - `peak_allocated_bytes`.
+    /// `peak_allocated_bytes` of the unchanged program, from the same start, - `peak_allocated_bytes`.
     pub allocated_gain_bytes: i64,
-    /// `peak_reserved_bytes` of the unchanged program - `peak_reserved_bytes`.
+    /// `peak_reserved_bytes` of the unchanged program, from the same start, - `peak_reserved_bytes`.
     pub reserved_gain_bytes: i64,
     /// Whether every request is served; null if no capacity is known.
     pub fits: Option<bool>,
