@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
+use super::conclusion::conclude;
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
 use super::local_tensors::LocalTensors;
@@ -52,6 +53,10 @@ pub struct DeviceReport {
     /// The tensors of the failing function; absent if the recorder saw no failure on this device, or no tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_tensors: Option<LocalTensors>,
+    /// Why the last of them failed, after what was replayed and what grows: the word of a page. `verdict` is by free bytes
+    /// alone. Absent if none failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conclusion: Option<Verdict>,
     /// Recommended actions for the last failed request, most useful first; absent if none failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
@@ -144,9 +149,9 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let attribution = attribution.unwrap_or_default(); // without a trace there is nothing to attribute
     let leaks = attribution.leaks;
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
-    let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
+    let mut changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
         // Changes of a long trace are not replayed.
-        Some(_) => find_best_changes(device, MAX_CHANGES).unwrap_or_default(),
+        Some(_) => find_best_changes(device).unwrap_or_default(),
         None => Vec::new(),
     };
     warn_about_trace(device, warnings);
@@ -164,8 +169,10 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let completed_steps = attribution.steps.completed;
     let evidence =
         Evidence { kept, locals, failing_line, completed_steps, leaks: &leaks, changes: &changes, is_capacity_known };
-    let advice = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
+    let advice: Vec<Advice> = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
+    let conclusion = ooms.last().map(|oom| conclude(oom, advice.first(), &leaks));
     let tried = ooms.last().map(|oom| tried(device, oom, &changes)).unwrap_or_default();
+    changes.truncate(MAX_CHANGES);
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
     let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
@@ -178,6 +185,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         oom_count: device.failed_requests().count() as u64,
         local_tensors,
         ooms,
+        conclusion,
         advice,
         tried,
         changes,
@@ -206,14 +214,14 @@ const MAX_CHANGED_PARTS: u64 = 20;
 fn tried(device: DeviceStudy<'_, '_>, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {
     let on = TriedOn::from_device(device);
     let settings = oom.remedies.iter().map(|remedy| {
-        let outcome = (&remedy.then, remedy.peak_reserved_bytes);
+        let outcome = (&remedy.then, remedy.peak_of_trace_bytes);
         on.settings(remedy.settings_change(), outcome, None)
     });
     let changes = changes.iter().map(|row| on.change(row, true));
     sort_tried(settings.chain(changes).collect())
 }
 
-/// Maximum number of program changes in a report.
+/// Maximum number of program changes in `changes`.
 const MAX_CHANGES: usize = 3;
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.

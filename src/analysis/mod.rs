@@ -6,6 +6,7 @@
 mod advice;
 mod analyzed;
 mod batch_cure;
+mod conclusion;
 mod cure;
 mod data_parallel;
 mod device;

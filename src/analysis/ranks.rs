@@ -30,8 +30,11 @@ pub struct RankRow {
     /// Whether the recorder saw a request fail, with or without a history.
     #[serde(skip)]
     pub has_recorded_failure: bool,
-    /// Why the last of them failed; null if none failed.
+    /// Why the last of them failed, by free bytes alone; null if none failed.
     pub verdict: Option<Verdict>,
+    /// Why it failed, after what was replayed and what grows; absent if none failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conclusion: Option<Verdict>,
     /// Device memory in bytes, as given or recorded; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
@@ -50,11 +53,13 @@ pub struct RankRow {
     pub gap_ratio: f64,
 }
 
-/// Rows whose last failure was at the same line with the same verdict.
+/// Rows whose last failure was at the same line with the same verdict and conclusion.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FailureGroup {
-    /// The common verdict.
+    /// The common verdict, by free bytes alone.
     pub verdict: Verdict,
+    /// The common conclusion, after what was replayed and what grows.
+    pub conclusion: Verdict,
     /// Label of the common line.
     pub line: String,
     /// Indexes of the rows.
@@ -131,16 +136,17 @@ fn median(values: impl Iterator<Item = u64>) -> u64 {
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-/// The last failures of `devices`, grouped by line and verdict.
+/// The last failures of `devices`, grouped by line, verdict and conclusion.
 fn failures(devices: &[(RankRow, &DeviceReport)]) -> Vec<FailureGroup> {
-    let mut groups: BTreeMap<(String, Verdict), Vec<usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, Verdict, Verdict), Vec<usize>> = BTreeMap::new();
     for (row, (_, device)) in devices.iter().enumerate() {
         if let Some(oom) = device.ooms.last() {
             let line = oom.location.label();
-            groups.entry((line, oom.verdict)).or_default().push(row);
+            let conclusion = device.conclusion.unwrap_or(oom.verdict); // a device with a failure has one
+            groups.entry((line, oom.verdict, conclusion)).or_default().push(row);
         }
     }
-    let group = |((line, verdict), rows)| FailureGroup { verdict, line, rows };
+    let group = |((line, verdict, conclusion), rows)| FailureGroup { verdict, conclusion, line, rows };
     let mut failures: Vec<FailureGroup> = groups.into_iter().map(group).collect();
     failures.sort_by_key(|failure| Reverse(failure.rows.len()));
     failures
@@ -201,7 +207,7 @@ fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: 
     let listed = failures
         .iter()
         .take(MAX_GROUPS)
-        .map(|failure| format!("{} at {} ({})", who(failure), failure.line, failure.verdict).trim().to_owned());
+        .map(|failure| format!("{} at {} ({})", who(failure), failure.line, failure.conclusion).trim().to_owned());
     let more = failures.len().checked_sub(MAX_GROUPS).filter(|more| *more > 0);
     let more = more.map(|more| format!("{} elsewhere", counted(more as u64, "more group")));
     let groups: Vec<String> = listed.chain(more).collect();
@@ -236,6 +242,7 @@ impl RankRow {
             oom_count: device.oom_count,
             has_recorded_failure: snapshot.recorder.as_ref().is_some_and(|it| it.failure_on(device.device).is_some()),
             verdict: device.ooms.last().map(|oom| oom.verdict),
+            conclusion: device.conclusion,
             capacity_bytes: device.capacity_bytes,
             reach_bytes: device.ooms.last().map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
             peak_allocated_bytes: device.peak.allocated_bytes,

@@ -71,6 +71,7 @@ impl Verdict {
                 sharding or offloading. A snapshot shows which lines hold the memory.",
                 Snippet::CodeLine,
             ),
+            Self::Growth => ("Free what each step keeps.", Snippet::CodeLine),
             Self::Unknown => (
                 "Record a snapshot at the failure, with all actions and a recent PyTorch, which records more.",
                 Snippet::Nothing,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::forecast::{Forecast, ForecastLength};
-use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
+use super::grid::{Candidate, candidates};
 use super::outcome::{JobOutcome, free_of, is_failure_unreplayable};
 use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, apply_option, hypothesis_with};
@@ -145,48 +145,26 @@ fn settings_to_try(
     let hypothesis = &device.inferred().hypothesis;
     let recorded = Overrides { capacity, ..Overrides::default() };
     let mut to_try = vec![TriedSettings { option: String::new(), overrides: recorded, has_use: true }];
-    let is_grid = options.is_empty();
-    let requested = options.iter().map(String::as_str);
-    let candidates: Vec<&str> = if is_grid {
-        [DEFAULT_SETTINGS].into_iter().chain(COMMON_SETTINGS).chain(EXTRA_SETTINGS).collect()
-    } else {
-        requested.collect()
-    };
-    for option in candidates {
-        let settings = match apply_option(device.snapshot(), hypothesis, option) {
-            Ok(settings) => settings,
-            // The release lacks the option.
-            Err(_) if is_grid => continue,
-            Err(error) => return Err(error),
-        };
-        let has_use = !is_grid || is_worth_trying(&settings.0, device);
+    let candidates = if options.is_empty() {
         // Settings that are harmful or idle are tried on no rank.
-        if !has_use && (!every_setting || settings_warning(&settings.0, true).is_some()) {
-            continue;
-        }
+        let is_tried = |candidate: &Candidate| {
+            candidate.has_use || (every_setting && settings_warning(&candidate.settings.0, true).is_none())
+        };
+        candidates(device).into_iter().filter(is_tried).collect()
+    } else {
+        let candidate = |option: &String| {
+            let settings = apply_option(device.snapshot(), hypothesis, option)?;
+            Ok(Candidate { option: option.clone(), settings, has_use: true })
+        };
+        options.iter().map(candidate).collect::<Result<Vec<_>, String>>()?
+    };
+    for Candidate { option, settings, has_use } in candidates {
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
         warnings.extend(settings_warning(&settings.0, is_limited));
         let overrides = Overrides { settings: Some(settings), capacity, ..Overrides::default() };
-        to_try.push(TriedSettings { option: option.to_owned(), overrides, has_use });
+        to_try.push(TriedSettings { option, overrides, has_use });
     }
     Ok(to_try)
-}
-
-/// The options of the built-in grid that are worth trying on `device`.
-pub(super) fn options_worth_trying(device: DeviceStudy<'_, '_>) -> Vec<String> {
-    let tried = settings_to_try(device, WhatIfOptions::default(), &mut Warnings::default());
-    let options = tried.into_iter().flatten().map(|tried| tried.option);
-    options.filter(|option| !option.is_empty()).collect()
-}
-
-/// Whether `settings` differ from the recorded ones, are neither harmful nor idle, and affect requests of the
-/// program's sizes.
-pub(crate) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
-    let max_split_size = settings.max_split_size;
-    let recorded = &device.inferred().hypothesis;
-    (!recorded.settings_changes.is_empty() || *settings != recorded.settings)
-        && settings_warning(settings, true).is_none()
-        && (max_split_size == u64::MAX || device.program().largest_request() >= max_split_size)
 }
 
 fn replay_row(

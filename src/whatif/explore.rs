@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 
 use serde::Serialize;
 
-use super::compare::options_worth_trying;
 use super::emit::{Journal, ModelRun, write_snapshot};
 use super::forecast::{Forecast, ForecastLength, ForecastVerdict};
+use super::grid::candidates_with_use;
 use super::outcome::{JobOutcome, free_of};
 use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, hypothesis_with};
@@ -171,7 +171,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             settings_string: device.snapshot().settings_string().map(str::to_owned),
             torch_version: release_range(inference),
             minors: [*inference.releases.start(), *inference.releases.end()],
-            options: options_worth_trying(device),
+            options: candidates_with_use(device).into_iter().map(|candidate| candidate.option).collect(),
             exact: device.inferred().verification.is_exact(),
             recorded: self.recorded_run(),
         }

@@ -32,7 +32,6 @@ mod tried;
 mod verdict;
 mod warnings;
 
-pub(crate) use self::compare::is_worth_trying;
 pub use self::compare::{WhatIfOptions, compare_settings};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, TriedRun};
@@ -42,7 +41,7 @@ pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};
 pub use self::gpu_replay::{
     CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions, LiveReport, replay_on_gpu,
 };
-pub(crate) use self::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS};
+pub(crate) use self::grid::{Candidate, candidates_with_use};
 pub use self::inferred_settings::SettingsFrom;
 pub(crate) use self::inferred_settings::inferred_options;
 pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS};

@@ -7,12 +7,14 @@ use rayon::prelude::*;
 use super::emit::{Journal, ModelRun};
 use super::forecast::{Forecast, ForecastLength};
 use super::inferred_settings::{inferred_options, settings_changes};
+use super::outcome::JobOutcome;
 use super::overridden_run::OverriddenRun;
 use super::overrides::Overrides;
 use super::recorded_run::RecordedRun;
 use super::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
+use super::tried::TriedOn;
 use super::warnings::{divergence_warning, settings_changed_warning};
 use crate::allocator::conf::{self, Settings, UnknownKeys};
 use crate::allocator::{AllocatorEntry, CachingAllocator};
@@ -121,8 +123,15 @@ pub fn replay_with(
             let reach = ForecastLength::UntilFull(overrides.capacity);
             let then = run.fate(device, Forecast::from_device(device, reach).as_ref()).then;
             let OverriddenRun { hypothesis, simulation } = run;
+            let unchanged = Some(recorded.peak_reserved_bytes);
+            let unchanged = unchanged.filter(|_| JobOutcome::recorded(device, None).goes_on());
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
-            let report = ReplayedDevice { then: Some(then), ..report };
+            let outcome = (&then, report.peak_reserved_bytes);
+            let tried = overrides
+                .settings
+                .as_ref()
+                .map(|(_, string)| TriedOn::from_device(device).settings(string.clone(), outcome, unchanged));
+            let report = ReplayedDevice { tried, then: Some(then), ..report };
             let Simulation { allocator, .. } = simulation;
             (report, ModelRun { device: device.id(), journal, allocator })
         })
@@ -235,6 +244,7 @@ fn device_report(
         ooms: Vec::new(),
         avoided_ooms: Vec::new(),
         then: None,
+        tried: None,
         assumed: Assumed {
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit.filter(|_| trigger.is_none()),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::inferred_settings::SettingsFrom;
 use super::outcome::JobOutcome;
+use super::tried::TriedRow;
 use crate::base::warning::Warning;
 
 /// The JSON of `oomscope replay`.
@@ -73,6 +74,9 @@ pub struct ReplayedDevice {
     /// The outcome of the job in a what-if; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub then: Option<JobOutcome>,
+    /// The same as a row of `oomscope whatif`, if settings are replaced.
+    #[serde(skip)]
+    pub(crate) tried: Option<TriedRow>,
     /// Conditions of the replay that the snapshot does not record, inferred or given.
     pub assumed: Assumed,
     /// The recorded run, in a what-if; the other figures are then those of the what-if.

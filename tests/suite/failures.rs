@@ -247,7 +247,11 @@ fn string_of(name: &str, remedy: &Remedy) -> String {
         _ => "",
     };
     let key = |option: &str| option.split(':').next().unwrap().to_owned();
-    let replaced: Vec<String> = remedy.settings.split(',').map(key).chain(remedy.without.map(str::to_owned)).collect();
+    if remedy.settings == "default" {
+        return String::new();
+    }
+    let without = remedy.without.iter().flat_map(|options| options.split(',')).map(str::to_owned);
+    let replaced: Vec<String> = remedy.settings.split(',').map(key).chain(without).collect();
     let kept = recorded.split(',').filter(|option| !replaced.contains(&key(option)));
     let all = kept.chain(remedy.settings.split(','));
     all.filter(|option| !option.is_empty()).collect::<Vec<_>>().join(",")
@@ -353,7 +357,7 @@ fn growth_that_explains_a_failure_is_said_first() {
     assert!(growth.explains && growth.steps > 40 && growth.steps_left < Some(5), "{growth:?}");
     let page = result_of(&["analyze", "fixtures/dead_ends/leak_losses.pickle.gz"]);
     let place = |field: &str| page.find(&format!("\n{field}")).unwrap_or_else(|| panic!("no {field}: {page}"));
-    assert!(place("why     grows: each step keeps 6.38 MiB") < place("grows at"), "{page}");
+    assert!(place("why     growth: each step keeps 6.38 MiB") < place("grows at"), "{page}");
     assert!(place("grows at") < place("held by") && place("held by") < place("tried in a replay"), "{page}");
     assert!(!page.contains("in the way"), "everything is held: {page}");
     assert!(page.contains("fails 7 requests later"), "nothing lasts where a replay fails: {page}");

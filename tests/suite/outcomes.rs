@@ -1,10 +1,10 @@
 //! Every command says the same of what a job does under the same conditions.
 
-use oomscope::analysis::{DeviceReport, Options, analyze};
+use oomscope::analysis::{AnalyzeReport, DeviceReport, Options, analyze};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{
-    JobOutcome, Overrides, TriedKind, TriedMark, WhatIfOptions, WhatIfReport, compare_settings, replay_with,
+    JobOutcome, Overrides, TriedKind, TriedMark, TriedRow, WhatIfOptions, WhatIfReport, compare_settings, replay_with,
 };
 use serde_json::{Value, json};
 
@@ -78,6 +78,63 @@ fn analyze_whatif_and_replay_agree_on_what_the_job_does_then() {
     }
     assert!(count > 30, "only {count} settings were compared");
     assert_eq!(Vec::from_iter(words), ["fails-again", "goes-on", "not-known", "request-fails"]);
+}
+
+/// `whatif` tries more changes than `analyze`: those that do not serve the failed request, and all if a setting helps.
+#[test]
+fn the_table_of_analyze_is_that_of_whatif() {
+    for name in
+        ["2.14.1-gpt_varlen-oom", "2.15.0-fuzz-max_split-oom", "2.15.0-fuzz-fraction-oom", "goes_on/buckets-430"]
+    {
+        let snapshot = fixtures::snapshot(name);
+        let study = Study::new(&snapshot, Scope::default());
+        let options = WhatIfOptions { program_lines: Some(0), ..WhatIfOptions::default() };
+        let whole = compare_settings(&study, name, options, &|_, _| {}).unwrap();
+        for device in devices(&snapshot) {
+            let whole = &whole.devices.iter().find(|whole| whole.device == device.device).unwrap().tried;
+            assert!(!device.tried.is_empty(), "{name}");
+            let common: Vec<_> = whole.iter().filter(|row| device.tried.contains(row)).collect();
+            assert_eq!(common, Vec::from_iter(&device.tried), "{name}");
+            assert_eq!(whole.first(), device.tried.first(), "{name}");
+            let is_setting_enough = device.tried.iter().all(|row| row.kind == TriedKind::Settings);
+            let is_left_out = |row: &&TriedRow| !device.tried.contains(row);
+            for row in whole.iter().filter(is_left_out) {
+                assert_eq!(row.kind, TriedKind::Program, "{name}: {row:?}");
+                assert!(is_setting_enough || row.mark == TriedMark::NoHelp, "{name}: {row:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_line_has_the_word_of_the_conclusion() {
+    let mut overruled = 0;
+    for (name, snapshot) in with_failures() {
+        let report = analyze(&snapshot, "a", 0, Options::default());
+        let failed: Vec<_> = report.devices.iter().filter(|device| device.oom_count > 0).collect();
+        let [device] = failed.as_slice() else { continue };
+        let conclusion = device.conclusion.unwrap();
+        let verdict = device.ooms.last().unwrap().verdict;
+        overruled += usize::from(conclusion != verdict);
+        let answer = AnalyzeReport::new(vec![report], Vec::new(), 1).summary().answer;
+        assert!(answer.contains(&format!("; {conclusion}")), "{name}: {answer}");
+    }
+    assert!(overruled > 2, "{overruled}");
+}
+
+/// What was reserved before the recording does not count as saved by a change that is replayed without it.
+#[test]
+fn changes_that_start_without_the_cache_are_compared_with_the_program_without_it() {
+    let snapshot = fixtures::snapshot("2.15.0-gpt_varlen-wrapped");
+    let study = Study::new(&snapshot, Scope::default());
+    let options = ["expandable_segments:True".to_owned()];
+    let options = WhatIfOptions { options: &options, program_lines: Some(0), ..WhatIfOptions::default() };
+    let report = compare_settings(&study, "a", options, &|_, _| {}).unwrap();
+    let changes = report.devices[0].tried.iter().filter(|row| row.kind == TriedKind::Program);
+    let unchanged = changes.map(|row| row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes.unwrap()));
+    let unchanged: std::collections::BTreeSet<u64> = unchanged.collect();
+    assert_eq!(unchanged.len(), 1, "{unchanged:?}");
+    assert!(unchanged.first().unwrap() < &report.rows[0].peak_reserved_bytes, "{unchanged:?}");
 }
 
 #[test]

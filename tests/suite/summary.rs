@@ -51,7 +51,7 @@ fn a_failure_is_named_with_a_setting_that_serves_it() {
 #[test]
 fn growth_that_explains_a_failure_comes_before_its_verdict() {
     let fields = summary("dead_ends/leak_losses");
-    assert!(text(&fields, "answer").contains("grows: each step keeps 6.38 MiB"), "{fields}");
+    assert!(text(&fields, "answer").contains("growth: each step keeps 6.38 MiB"), "{fields}");
     // The cross-entropy of each step is kept with its graph.
     assert!(text(&fields, "action").starts_with("keep .item() or .detach() of the result of"), "{fields}");
     assert_eq!(fields["copy"], "/app/workloads2.py:184");

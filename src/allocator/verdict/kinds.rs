@@ -33,6 +33,8 @@ words! {
         NonPytorch = "non-pytorch",
         /// None of these: usually live memory and the request exceed the device
         Capacity = "capacity",
+        /// Does the program keep more each step, so that no setting helps for long? A conclusion of `analyze` alone
+        Growth = "growth",
         /// The recording does not answer these questions
         Unknown = "unknown",
         /// The request would not fail (`analyze --request`)

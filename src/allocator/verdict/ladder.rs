@@ -158,6 +158,7 @@ pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
         | Verdict::PendingFree
         | Verdict::OtherStream
         | Verdict::NonPytorch
+        | Verdict::Growth
         | Verdict::Unknown
         | Verdict::Served => !within_rounding,
     };

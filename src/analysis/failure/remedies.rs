@@ -7,32 +7,32 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::failed::FailureFacts;
-use crate::allocator::conf::Settings;
+use crate::allocator::conf::{ConfChange, Settings};
 use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
 use crate::replay::ops::{Operation, OperationKind};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{
-    COMMON_SETTINGS, ForecastVerdict, JobOutcome, Overrides, apply_option, free_at_peak, hypothesis_with,
-    is_worth_trying, settings_order,
+    Candidate, ForecastVerdict, JobOutcome, Overrides, candidates_with_use, free_at_peak, hypothesis_with,
+    settings_order,
 };
-
-const MAX_SPLIT: &str = "max_split_size_mb";
-const ROUNDUP: &str = "roundup_power2_divisions";
 
 /// A replay under other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remedy {
-    /// Settings added to or replacing the recorded ones, as in `PYTORCH_CUDA_ALLOC_CONF`.
+    /// Settings added to or replacing the recorded ones, as in `PYTORCH_CUDA_ALLOC_CONF`; `default` removes all of them.
     pub settings: String,
-    /// A recorded option that was removed; absent if none was.
+    /// The recorded options that were removed, separated by commas; absent if none was.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub without: Option<&'static str>,
+    pub without: Option<String>,
     /// Whether the request succeeds.
     pub avoids_oom: bool,
     /// Peak of reserved bytes up to this request.
     pub peak_reserved_bytes: u64,
+    /// Peak of reserved bytes of the whole trace, as `oomscope whatif` shows it.
+    #[serde(skip)]
+    pub(crate) peak_of_trace_bytes: u64,
     /// Number of device allocations up to this request.
     pub device_allocs: u64,
     /// Number of device frees up to this request.
@@ -58,7 +58,7 @@ pub struct Remedy {
 impl Remedy {
     /// The change to the recorded settings, in the syntax of `oomscope whatif --set`.
     pub fn settings_change(&self) -> String {
-        let removed = self.without.map(|option| format!("{option}:default"));
+        let removed = self.without.iter().flat_map(|options| options.split(',')).map(|key| format!("{key}:default"));
         let set = (!self.settings.is_empty()).then(|| self.settings.clone());
         set.into_iter().chain(removed).collect::<Vec<_>>().join(",")
     }
@@ -190,11 +190,10 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|control| control.done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
-        let tried = candidates(device)
+        let tried = candidates_with_use(device)
             .into_par_iter()
-            .filter(|candidate| is_worth_trying(&candidate.settings, device))
             .map(|candidate| {
-                let settings = Some((candidate.settings.clone(), String::new()));
+                let settings = Some(candidate.settings.clone());
                 let overrides = Overrides { settings, ..Overrides::default() };
                 (candidate, simulate_each(&hypothesis_with(device, &overrides)))
             })
@@ -256,13 +255,13 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         let mut lowest: BTreeMap<_, u64> = BTreeMap::new();
         for remedy in &remedies {
             let peak = lowest.entry(group(remedy)).or_insert(u64::MAX);
-            *peak = remedy.peak_reserved_bytes.min(*peak);
+            *peak = remedy.peak_of_trace_bytes.min(*peak);
         }
         remedies.sort_by_key(|r| {
             let group = group(r);
             let lowest = lowest.get(&group).copied().unwrap_or(0); // every remedy has a group
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (group, settings_order(&r.settings, r.peak_reserved_bytes, lowest), calls)
+            (group, settings_order(&r.settings, r.peak_of_trace_bytes, lowest), calls)
         });
         TrialResults { as_recorded, remedies }
     }
@@ -290,11 +289,17 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             known.fails_soon(done).map(|fails| Continued { served_requests, fails })
         });
         let held_at = forecast.map_or(event, |known| known.headroom_entries()[0]);
+        let change = ConfChange::parse(&candidate.option);
         Remedy {
-            settings: candidate.option.to_owned(),
-            without: candidate.without,
+            settings: if change.resets_all { candidate.option.clone() } else { change.set },
+            without: (!change.reset.is_empty()).then(|| change.reset.join(",")),
             avoids_oom,
             peak_reserved_bytes: figures.peak_reserved,
+            // A forecast continues a trace that ends with this request.
+            peak_of_trace_bytes: match self.forecast {
+                Some(_) => figures.peak_reserved,
+                None => done.allocator.statistics().reserved_bytes.all.peak,
+            },
             device_allocs: figures.device_allocs,
             device_frees: figures.device_frees,
             spare_bytes: done.headroom.get(&held_at).copied().filter(|_| avoids_oom),
@@ -313,43 +318,4 @@ struct TriedSimulation {
     /// That of the forecast.
     verdict: Option<ForecastVerdict>,
     then: JobOutcome,
-}
-
-/// Settings to replay.
-struct Candidate {
-    option: &'static str,
-    /// The recorded option to remove.
-    without: Option<&'static str>,
-    settings: Settings,
-}
-
-fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
-    let recorded = &device.inferred().hypothesis;
-    let last = recorded.last_settings();
-    let mut candidates: Vec<Candidate> = Vec::new();
-    if last.max_split_size != u64::MAX {
-        let settings = Settings { max_split_size: u64::MAX, ..last.clone() };
-        candidates.push(Candidate { option: "", without: Some(MAX_SPLIT), settings });
-    }
-    if last.roundup_power2_divisions.iter().any(|divisions| *divisions > 1) {
-        let settings = Settings { roundup_power2_divisions: [0; 16], ..last.clone() };
-        candidates.push(Candidate { option: "", without: Some(ROUNDUP), settings });
-    }
-    for option in COMMON_SETTINGS {
-        let Ok((mut settings, _)) = apply_option(device.snapshot(), recorded, option) else {
-            continue;
-        };
-        let mut without = None;
-        if settings.expandable_segments && last.max_split_size != u64::MAX {
-            if option.contains(MAX_SPLIT) {
-                continue;
-            }
-            settings.max_split_size = u64::MAX;
-            without = Some(MAX_SPLIT);
-        }
-        if candidates.iter().all(|known| known.settings != settings) {
-            candidates.push(Candidate { option, without, settings });
-        }
-    }
-    candidates
 }

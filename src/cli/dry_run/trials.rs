@@ -94,7 +94,7 @@ pub(super) fn remedies_without_size(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     serving.sort_by_key(|remedy| remedy.then.fails_again());
     // Two sizes of one option give much the same.
     let mut options = HashSet::new();
-    serving.retain(|remedy| options.insert((remedy.without, option_names(&remedy.settings))));
+    serving.retain(|remedy| options.insert((remedy.without.clone(), option_names(&remedy.settings))));
     let settings = serving.into_iter().map(|remedy| OutsideRemedy::Settings(remedy.settings_change()));
     let mut remedies: Vec<OutsideRemedy> = settings.take(MAX_SETTINGS).collect();
     if oom.is_in_optimizer() || device.changes.iter().any(|row| row.change == ProgramChange::OptimizerForeach) {

@@ -3,7 +3,7 @@
 use crate::base::units::{counted, size};
 use crate::output::document::{Cell, Judgement, Table, Text, code, faint, source_location};
 use crate::output::wording::describe_outcome;
-use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, TriedCertainty, TriedKind, TriedMark, TriedRow};
+use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
 
 /// The program as recorded.
 #[derive(Clone, Copy)]
@@ -29,7 +29,12 @@ pub(super) fn tried_table(
     if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
         rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
     }
-    rows.extend(listed.iter().map(|row| cells(row)));
+    for alike in listed.chunk_by(|a, b| are_alike(a, b)) {
+        match alike {
+            [first, others @ ..] if others.len() > 1 => rows.extend([cells(first), others_cells(others)]),
+            few => rows.extend(few.iter().map(|row| cells(row))),
+        }
+    }
     if let Some(Baseline { live_bytes, .. }) = baseline {
         rows.push(plain("lower bound as recorded, all served", String::new(), live_bytes));
     }
@@ -55,6 +60,25 @@ fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
     vec![faint(format!("  {name}")).into(), outcome.into(), size(bytes).into(), "".into()]
 }
 
+/// Whether both are settings that do not help, with the same outcome.
+fn are_alike(a: &TriedRow, b: &TriedRow) -> bool {
+    let is_idle = |row: &TriedRow| row.kind == TriedKind::Settings && row.mark == TriedMark::NoHelp;
+    is_idle(a) && is_idle(b) && a.sure == b.sure && a.describe_then() == b.describe_then()
+}
+
+/// One row for `others`, settings like the one above them.
+fn others_cells(others: &[&TriedRow]) -> Vec<Cell> {
+    let mut peaks: Vec<String> = others.iter().map(|row| size(row.peak_reserved_bytes)).collect();
+    peaks.dedup();
+    let reserved = if let [peak] = peaks.as_slice() { peak.clone() } else { String::new() };
+    let what = faint(counted(others.len() as u64, "other setting"));
+    let mut row = others.first().map(|first| cells(first)).unwrap_or_default(); // there are several
+    if let [name, _, bytes, _] = row.as_mut_slice() {
+        (*name, *bytes) = (Cell::Marked(Judgement::Bad, what), reserved.into());
+    }
+    row
+}
+
 fn cells(row: &TriedRow) -> Vec<Cell> {
     let mark = match row.mark {
         TriedMark::Helps => Judgement::Good,
@@ -69,25 +93,12 @@ fn cells(row: &TriedRow) -> Vec<Cell> {
     };
     let sure = if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() };
     // A change is replayed without a limit: if the job fails on the device, it never reserves that much.
-    let gain = row.reserved_gain_bytes.filter(|_| row.then.goes_on());
     let is_reached = row.kind == TriedKind::Settings || row.then.goes_on();
     let reserved = if is_reached { size(row.peak_reserved_bytes) } else { String::new() };
     vec![
         Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
-        gain.map_or_else(|| describe_outcome(&row.then), |gain| describe_gain(row, gain)).into(),
+        row.describe_then().into(),
         reserved.into(),
         sure.into(),
     ]
-}
-
-/// The gain of a row where the job goes on as it is.
-fn describe_gain(row: &TriedRow, gain: i64) -> String {
-    let bytes = gain.unsigned_abs();
-    let unchanged = row.peak_reserved_bytes.saturating_add_signed(gain);
-    match () {
-        () if bytes < unchanged / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
-        () if gain < 0 => format!("reserves {} more", size(bytes)),
-        () if row.mark == TriedMark::NoHelp => "still grows".to_owned(),
-        () => format!("reserves {} less", size(bytes)),
-    }
 }

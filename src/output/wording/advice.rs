@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::larger_input::limit_input;
-use super::outcome::{count_of, describe_unknown, outcome_clause, remedy_label};
+use super::outcome::{count_of, describe_unknown, outcome_clause, settings_action, settings_label};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
@@ -30,14 +30,12 @@ impl fmt::Display for Advice {
             Self::LimitInput(input) => f.write_str(&limit_input(input)),
             Self::GoOn(remedy) => {
                 let later = outcome_clause(&remedy.then);
-                match remedy.without.filter(|_| remedy.settings.is_empty()) {
-                    Some(option) => write!(f, "remove {option}: in a replay {later}"),
-                    None => write!(f, "set {}: in a replay {later}", remedy_label(remedy)),
-                }
+                write!(f, "{}: in a replay {later}", settings_action(&remedy.settings_change()))
             }
             Self::Try(settings, why) => write!(
                 f,
-                "try {settings}: in a replay it serves this request, and what follows is not known ({})",
+                "try {}: in a replay it serves this request, and what follows is not known ({})",
+                settings_label(settings),
                 describe_unknown(*why)
             ),
             Self::Change(label, _, then) => {
@@ -162,11 +160,7 @@ impl Advice {
             Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
             Self::Change(_, location, _) | Self::Guess(_, location) => file_line(location),
             Self::LimitInput(input) => file_line(&input.location),
-            // A recorded setting is removed where it was set.
-            Self::GoOn(remedy) if remedy.without.is_some() => None,
-            Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings, settings_string)),
-            // A recorded setting is removed where it was set.
-            Self::Try(settings, _) if settings.contains(":default") => None,
+            Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings_change(), settings_string)),
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::NothingHelps(_) => None,
             Self::Shapes(_) => file_line(&oom.location),
@@ -199,7 +193,7 @@ fn describe_replays(why: &NoSettingHelps) -> String {
         NoSettingHelps::AllPostpone(remedy) => match &remedy.then {
             JobOutcome::FailsAgain { after_requests: after_requests @ 1.., sure, .. } => {
                 let requests = count_of(*after_requests, "request", *sure);
-                format!("{} only postpones the failure, by {requests}", remedy_label(remedy))
+                format!("{} only postpones the failure, by {requests}", settings_label(&remedy.settings_change()))
             }
             _ => "the replayed settings serve this request, not the next one".to_owned(),
         },

@@ -32,8 +32,11 @@ pub struct Brief {
     pub summary: Summary,
     /// Device number of the worst device; null if the snapshot has no device.
     pub device: Option<u64>,
-    /// Why the last failed request failed; null if none failed.
+    /// Why the last failed request failed, by free bytes alone; null if none failed.
     pub verdict: Option<Verdict>,
+    /// Why it failed, after what was replayed and what grows: the word of the summary; absent if no request failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conclusion: Option<Verdict>,
     /// Certainty of the verdict; absent if no request failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Certainty>,
@@ -155,6 +158,7 @@ impl Brief {
         Self {
             device: Some(device.device),
             verdict: last.map(|oom| oom.verdict),
+            conclusion: device.conclusion,
             confidence: last.map(|oom| oom.confidence),
             culprit: last.and_then(|oom| oom.location.frame.as_ref()).map(FrameReport::file_line),
             oom_count: device.oom_count,

@@ -8,46 +8,35 @@ use crate::study::iterations::GrowthKind;
 
 /// Why `oom`, the last failure of `device`, happened.
 pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
-    if let Some(bytes) = device.explaining_growth(oom) {
-        return describe_growth(oom, device, bytes);
-    }
+    let conclusion = device.conclusion.unwrap_or(oom.verdict); // a device with a failure has one
+    let is_overruled = conclusion != oom.verdict;
     let first = device.advice.first();
     // A setting that serves the input needs no word about it.
     let needs_less = matches!(first, Some(Advice::LimitInput(_) | Advice::Change(..)));
-    if let Some(cause) = first.and_then(|advice| describe_cause_by_advice(oom, advice)) {
-        return cause;
-    }
-    let reason = match (first, oom.unusual_input.as_ref().filter(|_| needs_less)) {
-        (Some(Advice::RequestLess(_)), _) => return format!("{}: the request itself is too large", oom.verdict),
-        (_, Some(input)) => return format!("{}: {input}", oom.verdict),
-        (_, None) => oom.verdict_reason.to_string(),
+    let input = oom.unusual_input.as_ref().filter(|_| needs_less);
+    let why = match (first, device.explaining_growth(oom), input) {
+        (_, Some(bytes), _) => describe_growth(oom, device, bytes),
+        (Some(Advice::Cure(cure)), ..) => {
+            format!("{} keeps {} of the allocated memory", cure.subject(), cure.share_label())
+        }
+        (Some(Advice::Shapes(_)), ..) if is_overruled => {
+            "the request is for a table of pairs that the program can do without".to_owned()
+        }
+        (Some(Advice::GoOn(_)), ..) if is_overruled => {
+            "the same memory in another layout serves the request".to_owned()
+        }
+        _ if is_overruled => {
+            format!("{} is free in pieces, but no layout that was tried serves the request", size(oom.cached_bytes))
+        }
+        (Some(Advice::RequestLess(_)), ..) => "the request itself is too large".to_owned(),
+        (.., Some(input)) => input.to_string(),
+        _ => {
+            let certainty = if oom.confidence == Certainty::Certain { "" } else { ", probably" };
+            let alone = if concerns_one_request(oom) { "; what follows this request is not known" } else { "" };
+            return format!("{conclusion}{certainty}: {}{alone}", oom.verdict_reason);
+        }
     };
-    let certainty = if oom.confidence == Certainty::Certain { "" } else { ", probably" };
-    let alone = if concerns_one_request(oom) { "; what follows this request is not known" } else { "" };
-    format!("{}{certainty}: {reason}{alone}", oom.verdict)
-}
-
-/// The cause if the replays decide between fragmentation and capacity otherwise than the free bytes do: the word and the
-/// advice answer one question.
-fn describe_cause_by_advice(oom: &OomReport, advice: &Advice) -> Option<String> {
-    let is_served = oom.remedies.iter().any(|remedy| remedy.avoids_oom);
-    let is_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream);
-    match advice {
-        Advice::Cure(cure) => {
-            Some(format!("capacity: {} keeps {} of the allocated memory", cure.subject(), cure.share_label()))
-        }
-        Advice::Shapes(_) if is_apart => {
-            Some("capacity: the request is for a table of pairs that the program can do without".to_owned())
-        }
-        Advice::NothingHelps(_) | Advice::Guess(..) if is_apart && !is_served => Some(format!(
-            "capacity: {} is free in pieces, but no layout that was tried serves the request",
-            size(oom.cached_bytes)
-        )),
-        Advice::GoOn(_) if oom.verdict == Verdict::Capacity => {
-            Some("fragmentation: the same memory in another layout serves the request".to_owned())
-        }
-        _ => None,
-    }
+    format!("{conclusion}: {why}")
 }
 
 fn describe_growth(oom: &OomReport, device: &DeviceReport, bytes_per_step: u64) -> String {
@@ -56,7 +45,7 @@ fn describe_growth(oom: &OomReport, device: &DeviceReport, bytes_per_step: u64) 
     let so_far = oom.growth.map_or_else(String::new, |growth| {
         format!(", {} in the last {}", size(growth.bytes), counted(growth.steps, "step"))
     });
-    format!("grows: {what} {}{so_far}; no setting helps for long", size(bytes_per_step))
+    format!("{what} {}{so_far}; no setting helps for long", size(bytes_per_step))
 }
 
 /// Whether the verdict blames free memory that this request could not use, and nothing shows whether the program would

@@ -1,6 +1,6 @@
 //! The outcome of a job under the conditions of a replay: in a cell of a table, and in a sentence.
 
-use crate::analysis::failure::Remedy;
+use crate::allocator::conf::ConfChange;
 use crate::base::units::{count, counted, size};
 use crate::whatif::{JobOutcome, WhyUnknown};
 
@@ -101,13 +101,26 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
     }
 }
 
-/// The setting to change: `expandable_segments:True`, `no max_split_size_mb`.
-pub(super) fn remedy_label(remedy: &Remedy) -> String {
-    match (remedy.settings.as_str(), remedy.without) {
-        (settings, None) => settings.to_owned(),
-        ("", Some(option)) => format!("no {option}"),
-        (settings, Some(option)) => format!("{settings} and no {option}"),
+/// A change of settings as a noun: `expandable_segments:True`, `no max_split_size_mb`.
+pub(super) fn settings_label(option: &str) -> String {
+    let change = ConfChange::parse(option);
+    if change.resets_all {
+        return "the default settings".to_owned();
     }
+    let set = (!change.set.is_empty()).then(|| change.set.clone());
+    let removed = change.reset.iter().map(|key| format!("no {key}"));
+    set.into_iter().chain(removed).collect::<Vec<_>>().join(" and ")
+}
+
+/// A change of settings as an instruction: `set expandable_segments:True and remove max_split_size_mb`.
+pub(super) fn settings_action(option: &str) -> String {
+    let change = ConfChange::parse(option);
+    if change.resets_all {
+        return "return to the default settings".to_owned();
+    }
+    let set = (!change.set.is_empty()).then(|| format!("set {}", change.set));
+    let removed = change.reset.iter().map(|key| format!("remove {key}"));
+    set.into_iter().chain(removed).collect::<Vec<_>>().join(" and ")
 }
 
 #[cfg(test)]

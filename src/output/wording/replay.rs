@@ -6,7 +6,7 @@ use super::summary::command_line;
 use super::whatif::ESTIMATE;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted};
-use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, ReplayReport, ReplayedDevice, WhyUnknown};
+use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, TriedMark, TriedRow, WhyUnknown};
 
 impl ReplayReport {
     /// Summarizes a replay by its worst device.
@@ -69,13 +69,13 @@ impl ReplayReport {
         let estimate = if recorded.exact == Some(false) { ESTIMATE } else { "" };
         let is_on_all = then.goes_on() || self.traced().count() == 1;
         let on = if is_on_all { String::new() } else { format!(", on GPU {}", worst.device) };
-        let peak = recorded.peak_reserved_bytes;
-        let gains =
-            worst.ooms.len() < recorded.ooms.len() || worst.peak_reserved_bytes <= peak - peak / NOTICEABLE_PARTS;
+        let mark = worst.tried.as_ref().map_or(TriedMark::NoHelp, |tried| tried.mark);
+        let gains = mark != TriedMark::NoHelp;
         let settings = self.settings_string.as_deref().filter(|settings| !settings.is_empty() && gains);
         let (action, copy) = match then {
             JobOutcome::GoesOn { .. } => {
-                (settings.map(|_| SET_IT), settings.map(|settings| shell_assignment(settings, None)))
+                let action = if mark == TriedMark::Helps { SET_IT } else { TRY_IT };
+                (settings.map(|_| action), settings.map(|settings| shell_assignment(settings, None)))
             }
             JobOutcome::FailsAgain { .. } => (Some(POSTPONES), command_line("analyze", &self.path)),
             JobOutcome::NotKnown { why: WhyUnknown::ServedAsRecorded } => {
@@ -86,7 +86,8 @@ impl ReplayReport {
                 (Some("try other settings, and changes of the program"), command_line("whatif", &self.path))
             }
         };
-        let answer = format!("the job then{on}: {}{estimate}", describe_outcome(then));
+        let tried = worst.tried.as_ref().map_or_else(|| describe_outcome(then), TriedRow::describe_then);
+        let answer = format!("the job then{on}: {tried}{estimate}");
         Summary { action: action.map(str::to_owned), copy, ..Summary::from_answer(answer) }
     }
 }

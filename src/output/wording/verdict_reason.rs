@@ -45,6 +45,7 @@ fn describe_shortage(reason: &VerdictReason) -> String {
             format!("{} of the device is in use outside PyTorch's allocator", size(reason.outside_bytes))
         }
         Verdict::Capacity => describe_full_device(reason),
+        Verdict::Growth => "each step keeps more".to_owned(),
         Verdict::Unknown => "the trace does not show how much of the freed memory other streams still used".to_owned(),
         Verdict::Served => {
             reason.served.map_or_else(String::new, |(served, released)| describe_served(served, released))

@@ -1,7 +1,7 @@
 //! The summary of a comparison of settings.
 
 use super::Summary;
-use super::outcome::{POSTPONES, outcome_clause};
+use super::outcome::{POSTPONES, describe_outcome, outcome_clause, settings_action, settings_label};
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
@@ -9,8 +9,7 @@ use crate::output::document::{Text, alarm, code, strong};
 use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
 use crate::whatif::{
-    DEFAULT_SETTINGS, JobOutcome, NOTICEABLE_PARTS, Requirement, TriedKind, TriedMark, TriedRow, WhatIfDevice,
-    WhatIfReport, WhatIfRow,
+    JobOutcome, NOTICEABLE_PARTS, Requirement, TriedKind, TriedMark, TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow,
 };
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
@@ -59,7 +58,7 @@ impl WhatIfReport {
         let (action, copy) = match (recorded.then.goes_on(), change, &verdict.best) {
             (true, change, best) => match (best.as_ref().and_then(|best| saving(best, recorded)), best, change) {
                 (Some(bytes), Some(best), _) => (
-                    format!("set {}, to reserve {} less", settings_label(&best.settings), size(bytes)),
+                    format!("{}, to reserve {} less", settings_action(&best.settings), size(bytes)),
                     Some(assignment(best)),
                 ),
                 (_, _, Some(change)) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
@@ -68,9 +67,7 @@ impl WhatIfReport {
             (false, Some(change), _) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
             (false, Some(change), _) => (format!("try it, and record again: {}", change.label()), change.file_line()),
             (false, None, Some(best)) => match best.then {
-                JobOutcome::GoesOn { .. } => {
-                    (format!("set {}", settings_label(&best.settings)), Some(assignment(best)))
-                }
+                JobOutcome::GoesOn { .. } => (settings_action(&best.settings), Some(assignment(best))),
                 JobOutcome::NotKnown { .. } => {
                     (format!("try {}", settings_label(&best.settings)), Some(assignment(best)))
                 }
@@ -80,10 +77,6 @@ impl WhatIfReport {
         };
         Summary { action: Some(action), copy, ..Summary::from_answer(answer) }
     }
-}
-
-fn settings_label(settings: &str) -> &str {
-    if settings == DEFAULT_SETTINGS { "the default settings" } else { settings }
 }
 
 /// The bytes that `best` reserves less than `recorded`, if that is noticeable and takes no larger device.
@@ -123,6 +116,20 @@ impl TriedRow {
         match self.location.as_ref().and_then(|location| location.frame.as_ref()) {
             Some(frame) => format!("{} ({})", self.what, frame.brief_label()),
             None => self.what.clone(),
+        }
+    }
+
+    /// The outcome of the job; what it gains where it goes on as it is.
+    pub(crate) fn describe_then(&self) -> String {
+        let gain = self.reserved_gain_bytes.filter(|_| self.then.goes_on());
+        let Some(gain) = gain else { return describe_outcome(&self.then) };
+        let bytes = gain.unsigned_abs();
+        let unchanged = self.peak_reserved_bytes.saturating_add_signed(gain);
+        match () {
+            () if bytes < unchanged / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
+            () if gain < 0 => format!("reserves {} more", size(bytes)),
+            () if self.mark == TriedMark::NoHelp => "still grows".to_owned(),
+            () => format!("reserves {} less", size(bytes)),
         }
     }
 

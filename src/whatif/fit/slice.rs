@@ -9,7 +9,7 @@ use super::leave_one_out::WARN_UNMATCHED_RATIO;
 use super::prediction::{approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
 use super::size::Size;
 use super::size_search::{FoundSizes, LargestSize, SizeSearch};
-use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, is_worth_trying};
+use crate::whatif::{Overrides, candidates_with_use};
 
 /// The largest size that fits under certain settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -115,13 +115,9 @@ impl SizeSlice<'_, '_, '_, '_> {
         let next = size.saturating_add(self.multiple);
         let fitted = (self.fitted)(self.size(next));
         let device = fitted.base.device;
-        let hypothesis = &device.inferred().hypothesis;
-        let better = COMMON_SETTINGS.par_iter().filter_map(|option| {
-            let settings = apply_option(device.snapshot(), hypothesis, option).ok()?;
-            if !is_worth_trying(&settings.0, device) {
-                return None;
-            }
-            let overrides = Overrides { settings: Some((settings.0, (*option).to_owned())), ..overrides.clone() };
+        let better = candidates_with_use(device).into_par_iter().filter_map(|candidate| {
+            let settings = Some((candidate.settings.0, candidate.option));
+            let overrides = Overrides { settings, ..overrides.clone() };
             is_served(fitted, self.size(next), &overrides).then_some(overrides)
         });
         let better: Vec<Overrides> = better.collect();

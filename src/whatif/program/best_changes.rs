@@ -9,20 +9,17 @@ use super::report::ProgramRow;
 use super::summary::rank_rows;
 use crate::study::DeviceStudy;
 
-/// The best `most` changes that serve the last failed request of `device`; `None` if the trace is too long to try them
-/// by default. Checkpoints all modules or the one that holds most, and of the changes to the optimizer's state only the offload.
-pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>, most: usize) -> Option<Vec<ProgramRow>> {
+/// The changes that serve the last failed request of `device`, the best first; `None` if the trace is too long to try
+/// them by default. Of the modules, all or the one that holds most is checkpointed.
+pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>) -> Option<Vec<ProgramRow>> {
     if !is_tried_by_default(device) {
         return None;
     }
     let recording = RecordedProgram::from_device(device);
     let replayer = ChangeReplayer::new(&recording, device.scope().capacity);
-    let default_finders = finders(&recording).filter_map(|finder| finder.find_by_default);
-    let changes = default_finders.flat_map_iter(|find| find(&recording));
+    let changes = finders(&recording).flat_map_iter(|finder| (finder.find_by_default)(&recording));
     let needs_less = |row: &ProgramRow| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0;
     let rows = changes.filter_map(|row| replayer.row_if_served(row)).filter(needs_less);
     let rows: Vec<ProgramRow> = rows.collect();
-    let mut rows = rank_rows(&rows, replayer.peak_reserved());
-    rows.truncate(most);
-    Some(rows.into_iter().cloned().collect())
+    Some(rank_rows(&rows, replayer.peak_reserved()).into_iter().cloned().collect())
 }

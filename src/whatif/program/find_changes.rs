@@ -97,26 +97,26 @@ pub(super) struct ChangeFinder {
     /// Works only if the recording shows training steps.
     needs_steps: bool,
     pub(super) find: FindChanges,
-    /// Finds those that are tried by default, for a failed request.
-    pub(super) find_by_default: Option<FindChanges>,
+    /// Finds those that are tried for a failed request.
+    pub(super) find_by_default: FindChanges,
 }
 
 type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
 
 static FINDERS: [ChangeFinder; 9] = [
-    ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: Some(checkpoint_by_default) },
-    step_finder(|program| step_by_parameter(program).into_iter().collect(), true),
-    step_finder(fuse_optimizer, true),
-    step_finder(shrink_state, false),
-    step_finder(offload_state, true),
-    step_finder(|program| drop_gradients(program).into_iter().collect(), true),
-    step_finder(|program| free_leftovers(program).into_iter().collect(), true),
-    step_finder(|program| halve_batch(program).into_iter().collect(), true),
-    step_finder(|program| halve_precision(program).into_iter().collect(), true),
+    ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: checkpoint_by_default },
+    step_finder(|program| step_by_parameter(program).into_iter().collect()),
+    step_finder(fuse_optimizer),
+    step_finder(shrink_state),
+    step_finder(offload_state),
+    step_finder(|program| drop_gradients(program).into_iter().collect()),
+    step_finder(|program| free_leftovers(program).into_iter().collect()),
+    step_finder(|program| halve_batch(program).into_iter().collect()),
+    step_finder(|program| halve_precision(program).into_iter().collect()),
 ];
 
-const fn step_finder(find: FindChanges, is_default: bool) -> ChangeFinder {
-    ChangeFinder { needs_steps: true, find, find_by_default: if is_default { Some(find) } else { None } }
+const fn step_finder(find: FindChanges) -> ChangeFinder {
+    ChangeFinder { needs_steps: true, find, find_by_default: find }
 }
 
 /// The finders that apply to `recording`.

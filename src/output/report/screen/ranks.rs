@@ -56,7 +56,7 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
     let row = |(index, row): (usize, &RankRow)| -> Vec<Cell> {
         let line = ranks.failures.iter().find(|group| group.rows.contains(&index));
         let has_failed = row.oom_count > 0 || row.has_recorded_failure;
-        let result = row.verdict.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
+        let result = row.conclusion.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
         let capacity = row.capacity_bytes.or(row.reach_bytes);
         vec![
             Cell::Marked(if has_failed { Judgement::Bad } else { Judgement::Good }, code(name(row))),

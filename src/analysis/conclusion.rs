@@ -1,0 +1,23 @@
+//! The conclusion on a failed request: its verdict, corrected by what was replayed and by what grows.
+
+use super::advice::{Advice, explaining_growth};
+use super::failure::OomReport;
+use crate::allocator::verdict::Verdict;
+use crate::study::attribution::Leaks;
+
+/// The word of a page for `oom`, the last failure of a device. It answers the same question as `advice`, the first of its
+/// recommendations: the free bytes alone may blame a layout that no setting mends.
+pub(super) fn conclude(oom: &OomReport, advice: Option<&Advice>, leaks: &Leaks) -> Verdict {
+    if explaining_growth(oom, leaks).is_some() {
+        return Verdict::Growth;
+    }
+    let is_served = oom.remedies.iter().any(|remedy| remedy.avoids_oom);
+    let is_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream);
+    match advice {
+        Some(Advice::Cure(_)) => Verdict::Capacity,
+        Some(Advice::Shapes(_)) if is_apart => Verdict::Capacity,
+        Some(Advice::NothingHelps(_) | Advice::Guess(..)) if is_apart && !is_served => Verdict::Capacity,
+        Some(Advice::GoOn(_)) if oom.verdict == Verdict::Capacity => Verdict::Fragmentation,
+        _ => oom.verdict,
+    }
+}
