@@ -21,7 +21,7 @@ use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
 use crate::replay::model::Hypothesis;
-use crate::study::{DeviceStudy, Study};
+use crate::study::{DeviceStudy, LostHistory, Study};
 
 /// Which settings to try, and on which device.
 #[derive(Debug, Clone, Copy, Default)]
@@ -80,7 +80,8 @@ pub fn compare_settings(
         let lines = options.program_lines.filter(|_| is_tried_by_default(device));
         let program = lines.map(|lines| analyze_device(device, options.capacity, lines));
         let is_unreplayable = is_failure_unreplayable(device);
-        let mut tried = if is_unreplayable { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
+        let shows_nothing = is_unreplayable || device.lost_history() == Some(LostHistory::RingOfOne);
+        let mut tried = if shows_nothing { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
         let best_tried = tried.first().filter(|row| row.mark != TriedMark::NoHelp).cloned();
         let serves = |row: &&TriedRow| !matches!(row.then, JobOutcome::RequestFails { .. });
         let best = tried.iter().filter(serves).find(|row| row.kind == TriedKind::Settings);

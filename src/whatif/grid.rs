@@ -73,7 +73,7 @@ pub(super) fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
     candidates
 }
 
-/// Those of [`candidates`] that have a use for `device`.
+/// The [`candidates`] that have a use for `device`.
 pub(crate) fn candidates_with_use(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
     candidates(device).into_iter().filter(|candidate| candidate.has_use).collect()
 }

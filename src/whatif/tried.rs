@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
-use super::program::{ChangeCertainty, ProgramDevice, ProgramRow, grows_noticeably};
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
@@ -106,38 +105,20 @@ impl TriedOn {
             location: None,
         }
     }
+}
 
-    /// `has_failed`: a request failed as recorded.
-    pub(crate) fn change(self, row: &ProgramRow, has_failed: bool) -> TriedRow {
-        let sure = match row.sure {
-            _ if !self.is_exact => TriedCertainty::Estimate,
-            ChangeCertainty::Exact => TriedCertainty::Exact,
-            ChangeCertainty::About => TriedCertainty::About,
-            ChangeCertainty::Guess => TriedCertainty::Guess,
-        };
-        let stops_growth = !self.grows || row.goes_on;
-        let gain = Some(row.reserved_gain_bytes).filter(|_| !has_failed);
-        let unchanged = gain.map(|gain| row.peak_reserved_bytes.saturating_add_signed(gain));
-        TriedRow {
-            mark: mark(&row.then, sure, stops_growth && saves(unchanged, row.peak_reserved_bytes)),
-            kind: TriedKind::Program,
-            what: row.description.clone(),
-            then: row.then.clone(),
-            peak_reserved_bytes: row.peak_reserved_bytes,
-            reserved_gain_bytes: gain,
-            sure,
-            location: row.location.frame.is_some().then(|| Box::new(row.location.clone())),
-        }
-    }
+/// Whether memory grows from iteration to iteration, by a part of the peak that counts.
+pub(super) fn grows_noticeably(device: DeviceStudy<'_, '_>) -> bool {
+    device.growth().is_some_and(|growth| growth.bytes() >= device.peak().reserved_bytes / NOTICEABLE_PARTS)
 }
 
 /// Whether `peak` is noticeably below `unchanged`, where that is to be compared.
-fn saves(unchanged: Option<u64>, peak: u64) -> bool {
+pub(super) fn saves(unchanged: Option<u64>, peak: u64) -> bool {
     unchanged.is_none_or(|unchanged| peak <= unchanged - unchanged / NOTICEABLE_PARTS)
 }
 
 /// `gains`: the job gains from it if it goes on.
-fn mark(then: &JobOutcome, sure: TriedCertainty, gains: bool) -> TriedMark {
+pub(super) fn mark(then: &JobOutcome, sure: TriedCertainty, gains: bool) -> TriedMark {
     let is_sure = matches!(sure, TriedCertainty::Exact | TriedCertainty::About);
     match then {
         JobOutcome::GoesOn { .. } if gains && is_sure => TriedMark::Helps,
@@ -146,16 +127,6 @@ fn mark(then: &JobOutcome, sure: TriedCertainty, gains: bool) -> TriedMark {
         JobOutcome::GoesOn { .. } | JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => {
             TriedMark::NoHelp
         }
-    }
-}
-
-impl ProgramDevice {
-    /// The changes, the best first.
-    pub fn tried(&self) -> Vec<TriedRow> {
-        let on = TriedOn { is_exact: self.exact, grows: self.grows };
-        let has_failed = !self.as_recorded.then.goes_on();
-        let rows = self.rows.iter().map(|row| on.change(row, has_failed));
-        sort_tried(rows.collect())
     }
 }
 

@@ -55,16 +55,14 @@ pub(crate) fn single_entry_warning(device: DeviceStudy<'_, '_>) -> Option<Warnin
 /// Warns if the model does not reproduce the recording of `device`.
 pub(crate) fn divergence_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     let verification = &device.inferred().verification;
-    let divergence = verification.divergence.as_ref()?;
+    let (matched, recorded) = (verification.matched as u64, verification.recorded as u64);
     let message = format!(
-        "GPU {}: the model reproduces only {} of {} of this recording, so every what-if of it is an \
-         estimate: {}",
+        "GPU {}: the model reproduces only {} of {}: estimates (`oomscope replay` says where and why)",
         device.id(),
-        count(verification.matched as u64),
-        counted(verification.recorded as u64, "entry"),
-        divergence.describe()
+        count(matched),
+        counted(recorded, "entry")
     );
-    Some(Warning::new(Code::ModelParted, message))
+    verification.divergence.is_some().then(|| Warning::new(Code::ModelParted, message))
 }
 
 /// Warns if the settings of `device` changed while the program ran.

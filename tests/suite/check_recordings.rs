@@ -30,7 +30,7 @@ fn what_is_lost_of_a_recording_does_not_pass() {
     let program = run(&["--full", "whatif", "--program", &one]).out;
     let program = program.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(program.contains("GPU 0: the trace has one entry"), "{program}");
-    assert!(pages[0].contains("shows no decision to reproduce"), "{}", pages[0]);
+    assert!(pages[0].contains("nothing to replay on GPU 0: its trace has one entry"), "{}", pages[0]);
     assert!(!pages[0].contains("1 of 1"), "{}", pages[0]);
     assert!(pages[1].contains(" at least 1 MiB allocated"), "{}", pages[1]);
     assert!(pages[2].contains("the trace has one entry"), "{}", pages[2]);

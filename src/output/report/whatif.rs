@@ -96,7 +96,9 @@ fn add_device(
     let answer = tried_headline(tried).unwrap_or_else(|| summary.answer.as_str().into());
     document.headline(answer, faint(context));
     add_notes(document, notes);
-    document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));
+    if !tried.is_empty() {
+        document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));
+    }
 }
 
 /// Appends the action and the next command.

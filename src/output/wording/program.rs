@@ -18,8 +18,7 @@ impl ProgramReport {
         };
         let id = worst.device;
         if worst.lost == Some(LostHistory::RingOfOne) {
-            let answer = format!("changes to the program cannot be judged on GPU {id}");
-            return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
+            return Summary::from_ring_of_one(id);
         }
         let answer = describe_tried(&worst.tried(), worst.exact).unwrap_or_else(|| {
             format!(

@@ -13,7 +13,7 @@ impl ReplayReport {
     pub fn summary(&self) -> Summary {
         let Some(worst) = self.worst() else { return Summary::from_answer("no trace to replay") };
         match (&worst.recorded, &worst.then) {
-            (Some(recorded), Some(then)) => self.summarize_what_if(worst, recorded, then),
+            (Some(recorded), Some(then)) if recorded.exact.is_some() => self.summarize_what_if(worst, recorded, then),
             _ => self.summarize_verification(worst),
         }
     }
@@ -37,13 +37,7 @@ impl ReplayReport {
     fn summarize_verification(&self, worst: &ReplayedDevice) -> Summary {
         let id = worst.device;
         let (answer, action) = match (worst.exact, &worst.first_divergence) {
-            (None, _) => {
-                return Summary {
-                    action: Some("record more than one trace entry".to_owned()),
-                    copy: Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)".to_owned()),
-                    ..Summary::from_answer(format!("the one trace entry of GPU {id} shows no decision to reproduce"))
-                };
-            }
+            (None, _) => return Summary::from_ring_of_one(id),
             (Some(true), _) => {
                 let entries = self.traced().map(|device| device.events.recorded as u64).sum();
                 let on = match self.traced().count() as u64 {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::base::units::quote_shell_word;
+use crate::base::warning::RECORD_HISTORY_CALL;
 
 /// The first lines of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -24,6 +25,15 @@ impl Summary {
     /// A summary with nothing to do.
     pub fn from_answer(answer: impl Into<String>) -> Self {
         Self { answer: answer.into(), ..Self::default() }
+    }
+
+    /// For a trace of one entry, which the legacy recording API keeps.
+    pub(super) fn from_ring_of_one(device: u64) -> Self {
+        Self {
+            action: Some("record more than one entry".to_owned()),
+            copy: Some(RECORD_HISTORY_CALL.to_owned()),
+            ..Self::from_answer(format!("nothing to replay on GPU {device}: its trace has one entry"))
+        }
     }
 }
 

@@ -43,8 +43,7 @@ impl WhatIfReport {
             return Summary::from_answer(format!("nothing to replay on GPU {id}"));
         };
         if verdict.lost == Some(LostHistory::RingOfOne) {
-            let answer = format!("other settings cannot be judged on GPU {id}");
-            return Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne));
+            return Summary::from_ring_of_one(id);
         }
         if verdict.is_unreplayable {
             let answer = format!("no replay shows what helps on GPU {id}");

@@ -10,7 +10,7 @@ use super::summary::rank_rows;
 use crate::study::DeviceStudy;
 
 /// The changes that serve the last failed request of `device`, the best first; `None` if the trace is too long to try
-/// them by default. Of the modules, all or the one that holds most is checkpointed.
+/// them by default. It checkpoints all modules or the one that holds most.
 pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>) -> Option<Vec<ProgramRow>> {
     if !is_tried_by_default(device) {
         return None;

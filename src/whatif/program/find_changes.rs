@@ -10,7 +10,6 @@ use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
 use super::gradients::drop_gradients;
-use super::growth::grows_noticeably;
 use super::leftovers::free_leftovers;
 use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
 use super::precision::halve_precision;
@@ -19,6 +18,7 @@ use super::report::{ProgramDevice, ProgramReport, ProgramRow};
 use super::without_line::LargestLines;
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, Study};
+use crate::whatif::tried::grows_noticeably;
 use crate::whatif::{divergence_warning, settings_changed_warning, single_entry_warning, verify_study};
 
 /// Changes to longer traces are only replayed on request, because each costs a replay.

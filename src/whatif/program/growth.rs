@@ -3,9 +3,7 @@
 use super::recorded_program::RecordedProgram;
 use crate::allocator::round_size;
 use crate::replay::ops::{Script, ScriptOpKind};
-use crate::study::DeviceStudy;
 use crate::study::iterations::GrowthRate;
-use crate::whatif::NOTICEABLE_PARTS;
 
 /// Growth is gone if less than this part of it is left: most programs leave a scalar behind.
 const GONE_PARTS: u64 = 100;
@@ -16,11 +14,6 @@ pub(super) fn remaining_growth(recording: &RecordedProgram<'_, '_>, script: &Scr
     let recorded = recording.device.growth()?;
     let rate = GrowthRate::from_live(&live_at(recording, script, &recorded.start_entries))?;
     (rate.bytes_per_iteration >= recorded.bytes_per_iteration / GONE_PARTS).then_some(rate)
-}
-
-/// Whether memory grows from iteration to iteration, by a part of the peak that counts.
-pub(crate) fn grows_noticeably(device: DeviceStudy<'_, '_>) -> bool {
-    device.growth().is_some_and(|growth| growth.bytes() >= device.peak().reserved_bytes / NOTICEABLE_PARTS)
 }
 
 /// The live bytes of `script` before the first request of each of the ascending `entries` or after it.

@@ -29,6 +29,7 @@ mod precision;
 mod recorded_program;
 mod report;
 mod summary;
+mod tried_changes;
 mod without_line;
 
 pub(crate) use self::best_changes::find_best_changes;
@@ -39,7 +40,6 @@ pub use self::change::{ChangeCertainty, ProgramChange};
 pub(super) use self::checkpoint::{Checkpointed, checkpoint};
 pub use self::find_changes::find_program_changes;
 pub(super) use self::find_changes::{analyze_device, is_tried_by_default};
-pub(super) use self::growth::grows_noticeably;
 pub(super) use self::optimizer::shard_state;
 pub(super) use self::recorded_program::RecordedProgram;
 pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};

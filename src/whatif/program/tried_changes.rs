@@ -1,0 +1,40 @@
+//! Changes to the program as rows of what was tried.
+
+use super::change::ChangeCertainty;
+use super::report::{ProgramDevice, ProgramRow};
+use crate::whatif::tried::{TriedCertainty, TriedKind, TriedOn, TriedRow, mark, saves, sort_tried};
+
+impl TriedOn {
+    /// `has_failed`: a request failed as recorded.
+    pub(crate) fn change(self, row: &ProgramRow, has_failed: bool) -> TriedRow {
+        let sure = match row.sure {
+            _ if !self.is_exact => TriedCertainty::Estimate,
+            ChangeCertainty::Exact => TriedCertainty::Exact,
+            ChangeCertainty::About => TriedCertainty::About,
+            ChangeCertainty::Guess => TriedCertainty::Guess,
+        };
+        let stops_growth = !self.grows || row.goes_on;
+        let gain = Some(row.reserved_gain_bytes).filter(|_| !has_failed);
+        let unchanged = gain.map(|gain| row.peak_reserved_bytes.saturating_add_signed(gain));
+        TriedRow {
+            mark: mark(&row.then, sure, stops_growth && saves(unchanged, row.peak_reserved_bytes)),
+            kind: TriedKind::Program,
+            what: row.description.clone(),
+            then: row.then.clone(),
+            peak_reserved_bytes: row.peak_reserved_bytes,
+            reserved_gain_bytes: gain,
+            sure,
+            location: row.location.frame.is_some().then(|| Box::new(row.location.clone())),
+        }
+    }
+}
+
+impl ProgramDevice {
+    /// The changes, the best first.
+    pub fn tried(&self) -> Vec<TriedRow> {
+        let on = TriedOn { is_exact: self.exact, grows: self.grows };
+        let has_failed = !self.as_recorded.then.goes_on();
+        let rows = self.rows.iter().map(|row| on.change(row, has_failed));
+        sort_tried(rows.collect())
+    }
+}
