@@ -162,7 +162,7 @@ fn what_turns_on_whether_it_was_a_capture_is_left_out() {
     let oom = failure("2.9.1-side_mempool", None);
     assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", Some([0, 1])));
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom), "{:?}", oom.remedies);
-    assert_eq!((oom.remedies.len(), oom.as_recorded.unwrap().undecided), (2, 7));
+    assert_eq!((oom.remedies.len(), oom.as_recorded.unwrap().undecided), (2, 10));
 }
 
 /// Neither its stream nor the recording says that the request was for a pool; that the whole free segment
@@ -285,7 +285,7 @@ fn every_remedy_is_what_pytorch_did_under_that_setting() {
             rows += 1;
         }
     }
-    assert!(rows > 60, "{rows} rows");
+    assert!(rows > 100, "{rows} rows");
 }
 
 #[test]
