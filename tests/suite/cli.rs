@@ -399,7 +399,7 @@ fn a_closed_pipe_is_success() {
     for format in ["human", "json", "markdown"] {
         let mut child = program::command()
             .args(["analyze", "--format", format])
-            .args(&paths)
+            .args(paths)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

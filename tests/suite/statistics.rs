@@ -25,7 +25,7 @@ fn for_every_device(mut check: impl FnMut(&Recorded, &Snapshot, &SnapshotReport,
         let report = fixtures::report(&recorded.name);
         assert!(!report.devices.is_empty(), "{}", recorded.name);
         for device in &report.devices {
-            check(&recorded, &snapshot, &report, device);
+            check(&recorded, snapshot, &report, device);
         }
     }
 }
