@@ -78,10 +78,12 @@ def check(side, directory, gpu, words, options, formats=()):
 
 def largest(directory, gpu, fit, run):
     """The largest size that fits, as text."""
-    result = oomscope(
-        directory, "dry-run", "--gpu", gpu, "--fit", fit, "--format", "json", "--output",
-        str(TEMP / ("fit-" + secrets.token_hex(4))), "--", *shlex.split(run),
-    )  # fmt: skip
+    # The runs leave their snapshots where the program starts: not in the checkout.
+    runs = TEMP / ("fit-" + secrets.token_hex(4))
+    runs.mkdir(parents=True)
+    there = ["sh", "-c", 'cd "$0" && exec "$@"', str(directory)]
+    sizes = fit.split("=", 1)[1]
+    result = oomscope(runs, "fit", "--gpu", gpu, "--sizes", sizes, "--format", "json", "--", *there, *shlex.split(run))
     try:
         found = json.loads(result.stdout)
     except ValueError:

@@ -3,7 +3,7 @@
 The stub's NCCL succeeds at once and moves nothing, so values are zero on every rank. Where values decide how a program
 continues, each rank receives its own: when DistributedDataParallel compares shapes. Objects go through the store.
 
-`run_alone` makes one process one rank of many (`oomscope dry-run --rank 3 --world-size 64`). The store where ranks meet
+`run_alone` makes one process one rank of many (`oomscope dry-run --rank 3/64`). The store where ranks meet
 becomes local and never waits. Gloo groups, which would connect to the other ranks, become PyTorch's fake groups. Data
 that only another rank has, such as an object that it broadcasts, stays as it was.
 """

@@ -22,7 +22,7 @@ from ._recorder import format_bytes
 MARKER = "oomscope_limits"
 DEFAULT_GPU = "h100"
 # Arguments of the marker for the dry run. `baseline` is for the plugin, the others are limits.
-DRY_RUN_OPTIONS = ("gpu", "memory", "capability", "devices", "value")
+DRY_RUN_OPTIONS = ("gpu", "memory", "devices", "value")
 GROWTH = ("max_growth", "max_growth_ratio")
 # Outcomes that the last lines of the session count, as names of user properties of a report.
 ADDED, UPDATED, NOT_RUN = "oomscope added", "oomscope updated", "oomscope not run"
@@ -69,8 +69,7 @@ class Marker:
         if named not in (None, True, False):
             raise pytest.UsageError("baseline=%r: write True or False" % (named,))
         self.dry_run: Dict[str, Any] = {name: limits.pop(name) for name in DRY_RUN_OPTIONS if name in limits}
-        if "capability" not in self.dry_run:
-            self.dry_run.setdefault("gpu", config.getoption("oomscope_gpu") or config.getini("oomscope_gpu"))
+        self.dry_run.setdefault("gpu", config.getoption("oomscope_gpu") or config.getini("oomscope_gpu"))
         has_growth = any(name in limits for name in GROWTH)
         self.has_baseline: bool = named if named is not None else has_growth or not limits
         if not self.has_baseline and (has_growth or not limits):

@@ -62,7 +62,7 @@ impl TrialOutcome {
     }
 }
 
-/// The JSON of `oomscope dry-run --fit`.
+/// The JSON of `oomscope fit -- COMMAND`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(remote = "Self")]
 pub struct SizeSearchReport {

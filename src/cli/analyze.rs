@@ -2,7 +2,6 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
@@ -84,10 +83,6 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Read your own categories from FILE [default: oomscope.toml in this directory or the nearest parent]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
     /// With --format json: only the verdict, source line, figures and remedies, in less than 2 KB
     #[arg(long)]
     brief: bool,
@@ -119,7 +114,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     if args.brief && args.output.format != Format::Json {
         bail!("--brief needs --format json; --format jsonl is always brief");
     }
-    let (config, config_path) = Config::load(args.config.as_deref())?;
+    let (config, config_path) = Config::load(None)?;
     // The files of a watched directory are not known yet.
     let inputs = if args.watch.watch { Vec::new() } else { args.snapshots.inputs(args.output.output.as_deref())? };
     if let Some(path) = &args.output.output {

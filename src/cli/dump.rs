@@ -9,11 +9,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::exit::{Exit, print_stderr};
-use super::run::{RecordedProcess, parse_seconds, snapshots_in};
+use super::run::{RecordedProcess, snapshots_in};
 use crate::base::units::{counted, escape_name};
 
 /// Interval between checks for finished snapshots.
 const POLL: Duration = Duration::from_millis(200);
+/// How long to wait for the snapshots.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Write a snapshot of every process that `oomscope run` is recording
 #[derive(Debug, Args)]
@@ -27,10 +29,6 @@ pub(super) struct Dump {
     /// Output directory of `oomscope run`
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-
-    /// How long to wait for the snapshots
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
-    wait: Duration,
 }
 
 pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
@@ -43,7 +41,7 @@ pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
     let (all, before) = (waiting.len(), snapshots_in(directory));
     RecordedProcess::request_snapshots(directory)
         .with_context(|| format!("{}: cannot be written", directory.display()))?;
-    let deadline = Instant::now() + args.wait;
+    let deadline = Instant::now() + PATIENCE;
     while !waiting.is_empty() && Instant::now() < deadline {
         sleep(POLL);
         let now = RecordedProcess::find_all(directory);
@@ -62,7 +60,7 @@ pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
         "no snapshot from {} of {} after {} s",
         waiting.len(),
         counted(all as u64, "process"),
-        args.wait.as_secs()
+        PATIENCE.as_secs()
     ));
     Ok(Exit::Unreadable)
 }

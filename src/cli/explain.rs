@@ -17,6 +17,9 @@ use crate::explain::message::{Log, read};
 use crate::output::report;
 use crate::snapshot::pickle::looks_like_pickle;
 
+/// Number of messages that `--full` explains; others get one row each.
+const EXPLAINED: usize = 3;
+
 /// Explain out-of-memory messages in a log: the numbers, the cause, and what to do
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,10 +40,6 @@ pub(super) struct Explain {
     /// Log file (plain, .gz or .zst), or - for standard input [default: -]
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
-
-    /// Number of messages that --full explains; others get one row each
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    top: usize,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -63,7 +62,7 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
              looks for messages such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
-    output.write_answer(args.output.format, &report, |report| report::explain(report, args.top))?;
+    output.write_answer(args.output.format, &report, |report| report::explain(report, EXPLAINED))?;
     Ok(Exit::Success)
 }
 

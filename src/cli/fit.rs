@@ -165,7 +165,7 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
     let dry_run = DryRun::on_gpu(gpu.name, memory, &args.command)?;
     let step = SizeStep::MultipleOf(args.multiple_of);
-    let search = SizeSearch::new(&dry_run.options, &args.command, &name, step, MAX_RUNS, None)?;
+    let search = SizeSearch::new(&dry_run.options, &args.command, &name, step, MAX_RUNS)?;
     let report = search.run(&sizes)?;
     output.write_answer(args.output.format, &report, report::size_search)?;
     Ok(Exit::Success)

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -24,11 +23,9 @@ use crate::study::{PositionSelector, Study};
 
 /// Write an HTML page: the analysis, and every allocation over time, by address and by stack
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[command(after_help = "\
 Examples:
   oomscope report snapshot.pickle -o report.html           one file: no server, no network
-  oomscope report snapshot.pickle -o report.html --open    and open it in the browser
   oomscope report ranks/ -o report.html                    64 ranks, the worst first
   oomscope report before.pickle after.pickle --diff -o r.html   and what grew between their peaks
   oomscope report --around-oom 20000 s.pickle -o r.html    only the entries around the failure
@@ -47,10 +44,6 @@ pub(super) struct Report {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-
-    /// Open the page in the browser
-    #[arg(long, requires = "output")]
-    open: bool,
 
     /// Show only this device
     #[arg(long, value_name = "N")]
@@ -93,16 +86,12 @@ pub(super) struct Report {
     #[command(flatten)]
     source: SourceArgs,
 
-    /// Read your own categories from FILE [default: oomscope.toml in this directory or the nearest parent]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
     #[command(flatten)]
     window: WindowArgs,
 }
 
 pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
-    let (config, config_path) = Config::load(args.config.as_deref())?;
+    let (config, config_path) = Config::load(None)?;
     let options = Options {
         device: args.device,
         top: args.top,
@@ -154,9 +143,6 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let order = if args.diff { PageOrder::Compared } else { PageOrder::WorstFirst };
     let options = PageOptions { order, module };
     output.write_with(|out| page::write_with(&report, &data, options, env!("CARGO_PKG_VERSION"), out))?;
-    if let Some(path) = args.output.as_deref().filter(|_| args.open) {
-        open_in_browser(path)?;
-    }
     Ok(exit)
 }
 
@@ -185,17 +171,4 @@ fn strip_directories<'p>(paths: impl Iterator<Item = &'p mut String>) {
         *count += 1;
         *path = if *count == 1 { name } else { format!("{count}/{name}") };
     }
-}
-
-/// Opens the file with the desktop's default program.
-pub(super) fn open_in_browser(path: &Path) -> anyhow::Result<()> {
-    let program = match std::env::consts::OS {
-        "macos" => "open",
-        "windows" => "explorer",
-        _ => "xdg-open",
-    };
-    // An absolute path cannot be mistaken for an option.
-    let path = std::path::absolute(path)?;
-    let shown = Command::new(program).arg(&path).stdin(std::process::Stdio::null()).spawn();
-    shown.map(|_| ()).with_context(|| format!("cannot run {program} to open {}; open it in a browser", path.display()))
 }

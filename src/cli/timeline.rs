@@ -16,13 +16,15 @@ use crate::snapshot::Snapshot;
 use crate::study::Window;
 use crate::study::timeline::{TimelineOptions, TimelineReport, timeline};
 
+/// Maximum number of buckets; charts merge buckets to fit the terminal.
+const BUCKETS: usize = 512;
+
 /// Show memory over time: allocated, reserved and free memory, fragmentation, and failures
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope timeline snapshot.pickle                charts for a terminal
   oomscope timeline --around-oom 500 s.pickle      500 entries before and after the last failure
-  oomscope timeline --format json --last 5000 --buckets 5000 s.pickle   a value per entry
   oomscope timeline ranks/                         peaks of each rank, and the charts of the worst
 
 The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
@@ -36,10 +38,6 @@ pub(super) struct Timeline {
     /// Show only this device
     #[arg(long, value_name = "N")]
     device: Option<u64>,
-
-    /// Maximum number of buckets; charts merge buckets to fit the terminal
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    buckets: u32,
 
     /// PyTorch release that recorded the snapshot [default: inferred from the file]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
@@ -83,8 +81,7 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
 }
 
 fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> anyhow::Result<TimelineReport> {
-    let options =
-        TimelineOptions { device: args.device, window, minor: args.torch_version, buckets: args.buckets as usize };
+    let options = TimelineOptions { device: args.device, window, minor: args.torch_version, buckets: BUCKETS };
     let report = timeline(snapshot, path, options);
     if report.devices.is_empty() {
         let of_device = args.device.map_or_else(String::new, |device| format!(" of GPU {device}"));

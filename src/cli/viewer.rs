@@ -9,7 +9,6 @@ use clap::Args;
 use super::browser_module::browser_module;
 use super::exit::Exit;
 use super::output::Output;
-use super::report::open_in_browser;
 use crate::output::page::write_viewer;
 
 /// Write an HTML page that analyzes the snapshots that are dropped on it
@@ -17,7 +16,6 @@ use crate::output::page::write_viewer;
 #[command(after_help = "\
 Examples:
   oomscope viewer -o viewer.html           one file, for a colleague or a static site
-  oomscope viewer -o viewer.html --open    and open it in the browser
 
 The page holds the analyzer itself. It reads snapshots (.pickle, .pkl, .json; optionally .gz or .zst), all ranks of a \
 job, and logs, and shows the page of `oomscope report`. It needs no server, no network and no installation, and sends \
@@ -28,10 +26,6 @@ pub(super) struct Viewer {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-
-    /// Open the page in the browser
-    #[arg(long, requires = "output")]
-    open: bool,
 }
 
 pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
@@ -41,8 +35,5 @@ pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
     }
     let output = Output::open(args.output.as_deref())?;
     output.write_with(|out| write_viewer(module, env!("CARGO_PKG_VERSION"), out))?;
-    if let Some(path) = args.output.as_deref().filter(|_| args.open) {
-        open_in_browser(path)?;
-    }
     Ok(Exit::Success)
 }

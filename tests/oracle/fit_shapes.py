@@ -94,7 +94,7 @@ def record(oomscope, python, out, kind, size):
     directory = out / f"{kind}-{size}"
     pattern = str(directory / "*.pickle.gz")
     if not glob.glob(pattern):
-        dry_run = [oomscope, "dry-run", "-o", directory, "--memory", "200GiB", "--capability", "9.0", "--"]
+        dry_run = [oomscope, "dry-run", "-o", directory, "--gpu", "h100", "--memory", "200GiB", "--"]
         subprocess.run([*dry_run, python, __file__, "--run", kind, str(size)], capture_output=True, check=True)
     return glob.glob(pattern)[0]
 

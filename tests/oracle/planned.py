@@ -27,7 +27,7 @@ def fits(args, model, gpu, size, cell, done):
     if key not in done:
         command = [args.oomscope, "dry-run", "--gpu", gpu, "--exit-code", "verdict"]
         if cell["ranks"]:
-            command += ["--world-size", str(cell["ranks"])]
+            command += ["--rank", "0/%s" % cell["ranks"]]
         with tempfile.TemporaryDirectory() as out:
             command += ["-o", os.path.join(out, "run"), "--", args.python, PROGRAM, model, "--batch", str(size)]
             command += ["--checkpoint"] if cell["change"] == "checkpoint" else []

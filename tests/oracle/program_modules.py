@@ -85,7 +85,7 @@ def program(kind, is_checkpointed, stops_after_head):
 
 
 def dry_run(oomscope, python, out, memory, *arguments):
-    command = [oomscope, "dry-run", "-o", out, "--memory", memory, "--capability", "9.0", "--", python, __file__]
+    command = [oomscope, "dry-run", "-o", out, "--gpu", "h100", "--memory", memory, "--", python, __file__]
     printed = subprocess.run([*command, "--run", *arguments], capture_output=True, text=True).stdout
     words = [line.split() for line in printed.splitlines()]
     measured = {line[0]: int(line[1]) for line in words if len(line) == 2 and line[0] in ("before", "after", "end")}

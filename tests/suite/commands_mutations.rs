@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::cases::cases;
 use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
@@ -216,7 +217,7 @@ fn assert_clean(text: &str) {
 fn every_command_answers_to_any_snapshot() {
     for name in FIXTURES {
         let (file, sound) = (recorded(name), fixtures::snapshot(name));
-        let read = with_seeds(name, MUTANTS_OF_EACH, |random| {
+        let read = with_seeds(name, cases(MUTANTS_OF_EACH), |random| {
             let mut file = file.clone();
             (0..1 + random.below(8)).for_each(|_| wound(random, &mut file));
             let Ok(snapshot) = Snapshot::read(file.to_string().as_bytes(), &|_| ()) else {
@@ -227,6 +228,6 @@ fn every_command_answers_to_any_snapshot() {
             assert!(random.below(8) > 0 || said == answers(&snapshot, &sound), "said otherwise");
             true
         });
-        assert!(read as u64 > MUTANTS_OF_EACH / 4, "{name}: only {read} were read");
+        assert!(read as u64 > cases(MUTANTS_OF_EACH) / 4, "{name}: only {read} were read");
     }
 }

@@ -1,6 +1,7 @@
 //! `diff` holds what it promises on whatever two snapshots: the diff the other way round is its negative,
 //! that of a snapshot with itself is empty, and the rows of every table add up to the total.
 
+use crate::support::cases::random;
 use crate::support::{fixtures, generator};
 use oomscope::analysis::analyze;
 use oomscope::compare::diff::{
@@ -255,7 +256,7 @@ fn read(made: &Made, handles: u64) -> Snapshot {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(random(300))]
 
     #[test]
     fn promises_hold_on_made_up_snapshots((a, b) in (made(), made())) {

@@ -32,15 +32,12 @@ pub(super) fn said(output: &Output) -> String {
 fn what_cannot_be_is_said_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let cases = [
-        (&["--gpu", "gtx1080", "--", "true"][..], "describe another with --memory and --capability"),
-        (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "give one of 7.0"),
-        (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two or more sizes"),
-        (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
-        (&["--multiple-of", "8", "--", "true"][..], "--fit"),
+        (&["--gpu", "gtx1080", "--", "true"][..], "name one like it and give --memory"),
+        (&["--try", "--size", "BATCH=4", "--", "true"][..], "the command has no {BATCH}"),
         (&["--memory", "540MiB", "--", "true"][..], "takes 540 MiB, which leaves nothing"),
-        (&["--rank", "1", "--", "true"][..], "--world-size"),
+        (&["--rank", "1", "--", "true"][..], "such as 3/64"),
         (&["--value", "train.py=1", "--", "true"][..], "give a line and a value"),
-        (&["--rank", "64", "--world-size", "64", "--", "true"][..], "are 0 to 63"),
+        (&["--rank", "64/64", "--", "true"][..], "are 0 to 63"),
     ];
     for (arguments, sentence) in cases {
         let output = dry_run(directory.path(), arguments);
@@ -95,9 +92,9 @@ fn one_rank_of_many_is_told_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let told = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK";
     for (options, expected) in [
-        (&["--rank", "11", "--world-size", "64"][..], "11 of 64, 3 of 8 on 1\n"),
-        (&["--rank", "11", "--world-size", "64", "--devices", "4"][..], "11 of 64, 3 of 4 on 2\n"),
-        (&["--world-size", "2"][..], "0 of 2, 0 of 2 on 0\n"),
+        (&["--rank", "11/64"][..], "11 of 64, 3 of 8 on 1\n"),
+        (&["--rank", "11/64", "--devices", "4"][..], "11 of 64, 3 of 4 on 2\n"),
+        (&["--rank", "0/2"][..], "0 of 2, 0 of 2 on 0\n"),
     ] {
         let command = [options, &["--", "sh", "-c", told]].concat();
         let output = dry_run(directory.path(), &command);

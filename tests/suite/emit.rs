@@ -160,13 +160,13 @@ fn check_content(name: &str, recording: &Snapshot, copy: &Snapshot) {
 #[test]
 fn every_recording_reads_back_as_it_was_written() {
     for name in fixtures::names() {
-        let recording = describe::read(&fixtures::pickle(&name));
-        let copy = describe::read(&emitted(&recording, &recorded(&recording)));
-        check_content(&name, &recording, &copy);
+        let recording = fixtures::study(&name).snapshot();
+        let copy = describe::read(&emitted(recording, &recorded(recording)));
+        check_content(&name, recording, &copy);
         if recording.settings.is_some() {
             assert_eq!(copy.settings, recording.settings, "{name}");
         }
-        assert_eq!(recorded_settings(&copy), recorded_settings(&recording), "{name}");
+        assert_eq!(recorded_settings(&copy), recorded_settings(recording), "{name}");
         assert_eq!(describe::warnings(&copy), "", "{name}");
     }
 }
@@ -175,37 +175,37 @@ fn every_recording_reads_back_as_it_was_written() {
 fn an_exact_replay_gives_the_recording_back() {
     let mut exact = 0;
     for name in fixtures::names() {
-        let recording = describe::read(&fixtures::pickle(&name));
-        let Some(devices) = replayed(&recording) else { continue };
+        let recording = fixtures::study(&name).snapshot();
+        let Some(devices) = replayed(recording) else { continue };
         exact += 1;
-        let copy = describe::read(&emitted(&recording, &devices));
-        check_content(&name, &recording, &copy);
+        let copy = describe::read(&emitted(recording, &devices));
+        check_content(&name, recording, &copy);
     }
     assert!(exact >= 20, "only {exact} recordings were reproduced");
 }
 
 #[test]
 fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
-    let told = |snapshot: &Snapshot| {
-        let report = verify_study(&Study::new(snapshot, Scope::default()), "");
+    let told = |study: &Study<'_>| {
+        let report = verify_study(study, "");
         let device = |d: &oomscope::whatif::ReplayedDevice| (d.exact, d.end_state_exact);
         (report.torch_version, report.devices.iter().map(device).collect::<Vec<_>>())
     };
     for name in fixtures::names() {
-        let recording = describe::read(&fixtures::pickle(&name));
-        let study = Study::new(&recording, Scope::default());
-        let devices = oomscope::whatif::run_model(&study);
+        let study = fixtures::study(&name);
+        let recording = study.snapshot();
+        let devices = oomscope::whatif::run_model(study);
         let mut bytes = Vec::new();
-        write_snapshot(&study, &Overrides::default(), &devices, &mut bytes).unwrap();
+        write_snapshot(study, &Overrides::default(), &devices, &mut bytes).unwrap();
         let copy = describe::read(&bytes);
         assert_eq!(copy.torch_by_keys, recording.torch_by_keys, "{name}");
         assert_eq!(copy.torch, recording.torch, "{name}");
-        assert_eq!(told(&copy), told(&recording), "{name}");
+        assert_eq!(told(&Study::new(&copy, Scope::default())), told(study), "{name}");
         // A what-if under another release writes that one's keys.
         for minor in [OLDEST, NEWEST] {
             let overrides = Overrides { minor: Some(minor), ..Overrides::default() };
             let mut bytes = Vec::new();
-            write_snapshot(&study, &overrides, &devices, &mut bytes).unwrap();
+            write_snapshot(study, &overrides, &devices, &mut bytes).unwrap();
             let copy = describe::read(&bytes);
             assert!(candidate_releases(&copy.torch_by_keys).contains(&minor), "{name}: 2.{minor}");
         }
@@ -410,8 +410,8 @@ fn cpython_loads_what_was_recorded_and_would_write_the_same_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let names = fixtures::names();
     for name in &names {
-        let recording = describe::read(&fixtures::pickle(name));
-        let bytes = emitted(&recording, &recorded(&recording));
+        let recording = fixtures::study(name).snapshot();
+        let bytes = emitted(recording, &recorded(recording));
         std::fs::write(directory.path().join(format!("{name}.pickle")), bytes).unwrap();
     }
     assert_eq!(python(LIKE_THE_RECORDING, directory.path()), names.len().to_string());

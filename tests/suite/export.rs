@@ -13,6 +13,7 @@ use oomscope::study::{PositionSelector, Scope, Study, TracePosition, Window};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::support::cases::random;
 use crate::support::program::{self, refusal, result_of};
 use crate::support::reference::{Reference, program as random_program, snapshot_bytes};
 use crate::support::{fixtures, garbage};
@@ -130,15 +131,13 @@ fn assert_sums(study: &Study<'_>, entries: &[usize]) {
 #[test]
 fn tables_of_every_recording_add_up_to_the_figures_of_the_replay() {
     for (index, name) in fixtures::names().iter().enumerate() {
-        let snapshot = fixtures::snapshot(name);
-        let study = Study::new(&snapshot, Scope::default());
         let spread = (0..5).map(|n| (n * 104_729 + index * 7919) % 60_000);
-        assert_sums(&study, &spread.collect::<Vec<_>>());
+        assert_sums(fixtures::study(name), &spread.collect::<Vec<_>>());
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(random(100))]
 
     #[test]
     fn tables_of_random_programs_add_up(steps in random_program(150), entries in any::<[u16; 4]>()) {

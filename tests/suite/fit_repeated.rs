@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::cases::is_complete;
 use crate::support::program::result_of;
 
 /// Programs of `tests/oracle/fit_truth_programs.py`, with the peaks that PyTorch counted at 48, and a device that ends the
@@ -82,6 +83,9 @@ fn nothing_is_named_with_too_few_repetitions() {
 /// 65,000 tokens would be a million operations.
 #[test]
 fn too_many_repetitions_are_refused_by_name() {
+    if !is_complete() {
+        return;
+    }
     let files = [12, 20].map(|size| format!("{size}=fixtures/repeated/generated-{size}.pickle.gz"));
     let page = result_of(&["fit", &files[0], &files[1], "--capacity", "1GiB"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -4,6 +4,7 @@
 #[path = "../fuzz/bodies.rs"]
 mod bodies;
 
+use crate::support::cases::cases;
 use crate::support::mutate::{Random, mutant, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
@@ -30,7 +31,7 @@ fn recordings() -> Vec<Vec<u8>> {
 
 /// Gives `body` the `originals`, which it must read, and mutants of each: how many were read, of how many.
 fn exercise(body: Body, originals: &[Vec<u8>], mutants_of_each: u64) -> (usize, usize) {
-    let mut read = 0;
+    let (mut read, mutants_of_each) = (0, cases(mutants_of_each));
     for (index, original) in originals.iter().enumerate() {
         assert!(body(original), "original {index}");
         let other = &originals[(index + 1) % originals.len()];
@@ -44,9 +45,9 @@ fn exercise(body: Body, originals: &[Vec<u8>], mutants_of_each: u64) -> (usize, 
 fn no_mutant_of_a_recording_makes_the_reader_panic() {
     let (read, of) = exercise(bodies::snapshot, &recordings(), 800);
     // Damage of both kinds: noticed, and such that the file still says something.
-    assert!(read >= 500 && of - read >= 500, "{read} of {of}");
+    assert!(read >= of / 13 && of - read >= of / 13, "{read} of {of}");
     let (read, of) = exercise(bodies::pickle, &recordings(), 400);
-    assert!(read >= 200 && of - read >= 200, "{read} of {of}");
+    assert!(read >= of / 16 && of - read >= of / 16, "{read} of {of}");
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn no_mutant_of_a_json_dump_makes_the_reader_panic() {
         let tree = Tree::read(&fixtures::pickle(name)).unwrap();
         plain_json::dump(&tree).into_bytes()
     });
-    assert_eq!(exercise(bodies::snapshot, &dumps, 150).1, 300);
+    exercise(bodies::snapshot, &dumps, 150);
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn no_mutant_of_a_compressed_file_makes_the_reader_panic() {
     assert!(zstd.len() < plain.len() / 2);
     let file = tempfile::NamedTempFile::new().unwrap();
     for (packed, count) in [(gzip, 200), (zstd, 800)] {
-        for seed in 0..count {
+        for seed in 0..cases(count) {
             std::fs::write(file.path(), mutant(&mut Random::new(seed), &packed, &plain)).unwrap();
             match Source::open(file.path()) {
                 Ok(source) => drop(bodies::snapshot(&source)),
@@ -99,8 +100,9 @@ fn any_string_of_settings_is_read_or_refused() {
         "backend:native,max_non_split_rounding_mb:40,release_lock_on_cudamalloc:False",
     ]
     .map(|string| string.as_bytes().to_vec());
-    let (read, of) = exercise(bodies::settings, &strings, 150);
-    assert!(read > 0 && read < of, "{read} of {of}");
+    let (read, of) = exercise(bodies::settings, &strings, 600);
+    // Few are read: among a hundred there may be none.
+    assert!(read < of && (read > 0 || of < 400), "{read} of {of}");
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn courses_over_time_stand_as_read() {
         let all = [&["timeline"], args].concat();
         compare_text(name, &all, &program::result_of(&all));
     }
-    let all = ["timeline", "--format", "json", "--buckets", "4", &fixture("2.15.0-mempool")];
+    let all = ["timeline", "--format", "json", "--to", "5", &fixture("2.15.0-mempool")];
     compare_text("timeline.json", &all, &program::result_of(&all));
 }
 

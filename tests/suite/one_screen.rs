@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::{fixtures, program};
-use oomscope::analysis::{AnalyzeReport, Options, analyze};
+use oomscope::analysis::AnalyzeReport;
 use oomscope::base::units::size;
 use oomscope::output::document::{Document, Style, terminal};
 use oomscope::output::report;
@@ -19,13 +19,7 @@ pub(crate) fn style(width: usize) -> Style {
 }
 
 fn report_of(name: &str) -> AnalyzeReport {
-    let snapshot = fixtures::snapshot(name);
-    let path = format!("fixtures/{name}.pickle.gz");
-    AnalyzeReport::new(
-        vec![analyze(&snapshot, &path, 1 << 20, Options { top: 10, ..Options::default() })],
-        Vec::new(),
-        10,
-    )
+    AnalyzeReport::new(vec![fixtures::report(name)], Vec::new(), 10)
 }
 
 fn screen(report: &AnalyzeReport) -> Document {

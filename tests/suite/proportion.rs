@@ -96,13 +96,9 @@ fn cost(snapshot: &Snapshot) -> (Vec<usize>, usize, Value) {
 #[test]
 fn deep_stacks_and_many_failures_have_bounds() {
     let worst_name = "\u{1b}\u{202e}".repeat(2000);
-    for (devices, failures, depth, name) in [
-        (1, 1, 2_000_000, "f"),
-        (1, 300, 10_000, "f"),
-        (1, 2000, 10_000, &worst_name),
-        (8, 1000, 2000, "f"),
-        (128, 100, 1000, &worst_name),
-    ] {
+    for (devices, failures, depth, name) in
+        [(1, 1, 2_000_000, "f"), (1, 2000, 10_000, &worst_name), (8, 1000, 2000, "f"), (128, 100, 1000, &worst_name)]
+    {
         let snapshot = failing(devices, failures, depth, name);
         let (sizes, heap, report) = cost(&snapshot);
         let what = format!("{devices} devices, {failures} failures, {depth} frames: {sizes:?} bytes, {heap} of heap");

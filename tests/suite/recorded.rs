@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::program::{analyze, file, result_of, run};
+use crate::support::program::{analyze, analyze_in, file, result_of, run, text};
 
 const OUTSIDE: &str = "fixtures/recorded/2.15.0-outside.pickle.gz";
 const BACKWARD: &str = "fixtures/recorded/2.15.0-backward.pickle.gz";
@@ -174,9 +175,11 @@ fn annotations_of_live_memory_are_shown() {
 fn texts_of_the_program_select_categories_of_the_reader() {
     let directory = TempDir::new().unwrap();
     let rules = "[[category]]\nname = 'batches'\nannotation = '*batch'\n[[category]]\nname = 'prompts'\nannotation = 'prefill*'\n";
-    let rules = file(&directory, "oomscope.toml", rules.as_bytes());
+    file(&directory, "oomscope.toml", rules.as_bytes());
     let by_rule = |snapshot: &str, held: &str| -> Vec<(String, u64)> {
-        let analysis = analyze(&["--config", &rules, snapshot]);
+        let path = text(&Path::new(env!("CARGO_MANIFEST_DIR")).join(snapshot));
+        let analysis: Value =
+            serde_json::from_str(&analyze_in(directory.path(), &["--format", "json", &path])).unwrap();
         let rows = analysis["snapshots"][0]["devices"][0].pointer(held).unwrap()["by_rule"].as_array().unwrap().clone();
         rows.iter()
             .map(|row| (row["name"].as_str().unwrap_or("none").to_owned(), row["bytes"].as_u64().unwrap()))

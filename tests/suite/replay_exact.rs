@@ -141,8 +141,8 @@ fn every_entry_and_every_block_is_reproduced() {
     let mut entries = 0;
     let mut wrong = Vec::new();
     for name in fixtures::names() {
-        let snapshot = fixtures::snapshot(&name);
-        let (study, report) = replay(&snapshot, &name);
+        let study = fixtures::study(&name);
+        let (snapshot, report) = (study.snapshot(), verify_study(study, &name));
         let is_bare = WITHOUT_TRACE.contains(&name.as_str());
         assert_eq!(snapshot.entries.is_empty(), is_bare, "{name}");
         assert!(!report.devices.is_empty(), "{name}");

@@ -3,6 +3,7 @@
 //! Random programs run on a reference allocator; what it records is replayed and held against what it
 //! counted. Then random entries that no allocator would record.
 
+use crate::support::cases::random;
 use crate::support::reference::{Reference, Step, program, snapshot_bytes};
 use crate::support::{garbage, reference};
 use oomscope::allocator::conf::Settings;
@@ -145,15 +146,8 @@ fn memory_at_address_0_and_more_memory_than_there_are_addresses_do_no_harm() {
     }
 }
 
-/// `PROPTEST_CASES=100000` looks further.
-fn config(cases: u32) -> ProptestConfig {
-    let default = ProptestConfig::default();
-    let cases = std::env::var_os("PROPTEST_CASES").map_or(cases, |_| default.cases);
-    ProptestConfig { cases, failure_persistence: None, ..default }
-}
-
 proptest! {
-    #![proptest_config(config(150))]
+    #![proptest_config(random(150))]
 
     /// Two devices, whose addresses are the same.
     #[test]
@@ -218,7 +212,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(100))]
+    #![proptest_config(random(100))]
 
     #[test]
     fn a_part_of_a_trace_peaks_where_its_entries_do(
@@ -269,7 +263,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(400))]
+    #![proptest_config(random(400))]
 
     #[test]
     fn no_entries_whatever_break_the_sums(file in garbage::snapshot(), settings in garbage::settings()) {

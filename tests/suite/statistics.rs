@@ -3,7 +3,7 @@
 
 use crate::support::recorded::{Recorded, between, format_size};
 use crate::support::{fixtures, recorded};
-use oomscope::analysis::{DeviceReport, Options, SnapshotReport, analyze};
+use oomscope::analysis::{DeviceReport, SnapshotReport};
 use oomscope::replay::literal::{LiteralOutcome, LiteralReplay, Totals, Tracking};
 use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{Action, Block, BlockState, Device, Snapshot};
@@ -18,18 +18,14 @@ const CUT_MESSAGE: [&str; 1] = ["2.3.1-holes-at-oom"];
 /// Nothing was recorded but the final state.
 const WITHOUT_TRACE: [&str; 1] = ["2.15.0-gpt_varlen-no-history"];
 
-fn report(snapshot: &Snapshot, name: &str) -> SnapshotReport {
-    analyze(snapshot, name, 0, Options { top: 10, ..Options::default() })
-}
-
 /// Calls `check` with every device that has statistics.
 fn for_every_device(mut check: impl FnMut(&Recorded, &Snapshot, &SnapshotReport, &DeviceReport)) {
     for recorded in recorded::all() {
-        let snapshot = fixtures::snapshot(&recorded.name);
-        let report = report(&snapshot, &recorded.name);
+        let snapshot = fixtures::study(&recorded.name).snapshot();
+        let report = fixtures::report(&recorded.name);
         assert!(!report.devices.is_empty(), "{}", recorded.name);
         for device in &report.devices {
-            check(&recorded, &snapshot, &report, device);
+            check(&recorded, snapshot, &report, device);
         }
     }
 }
@@ -137,7 +133,7 @@ fn the_peaks_are_those_that_pytorch_counted() {
 #[test]
 fn no_replay_contradicts_its_recording() {
     for name in fixtures::names() {
-        let report = report(&fixtures::snapshot(&name), &name);
+        let report = fixtures::report(&name);
         let warned = report.warnings.iter().any(|w| w.code.word() == "trace-inconsistent");
         assert!(!warned, "{name}");
         let warned = report.warnings.iter().any(|w| w.code.word() == "truncated");

@@ -1,6 +1,7 @@
 //! `oomscope timeline`: the series are those of the snapshot and of `analyze`, nothing is lost in a bucket,
 //! and what happened is found where it happened.
 
+use crate::support::cases::random;
 use crate::support::{fixtures, garbage, peak_heap, recorded, reference};
 use std::collections::BTreeSet;
 
@@ -380,7 +381,7 @@ fn memory_does_not_grow_with_the_trace() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(random(60))]
 
     #[test]
     fn every_entry_of_a_program_is_in_the_series(

@@ -10,6 +10,7 @@ use oomscope::output::page::write_viewer;
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
+use crate::support::cases::cases;
 use crate::support::fixtures;
 use crate::support::mutate::{Random, mutant};
 use crate::support::program::{refusal, run, text};
@@ -88,7 +89,7 @@ fn a_bad_file_ends_in_the_sentence_of_report() {
     let whole = fixtures::pickle("2.15.0-oom_varlen-at-oom");
     let other = fixtures::pickle("2.1.2-streams-expandable-lag");
     let mut random = Random::new(30);
-    let mut contents: Vec<Vec<u8>> = (0..24).map(|_| mutant(&mut random, &whole, &other)).collect();
+    let mut contents: Vec<Vec<u8>> = (0..cases(24)).map(|_| mutant(&mut random, &whole, &other)).collect();
     contents.extend([
         Vec::new(),
         b"{\"segments\": 1}".to_vec(),
@@ -111,7 +112,7 @@ fn a_compressed_file_is_not_held_beside_its_content() {
     let directory = tempfile::tempdir().unwrap();
     // Bytes that gzip does not make smaller, so that a second copy would show.
     let mut random = Random::new(31);
-    let content: Vec<u8> = (0..6 << 20).flat_map(|_| random.next().to_le_bytes()).collect();
+    let content: Vec<u8> = (0..2 << 20).flat_map(|_| random.next().to_le_bytes()).collect();
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
     encoder.write_all(&content).unwrap();
     let file = directory.path().join("noise.gz");

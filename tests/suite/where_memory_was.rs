@@ -4,7 +4,7 @@ use crate::support::{fixtures, program};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use crate::support::program::result_of;
+use crate::support::program::{analyze_in, result_of, text};
 use oomscope::snapshot::{Action, Device};
 use oomscope::study::attribution::{Category, Confidence, categorized_blocks};
 use oomscope::study::{Scope, Study};
@@ -388,8 +388,9 @@ fn categories_of_ones_own_stand_beside_the_others() {
         [[category]]\nname = 'all'\nfunction = 'train'\n\
         [[category]]\nname = 'optimizer'\nfunction = '_init_group'\n";
     std::fs::write(&config, rules).unwrap();
-    let config = config.to_str().unwrap();
-    let device = &devices("where/2.15.0-adam", &["--config", config])[0];
+    let file = text(&fixtures::path("where/2.15.0-adam"));
+    let report: Value = serde_json::from_str(&analyze_in(place.path(), &["--format", "json", &file])).unwrap();
+    let device = &report["snapshots"][0]["devices"][0];
     let held = &device["at_peak"];
     assert_eq!(sum(&held["by_rule"], "bytes"), held["allocated_bytes"].as_u64().unwrap());
     let of = |table: &str, key: &str, name: &Value| {
@@ -400,7 +401,7 @@ fn categories_of_ones_own_stand_beside_the_others() {
     assert!(blocks > 0 && blocks <= of("by_phase", "phase", &"forward".into()), "{held}");
     assert_eq!(optimizer, of("by_category", "category", &"optimizer-state".into()));
     assert!(of("by_rule", "name", &Value::Null) > 0, "parameters are of none");
-    let page = result_of(&["analyze", "--full", "--config", config, "fixtures/where/2.15.0-adam.pickle.gz"]);
+    let page = analyze_in(place.path(), &["--full", &file]);
     assert!(page.contains("by rule") && page.contains("no rule"), "{page}");
     let plain = &devices("where/2.15.0-adam", &[])[0];
     assert!(plain["at_peak"]["by_rule"].is_null());

@@ -1,10 +1,14 @@
 //! The recorded snapshots of `fixtures/`.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
+use oomscope::analysis::{Options, SnapshotReport, analyze_study};
 use oomscope::base::input::Source;
 use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
 
 pub fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
@@ -31,6 +35,26 @@ pub fn path(name: &str) -> PathBuf {
 /// The recording, read.
 pub fn snapshot(name: &str) -> Snapshot {
     Snapshot::read(&pickle(name), &|_| {}).unwrap_or_else(|e| panic!("{name} {e}"))
+}
+
+/// The recording with its facts, which are computed once for all tests.
+pub fn study(name: &str) -> &'static Study<'static> {
+    static STUDIES: Mutex<BTreeMap<String, &'static Study<'static>>> = Mutex::new(BTreeMap::new());
+    let mut studies = STUDIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    studies.entry(name.to_owned()).or_insert_with(|| {
+        let snapshot = Box::leak(Box::new(snapshot(name)));
+        Box::leak(Box::new(Study::new(snapshot, Scope::default())))
+    })
+}
+
+/// The analysis of the recording, with its ten largest rows.
+pub fn report(name: &str) -> SnapshotReport {
+    analyze_study(
+        study(name),
+        &format!("fixtures/{name}.pickle.gz"),
+        1 << 20,
+        Options { top: 10, ..Options::default() },
+    )
 }
 
 /// The pickle itself, decompressed.

@@ -1,6 +1,7 @@
 //! What tests share.
 
 pub mod browser;
+pub mod cases;
 pub mod describe;
 pub mod fixtures;
 pub mod garbage;

@@ -82,6 +82,13 @@ pub fn refusal(args: &[&str]) -> String {
     err
 }
 
+/// The result of `oomscope analyze` in `directory`, where its configuration is.
+pub fn analyze_in(directory: &Path, args: &[&str]) -> String {
+    let output = command().current_dir(directory).arg("analyze").args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// The JSON of `oomscope analyze` with `args`.
 pub fn analyze(args: &[&str]) -> Value {
     let all: Vec<&str> = ["analyze", "--format", "json"].iter().chain(args).copied().collect();

@@ -105,11 +105,6 @@ impl GpuModel {
         GPUS.iter().find(|gpu| gpu.name == "h100").unwrap_or(&GPUS[0])
     }
 
-    /// The first model with this compute capability, `90` for 9.0.
-    pub fn with_capability(capability: u32) -> Option<&'static Self> {
-        GPUS.iter().find(|gpu| gpu.capability == capability)
-    }
-
     /// Memory of the device in bytes, as PyTorch reports it.
     pub fn total_bytes(&self) -> u64 {
         self.total_mib << 20

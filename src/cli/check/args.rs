@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::limits::LimitArgs;
 use super::trend_args::TrendArgs;
 use crate::cli::args::{Format, format_parser, parse_release};
-use crate::cli::dry_run::DryRunOptions;
+use crate::cli::dry_run::MachineArgs;
 use crate::compare::gate::AllowMissing;
 
 /// Check snapshots, or a dry run of a command, against limits, for CI: if one fails, exit with 1 and name the lines
@@ -129,7 +129,7 @@ pub(in crate::cli) struct Check {
     pub(super) dir: Option<PathBuf>,
 
     #[command(flatten, next_help_heading = DRY_RUN)]
-    pub(super) dry_run: DryRunOptions,
+    pub(super) machine: MachineArgs,
 
     #[command(flatten)]
     pub(super) limits: LimitArgs,
@@ -148,7 +148,7 @@ pub(super) enum ExitCode {
 impl Check {
     /// Whether a command is to be run.
     pub(super) fn has_command(&self) -> bool {
-        self.dry_run.is_gpu_given()
+        self.machine.is_gpu_given()
     }
 
     /// The snapshots that are given, before and after `--`.

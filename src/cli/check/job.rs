@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::args::Check;
 use crate::analysis::SnapshotReport;
 use crate::base::units::quote_shell_word;
-use crate::cli::dry_run::{AnalyzedRun, Intervention};
+use crate::cli::dry_run::{AnalyzedRun, DryRunOptions, Intervention};
 use crate::cli::run::{CommandEnd, RunStatus, create_numbered, describe_no_snapshot, record_on_stderr};
 use crate::compare::gate::{AllowMissing, CheckedJob};
 
@@ -30,13 +30,14 @@ impl FinishedJob {
     /// Runs the command of `args`, with its standard output on standard error.
     pub(super) fn run(args: &Check) -> anyhow::Result<Self> {
         let command = args.checked_command()?.to_vec();
-        let gpu = args.dry_run.assumed_gpu();
+        let options = DryRunOptions::on_machine(args.machine.clone())?;
+        let gpu = options.assumed_gpu();
         gpu.check_memory()?;
         let directory = match &args.dir {
             Some(directory) => directory.clone(),
             None => create_numbered("oomscope-check")?,
         };
-        let run_directory = args.dry_run.prepare(Some(&directory), Intervention::default())?;
+        let run_directory = options.prepare(Some(&directory), Intervention::default())?;
         let (end, status, snapshots) = record_on_stderr(&command, run_directory)?;
         let run = AnalyzedRun::read(&snapshots, Some(end))?;
         let is_temporary = args.dir.is_none();

@@ -16,6 +16,9 @@ use crate::cli::inputs::{self, Input};
 use crate::compare::trend::{History, RunError, find_trends};
 use crate::output::report;
 
+/// Growth per week from which on a line or peak fails, relative to its size before.
+const MAX_CREEP: f64 = 0.005;
+
 pub(super) fn check_trend(args: &Check) -> anyhow::Result<Exit> {
     let files = inputs::expand_files(&args.snapshots, is_named_like_lines)?;
     if files.is_empty() {
@@ -46,7 +49,7 @@ pub(super) fn check_trend(args: &Check) -> anyhow::Result<Exit> {
             }
         }
     }
-    let report = find_trends(&history, args.trend.max_creep, [without_time, with_error]);
+    let report = find_trends(&history, MAX_CREEP, [without_time, with_error]);
     if report.series == 0 {
         let without_time = match without_time {
             0 => String::new(),

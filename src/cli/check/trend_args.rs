@@ -2,15 +2,13 @@
 
 use clap::Args;
 
-use crate::base::units::parse_ratio;
-
 /// Growth over weeks, in place of limits.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TrendArgs {
     /// Find source lines that creep, in files of lines from `analyze --format jsonl`, as many runs left them
     ///
     /// Give the files, or directories of them, in place of snapshots: at least 8 runs of each rank, in any order. A line
-    /// or peak fails that grows by --max-creep of its size a week or more. A step at one run is shown and does not fail.
+    /// or peak fails that grows by 0.5% of its size a week or more. A step at one run is shown and does not fail.
     #[arg(
         long = "trend",
         id = "trend",
@@ -21,8 +19,4 @@ pub(in crate::cli) struct TrendArgs {
         ]
     )]
     pub(super) is_given: bool,
-
-    /// Growth per week from which on --trend fails, relative to the size before
-    #[arg(long, value_name = "RATIO", value_parser = parse_ratio, default_value = "0.5%", requires = "trend", help_heading = "Growth")]
-    pub(super) max_creep: f64,
 }

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, ValueEnum};
 
 use super::options::DryRunOptions;
-use super::{fit_sizes, placeholder};
+use super::placeholder;
 use crate::cli::args::{Format, format_parser};
-use crate::whatif::fit::SizeStep;
 
 /// Run a command without a GPU, to test whether it would fit on one
 #[derive(Debug, Args)]
@@ -16,11 +15,8 @@ use crate::whatif::fit::SizeStep;
 Examples:
   oomscope dry-run --gpu h100 -- python train.py
   oomscope dry-run --gpu rtx4090 -- torchrun --nproc-per-node 2 train.py     one device for each rank
-  oomscope dry-run --gpu h100 --fit BATCH=4,8 -- python train.py --batch {BATCH}
-                                                                             the largest batch that fits
   oomscope dry-run --gpu l4 --try -- python train.py                         if it does not fit: what helps
-  oomscope dry-run --gpu h100 --rank 3 --world-size 64 -- python train.py    one rank of 64
-  oomscope dry-run --memory 40GiB --capability 8.0 -- python train.py        a GPU that is not listed
+  oomscope dry-run --gpu h100 --rank 3/64 -- python train.py               one rank of 64
 
 PyTorch's own operators and allocator run; a stub of the GPU provides addresses, and its kernels do nothing. Every \
 value that the program reads back is zero; the result lists these values, and whether they determine a size. The \
@@ -35,31 +31,18 @@ pub(in crate::cli) struct DryRun {
     #[command(flatten)]
     pub(in crate::cli) options: DryRunOptions,
 
-    /// Run with each size in place of {NAME} in the command, and find the largest size that fits, in at most 12 runs
-    #[arg(long, value_name = "NAME=N,M,..", value_parser = fit_sizes::parse_fit_sizes)]
-    pub(super) fit: Option<fit_sizes::FitSizes>,
-
-    /// With --fit: only multiples of N
-    #[arg(long, value_name = "N", requires = "fit", default_value = "1", hide_default_value = true,
-        value_parser = clap::value_parser!(u64).range(1..))]
-    multiple_of: u64,
-
-    /// With --fit: only powers of two
-    #[arg(long, requires = "fit", conflicts_with = "multiple_of")]
-    power_of_two: bool,
-
     /// If it does not fit, run again with remedies that need no change to the program, and say which runs end
     ///
     /// At most five runs: the allocator settings that serve the request in a replay, foreach=False in optimizers and,
     /// with --size, smaller sizes. The program's output goes to DIR/try-1.txt and so on.
-    #[arg(long = "try", conflicts_with = "fit")]
+    #[arg(long = "try")]
     pub(super) tries: bool,
 
     /// With --try: N in place of {NAME} in the command, then half of it, and so on
     #[arg(long, value_name = "NAME=N", requires = "tries", value_parser = parse_size)]
     pub(super) size: Option<(String, u64)>,
 
-    /// Format of the answer of --fit, or of the runs of --try; the program's output then goes to DIR/output.txt
+    /// Format of the runs of --try; the program's output then goes to DIR/output.txt
     #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
     pub(super) format: Format,
 
@@ -68,7 +51,7 @@ pub(in crate::cli) struct DryRun {
     pub(super) output: Option<PathBuf>,
 
     /// Exit code: that of the command, or the verdict: 0 would fit, 1 would not, 3 may fit, 2 did not finish or none
-    #[arg(long, value_name = "WHICH", default_value = "command", conflicts_with = "fit")]
+    #[arg(long, value_name = "WHICH", default_value = "command")]
     pub(super) exit_code: ExitCode,
 
     /// Command and its arguments
@@ -104,11 +87,6 @@ impl DryRun {
         let memory = memory.map(|bytes| format!("--memory={bytes}"));
         let words = ["dry-run", "--gpu", gpu].into_iter().chain(memory.as_deref()).chain(["--"]).map(OsString::from);
         Ok(Parsed::try_parse_from(words.chain(command.iter().cloned()))?.args)
-    }
-
-    /// The sizes that may be the answer of `--fit`.
-    pub(super) fn size_step(&self) -> SizeStep {
-        if self.power_of_two { SizeStep::PowerOfTwo } else { SizeStep::MultipleOf(self.multiple_of) }
     }
 
     /// The command to run first.

@@ -18,8 +18,6 @@ pub(in crate::cli) struct AssumedGpu {
     pub(super) gpu: &'static GpuModel,
     /// Bytes of `--memory`, instead of the GPU's own.
     pub(super) memory: Option<u64>,
-    /// True if it was chosen by name, false if by compute capability.
-    pub(super) is_named: bool,
     pub(super) devices: u64,
 }
 
@@ -76,13 +74,9 @@ impl AssumedGpu {
     }
 
     pub(in crate::cli) fn name(&self) -> String {
-        let memory = || size(self.total_bytes());
-        match (self.is_named, self.memory) {
-            (true, None) => self.gpu.product.to_owned(),
-            (true, Some(_)) => format!("{} with {}", self.gpu.product, memory()),
-            _ => {
-                format!("GPU of compute capability {}, {}", self.gpu.format_capability(), memory())
-            }
+        match self.memory {
+            None => self.gpu.product.to_owned(),
+            Some(_) => format!("{} with {}", self.gpu.product, size(self.total_bytes())),
         }
     }
 
@@ -124,17 +118,7 @@ pub(in crate::cli) fn parse_known_gpu(text: &str) -> Result<&'static GpuModel, S
     })
 }
 
-/// The same where other GPUs can be described.
+/// The same where the memory can be given.
 pub(super) fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
-    parse_known_gpu(text).map_err(|known| format!("{known}; describe another with --memory and --capability"))
-}
-
-/// Parses `9.0` to a GPU with this compute capability.
-pub(super) fn parse_capability(text: &str) -> Result<&'static GpuModel, String> {
-    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
-    let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number < 100);
-    let capability = number(major).zip(number(minor)).map(|(major, minor)| major * 10 + minor);
-    capability
-        .and_then(GpuModel::with_capability)
-        .ok_or_else(|| "give one of 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 or 12.0".to_owned())
+    parse_known_gpu(text).map_err(|known| format!("{known}; for another, name one like it and give --memory"))
 }

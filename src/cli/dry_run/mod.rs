@@ -8,7 +8,6 @@
 mod analyzed_run;
 mod args;
 mod assumed_gpu;
-mod fit_sizes;
 mod options;
 mod placeholder;
 mod set_value;
@@ -25,8 +24,7 @@ pub(super) use self::analyzed_run::AnalyzedRun;
 pub(super) use self::args::DryRun;
 use self::args::ExitCode;
 pub(super) use self::assumed_gpu::parse_known_gpu;
-use self::fit_sizes::FitSizes;
-pub(super) use self::options::{DryRunOptions, Intervention};
+pub(super) use self::options::{DryRunOptions, Intervention, MachineArgs};
 pub(super) use self::placeholder::{fill as fill_placeholder, find as find_placeholder};
 pub(super) use self::size_run::SizeRun;
 pub(super) use self::size_search::SizeSearch;
@@ -36,23 +34,13 @@ use super::output::{Output, print_page};
 use super::run::{print_result, record, record_to_log};
 use crate::output::report;
 
-/// Maximum number of dry runs of `--fit`.
-const MAX_FIT_RUNS: usize = 12;
 /// Exit code under `--exit-code verdict` if there is none.
 const NO_VERDICT: u8 = 2;
 
 pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     args.options.assumed_gpu().check_memory()?;
-    if args.format != Format::Human && args.fit.is_none() && !args.tries {
-        bail!("--format needs --fit or --try; oomscope analyze --format json DIR describes one dry run");
-    }
-    if let Some(FitSizes { name, sizes }) = &args.fit {
-        placeholder::check(&args.command, name, "--fit")?;
-        let (command, directory) = (&args.command, args.output.as_deref());
-        let search = SizeSearch::new(&args.options, command, name, args.size_step(), MAX_FIT_RUNS, directory)?;
-        let report = search.run(sizes)?;
-        Output::open(None)?.write_answer(args.format, &report, report::size_search)?;
-        return Ok(Exit::Success);
+    if args.format != Format::Human && !args.tries {
+        bail!("--format needs --try; oomscope analyze --format json DIR describes one dry run");
     }
     let command = args.first_command()?;
     let directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser};
 
-use super::assumed_gpu::{AssumedGpu, GeneratedLength, parse_capability, parse_gpu};
+use super::assumed_gpu::{AssumedGpu, GeneratedLength, parse_gpu};
 use super::set_value::{SetValue, parse_value};
-use super::single_rank::SingleRank;
+use super::single_rank::{RankOfJob, SingleRank, parse_rank};
 use super::stub;
 use crate::allocator::device::GpuModel;
 use crate::cli::args::parse_capacity;
@@ -33,9 +33,9 @@ impl Intervention {
     }
 }
 
-/// The assumed GPU, and how to run a command on it.
-#[derive(Debug, Args)]
-pub(in crate::cli) struct DryRunOptions {
+/// The assumed machine, and what a program reads there.
+#[derive(Debug, Clone, Args)]
+pub(in crate::cli) struct MachineArgs {
     /// GPU to simulate [default: h100]
     #[arg(long, value_name = "NAME", value_parser = parse_gpu)]
     gpu: Option<&'static GpuModel>,
@@ -44,21 +44,30 @@ pub(in crate::cli) struct DryRunOptions {
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     memory: Option<u64>,
 
-    /// Compute capability, instead of --gpu: 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 or 12.0
-    #[arg(long, value_name = "X.Y", value_parser = parse_capability, conflicts_with = "gpu", requires = "memory")]
-    capability: Option<&'static GpuModel>,
-
-    /// Number of devices, at least one for each rank of torchrun [default: 1; 8 with --world-size]
+    /// Number of devices, at least one for each rank of torchrun [default: 1; 8 with --rank]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=16))]
     devices: Option<u64>,
 
-    /// Run the command as one rank of a job of N ranks, without the others
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    world_size: Option<u64>,
+    /// Run the command as rank K of a job of N ranks, without the others
+    #[arg(long, value_name = "K/N", value_parser = parse_rank)]
+    rank: Option<RankOfJob>,
 
-    /// Rank to run, with --world-size
-    #[arg(long, value_name = "K", default_value = "0", requires = "world_size")]
-    rank: u64,
+    /// Value that the program reads from the GPU at a line, instead of zero: train.py:12=True, or a number
+    ///
+    /// May be repeated. At a line with `nonzero`, a mask or `unique` it is the number of elements.
+    #[arg(long, value_name = "FILE:LINE=V", value_parser = parse_value)]
+    value: Vec<SetValue>,
+
+    /// Number of trace entries to keep for each device; older ones are lost
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    max_entries: u64,
+}
+
+/// How to run a command in a dry run.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct DryRunOptions {
+    #[command(flatten)]
+    machine: MachineArgs,
 
     /// Let the program write its files in their own places, and loggers send the run to services
     ///
@@ -67,12 +76,6 @@ pub(in crate::cli) struct DryRunOptions {
     /// in place.
     #[arg(long)]
     pub(in crate::cli) real_files: bool,
-
-    /// Value that the program reads from the GPU at a line, instead of zero: train.py:12=True, or a number
-    ///
-    /// May be repeated. At a line with `nonzero`, a mask or `unique` it is the number of elements.
-    #[arg(long, value_name = "FILE:LINE=V", value_parser = parse_value)]
-    value: Vec<SetValue>,
 
     /// Length of generated texts: the maximum that the program sets, the most memory, or one token
     ///
@@ -83,35 +86,42 @@ pub(in crate::cli) struct DryRunOptions {
     /// Stop a program that only reads values, and allocates no memory, for this long; 0: never
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
     patience: Duration,
+}
 
-    /// Number of trace entries to keep for each device; older ones are lost
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
-    max_entries: u64,
+impl MachineArgs {
+    /// Whether a GPU is described.
+    pub(in crate::cli) fn is_gpu_given(&self) -> bool {
+        self.gpu.is_some() || self.memory.is_some() || self.devices.is_some() || self.rank.is_some()
+    }
 
-    /// Do not look for the variables that keep GPU memory alive
-    #[arg(long)]
-    no_names: bool,
+    fn single_rank(&self) -> Option<SingleRank> {
+        let devices = self.devices.unwrap_or(SingleRank::DEFAULT_DEVICES);
+        self.rank.map(|rank| SingleRank::new(rank, devices))
+    }
+
+    fn assumed_gpu(&self) -> AssumedGpu {
+        let ranks = self.rank.map(|(_, ranks)| ranks.min(SingleRank::DEFAULT_DEVICES));
+        AssumedGpu {
+            gpu: self.gpu.unwrap_or_else(GpuModel::current),
+            memory: self.memory,
+            devices: self.devices.or(ranks).unwrap_or(1),
+        }
+    }
 }
 
 impl DryRunOptions {
-    /// Whether a GPU is described.
-    pub(in crate::cli) fn is_gpu_given(&self) -> bool {
-        self.gpu.is_some() || self.memory.is_some() || self.devices.is_some() || self.world_size.is_some()
-    }
-
-    fn single_rank(&self) -> anyhow::Result<Option<SingleRank>> {
-        let devices = self.devices.unwrap_or(SingleRank::DEFAULT_DEVICES);
-        let rank = self.world_size.map(|world_size| SingleRank::new(self.rank, world_size, devices));
-        rank.transpose()
+    /// Those of a dry run on `machine`. Parsing keeps the defaults of the others in one place.
+    pub(in crate::cli) fn on_machine(machine: MachineArgs) -> anyhow::Result<Self> {
+        #[derive(Parser)]
+        struct Parsed {
+            #[command(flatten)]
+            options: DryRunOptions,
+        }
+        Ok(Self { machine, ..Parsed::try_parse_from(["dry-run"])?.options })
     }
 
     pub(in crate::cli) fn assumed_gpu(&self) -> AssumedGpu {
-        AssumedGpu {
-            gpu: self.capability.or(self.gpu).unwrap_or_else(GpuModel::current),
-            memory: self.memory,
-            is_named: self.capability.is_none(),
-            devices: self.devices.or(self.world_size.map(|size| size.min(SingleRank::DEFAULT_DEVICES))).unwrap_or(1),
-        }
+        self.machine.assumed_gpu()
     }
 
     /// Makes a directory with the recorder, the stub and its configuration.
@@ -121,16 +131,15 @@ impl DryRunOptions {
         intervention: Intervention,
     ) -> anyhow::Result<RunDirectory> {
         let options = RecorderOptions {
-            max_entries: self.max_entries,
+            max_entries: self.machine.max_entries,
             stacks: StackKind::Python,
             at: SnapshotWhen::Exit,
             keep: 3,
-            wait: 10.0,
-            names: !self.no_names,
+            names: true,
         };
-        let rank = self.single_rank()?;
+        let rank = self.machine.single_rank();
         let mut config = self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files);
-        config.values.clone_from(&self.value);
+        config.values.clone_from(&self.machine.value);
         config.generate = self.generate;
         config.steps_by_parameter = intervention.steps_by_parameter;
         let config = serde_json::to_string(&config)?;

@@ -1,6 +1,17 @@
 //! A dry run of one rank of a job, without the other ranks.
 
-use anyhow::bail;
+/// `--rank 3/64`: the rank and the number of ranks.
+pub(super) type RankOfJob = (u64, u64);
+
+/// Parses `3/64`.
+pub(super) fn parse_rank(text: &str) -> Result<RankOfJob, String> {
+    let parsed = text.split_once('/').and_then(|(rank, ranks)| Some((rank.parse().ok()?, ranks.parse().ok()?)));
+    match parsed {
+        Some((rank, ranks)) if rank < ranks => Ok((rank, ranks)),
+        Some((_, ranks @ 1..)) => Err(format!("the ranks of {ranks} are 0 to {}", ranks - 1)),
+        _ => Err("give a rank and the number of ranks, such as 3/64".to_owned()),
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SingleRank {
@@ -14,11 +25,8 @@ impl SingleRank {
     /// Default number of GPUs of a machine: most machines for multi-node jobs have 8.
     pub(super) const DEFAULT_DEVICES: u64 = 8;
 
-    pub(super) fn new(rank: u64, world_size: u64, devices: u64) -> anyhow::Result<Self> {
-        if rank >= world_size {
-            bail!("--rank {rank}: ranks of --world-size {world_size} are 0 to {}", world_size - 1);
-        }
-        Ok(Self { rank, world_size, local_world_size: devices.min(world_size) })
+    pub(super) fn new((rank, world_size): RankOfJob, devices: u64) -> Self {
+        Self { rank, world_size, local_world_size: devices.min(world_size) }
     }
 
     /// The environment variables that torchrun would set.
@@ -38,17 +46,17 @@ impl SingleRank {
 
 #[cfg(test)]
 mod tests {
-    use super::SingleRank;
+    use super::{SingleRank, parse_rank};
 
     #[test]
     fn a_rank_gets_the_environment_of_torchrun() {
-        let ranks = |rank, world_size, devices| {
-            let environment = SingleRank::new(rank, world_size, devices).unwrap().environment();
+        let ranks = |job, devices| {
+            let environment = SingleRank::new(parse_rank(job).unwrap(), devices).environment();
             environment.iter().take(5).map(|(_, value)| value.parse().unwrap()).collect::<Vec<u64>>()
         };
-        assert_eq!(ranks(11, 64, 8), [11, 64, 3, 8, 1]);
-        assert_eq!(ranks(1, 2, 8), [1, 2, 1, 2, 0]);
-        assert_eq!(ranks(3, 64, 1), [3, 64, 0, 1, 3]);
-        assert!(SingleRank::new(64, 64, 8).is_err());
+        assert_eq!(ranks("11/64", 8), [11, 64, 3, 8, 1]);
+        assert_eq!(ranks("1/2", 8), [1, 2, 1, 2, 0]);
+        assert_eq!(ranks("3/64", 1), [3, 64, 0, 1, 3]);
+        assert!(["64/64", "3", "0/0", "a/2", "-1/2"].iter().all(|wrong| parse_rank(wrong).is_err()));
     }
 }

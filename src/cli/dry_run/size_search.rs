@@ -1,9 +1,8 @@
-//! Makes dry runs at several sizes until the largest that fits was run, and the next fails: `fit -- COMMAND` and
-//! `dry-run --fit`.
+//! Makes dry runs at several sizes until the largest that fits was run, and the next fails: `fit -- COMMAND`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 
@@ -36,17 +35,16 @@ pub(in crate::cli) struct SizeSearch<'r> {
 }
 
 impl<'r> SizeSearch<'r> {
-    /// A search with its snapshots in `directory`, or in a new one.
+    /// A search with its snapshots in a new directory.
     pub(in crate::cli) fn new(
         options: &'r DryRunOptions,
         command: &'r [OsString],
         name: &'r str,
         step: SizeStep,
         max_runs: usize,
-        directory: Option<&Path>,
     ) -> anyhow::Result<Self> {
         options.assumed_gpu().check_memory()?;
-        let directory = directory.map_or_else(|| create_numbered("oomscope-dry-run"), |given| Ok(given.to_owned()))?;
+        let directory = create_numbered("oomscope-dry-run")?;
         if !options.real_files {
             print_stderr(&written_files::announce(&directory.join(format!("{name}-N"))));
         }

@@ -35,8 +35,6 @@ pub(in crate::cli) struct RecorderOptions {
     pub(in crate::cli) stacks: StackKind,
     pub(in crate::cli) at: SnapshotWhen,
     pub(in crate::cli) keep: u64,
-    /// Seconds.
-    pub(in crate::cli) wait: f64,
     /// Whether to find the variables that keep memory alive.
     pub(in crate::cli) names: bool,
 }

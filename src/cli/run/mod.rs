@@ -63,12 +63,6 @@ pub(super) struct Run {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     keep: u64,
 
-    /// Time to wait, after a failed request, for other processes to start their snapshots
-    ///
-    /// A process that has started its snapshot gets ten times as long to finish it.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
-    wait: Duration,
-
     /// Do not look for the variables that keep GPU memory alive
     #[arg(long)]
     no_names: bool,
@@ -126,7 +120,6 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
         stacks: args.stacks,
         at: args.at,
         keep: args.keep,
-        wait: args.wait.as_secs_f64(),
         names: !args.no_names,
     };
     let kind = RunKind { name: "oomscope-run", files: &[], environment: &[] };

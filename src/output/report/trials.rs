@@ -1,4 +1,4 @@
-//! The pages of `oomscope dry-run --try`, and of `--fit` and `fit -- COMMAND`: one table each, the best run first.
+//! The pages of `oomscope dry-run --try` and `fit -- COMMAND`: one table each, the best run first.
 
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, quote_shell_word, size};

@@ -21,8 +21,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-BIG = ("--memory", "95GiB", "--capability", "12.0")
-LARGE = ("--memory", "94.97GiB", "--capability", "12.0")
+BIG = ("--gpu", "rtx5090", "--memory", "95GiB")
+LARGE = ("--gpu", "rtx5090", "--memory", "94.97GiB")
 SMALL = ("--gpu", "rtx4090")
 B200 = ("--gpu", "b200")
 MEDIUM = "--d_model 1024 --d_ff 4096 --num_layers 24 --num_heads 16 --vocab_size 10000"

@@ -68,7 +68,7 @@ def compared(oomscope, python, environment, name, ranks):
         ]
         together = dry_run(oomscope, environment, f"{directory}/together", [], launched)
         for rank in range(ranks):
-            options = ["--rank", str(rank), "--world-size", str(ranks)]
+            options = ["--rank", "%d/%d" % (rank, ranks)]
             alone = dry_run(oomscope, environment, f"{directory}/{rank}", options, [python, str(PROGRAMS), name])
             yield rank, alone[f"rank{rank}"], together[f"rank{rank}"]
 
