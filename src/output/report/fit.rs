@@ -82,7 +82,7 @@ fn peaks(device: &FitDevice, sizes: &[SizeReport]) -> Table {
         let name = match of.fits {
             Some(true) => Cell::Marked(Judgement::Good, name),
             Some(false) => Cell::Marked(Judgement::Bad, name),
-            None if device.data_range.is_some() => Cell::Marked(Judgement::Perhaps, name),
+            None if device.varies() => Cell::Marked(Judgement::Perhaps, name),
             None => name.into(),
         };
         let result = match &of.failed {

@@ -68,6 +68,7 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     };
     let Some(largest) = &device.largest_safe else {
         let why = match device.repeated {
+            _ if device.varies() => "the data decides more than the recorded steps show",
             Some(_) => "it repeats its operations so often that a replay would take more than a million",
             None => "a larger size makes more requests, and how many more is unknown",
         };
@@ -76,11 +77,10 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     let of = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
     let on = format!("on {}{of}", size(capacity));
     let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
-    if let Some(DataRange { minimum, maximum }) = device.data_range {
-        let maximum = maximum.map_or_else(|| "every size".to_owned(), count);
+    if let (Some(DataRange { minimum, maximum, steps }), Some(middle)) = (device.data_range, largest.size) {
+        let [minimum, middle, maximum] = [minimum, middle.clamp(minimum, maximum), maximum].map(count);
         return format!(
-            "largest size{with_second} {on}: between {} and {maximum}, as the data decides",
-            count(minimum)
+            "largest size{with_second} {on}: about {middle}, from {minimum} to {maximum} as the data of {steps} steps decides"
         );
     }
     match largest.to_size() {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::certainty::FitCertainty;
 use super::data_range::DataRange;
+use super::data_search::search_data_range;
 use super::device_recordings::DeviceRecordings;
 use super::fitted_program::FittedProgram;
 use super::fitted_sizes::FittedSizes;
@@ -58,13 +59,13 @@ pub struct FitDevice {
     /// Predictions in ascending order of the second number, then of the first. Those of `--at`, else the recorded
     /// sizes, and those around the largest that fits.
     pub sizes: Vec<SizeReport>,
-    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
-    /// number of unpaired requests at the peak grows with the size.
+    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, if the number
+    /// of unpaired requests at the peak grows with the size, and if the data decides more than the recorded steps show.
     pub largest: Option<Largest>,
     /// The largest size below which no size that was replayed fails: `largest`, unless fragmentation makes a size fail
     /// although a larger one fits. Up to 32 sizes on either side of the end of the search are replayed.
     pub largest_safe: Option<Largest>,
-    /// The sizes between which the data decides; null if no size is searched, or shapes do not vary between steps.
+    /// The sizes between which the data decides; null if shapes do not vary between steps, or no largest size is known.
     pub data_range: Option<DataRange>,
     /// The largest safe size under any setting tried, if that is larger than `largest_safe`; otherwise null.
     pub best: Option<Largest>,
@@ -124,7 +125,7 @@ impl FitDevice {
         self.paired_ratio.min(self.asked_paired_ratio) < 1.0 - WARN_UNMATCHED_RATIO
             || self.shrinking_ratio > WARN_UNMATCHED_RATIO
             || self.freed_elsewhere_ratio > WARN_ERROR_RATIO
-            || self.varying_ratio > WARN_UNMATCHED_RATIO
+            || self.varies()
             || self.guessed_ratio > WARN_UNMATCHED_RATIO
             || self.has_recording_warnings
             || self.checked.iter().any(LeaveOneOutCheck::is_off)
@@ -147,14 +148,9 @@ impl FitDevice {
         (times >= FAR_FACTOR).then_some((farthest, times))
     }
 
-    /// Forgets whether sizes fit between those at which the data decides.
-    fn forget_fits_in_data_range(&mut self) {
-        let Some(DataRange { minimum, maximum }) = self.data_range else { return };
-        let (second, maximum) = (self.growth_at_second, maximum.unwrap_or(u64::MAX));
-        let is_open = |of: &&mut SizeReport| {
-            !of.is_recorded && of.size.second == second && of.size.first > minimum && of.size.first <= maximum
-        };
-        self.sizes.iter_mut().filter(is_open).for_each(|of| of.fits = None);
+    /// Whether requests at the peak change their size from step to step.
+    pub fn varies(&self) -> bool {
+        self.varying_ratio > WARN_UNMATCHED_RATIO
     }
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
@@ -264,27 +260,34 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 (slice, found)
             })
             .collect();
+        let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
         let mut by_second: Vec<LargestAt> = slices
             .iter()
-            .map(|(slice, found)| LargestAt {
-                second: slice.second,
-                largest: found.map(|found| slice.to_largest(found.largest, &overrides)),
-                largest_safe: found.map(|found| slice.to_largest(found.safe, &overrides)),
-                best: match found.map(|found| found.safe) {
-                    _ if options.settings.is_some() => None,
-                    Some(LargestSize::Size(size)) => slice.best_settings(&overrides, size),
-                    Some(LargestSize::Nothing) => slice.best_settings(&overrides, 0),
-                    _ => None,
-                },
+            .map(|(slice, found)| {
+                let search = |_| search_data_range(self, slice, &overrides, largest_recorded.first);
+                let data_range = found.filter(|_| varies).and_then(search);
+                let found = found.filter(|_| !varies || data_range.is_some());
+                LargestAt {
+                    second: slice.second,
+                    largest: found.map(|found| slice.to_largest(found.largest, &overrides)),
+                    largest_safe: found.map(|found| slice.to_largest(found.safe, &overrides)),
+                    data_range,
+                    best: match found.map(|found| found.safe) {
+                        // The gain of a setting is small beside that of other data.
+                        _ if options.settings.is_some() || varies => None,
+                        Some(LargestSize::Size(size)) => slice.best_settings(&overrides, size),
+                        Some(LargestSize::Nothing) => slice.best_settings(&overrides, 0),
+                        _ => None,
+                    },
+                }
             })
             .collect();
         let answered_second = options.at_second.iter().max().copied().or(largest_recorded.second);
         let answer = by_second.iter().find(|of| of.second == answered_second).cloned();
-        let (largest, largest_safe, best) =
-            answer.map_or((None, None, None), |of| (of.largest, of.largest_safe, of.best));
+        let (largest, largest_safe, data_range, best) =
+            answer.map_or((None, None, None, None), |of| (of.largest, of.largest_safe, of.data_range, of.best));
         let fits = largest_safe.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
         let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
-        by_second.retain(|of| of.second.is_some());
         let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
             .sizes_to_predict(&slices, options)
@@ -295,6 +298,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 let without_capacity = Overrides { capacity: None, ..overrides.clone() };
                 let overrides = if requests_grow && !is_recorded { &without_capacity } else { &overrides };
                 let predicted = predict(fitted(size), size, is_recorded, overrides);
+                let range = by_second.iter().find(|of| of.second == size.second).and_then(|of| of.data_range);
+                let is_open = varies && !is_recorded && range.is_none_or(|range| range.contains(size.first));
+                let predicted = if is_open { predicted.without_answer() } else { predicted };
                 let recording = self.recordings.iter().find(|recording| recording.size == size);
                 match recording.filter(|_| options.settings.is_none()) {
                     Some(recording) => predicted.with_recorded_peak(recording.device.peak(), capacity),
@@ -302,6 +308,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 }
             })
             .collect();
+        by_second.retain(|of| of.second.is_some());
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
         let growth = at_growth.growing_lines(fitted(growth_at), &settings, options.top);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
@@ -320,7 +327,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             sizes,
             largest,
             largest_safe,
-            data_range: None,
+            data_range,
             best,
             by_second,
             growth_at: growth_at.first,
@@ -339,16 +346,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             recorded_sizes: self.recordings.iter().map(|recording| recording.size).collect(),
             multiple: options.multiple,
         };
-        if device.varying_ratio > WARN_UNMATCHED_RATIO {
-            let slice = slices.iter().find(|(slice, found)| slice.second == answered_second && found.is_some());
-            device.data_range = slice.and_then(|(slice, _)| {
-                DataRange::search(self, slice.second, options.multiple, &overrides, largest_recorded.first)
-            });
-        }
         let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
         let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
         let confirmed = ran.filter(|recording| is_within(recording.device.peak().reserved_bytes));
-        device.forget_fits_in_data_range();
         device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
         Ok(device)
     }

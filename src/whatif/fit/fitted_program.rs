@@ -17,7 +17,7 @@ use super::repetition::Repetitions;
 use super::shape_law::{Dimension, ShapeLaw};
 use super::size::Size;
 use super::sized_program::SizedProgram;
-use super::steps::{fit_steps, largest_in_any_step};
+use super::steps::{draws, largest_in_any_step};
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
 use crate::replay::ops::ResizedRequest;
@@ -88,7 +88,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let hidden = hidden_dimensions(base, &others);
         let largest_in_step = largest_in_any_step(base);
         let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
-        let step_powers = fit_steps(std::iter::once(base).chain(others.iter().map(|(other, _)| *other)));
+        let draws = draws(std::iter::once(base).chain(others.iter().map(|(other, _)| *other)));
+        let data_exponents = draws.map(|draws| draws.exponents());
         let varies_by_step = |index: usize| {
             let varies_elsewhere = others.iter().zip(&largest_elsewhere).any(|((_, pairs), largest_in_step)| {
                 let paired = pairs.requests[index].and_then(|paired| largest_in_step.get(paired as usize));
@@ -132,7 +133,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
                 return (own_law, false);
             }
             let points = points(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes);
-            (points.zip(step_powers).and_then(|(points, [lowest, _])| Law::near_power(&points, lowest.exponents)), true)
+            (points.zip(data_exponents).and_then(|(points, common)| Law::near_power(&points, common)), true)
         });
         let (mut request_laws, varies_by_step): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
         let reductions = Reductions::find(base, &others);

@@ -107,7 +107,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
             ),
         );
     }
-    if device.varying_ratio > WARN_UNMATCHED_RATIO {
+    if device.varies() {
         warnings.add(
             Code::VaryingShapes,
             format!(
