@@ -28,16 +28,22 @@ impl FitReport {
     /// Summarizes the device on which least fits.
     pub fn summary(&self) -> Summary {
         let Some(device) = self.limiting_device() else { return Summary::default() }; // a report has a device
-        let (action, copy) = match (&device.best, device.capacity_bytes) {
-            (Some(best), _) => {
+        let (action, copy) = match (&device.best, device.capacity_bytes, nearer_size(device)) {
+            (_, None, _) => {
+                let action = "give --capacity, such as 80GiB, to see the largest size that fits";
+                (Some(action.to_owned()), None)
+            }
+            _ if device.varies() => {
+                (Some("pad the data of every step to one length to know the largest size".to_owned()), None)
+            }
+            (_, _, Some(nearer)) => {
+                (Some(format!("record at {nearer} too: the answer is far from the recordings")), None)
+            }
+            (Some(best), ..) => {
                 let (size, option) = (best.to_size(), &best.settings);
                 let action =
                     size.map(|at| format!("size {at} {} with {option}{}", describe_fit(best), describe_headroom(best)));
                 (action, Some(shell_assignment(option, self.settings_string.as_deref())))
-            }
-            (_, None) => {
-                let action = "give --capacity, such as 80GiB, to see the largest size that fits";
-                (Some(action.to_owned()), None)
             }
             _ if self.multiple > 1 && device.largest_safe.as_ref().is_some_and(|none| none.size == Some(0)) => {
                 (Some("leave out --multiple-of to see what fits".to_owned()), None)
@@ -52,6 +58,13 @@ impl FitReport {
             copy,
         }
     }
+}
+
+/// The size to record if the answer is an estimate because the recordings are far from it: half of it.
+fn nearer_size(device: &FitDevice) -> Option<Size> {
+    let answer = device.largest_safe.as_ref().filter(|answer| answer.certainty == FitCertainty::Estimate)?;
+    let nearer = answer.to_size().map(|size| Size { first: size.first / 2, ..size })?;
+    (nearer.first > device.largest_recorded).then_some(nearer)
 }
 
 /// `largest size on 80 GiB: 95 (checked)`
@@ -109,7 +122,7 @@ fn describe_fit(largest: &Largest) -> &'static str {
 
 /// Describes the headroom: with little of it, a prediction that is slightly too low matters.
 fn describe_headroom(largest: &Largest) -> String {
-    match largest.unreserved_bytes.filter(|_| largest.certainty < FitCertainty::Estimate) {
+    match largest.headroom() {
         None => String::new(),
         Some(0) => ", no headroom".to_owned(),
         Some(bytes) => format!(", {} headroom", size(bytes)),

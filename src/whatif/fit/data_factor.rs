@@ -19,10 +19,11 @@ impl DataFactor {
     /// As much as the recordings predict.
     pub(super) const ONE: Self = Self { logarithm: 0.0, sign: 1.0, deviation: 0.0, power: 0.0, mean_size: 1.0 };
 
+    /// The bytes at `size` of a step that takes this share of the largest one, which is predicted to take `bytes`.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as meant")]
-    pub(super) fn apply(self, bytes: u64, size: u64) -> u64 {
+    pub(super) fn apply(self, bytes: u64, share: f64, size: u64) -> u64 {
         // Both errors are independent.
         let deviation = self.deviation.hypot(self.power * (size as f64 / self.mean_size).ln());
-        (bytes as f64 * (self.logarithm + self.sign * deviation).exp()).round() as u64
+        (bytes as f64 * share * (self.logarithm + self.sign * deviation).exp()).round() as u64
     }
 }

@@ -121,7 +121,7 @@ impl FitDevice {
     }
 
     /// Whether a warning makes every size an estimate.
-    fn has_doubtful_recordings(&self) -> bool {
+    pub(super) fn has_doubtful_recordings(&self) -> bool {
         self.paired_ratio.min(self.asked_paired_ratio) < 1.0 - WARN_UNMATCHED_RATIO
             || self.shrinking_ratio > WARN_UNMATCHED_RATIO
             || self.freed_elsewhere_ratio > WARN_ERROR_RATIO
@@ -145,7 +145,7 @@ impl FitDevice {
             self.sizes.iter().filter(|prediction| prediction.failed.is_none()).map(|prediction| prediction.size);
         let farthest = fits.chain(predicted).max_by_key(|size| size.product())?;
         let times = farthest.product() / self.recorded_size().product().max(1);
-        (times >= FAR_FACTOR).then_some((farthest, times))
+        (times >= FAR_FACTOR.into()).then_some((farthest, times))
     }
 
     /// Whether requests at the peak change their size from step to step.
@@ -174,18 +174,18 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk || self.has_unchecked_repetitions(size) || !self.is_exact() => {
+            () if answer.is_at_risk || self.has_unchecked_repetitions(size) => {
                 self.certainty_at(size).max(FitCertainty::Should)
             }
             () => self.certainty_at(size),
         }
     }
 
-    /// Whether the law of every byte is known, and all recordings are predicted to the byte. An error that is small in
-    /// one recording may be a unit of the size at the answer.
+    /// Whether the law of every byte is known, and every recording is predicted to the byte from the others. An error that
+    /// is small in one recording may be a unit of the size at the answer.
     fn is_exact(&self) -> bool {
         let is_paired = self.paired_ratio >= 1.0 && self.guessed_ratio <= 0.0 && self.varying_ratio <= 0.0;
-        is_paired && self.checked.iter().all(LeaveOneOutCheck::is_exact)
+        is_paired && !self.checked.is_empty() && self.checked.iter().all(LeaveOneOutCheck::is_exact)
     }
 
     /// Whether no recording shows that the number of repetitions at `size`, and at the next one that fails, is predicted
@@ -199,14 +199,21 @@ impl FitDevice {
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
-    pub(in crate::whatif) fn certainty_at(&self, size: Option<Size>) -> FitCertainty {
+    pub fn certainty_at(&self, size: Option<Size>) -> FitCertainty {
         let times = size.map(|size| size.product() / self.recorded_size().product().max(1));
         match times {
             _ if self.has_doubtful_recordings() => FitCertainty::Estimate,
-            Some(times) if times >= FAR_FACTOR => FitCertainty::Estimate,
-            Some(times) if times < 2 => FitCertainty::Checked,
+            Some(times) if times >= FAR_FACTOR.into() => FitCertainty::Estimate,
+            Some(times) if times < CHECKED_FACTOR.into() && self.is_exact() => FitCertainty::Checked,
             _ => FitCertainty::Should,
         }
+    }
+
+    /// The largest size that is checked, and the largest that should be predicted well.
+    pub(super) fn trusted_sizes(&self) -> [Size; 2] {
+        let largest = self.recorded_size();
+        let below = |factor: u64| largest.with_number(0, |n| n.saturating_mul(factor).saturating_sub(1));
+        [if self.is_exact() { below(CHECKED_FACTOR) } else { largest }, below(FAR_FACTOR)]
     }
 
     /// The size of `growth`.
@@ -215,9 +222,12 @@ impl FitDevice {
     }
 }
 
-/// From this ratio to the largest recorded size on, an answer is an estimate: other kernels may be used at small sizes,
+/// From this ratio to the largest recorded size on, kernels may take other paths than in any recording.
+const CHECKED_FACTOR: u64 = 2;
+
+/// From this ratio on, an answer is an estimate: other kernels may be used at small sizes,
 /// and a nearer recording is cheap to make.
-const FAR_FACTOR: u128 = 8;
+const FAR_FACTOR: u64 = 8;
 
 impl<'s, 'a> DeviceRecordings<'s, 'a> {
     /// # Errors

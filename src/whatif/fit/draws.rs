@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn equal_steps_leave_nothing_open_and_few_steps_all() {
         for factor in draws(1, &[1000; 5]).factors().unwrap() {
-            assert_eq!(factor.apply(1_000_000, 100), 1_000_000);
+            assert_eq!(factor.apply(1_000_000, 1.0, 100), 1_000_000);
         }
-        let range = |draws: &Draws| draws.factors().unwrap().map(|factor| factor.apply(1000, 12));
+        let range = |draws: &Draws| draws.factors().unwrap().map(|factor| factor.apply(1000, 1.0, 12));
         let [near, far] = [[1000, 1010, 990, 1005, 995], [1000, 2000, 500, 1500, 700]].map(|bytes| draws(1, &bytes));
         let ([near_less, near_more], [far_less, far_more]) = (range(&near), range(&far));
         assert!(far_less < near_less && near_less < 1000 && 1000 < near_more && near_more < far_more);

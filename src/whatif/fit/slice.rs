@@ -52,6 +52,11 @@ impl Largest {
     pub fn to_size(&self) -> Option<Size> {
         self.size.map(|first| Size { first, second: self.second })
     }
+
+    /// Headroom, unless it is less than an estimate may be off.
+    pub fn headroom(&self) -> Option<u64> {
+        self.unreserved_bytes.filter(|_| self.certainty < FitCertainty::Estimate)
+    }
 }
 
 /// Most sizes that are replayed on one side of a result.
