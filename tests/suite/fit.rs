@@ -115,6 +115,9 @@ fn the_data_decides_between_two_sizes() {
         assert_eq!(row["fits"].is_null(), is_open, "{row}");
     }
     let answer = report["summary"]["answer"].as_str().unwrap();
+    let rows = fit("vary_data", &[4, 8], &["--capacity", &capacity])["devices"][0]["sizes"].as_array().unwrap().clone();
+    let fits = |size: u64| rows.iter().find(|row| row["size"] == size).unwrap()["fits"].as_bool();
+    assert_eq!([minimum, maximum, maximum + 1].map(fits), [Some(true), None, Some(false)]);
     let steps = device["data_range"]["steps"].as_u64().unwrap();
     let words = format!(", from {minimum} to {maximum} as the data of {steps} steps decides");
     assert!(answer.ends_with(&words), "{answer}");
@@ -233,7 +236,7 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
         (words, far["summary"]["action"].as_str().unwrap().to_owned())
     };
     let nearer = "record at 374 too: the answer is far from the recordings".to_owned();
-    assert_eq!(trust(&[4, 8]), ("checked up to 8, likely up to 63".to_owned(), nearer.clone()));
+    assert_eq!(trust(&[4, 8]), ("recorded up to 8, likely up to 63".to_owned(), nearer.clone()));
     assert_eq!(trust(&[4, 8, 13]), ("checked up to 25, likely up to 103".to_owned(), nearer));
     let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--at", "6"]);
     let sizes = asked["devices"][0]["sizes"].as_array().unwrap().iter().map(|row| &row["size"]);

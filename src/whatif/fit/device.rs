@@ -300,7 +300,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
         let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
-            .sizes_to_predict(&slices, options)
+            .sizes_to_predict(&slices, &by_second, options)
             .into_par_iter()
             .filter(|size| fitted(*size).can_predict(*size))
             .map(|size| {
@@ -382,20 +382,26 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     fn sizes_to_predict(
         &self,
         slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)],
+        answers: &[LargestAt],
         options: &FitOptions<'_>,
     ) -> Vec<Size> {
         let multiple = options.multiple;
-        let size_and_next = |found: &Option<FoundSizes>| {
-            let sizes = found.iter().flat_map(|found| [found.safe, found.largest]);
-            let sizes = sizes.filter_map(|found| if let LargestSize::Size(size) = found { Some(size) } else { None });
-            sizes.flat_map(|size| [size, size.saturating_add(multiple)]).collect::<Vec<_>>()
+        let answered_sizes = |of: &LargestAt| -> Vec<u64> {
+            let answers = [&of.largest_safe, &of.largest].map(|answer| answer.as_ref()?.size.filter(|size| *size > 0));
+            let next = |size: u64| size.saturating_add(multiple);
+            match of.data_range {
+                Some(range) => {
+                    answers[0].into_iter().chain([range.minimum, range.maximum, next(range.maximum)]).collect()
+                }
+                None => answers.into_iter().flatten().flat_map(|size| [size, next(size)]).collect(),
+            }
         };
         let mut sizes = options.at.to_vec();
         if sizes.is_empty() && options.at_second.is_empty() {
             let mut firsts: BTreeSet<u64> = self.recordings.iter().map(|recording| recording.size.first).collect();
             let largest = self.largest_recorded().first;
-            for (_, found) in slices {
-                firsts.extend(size_and_next(found));
+            for ((_, found), answer) in slices.iter().zip(answers) {
+                firsts.extend(answered_sizes(answer));
                 match &found.map(|found| found.largest) {
                     Some(LargestSize::Size(size)) => {
                         let mut double = largest.saturating_mul(2);
@@ -413,8 +419,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             };
             sizes = slices.iter().flat_map(sizes_of).collect();
         } else {
-            for (slice, found) in slices {
-                sizes.extend(size_and_next(found).into_iter().map(|first| slice.size(first)));
+            for ((slice, _), answer) in slices.iter().zip(answers) {
+                sizes.extend(answered_sizes(answer).into_iter().map(|first| slice.size(first)));
             }
         }
         sizes.sort_unstable_by_key(|size| (size.second, size.first));

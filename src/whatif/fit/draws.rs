@@ -16,7 +16,7 @@ const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.2
 const NORMAL: f64 = 1.96;
 /// A run that takes as little or as much is one of 40.
 const TAIL: f64 = 1.0 / 40.0;
-/// Of Gumbel's distribution, in units of its scale: the standard deviation, the median, and the root mean square of the
+/// Gumbel's distribution, in units of its scale: the standard deviation, the median, and the root mean square of the
 /// distance of higher draws to the median.
 const GUMBEL_DEVIATION: f64 = 1.2825;
 const GUMBEL_MEDIAN: f64 = 0.3665;
@@ -150,7 +150,7 @@ fn student(freedom: usize) -> f64 {
     STUDENT[freedom.clamp(1, STUDENT.len()) - 1]
 }
 
-/// Of `count` draws in order, the index of the highest that the largest of `steps` more rarely stays below, whatever
+/// The index of the highest of `count` draws in order that the largest of `steps` more rarely stays below, whatever
 /// their distribution; `None` if it may stay below all of them.
 fn order_of_lower_bound(count: usize, steps: usize) -> Option<usize> {
     let mut probability = count as f64 / (count + steps) as f64;

@@ -127,13 +127,14 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
     }
     if let Some((largest, times)) = device.distant_size() {
         let [checked, trusted] = device.trusted_sizes();
-        let trust = match device.has_doubtful_recordings() {
-            true => String::new(),
-            false => format!(", likely up to {trusted}"),
-        };
+        let evidence = if checked == device.recorded_size() { "recorded" } else { "checked" };
+        let is_likely = !device.has_doubtful_recordings();
+        let trust = if is_likely { format!(", likely up to {trusted}") } else { String::new() };
         warnings.add(
             Code::FarAway,
-            format!("GPU {id}: {largest} is {times} times the largest recorded size: checked up to {checked}{trust}"),
+            format!(
+                "GPU {id}: {largest} is {times} times the largest recorded size: {evidence} up to {checked}{trust}"
+            ),
         );
     }
     if device.freed_elsewhere_ratio > WARN_ERROR_RATIO {
@@ -150,7 +151,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         let error = worst.allocated_error_ratio;
         let others = match off().count() {
             1 => String::new(),
-            count => format!(" ({count} of {} are off)", device.checked.len()),
+            count => format!(", {count} of {} off", device.checked.len()),
         };
         warnings.add(
             Code::PredictionOff,
