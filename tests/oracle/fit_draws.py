@@ -2,9 +2,10 @@
 """Whether the range that `oomscope fit` gives covers new draws of data: ./fit_draws.py OOMSCOPE VENV OUT.
 
 Each program draws its data anew in every step: sentences padded to the longest of a batch, boxes of images, one length
-for a step, graphs, utterances. Four times, each is recorded at three sizes, and `fit` gives the sizes between which the
-data decides, on a device for about 2.5 times the largest. A new draw is covered if it completes at the minimum and
-fails at the size after the maximum. Width is the range relative to its middle. Runs are kept in OUT. As a server for these runs: run.sh fit_draws.py --serve.
+for a step, graphs, utterances. Eight times, each is recorded at three sizes, and `fit` gives the sizes between which
+the data decides, on a device for about 2.5 times the largest. A new draw is covered if it completes at the minimum and
+fails at the size after the maximum. The width of a range is relative to its middle. Runs are kept in OUT. As a server
+for these runs: run.sh fit_draws.py --serve.
 """
 
 import collections
