@@ -2,21 +2,24 @@
 """Whether the range that `oomscope fit` gives covers new draws of data: ./fit_draws.py OOMSCOPE VENV OUT.
 
 Each program draws its data anew in every step: sentences padded to the longest of a batch, boxes of images, one length
-for a step, graphs, utterances. Four times, each is recorded at three sizes, and `fit` gives the sizes between which the
-data decides, on a device for about 2.5 times the largest. A new draw is covered if it completes at the minimum and
-fails at the size after the maximum. Runs are kept in OUT. As a server for these runs: run.sh fit_draws.py --serve.
+for a step, graphs, utterances. Eight times, each is recorded at three sizes, and `fit` gives the sizes between which
+the data decides, on a device for about 2.5 times the largest. A new draw is covered if it completes at the minimum and
+fails at the size after the maximum. The width of a range is relative to its middle. Runs are kept in OUT. As a server
+for these runs: run.sh fit_draws.py --serve.
 """
 
+import collections
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SIZES, TIMES, RECORDED, DRAWN, STEPS = (8, 12, 16), 2.5, 4, 5, 5
+SIZES, TIMES, RECORDED, DRAWN, STEPS = (8, 12, 16), 2.5, 8, 5, 5
 PROGRAMS = ("padded", "boxes", "lengths", "graphs", "utterances")
 LARGE_MIB = 81920 * 4
 
@@ -139,6 +142,7 @@ def main(oomscope, venv, out):
     out.mkdir(parents=True, exist_ok=True)
     server = Server(Path(venv).resolve(), out)
     print("| program | MiB | range | covered | completes | fails |\n|---|---|---|---|---|---|")
+    widths, all_covered, all_drawn = collections.defaultdict(list), collections.Counter(), collections.Counter()
     for program in PROGRAMS:
         mib = server.run(program, int(SIZES[-1] * TIMES), "device")["reserved"] >> 20
         for recorded in range(RECORDED):
@@ -151,11 +155,19 @@ def main(oomscope, venv, out):
                 continue
             minimum, maximum = data_range["minimum"], data_range["maximum"]
             seeds = [f"{recorded}-{drawn}" for drawn in range(DRAWN)]
-            completes = [not minimum or not server.run(program, minimum, seed, mib)["fails"] for seed in seeds]
-            fails = [maximum is None or server.run(program, maximum + 1, seed, mib)["fails"] for seed in seeds]
+            completes = [not server.run(program, minimum, seed, mib)["fails"] for seed in seeds]
+            fails = [server.run(program, maximum + 1, seed, mib)["fails"] for seed in seeds]
             covered = sum(both == (True, True) for both in zip(completes, fails))
+            all_covered[program] += covered
+            all_drawn[program] += DRAWN
+            widths[program].append((maximum - minimum) / report["devices"][0]["largest_safe"]["size"])
             counts = " | ".join(str(count) for count in (covered, sum(completes), sum(fails)))
             print(f"| {program} | {mib} | {minimum} to {maximum} | {counts} |", flush=True)
+    print("\n| program | with a range | covered | median width |\n|---|---|---|---|")
+    for program in PROGRAMS:
+        width = statistics.median(widths[program] or [float("nan")])
+        covered = f"{all_covered[program]} of {all_drawn[program]}"
+        print(f"| {program} | {len(widths[program])} of {RECORDED} | {covered} | {width:.2f} |")
 
 
 if __name__ == "__main__":

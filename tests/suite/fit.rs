@@ -115,8 +115,26 @@ fn the_data_decides_between_two_sizes() {
         assert_eq!(row["fits"].is_null(), is_open, "{row}");
     }
     let answer = report["summary"]["answer"].as_str().unwrap();
-    assert!(answer.ends_with(&format!("between {minimum} and {maximum}, as the data decides")), "{answer}");
+    let rows = fit("vary_data", &[4, 8], &["--capacity", &capacity])["devices"][0]["sizes"].as_array().unwrap().clone();
+    let fits = |size: u64| rows.iter().find(|row| row["size"] == size).unwrap()["fits"].as_bool();
+    assert_eq!([minimum, maximum, maximum + 1].map(fits), [Some(true), None, Some(false)]);
+    let steps = device["data_range"]["steps"].as_u64().unwrap();
+    let words = format!(", from {minimum} to {maximum} as the data of {steps} steps decides");
+    assert!(answer.ends_with(&words), "{answer}");
     assert_eq!(fit("dense", &[4, 8], &["--capacity", "316MiB"])["devices"][0]["data_range"], Value::Null);
+}
+
+/// On a device for a third of that, the fixed part is so large that the data decides all.
+#[test]
+fn a_range_that_is_too_wide_is_no_answer() {
+    let report = fit("vary_data", &[4, 8], &["--capacity", "60MiB"]);
+    let device = &report["devices"][0];
+    assert!(device["data_range"].is_null() && device["largest"].is_null() && device["largest_safe"].is_null());
+    let answer = report["summary"]["answer"].as_str().unwrap();
+    assert_eq!(answer, "the largest size cannot be predicted: the data decides more than the recorded steps show");
+    for row in device["sizes"].as_array().unwrap() {
+        assert_eq!(row["fits"].is_null(), row["is_recorded"] == false, "{row}");
+    }
 }
 
 /// Of 407 things each against each at one size and 807 at the other.
@@ -211,6 +229,15 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
     let far = fit("gan", &[4, 8], &["--capacity", "1GiB"]);
     assert_eq!(codes(&far), ["far-away"]);
     assert!(far["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"));
+    assert_eq!(far["summary"]["copy"], Value::Null);
+    let trust = |sizes: &[u64]| {
+        let far = fit("dense", sizes, &["--capacity", "8GiB"]);
+        let words = far["warnings"][0]["message"].as_str().unwrap().split(": ").last().unwrap().to_owned();
+        (words, far["summary"]["action"].as_str().unwrap().to_owned())
+    };
+    let nearer = "record at 374 too: the answer is far from the recordings".to_owned();
+    assert_eq!(trust(&[4, 8]), ("recorded up to 8, likely up to 63".to_owned(), nearer.clone()));
+    assert_eq!(trust(&[4, 8, 13]), ("checked up to 25, likely up to 103".to_owned(), nearer));
     let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--at", "6"]);
     let sizes = asked["devices"][0]["sizes"].as_array().unwrap().iter().map(|row| &row["size"]);
     assert_eq!(sizes.collect::<Vec<_>>(), [6, LARGEST_OF_DENSE, LARGEST_OF_DENSE + 1]);
@@ -264,10 +291,13 @@ fn what_is_far_and_not_checked_is_no_promise() {
         let report = fit("dense", sizes, &["--capacity", "316MiB"]);
         assert_eq!(report["summary"]["answer"], words);
     }
-    let certainty = |capacity| {
-        let report = fit("dense", &[4, 8, 13], &["--capacity", capacity]);
+    let certainty_of = |sizes: &[u64], capacity| {
+        let report = fit("dense", sizes, &["--capacity", capacity]);
         report["devices"][0]["largest_safe"]["certainty"].as_str().unwrap().to_owned()
     };
+    let certainty = |capacity| certainty_of(&[4, 8, 13], capacity);
+    // Two recordings check nothing.
+    assert_eq!(certainty_of(&[4, 8], "230MiB"), "should");
     assert_eq!([certainty("244MiB"), certainty("316MiB"), certainty("500MiB")], ["checked", "checked", "should"]);
     assert_eq!(certainty("2GiB"), "estimate");
     let report = fit("dense", &[4, 8, 13], &["--capacity", "252MiB", "--multiple-of", "13"]);

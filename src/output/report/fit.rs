@@ -7,7 +7,7 @@ use crate::base::units::{count, counted, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
 use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::{
-    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure,
+    FitCertainty, FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure,
     RepeatedOperations, Size, SizeReport, SortLine, ThresholdLine,
 };
 
@@ -79,10 +79,12 @@ fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
 fn peaks(device: &FitDevice, sizes: &[SizeReport]) -> Table {
     let row = |of: &SizeReport| -> Vec<Cell> {
         let name = Text::from(of.size.to_string());
+        let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == FitCertainty::Estimate;
         let name = match of.fits {
+            Some(true) if is_guess => Cell::Marked(Judgement::Perhaps, name),
             Some(true) => Cell::Marked(Judgement::Good, name),
             Some(false) => Cell::Marked(Judgement::Bad, name),
-            None if device.data_range.is_some() => Cell::Marked(Judgement::Perhaps, name),
+            None if device.varies() => Cell::Marked(Judgement::Perhaps, name),
             None => name.into(),
         };
         let result = match &of.failed {
@@ -120,7 +122,7 @@ fn largest_sizes(document: &mut Document, device: &FitDevice) {
             format!("x{}", of.second.unwrap_or(1)).into(),
             best.unwrap_or_default().into(),
             fits.map_or_else(|| "unknown".to_owned(), |largest| name(largest.to_size())).into(),
-            fits.and_then(|fits| fits.unreserved_bytes).map_or_else(String::new, size).into(),
+            fits.and_then(Largest::headroom).map_or_else(String::new, size).into(),
         ]
     };
     let is_size =

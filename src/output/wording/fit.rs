@@ -28,16 +28,22 @@ impl FitReport {
     /// Summarizes the device on which least fits.
     pub fn summary(&self) -> Summary {
         let Some(device) = self.limiting_device() else { return Summary::default() }; // a report has a device
-        let (action, copy) = match (&device.best, device.capacity_bytes) {
-            (Some(best), _) => {
+        let (action, copy) = match (&device.best, device.capacity_bytes, nearer_size(device)) {
+            (_, None, _) => {
+                let action = "give --capacity, such as 80GiB, to see the largest size that fits";
+                (Some(action.to_owned()), None)
+            }
+            _ if device.varies() => {
+                (Some("pad the data of every step to one length to know the largest size".to_owned()), None)
+            }
+            (_, _, Some(nearer)) => {
+                (Some(format!("record at {nearer} too: the answer is far from the recordings")), None)
+            }
+            (Some(best), ..) => {
                 let (size, option) = (best.to_size(), &best.settings);
                 let action =
                     size.map(|at| format!("size {at} {} with {option}{}", describe_fit(best), describe_headroom(best)));
                 (action, Some(shell_assignment(option, self.settings_string.as_deref())))
-            }
-            (_, None) => {
-                let action = "give --capacity, such as 80GiB, to see the largest size that fits";
-                (Some(action.to_owned()), None)
             }
             _ if self.multiple > 1 && device.largest_safe.as_ref().is_some_and(|none| none.size == Some(0)) => {
                 (Some("leave out --multiple-of to see what fits".to_owned()), None)
@@ -54,6 +60,13 @@ impl FitReport {
     }
 }
 
+/// The size to record if the answer is an estimate because the recordings are far from it: half of it.
+fn nearer_size(device: &FitDevice) -> Option<Size> {
+    let answer = device.largest_safe.as_ref().filter(|answer| answer.certainty == FitCertainty::Estimate)?;
+    let nearer = answer.to_size().map(|size| Size { first: size.first / 2, ..size })?;
+    (nearer.first > device.largest_recorded).then_some(nearer)
+}
+
 /// `largest size on 80 GiB: 95 (checked)`
 fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     let Some(capacity) = device.capacity_bytes else {
@@ -68,6 +81,7 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     };
     let Some(largest) = &device.largest_safe else {
         let why = match device.repeated {
+            _ if device.varies() => "the data decides more than the recorded steps show",
             Some(_) => "it repeats its operations so often that a replay would take more than a million",
             None => "a larger size makes more requests, and how many more is unknown",
         };
@@ -76,11 +90,10 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     let of = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
     let on = format!("on {}{of}", size(capacity));
     let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
-    if let Some(DataRange { minimum, maximum }) = device.data_range {
-        let maximum = maximum.map_or_else(|| "every size".to_owned(), count);
+    if let (Some(DataRange { minimum, maximum, steps }), Some(middle)) = (device.data_range, largest.size) {
+        let [minimum, middle, maximum] = [minimum, middle.clamp(minimum, maximum), maximum].map(count);
         return format!(
-            "largest size{with_second} {on}: between {} and {maximum}, as the data decides",
-            count(minimum)
+            "largest size{with_second} {on}: about {middle}, from {minimum} to {maximum} as the data of {steps} steps decides"
         );
     }
     match largest.to_size() {
@@ -109,7 +122,7 @@ fn describe_fit(largest: &Largest) -> &'static str {
 
 /// Describes the headroom: with little of it, a prediction that is slightly too low matters.
 fn describe_headroom(largest: &Largest) -> String {
-    match largest.unreserved_bytes.filter(|_| largest.certainty < FitCertainty::Estimate) {
+    match largest.headroom() {
         None => String::new(),
         Some(0) => ", no headroom".to_owned(),
         Some(bytes) => format!(", {} headroom", size(bytes)),

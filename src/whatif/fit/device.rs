@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::certainty::FitCertainty;
 use super::data_range::DataRange;
+use super::data_search::search_data_range;
 use super::device_recordings::DeviceRecordings;
 use super::fitted_program::FittedProgram;
 use super::fitted_sizes::FittedSizes;
@@ -58,13 +59,13 @@ pub struct FitDevice {
     /// Predictions in ascending order of the second number, then of the first. Those of `--at`, else the recorded
     /// sizes, and those around the largest that fits.
     pub sizes: Vec<SizeReport>,
-    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
-    /// number of unpaired requests at the peak grows with the size.
+    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, if the number
+    /// of unpaired requests at the peak grows with the size, and if the data decides more than the recorded steps show.
     pub largest: Option<Largest>,
     /// The largest size below which no size that was replayed fails: `largest`, unless fragmentation makes a size fail
     /// although a larger one fits. Up to 32 sizes on either side of the end of the search are replayed.
     pub largest_safe: Option<Largest>,
-    /// The sizes between which the data decides; null if no size is searched, or shapes do not vary between steps.
+    /// The sizes between which the data decides; null if shapes do not vary between steps, or no largest size is known.
     pub data_range: Option<DataRange>,
     /// The largest safe size under any setting tried, if that is larger than `largest_safe`; otherwise null.
     pub best: Option<Largest>,
@@ -120,11 +121,11 @@ impl FitDevice {
     }
 
     /// Whether a warning makes every size an estimate.
-    fn has_doubtful_recordings(&self) -> bool {
+    pub(super) fn has_doubtful_recordings(&self) -> bool {
         self.paired_ratio.min(self.asked_paired_ratio) < 1.0 - WARN_UNMATCHED_RATIO
             || self.shrinking_ratio > WARN_UNMATCHED_RATIO
             || self.freed_elsewhere_ratio > WARN_ERROR_RATIO
-            || self.varying_ratio > WARN_UNMATCHED_RATIO
+            || self.varies()
             || self.guessed_ratio > WARN_UNMATCHED_RATIO
             || self.has_recording_warnings
             || self.checked.iter().any(LeaveOneOutCheck::is_off)
@@ -144,17 +145,12 @@ impl FitDevice {
             self.sizes.iter().filter(|prediction| prediction.failed.is_none()).map(|prediction| prediction.size);
         let farthest = fits.chain(predicted).max_by_key(|size| size.product())?;
         let times = farthest.product() / self.recorded_size().product().max(1);
-        (times >= FAR_FACTOR).then_some((farthest, times))
+        (times >= FAR_FACTOR.into()).then_some((farthest, times))
     }
 
-    /// Forgets whether sizes fit between those at which the data decides.
-    fn forget_fits_in_data_range(&mut self) {
-        let Some(DataRange { minimum, maximum }) = self.data_range else { return };
-        let (second, maximum) = (self.growth_at_second, maximum.unwrap_or(u64::MAX));
-        let is_open = |of: &&mut SizeReport| {
-            !of.is_recorded && of.size.second == second && of.size.first > minimum && of.size.first <= maximum
-        };
-        self.sizes.iter_mut().filter(is_open).for_each(|of| of.fits = None);
+    /// Whether requests at the peak change their size from step to step.
+    pub fn varies(&self) -> bool {
+        self.varying_ratio > WARN_UNMATCHED_RATIO
     }
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
@@ -178,18 +174,18 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk || self.has_unchecked_repetitions(size) || !self.is_exact() => {
+            () if answer.is_at_risk || self.has_unchecked_repetitions(size) => {
                 self.certainty_at(size).max(FitCertainty::Should)
             }
             () => self.certainty_at(size),
         }
     }
 
-    /// Whether the law of every byte is known, and all recordings are predicted to the byte. An error that is small in
-    /// one recording may be a unit of the size at the answer.
+    /// Whether the law of every byte is known, and every recording is predicted to the byte from the others. An error that
+    /// is small in one recording may be a unit of the size at the answer.
     fn is_exact(&self) -> bool {
         let is_paired = self.paired_ratio >= 1.0 && self.guessed_ratio <= 0.0 && self.varying_ratio <= 0.0;
-        is_paired && self.checked.iter().all(LeaveOneOutCheck::is_exact)
+        is_paired && !self.checked.is_empty() && self.checked.iter().all(LeaveOneOutCheck::is_exact)
     }
 
     /// Whether no recording shows that the number of repetitions at `size`, and at the next one that fails, is predicted
@@ -203,14 +199,21 @@ impl FitDevice {
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
-    pub(in crate::whatif) fn certainty_at(&self, size: Option<Size>) -> FitCertainty {
+    pub fn certainty_at(&self, size: Option<Size>) -> FitCertainty {
         let times = size.map(|size| size.product() / self.recorded_size().product().max(1));
         match times {
             _ if self.has_doubtful_recordings() => FitCertainty::Estimate,
-            Some(times) if times >= FAR_FACTOR => FitCertainty::Estimate,
-            Some(times) if times < 2 => FitCertainty::Checked,
+            Some(times) if times >= FAR_FACTOR.into() => FitCertainty::Estimate,
+            Some(times) if times < CHECKED_FACTOR.into() && self.is_exact() => FitCertainty::Checked,
             _ => FitCertainty::Should,
         }
+    }
+
+    /// The largest size that is checked, and the largest that should be predicted well.
+    pub(super) fn trusted_sizes(&self) -> [Size; 2] {
+        let largest = self.recorded_size();
+        let below = |factor: u64| largest.with_number(0, |n| n.saturating_mul(factor).saturating_sub(1));
+        [if self.is_exact() { below(CHECKED_FACTOR) } else { largest }, below(FAR_FACTOR)]
     }
 
     /// The size of `growth`.
@@ -219,9 +222,12 @@ impl FitDevice {
     }
 }
 
-/// From this ratio to the largest recorded size on, an answer is an estimate: other kernels may be used at small sizes,
+/// From this ratio to the largest recorded size on, kernels may take other paths than in any recording.
+const CHECKED_FACTOR: u64 = 2;
+
+/// From this ratio on, an answer is an estimate: other kernels may be used at small sizes,
 /// and a nearer recording is cheap to make.
-const FAR_FACTOR: u128 = 8;
+const FAR_FACTOR: u64 = 8;
 
 impl<'s, 'a> DeviceRecordings<'s, 'a> {
     /// # Errors
@@ -264,30 +270,37 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 (slice, found)
             })
             .collect();
+        let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
         let mut by_second: Vec<LargestAt> = slices
             .iter()
-            .map(|(slice, found)| LargestAt {
-                second: slice.second,
-                largest: found.map(|found| slice.to_largest(found.largest, &overrides)),
-                largest_safe: found.map(|found| slice.to_largest(found.safe, &overrides)),
-                best: match found.map(|found| found.safe) {
-                    _ if options.settings.is_some() => None,
-                    Some(LargestSize::Size(size)) => slice.best_settings(&overrides, size),
-                    Some(LargestSize::Nothing) => slice.best_settings(&overrides, 0),
-                    _ => None,
-                },
+            .map(|(slice, found)| {
+                let search = |_| search_data_range(self, slice, &overrides, largest_recorded.first);
+                let data_range = found.filter(|_| varies).and_then(search);
+                let found = found.filter(|_| !varies || data_range.is_some());
+                LargestAt {
+                    second: slice.second,
+                    largest: found.map(|found| slice.to_largest(found.largest, &overrides)),
+                    largest_safe: found.map(|found| slice.to_largest(found.safe, &overrides)),
+                    data_range,
+                    best: match found.map(|found| found.safe) {
+                        // The gain of a setting is small beside that of other data.
+                        _ if options.settings.is_some() || varies => None,
+                        Some(LargestSize::Size(size)) => slice.best_settings(&overrides, size),
+                        Some(LargestSize::Nothing) => slice.best_settings(&overrides, 0),
+                        _ => None,
+                    },
+                }
             })
             .collect();
         let answered_second = options.at_second.iter().max().copied().or(largest_recorded.second);
         let answer = by_second.iter().find(|of| of.second == answered_second).cloned();
-        let (largest, largest_safe, best) =
-            answer.map_or((None, None, None), |of| (of.largest, of.largest_safe, of.best));
+        let (largest, largest_safe, data_range, best) =
+            answer.map_or((None, None, None, None), |of| (of.largest, of.largest_safe, of.data_range, of.best));
         let fits = largest_safe.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
         let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
-        by_second.retain(|of| of.second.is_some());
         let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
-            .sizes_to_predict(&slices, options)
+            .sizes_to_predict(&slices, &by_second, options)
             .into_par_iter()
             .filter(|size| fitted(*size).can_predict(*size))
             .map(|size| {
@@ -295,6 +308,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 let without_capacity = Overrides { capacity: None, ..overrides.clone() };
                 let overrides = if requests_grow && !is_recorded { &without_capacity } else { &overrides };
                 let predicted = predict(fitted(size), size, is_recorded, overrides);
+                let range = by_second.iter().find(|of| of.second == size.second).and_then(|of| of.data_range);
+                let is_open = varies && !is_recorded && range.is_none_or(|range| range.contains(size.first));
+                let predicted = if is_open { predicted.without_answer() } else { predicted };
                 let recording = self.recordings.iter().find(|recording| recording.size == size);
                 match recording.filter(|_| options.settings.is_none()) {
                     Some(recording) => predicted.with_recorded_peak(recording.device.peak(), capacity),
@@ -302,6 +318,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 }
             })
             .collect();
+        by_second.retain(|of| of.second.is_some());
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
         let growth = at_growth.growing_lines(fitted(growth_at), &settings, options.top);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
@@ -320,7 +337,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             sizes,
             largest,
             largest_safe,
-            data_range: None,
+            data_range,
             best,
             by_second,
             growth_at: growth_at.first,
@@ -339,16 +356,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             recorded_sizes: self.recordings.iter().map(|recording| recording.size).collect(),
             multiple: options.multiple,
         };
-        if device.varying_ratio > WARN_UNMATCHED_RATIO {
-            let slice = slices.iter().find(|(slice, found)| slice.second == answered_second && found.is_some());
-            device.data_range = slice.and_then(|(slice, _)| {
-                DataRange::search(self, slice.second, options.multiple, &overrides, largest_recorded.first)
-            });
-        }
         let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
         let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
         let confirmed = ran.filter(|recording| is_within(recording.device.peak().reserved_bytes));
-        device.forget_fits_in_data_range();
         device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
         Ok(device)
     }
@@ -372,20 +382,26 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     fn sizes_to_predict(
         &self,
         slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)],
+        answers: &[LargestAt],
         options: &FitOptions<'_>,
     ) -> Vec<Size> {
         let multiple = options.multiple;
-        let size_and_next = |found: &Option<FoundSizes>| {
-            let sizes = found.iter().flat_map(|found| [found.safe, found.largest]);
-            let sizes = sizes.filter_map(|found| if let LargestSize::Size(size) = found { Some(size) } else { None });
-            sizes.flat_map(|size| [size, size.saturating_add(multiple)]).collect::<Vec<_>>()
+        let answered_sizes = |of: &LargestAt| -> Vec<u64> {
+            let answers = [&of.largest_safe, &of.largest].map(|answer| answer.as_ref()?.size.filter(|size| *size > 0));
+            let next = |size: u64| size.saturating_add(multiple);
+            match of.data_range {
+                Some(range) => {
+                    answers[0].into_iter().chain([range.minimum, range.maximum, next(range.maximum)]).collect()
+                }
+                None => answers.into_iter().flatten().flat_map(|size| [size, next(size)]).collect(),
+            }
         };
         let mut sizes = options.at.to_vec();
         if sizes.is_empty() && options.at_second.is_empty() {
             let mut firsts: BTreeSet<u64> = self.recordings.iter().map(|recording| recording.size.first).collect();
             let largest = self.largest_recorded().first;
-            for (_, found) in slices {
-                firsts.extend(size_and_next(found));
+            for ((_, found), answer) in slices.iter().zip(answers) {
+                firsts.extend(answered_sizes(answer));
                 match &found.map(|found| found.largest) {
                     Some(LargestSize::Size(size)) => {
                         let mut double = largest.saturating_mul(2);
@@ -403,8 +419,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             };
             sizes = slices.iter().flat_map(sizes_of).collect();
         } else {
-            for (slice, found) in slices {
-                sizes.extend(size_and_next(found).into_iter().map(|first| slice.size(first)));
+            for ((slice, _), answer) in slices.iter().zip(answers) {
+                sizes.extend(answered_sizes(answer).into_iter().map(|first| slice.size(first)));
             }
         }
         sizes.sort_unstable_by_key(|size| (size.second, size.first));

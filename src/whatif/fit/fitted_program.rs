@@ -17,7 +17,7 @@ use super::repetition::Repetitions;
 use super::shape_law::{Dimension, ShapeLaw};
 use super::size::Size;
 use super::sized_program::SizedProgram;
-use super::steps::{fit_steps, largest_in_any_step};
+use super::steps::{draws, largest_in_any_step};
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
 use crate::replay::ops::ResizedRequest;
@@ -41,9 +41,9 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(super) others: Vec<(&'r SizedRecording<'s, 'a>, RecordingPairs)>,
     /// `None` for a request that is paired in no other recording, or in too few.
     pub(super) request_laws: Vec<Option<Law>>,
-    /// Whether each request changes its size from step to step, in no proportion to another recording. Its law is then
-    /// fitted to the largest size in any step.
-    pub(super) varies_by_step: Vec<bool>,
+    /// For each request that changes its size from step to step, in no proportion to another recording: its share of the
+    /// largest size in any step, to which its law is fitted.
+    pub(super) step_shares: Vec<Option<f64>>,
     /// How much more these requests take than their laws.
     pub(super) data_factor: DataFactor,
     /// The laws of the blocks from before the recording.
@@ -88,7 +88,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let hidden = hidden_dimensions(base, &others);
         let largest_in_step = largest_in_any_step(base);
         let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
-        let step_powers = fit_steps(std::iter::once(base).chain(others.iter().map(|(other, _)| *other)));
+        let draws = draws(std::iter::once(base).chain(others.iter().map(|(other, _)| *other)));
+        let data_exponents = draws.map(|draws| draws.exponents());
         let varies_by_step = |index: usize| {
             let varies_elsewhere = others.iter().zip(&largest_elsewhere).any(|((_, pairs), largest_in_step)| {
                 let paired = pairs.requests[index].and_then(|paired| largest_in_step.get(paired as usize));
@@ -129,12 +130,14 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             let own_law = own_law.filter(|law| may_bend || !law.is_guess());
             // A request in exact proportion between the recordings needs no maximum: the steps have the same data.
             if matches!(own_law, None | Some(Law::Power { .. } | Law::Shape(_))) || !varies_by_step(index) {
-                return (own_law, false);
+                return (own_law, None);
             }
-            let points = points(largest_in_step[index].unwrap_or(request.bytes), index, &largest_request_bytes);
-            (points.zip(step_powers).and_then(|(points, [lowest, _])| Law::near_power(&points, lowest.exponents)), true)
+            let largest = largest_in_step[index].unwrap_or(request.bytes);
+            let points = points(largest, index, &largest_request_bytes);
+            let law = points.zip(data_exponents).and_then(|(points, common)| Law::near_power(&points, common));
+            (law, Some(ratio(request.bytes, largest)))
         });
-        let (mut request_laws, varies_by_step): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
+        let (mut request_laws, step_shares): (Vec<Option<Law>>, Vec<Option<f64>>) = laws.unzip();
         let reductions = Reductions::find(base, &others);
         for (output, request) in base.requests.iter().enumerate() {
             if request.scratch.is_some() && reductions.explains(output) {
@@ -157,7 +160,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             base,
             others,
             request_laws,
-            varies_by_step,
+            step_shares,
             data_factor,
             initial_laws,
             reductions,
@@ -186,7 +189,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         // Varying requests have a warning of their own.
         let share = |is_selected: fn(&Law) -> bool| {
             self.requested_ratio(|index| {
-                !self.varies_by_step[index] && self.request_laws[index].is_some_and(|law| is_selected(&law))
+                self.step_shares[index].is_none() && self.request_laws[index].is_some_and(|law| is_selected(&law))
             })
         };
         let underdetermined = share(Law::is_underdetermined);
@@ -318,7 +321,10 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let request = &self.base.requests[index];
         let law = self.request_laws[index].or_else(|| self.assumed_law(request));
         let bytes = law.map_or(request.bytes, |law| law.bytes_at(size.numbers()));
-        if self.varies_by_step[index] { self.data_factor.apply(bytes, size.first).max(1) } else { bytes }
+        match self.step_shares[index] {
+            Some(share) => self.data_factor.apply(bytes, share, size.first).max(1),
+            None => bytes,
+        }
     }
 }
 

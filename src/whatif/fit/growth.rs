@@ -208,7 +208,7 @@ impl PeakMemory {
 
     /// The share of the bytes whose requests change their size from step to step.
     pub(super) fn varying_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
-        let varies = |block: &&PeakBlock| block.index.is_some_and(|index| fitted.varies_by_step[index]);
+        let varies = |block: &&PeakBlock| block.index.is_some_and(|index| fitted.step_shares[index].is_some());
         let varying = self.blocks.iter().filter(varies);
         let bytes = varying.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
         ratio(bytes, self.total_bytes())

@@ -83,7 +83,7 @@ impl Law {
     pub(super) fn near_power(points: &[Point], common: Exponents) -> Option<Self> {
         let size = points.iter().max()?.0;
         let common = NearPower::with_exponents(points, common);
-        let own = NearPower::fit(points).filter(|own| own.squares * MUCH_NEARER < common.squares);
+        let own = NearPower::fit(points, 0).filter(|own| own.squares * MUCH_NEARER < common.squares);
         let near = own.unwrap_or(common);
         Some(Self::Power { degrees: near.exponents, point: (size, near.bytes_at(size)) })
     }

@@ -6,9 +6,6 @@ use super::size::Numbers;
 /// The highest power that is tried: attention over a length.
 const MAX_DEGREE: u32 = 2;
 
-/// The likelihood ratio of 19 in 20 draws, for one degree of freedom.
-const CHI_SQUARED: f64 = 3.84;
-
 /// Bytes in proportion to powers of the numbers, with the logarithms of what is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct NearPower {
@@ -20,31 +17,17 @@ pub(super) struct NearPower {
 }
 
 impl NearPower {
-    /// The powers that leave the smallest deviation, and the lowest of equals; `None` without points.
-    pub(super) fn fit(points: &[Point]) -> Option<Self> {
-        Self::candidates(points, 0).into_iter().min_by(|a, b| a.squares.total_cmp(&b.squares))
-    }
-
-    /// The lowest and the highest of the powers from 1 on that are not unlikely: those that leave little more
-    /// deviation than the nearest.
-    pub(super) fn likely(points: &[Point]) -> Option<[Self; 2]> {
-        let candidates = Self::candidates(points, 1);
-        let minimum = candidates.iter().map(|near| near.squares).fold(f64::INFINITY, f64::min);
-        let most = minimum * (CHI_SQUARED / points.len() as f64).exp();
-        let mut likely = candidates.into_iter().filter(|near| near.squares <= most);
-        let lowest = likely.next()?;
-        Some([lowest, likely.next_back().unwrap_or(lowest)])
-    }
-
-    /// All powers, the lowest first.
-    fn candidates(points: &[Point], min_degree: u32) -> Vec<Self> {
-        let Some((first, _)) = points.first() else { return Vec::new() };
+    /// The powers from `min_degree` on that leave the smallest deviation, and the lowest of equals; `None` without
+    /// points.
+    pub(super) fn fit(points: &[Point], min_degree: u32) -> Option<Self> {
+        let (first, _) = points.first()?;
         let [first_degrees, second_degrees] = [0, 1].map(|at| {
             let varies = points.iter().any(|(size, _)| size[at] != first[at]);
             if varies { min_degree..=MAX_DEGREE } else { 0..=0 }
         });
         let exponents = first_degrees.flat_map(|i| second_degrees.clone().map(move |j| [i, j]));
-        exponents.map(|exponents| Self::with_exponents(points, exponents)).collect()
+        let candidates = exponents.map(|exponents| Self::with_exponents(points, exponents));
+        candidates.min_by(|a, b| a.squares.total_cmp(&b.squares))
     }
 
     /// These powers.
@@ -77,22 +60,11 @@ mod tests {
         for (noise, degree) in [([1.0, 1.3, 0.9], 1), ([0.8, 1.2, 1.0], 2), ([1.1, 1.0, 0.9], 0)] {
             let points = [12u64, 20, 32].into_iter().zip(noise);
             let points = points.map(|(size, noise)| ([size, 1], (noise * 1e6 * (size as f64).powi(degree)) as u64));
-            let law = NearPower::fit(&points.collect::<Vec<_>>()).unwrap();
+            let law = NearPower::fit(&points.collect::<Vec<_>>(), 0).unwrap();
             assert_eq!(law.exponents, [degree.cast_unsigned(), 0]);
             let expected = 1e6 * 100f64.powi(degree);
             assert!((0.9..1.1).contains(&(law.bytes_at([100, 1]) as f64 / expected)), "{law:?}");
         }
-        assert_eq!(NearPower::fit(&[]), None);
-    }
-
-    #[test]
-    fn more_than_one_power_is_likely_if_draws_differ_much() {
-        let likely = |noise: f64| {
-            let points = [8u64, 12, 16].into_iter().flat_map(|size| {
-                [1.0, 1.0 + noise, 1.0 - noise].map(|draw| ([size, 1], (draw * 1e6 * size as f64) as u64))
-            });
-            NearPower::likely(&points.collect::<Vec<_>>()).unwrap().map(|near| near.exponents[0])
-        };
-        assert_eq!([likely(0.0), likely(0.1), likely(0.6)], [[1, 1], [1, 1], [1, 2]]);
+        assert_eq!(NearPower::fit(&[], 0), None);
     }
 }

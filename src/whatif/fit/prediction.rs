@@ -28,11 +28,16 @@ pub struct SizeReport {
     pub peak_reserved_bytes: u64,
     /// Whether every request is served; null if no capacity is known, or if the data decides.
     pub fits: Option<bool>,
-    /// The first request that fails; null if none does or no capacity is known.
+    /// The first request that fails; null if none does, no capacity is known, or the data decides.
     pub failed: Option<PredictedFailure>,
 }
 
 impl SizeReport {
+    /// Without an answer whether it fits, which the data decides.
+    pub(super) fn without_answer(self) -> Self {
+        Self { fits: None, failed: None, ..self }
+    }
+
     /// With the peaks that were recorded at this size, unless they exceed a device of `capacity` bytes.
     pub(super) fn with_recorded_peak(self, peak: Peak, capacity: Option<u64>) -> Self {
         if capacity.is_some_and(|capacity| peak.reserved_bytes > capacity) {

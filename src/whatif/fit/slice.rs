@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::certainty::FitCertainty;
+use super::data_range::DataRange;
 use super::fitted_program::FittedProgram;
 use super::leave_one_out::WARN_UNMATCHED_RATIO;
 use super::prediction::{approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
@@ -40,6 +41,8 @@ pub struct LargestAt {
     pub largest: Option<Largest>,
     /// Like `largest_safe` of the device.
     pub largest_safe: Option<Largest>,
+    /// Like `data_range` of the device.
+    pub data_range: Option<DataRange>,
     /// Like `best` of the device.
     pub best: Option<Largest>,
 }
@@ -48,6 +51,11 @@ impl Largest {
     /// The size with both numbers, if there is a largest one.
     pub fn to_size(&self) -> Option<Size> {
         self.size.map(|first| Size { first, second: self.second })
+    }
+
+    /// Headroom, unless it is less than an estimate may be off.
+    pub fn headroom(&self) -> Option<u64> {
+        self.unreserved_bytes.filter(|_| self.certainty < FitCertainty::Estimate)
     }
 }
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::draws::{Draws, Run};
 use super::input::SizedRecording;
-use super::near_power::NearPower;
 use crate::base::ids::StackId;
 
 /// The requests of a recording, step by step.
@@ -91,23 +91,19 @@ pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Opt
     largest
 }
 
-/// For each completed step, the bytes of its requests that have another size in another step.
-pub(super) fn varying_bytes_by_step(recording: &SizedRecording<'_, '_>) -> Vec<u64> {
-    let largest = largest_in_any_step(recording);
-    let varying = |index: &usize| largest[*index].is_some();
-    let bytes = |range: &Range<usize>| range.clone().filter(varying).map(|index| recording.requests[index].bytes).sum();
-    let steps = Steps::from_recording(recording);
-    steps.completed_ranges().iter().map(bytes).filter(|bytes| *bytes > 0).collect()
-}
-
-/// The lowest and the highest power of the size with which the bytes that the data decides may grow; `None` if the
-/// requests are the same in all steps. Their total grows at least in proportion, which few steps may not show.
-pub(super) fn fit_steps<'r, 's: 'r, 'a: 's>(
+/// The completed steps of recordings, with the bytes of their requests that have another size in another step; `None` if
+/// the requests are the same in all steps.
+pub(super) fn draws<'r, 's: 'r, 'a: 's>(
     recordings: impl IntoIterator<Item = &'r SizedRecording<'s, 'a>>,
-) -> Option<[NearPower; 2]> {
-    let steps = recordings.into_iter().flat_map(|recording| {
-        let size = recording.size.numbers();
-        varying_bytes_by_step(recording).into_iter().map(move |bytes| (size, bytes))
-    });
-    NearPower::likely(&steps.collect::<Vec<_>>())
+) -> Option<Draws> {
+    let run = |recording: &SizedRecording<'_, '_>| {
+        let largest = largest_in_any_step(recording);
+        let varying = |index: &usize| largest[*index].is_some();
+        let bytes =
+            |range: &Range<usize>| range.clone().filter(varying).map(|index| recording.requests[index].bytes).sum();
+        let steps = Steps::from_recording(recording);
+        let bytes = steps.completed_ranges().iter().map(bytes).filter(|bytes| *bytes > 0).collect();
+        Run { size: recording.size.numbers(), bytes }
+    };
+    Draws::new(recordings.into_iter().map(run).collect())
 }

@@ -107,7 +107,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
             ),
         );
     }
-    if device.varying_ratio > WARN_UNMATCHED_RATIO {
+    if device.varies() {
         warnings.add(
             Code::VaryingShapes,
             format!(
@@ -126,11 +126,14 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         );
     }
     if let Some((largest, times)) = device.distant_size() {
+        let [checked, trusted] = device.trusted_sizes();
+        let evidence = if checked == device.recorded_size() { "recorded" } else { "checked" };
+        let is_likely = !device.has_doubtful_recordings();
+        let trust = if is_likely { format!(", likely up to {trusted}") } else { String::new() };
         warnings.add(
             Code::FarAway,
             format!(
-                "GPU {id}: {largest} is {times} times the largest recorded size: nothing beyond {} is checked",
-                device.recorded_size()
+                "GPU {id}: {largest} is {times} times the largest recorded size: {evidence} up to {checked}{trust}"
             ),
         );
     }
@@ -143,18 +146,21 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
             ),
         );
     }
-    for check in &device.checked {
-        let error = check.allocated_error_ratio;
-        if check.is_off() {
-            warnings.add(
-                Code::PredictionOff,
-                format!(
-                    "GPU {id}: predicted from the other recordings, the peak at {} is {} too {}",
-                    check.size,
-                    percent(error.abs()),
-                    if error > 0.0 { "high" } else { "low" }
-                ),
-            );
-        }
+    let off = || device.checked.iter().filter(|check| check.is_off());
+    if let Some(worst) = off().max_by(|a, b| a.allocated_error_ratio.abs().total_cmp(&b.allocated_error_ratio.abs())) {
+        let error = worst.allocated_error_ratio;
+        let others = match off().count() {
+            1 => String::new(),
+            count => format!(", {count} of {} off", device.checked.len()),
+        };
+        warnings.add(
+            Code::PredictionOff,
+            format!(
+                "GPU {id}: predicted from the other recordings, the peak at {} is {} too {}{others}",
+                worst.size,
+                percent(error.abs()),
+                if error > 0.0 { "high" } else { "low" }
+            ),
+        );
     }
 }
