@@ -182,7 +182,7 @@ type TerminalSize = (terminal_size::Width, terminal_size::Height);
 
 /// False for simple terminals and locales with another character set. An unset locale counts as UTF-8: terminals of
 /// bare containers support it.
-fn supports_unicode(terminal: bool) -> bool {
+pub(super) fn supports_unicode(terminal: bool) -> bool {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if terminal && matches!(variable("TERM").as_deref(), Some("dumb" | "linux")) {
         return false;

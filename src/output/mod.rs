@@ -13,4 +13,6 @@ pub mod page;
 pub mod report;
 mod wording;
 
+#[cfg(feature = "explore")]
+pub(crate) use wording::{command_line, describe_outcome, summarize_snapshot};
 pub use wording::{Brief, BriefLine, Summary};
