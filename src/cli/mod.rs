@@ -15,9 +15,9 @@ mod directory_lock;
 mod dry_run;
 mod dump;
 mod exit;
+mod explain;
 #[cfg(feature = "explore")]
 mod explore;
-mod explain;
 mod export;
 mod fit;
 mod generate;

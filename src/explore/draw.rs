@@ -2,7 +2,6 @@
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
-use ratatui_core::style::{Color, Modifier, Style};
 
 use super::draw_map::draw_map;
 use super::draw_memory::draw_memory;
@@ -11,21 +10,20 @@ use super::keys::FOOT;
 use super::layout::{Layout, View};
 use super::palette::{Look, adapt};
 use super::state::{Popup, State};
-use super::text::{columns, put, put_right, wrap};
+use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, put_right, wrap};
 use crate::base::units::{count, duration, signed_difference, signed_size, size};
 use crate::output::summarize_snapshot;
 
 /// The smallest screen that shows anything.
 const MIN_SIZE: [u16; 2] = [40, 10];
 
-pub(super) const PLAIN: Style = Style::new();
-pub(super) const FAINT: Style = Style::new().fg(Color::DarkGray);
-pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
-pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-pub(super) const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
-
 /// Draws `state` into the empty `buffer`.
 pub fn draw(state: &State<'_, '_>, buffer: &mut Buffer, look: Look) {
+    draw_state(state, buffer);
+    adapt(buffer, look);
+}
+
+fn draw_state(state: &State<'_, '_>, buffer: &mut Buffer) {
     let area = buffer.area;
     if area.width < MIN_SIZE[0] || area.height < MIN_SIZE[1] {
         put(buffer, 0, 0, area.width, "too small: 40 x 10 or more", PLAIN);
@@ -46,7 +44,6 @@ pub fn draw(state: &State<'_, '_>, buffer: &mut Buffer, look: Look) {
     if let Some(popup) = &state.popup {
         draw_popup(popup, buffer, layout.body);
     }
-    adapt(buffer, look);
 }
 
 /// Tabs, the file, and the answer of the analysis.

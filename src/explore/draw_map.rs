@@ -3,14 +3,13 @@
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Modifier, Style};
 
-use super::draw::{ALARM, FAINT, PLAIN};
 use super::layout::{Layout, View};
 use super::map_cells::MapCells;
 use super::palette::{EIGHTHS, colour};
 use super::recording::Recording;
 use super::rows::describe_block;
 use super::state::State;
-use super::text::put;
+use super::text::{ALARM, FAINT, PLAIN, put};
 use crate::base::units::{counted, size};
 use crate::snapshot::Action;
 
@@ -41,7 +40,9 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
         let is_pending = recording.allocations[row].freed_at.is_some_and(|freed| freed <= state.moment);
         let filled = usize::try_from((part.used * 8).div_ceil(part.reserved)).unwrap_or(8).clamp(1, 8);
         cell.set_symbol(if is_pending { "▒" } else { EIGHTHS[filled - 1] });
-        cell.set_style(Style::new().fg(colour(group.slot, group.is_guess)));
+        // Neighbours of one group are told apart by their shade.
+        let shade = if row % 2 == 0 { Modifier::empty() } else { Modifier::DIM };
+        cell.set_style(Style::new().fg(colour(group.slot, group.is_guess)).add_modifier(shade));
         if selected == Some(row) {
             cell.set_symbol("•").set_style(Style::new().add_modifier(Modifier::REVERSED));
         }

@@ -1,28 +1,25 @@
 //! Memory over time: groups stacked, the reserved memory above them, steps and phases below.
 
-use ratatui_core::buffer::Buffer;
-use ratatui_core::style::{Color, Style};
+use std::cmp::Reverse;
 
-use super::draw::{ALARM, FAINT, PLAIN, STRONG};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::{Color, Modifier, Style};
+
 use super::layout::Layout;
 use super::palette::{EIGHTHS, colour};
-use super::recording::{Column, Group, Recording};
+use super::recording::{Column, Group, Recording, column_moments};
 use super::state::State;
-use super::text::{columns, put};
+use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put};
 use crate::base::units::size;
 use crate::output::describe_outcome;
 use crate::output::document::{Band, draw_bands};
 use crate::study::{SERIES_ALLOCATED, SERIES_RESERVED};
+use crate::whatif::MemoryCurve;
 
 /// The style of a replayed run.
 const RUN: Style = Style::new().fg(Color::Green);
 
-pub(super) fn draw_memory(
-    state: &State<'_, '_>,
-    recording: Option<&Recording>,
-    buffer: &mut Buffer,
-    layout: &Layout,
-) {
+pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, buffer: &mut Buffer, layout: &Layout) {
     if state.last() == 0 {
         let text = "no history was recorded, so there is no memory over time: 2 shows the map of the snapshot";
         put(buffer, 0, layout.body.y + 1, layout.body.width, text, PLAIN);
@@ -31,12 +28,12 @@ pub(super) fn draw_memory(
     if layout.chart.width == 0 || layout.chart.height == 0 {
         return;
     }
-    let whole = [Group { name: "allocated".to_owned(), slot: 0, is_guess: false }];
+    let all = [Group { name: "allocated".to_owned(), slot: 0, is_guess: false }];
     let width = usize::from(layout.chart.width);
     let (groups, shown) = match recording.zip(state.grouping()) {
         Some((recording, grouping)) => (&*grouping.groups, recording.columns(grouping, &state.zoom, width)),
         // Until the allocations are read.
-        None => (&whole[..], totals(state, width)),
+        None => (&all[..], totals(state, width)),
     };
     let run = state.shown_run.as_ref().map(|shown| run_columns(state, &shown.run.curve, width));
     let highest = shown.iter().map(|column| column.reserved.max(column.groups.iter().sum()));
@@ -63,20 +60,19 @@ fn totals(state: &State<'_, '_>, width: usize) -> Vec<Column> {
     let Some(history) = state.device.history() else { return Vec::new() };
     let buckets = history.samples.buckets();
     let column = |index: usize| {
-        let moments = super::recording::column_moments(&state.zoom, width, index);
+        let moments = column_moments(&state.zoom, width, index);
         let first = buckets.partition_point(|bucket| bucket.first <= moments.start).saturating_sub(1);
         let next = buckets.partition_point(|bucket| bucket.first < moments.end).max(first + 1);
         let most = |series: usize| buckets[first..next].iter().map(|bucket| bucket.max[series]).fold(0, u64::max);
-        let moment = u32::try_from(moments.start).unwrap_or(u32::MAX);
-        Column { moment, groups: vec![most(SERIES_ALLOCATED)], reserved: most(SERIES_RESERVED) }
+        Column { groups: vec![most(SERIES_ALLOCATED)], reserved: most(SERIES_RESERVED) }
     };
     if buckets.is_empty() { Vec::new() } else { (0..width).map(column).collect() }
 }
 
 /// Reserved and allocated bytes of a replayed run in each column.
-fn run_columns(state: &State<'_, '_>, curve: &crate::whatif::MemoryCurve, width: usize) -> Vec<[u64; 2]> {
+fn run_columns(state: &State<'_, '_>, curve: &MemoryCurve, width: usize) -> Vec<[u64; 2]> {
     let column = |index: usize| {
-        let moments = super::recording::column_moments(&state.zoom, width, index);
+        let moments = column_moments(&state.zoom, width, index);
         let first = curve.first.partition_point(|first| *first <= moments.start).saturating_sub(1);
         let next = curve.first.partition_point(|first| *first < moments.end).max(first + 1).min(curve.first.len());
         [&curve.reserved, &curve.allocated]
@@ -148,7 +144,7 @@ fn draw_cursor(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     for line in layout.chart.y..layout.chart.y + layout.chart.height {
         let cell = &mut buffer[(x, line)];
         if EIGHTHS.contains(&cell.symbol()) {
-            cell.set_style(Style::new().add_modifier(ratatui_core::style::Modifier::REVERSED));
+            cell.set_style(Style::new().add_modifier(Modifier::REVERSED));
         } else {
             cell.set_symbol("│").set_style(STRONG);
         }
@@ -182,7 +178,8 @@ fn draw_ranges(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
         })
         .collect();
     let bottom = layout.chart.y + layout.chart.height;
-    for (y, name, bands, is_numbered) in [(bottom, "phase", phase_bands, false), (bottom + 1, "step", step_bands, true)] {
+    for (y, name, bands, is_numbered) in [(bottom, "phase", phase_bands, false), (bottom + 1, "step", step_bands, true)]
+    {
         let columns = usize::from(layout.chart.width);
         if !bands.is_empty()
             && let Some(line) = draw_bands(&bands, is_numbered, last - first, columns, '│')
@@ -223,11 +220,11 @@ fn draw_legend(
         cell("━", &format!("{}: {}", shown.name, describe_outcome(&shown.run.then)), RUN);
     }
     let mut listed: Vec<usize> = (0..groups.len()).filter(|index| bytes(*index) > 0 || sums.is_none()).collect();
-    if !is_beside {
-        // Where there is little room, the largest.
-        listed.sort_by_key(|index| std::cmp::Reverse(bytes(*index)));
-    } else {
+    if is_beside {
         listed.reverse();
+    } else {
+        // Where there is little room, the largest.
+        listed.sort_by_key(|index| Reverse(bytes(*index)));
     }
     for index in listed {
         let group = &groups[index];

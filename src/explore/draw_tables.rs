@@ -3,15 +3,15 @@
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Style};
 
-use super::draw::{ALARM, FAINT, PLAIN, SELECTED, STRONG};
 use super::layout::{Layout, View};
 use super::palette::{EIGHTHS, Look, adapt, colour};
 use super::recording::Recording;
 use super::state::State;
-use super::text::{columns, put, wrap};
+use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, wrap};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{count, percent, ratio, signed_size, size};
+use crate::output::report::Names;
 use crate::whatif::TriedMark;
 
 /// Draws the cells of a row, the first at the left and the others at the right; each of these has its width.
@@ -38,7 +38,8 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
     let header = [(11, change), (11, "bytes"), (6, "share"), (8, "blocks")];
     put_row(buffer, layout.body.y, (2, &head), &header, STRONG);
     let first = layout.first_row(selected);
-    for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate() {
+    for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate()
+    {
         let change = if row.change == 0 { String::new() } else { signed_size(row.change) };
         let cells = [size(row.bytes), percent(ratio(row.bytes, total)), count(row.blocks)];
         let style = if first + index == selected { SELECTED } else { PLAIN };
@@ -54,7 +55,8 @@ pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &La
     let header = [(24, "the job then"), (11, "reserved"), (8, "sure")];
     put_row(buffer, layout.body.y, (2, "tried in a replay"), &header, STRONG);
     let first = layout.first_row(selected);
-    for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate() {
+    for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate()
+    {
         let style = if first + index == selected { SELECTED } else { PLAIN };
         let cells = [(24, &*row.outcome), (11, &*row.reserved), (8, row.sure)];
         put_row(buffer, y, (2, &row.name), &cells, style);
@@ -74,7 +76,9 @@ pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &La
             shown.run.outcome(),
             size(shown.run.peak_reserved_bytes)
         ),
-        (None, None) => "Enter replays the selected row, c what you type: 40GiB, h100, max_split_size_mb:128".to_owned(),
+        (None, None) => {
+            "Enter replays the selected row, c what you type: 40GiB, h100, max_split_size_mb:128".to_owned()
+        }
     };
     let below = layout.rows.y + layout.rows.height..layout.foot;
     for (line, y) in wrap(&text, layout.body.width.into()).iter().zip(below.skip(1)) {
@@ -82,15 +86,17 @@ pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &La
     }
 }
 
-/// Draws the table of ranks, the worst first, into the empty `buffer`. `name` names a row.
-pub fn draw_ranks(
-    ranks: &Ranks,
-    selected: usize,
-    name: &dyn Fn(&RankRow) -> String,
-    message: Option<&str>,
-    buffer: &mut Buffer,
-    look: Look,
-) {
+/// Draws the table of ranks, the worst first, into the empty `buffer`.
+pub fn draw_ranks(ranks: &Ranks, selected: usize, message: Option<&str>, buffer: &mut Buffer, look: Look) {
+    let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
+    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let name = |row: &RankRow| match names.shorten(&row.path) {
+        _ if paths.len() == 1 => format!("GPU {}", row.device),
+        file if paths.len() < ranks.rows.len() => format!("{file} GPU {}", row.device),
+        file => file.to_owned(),
+    };
     let area = buffer.area;
     put(buffer, 0, 0, area.width, &ranks.summary, STRONG);
     let header = [(22, "result"), (11, "allocated"), (11, "reserved"), (9, "of device")];

@@ -81,7 +81,7 @@ impl Layout {
     }
 
     /// The tab at a position.
-    pub(super) fn tab_at(&self, x: u16, y: u16) -> Option<View> {
+    pub(super) fn tab_at(x: u16, y: u16) -> Option<View> {
         let is_at = |view: &View| (Self::tab_column(*view)..Self::tab_column(*view) + width(view.tab())).contains(&x);
         View::ALL.into_iter().filter(|_| y == 0).find(is_at)
     }

@@ -1,4 +1,4 @@
-//! The colours of groups, and what a terminal shows of them: true colour, 256 or 16 colours, or letters.
+//! The colours of groups, as far as a terminal has them: true colour, 256 or 16 colours, or letters.
 
 use std::sync::OnceLock;
 
@@ -37,14 +37,13 @@ pub(super) type Slot = usize;
 pub(super) const OTHER: Slot = Category::ALL.len() - 1;
 
 /// The ANSI colour and the letter of each slot: the categories, then the lines.
-const ANSI: [u8; 28] =
-    [12, 11, 5, 6, 13, 3, 9, 8, 4, 11, 2, 5, 9, 6, 3, 13, 1, 14, 12, 10, 6, 11, 13, 14, 3, 9, 12, 8];
+const ANSI: [u8; 28] = [12, 11, 5, 6, 13, 3, 9, 8, 4, 11, 2, 5, 9, 6, 3, 13, 1, 14, 12, 10, 6, 11, 13, 14, 3, 9, 12, 8];
 const LETTERS: &[u8; 28] = b"PGOACITXabcdefghijklmnopqrst";
 
 /// Blocks that fill one eighth to eight eighths of a cell from below.
 pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// What terminals without Unicode show in place of other characters.
+/// Characters for terminals without Unicode, in place of others.
 const ASCII: [(&str, &str); 14] = [
     ("✗", "x"),
     ("✓", "+"),

@@ -21,6 +21,8 @@ pub(super) type Moment = u32;
 const NEVER: Moment = Moment::MAX;
 /// Moments between two sums of a grouping that are kept.
 const STRIDE: usize = 1024;
+/// The word of the grouping by source line.
+pub(super) const BY_LINE: &str = "line";
 /// Lines or variables with a group of their own; the others share the last one.
 const MAX_GROUPS: usize = 63;
 
@@ -47,11 +49,9 @@ pub(super) struct Grouping {
 /// A column of the picture of memory over time.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
-    /// Where most is allocated in it.
-    pub(super) moment: Moment,
-    /// Bytes of each group then.
+    /// Bytes of each group where most is allocated.
     pub(super) groups: Vec<u64>,
-    /// The most that is reserved in it.
+    /// Peak of reserved bytes.
     pub(super) reserved: u64,
 }
 
@@ -145,7 +145,7 @@ impl Recording {
         let column = |moments: Range<usize>| {
             let moment = self.peak_in(moments.clone());
             let reserved = self.reserved[moments].iter().copied().fold(0, u64::max);
-            Column { moment, groups: self.sums_at(grouping, moment), reserved }
+            Column { groups: self.sums_at(grouping, moment), reserved }
         };
         (0..width).map(|index| column(column_moments(zoom, width, index))).collect()
     }
@@ -214,7 +214,7 @@ impl Recording {
         }
         let names = order.iter().map(|line| self.lines[*line].clone());
         let of = self.line_of.iter().map(|line| of_line[*line as usize]).collect();
-        self.group("line", listed(names, self.lines.len(), "lines"), of)
+        self.group(BY_LINE, listed(names, self.lines.len(), "lines"), of)
     }
 
     /// By the variable that keeps the memory at the snapshot; `None` if the recorder named none.
@@ -261,7 +261,9 @@ fn totals(parts: impl Iterator<Item = (Moment, Option<Moment>, u64)>, moments: u
             }
         };
         add(start, bytes);
-        end.into_iter().for_each(|end| add(end, bytes.wrapping_neg()));
+        if let Some(end) = end {
+            add(end, bytes.wrapping_neg());
+        }
     }
     let mut now = 0_u64;
     for sum in &mut sums {

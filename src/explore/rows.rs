@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::palette::{OTHER, Slot, line_slot};
-use super::recording::{Group, Grouping, Moment, Recording};
+use super::recording::{BY_LINE, Group, Grouping, Moment, Recording};
 use crate::allocator::device::{GPUS, GpuModel};
 use crate::analysis::DeviceReport;
 use crate::base::ids::StackId;
@@ -11,6 +11,7 @@ use crate::base::units::{count, signed_difference, size};
 use crate::output::describe_outcome;
 use crate::snapshot::Stacks;
 use crate::study::lifetimes::AllocationLifetime;
+use crate::whatif::program::ProgramRow;
 use crate::whatif::{COMMON_SETTINGS, Conditions, TriedCertainty, TriedKind, TriedMark};
 
 /// A group that holds memory at a moment.
@@ -49,44 +50,51 @@ pub(super) fn holders(
     moment: Moment,
     marked: Option<Moment>,
 ) -> Vec<HolderRow> {
-    let row = |group: &Group| HolderRow {
-        name: group.name.clone(),
-        slot: group.slot,
-        is_guess: group.is_guess,
+    let is_by_line = grouping.word == BY_LINE;
+    let count = if is_by_line { recording.lines.len() } else { grouping.groups.len() };
+    let row_of = |index: usize| {
+        if is_by_line { recording.line_of[index] as usize } else { usize::from(grouping.of[index]) }
+    };
+    let none = HolderRow {
+        name: String::new(),
+        slot: OTHER,
+        is_guess: false,
         bytes: 0,
         blocks: 0,
         change: 0,
         stack: Stacks::EMPTY,
     };
-    let mut rows: Vec<HolderRow> = grouping.groups.iter().map(row).collect();
-    let (mut before, mut largest) = (vec![0; rows.len()], vec![0; rows.len()]);
+    let (mut rows, mut before, mut largest) = (vec![none; count], vec![0; count], vec![0; count]);
     let is_found = |index: &usize| found.is_none_or(|found| found.of[*index] == 0);
-    for index in recording.live(moment).filter(is_found) {
-        let (one, group) = (&recording.allocations[index], usize::from(grouping.of[index]));
-        let row = &mut rows[group];
-        row.bytes = row.bytes.saturating_add(one.bytes);
-        row.blocks += 1;
-        if one.bytes > largest[group] {
-            (largest[group], row.stack) = (one.bytes, one.made_by);
+    let mut add = |index: usize, is_now: bool| {
+        let (one, at) = (&recording.allocations[index], row_of(index));
+        let row = &mut rows[at];
+        if is_now {
+            row.bytes = row.bytes.saturating_add(one.bytes);
+            row.blocks += 1;
+        } else {
+            before[at] += one.bytes;
         }
-    }
-    for index in marked.into_iter().flat_map(|marked| recording.live(marked)).filter(is_found) {
-        let (one, group) = (&recording.allocations[index], usize::from(grouping.of[index]));
-        before[group] += one.bytes;
-        // What is gone has a stack too.
-        if one.bytes > largest[group] {
-            (largest[group], rows[group].stack) = (one.bytes, one.made_by);
+        if one.bytes > largest[at] {
+            let group = &grouping.groups[usize::from(grouping.of[index])];
+            (row.slot, row.is_guess) = (group.slot, group.is_guess);
+            (largest[at], row.stack) = (one.bytes, one.made_by);
         }
-    }
+    };
+    recording.live(moment).filter(is_found).for_each(|index| add(index, true));
+    marked.into_iter().flat_map(|marked| recording.live(marked)).filter(is_found).for_each(|index| add(index, false));
     if marked.is_some() {
         rows.iter_mut().zip(&before).for_each(|(row, before)| row.change = signed_difference(row.bytes, *before));
     }
-    rows.retain(|row| row.bytes > 0 || row.change != 0);
+    for (at, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.bytes > 0 || row.change != 0) {
+        row.name.clone_from(if is_by_line { &recording.lines[at] } else { &grouping.groups[at].name });
+    }
+    rows.retain(|row| !row.name.is_empty());
     rows.sort_by_key(|row| (Reverse(row.change.unsigned_abs()), Reverse(row.bytes)));
     rows
 }
 
-/// What was tried for the last failed request; what else can be tried.
+/// The replays for the last failed request, then further settings and devices to try.
 pub(super) fn tried(report: Option<&DeviceReport>) -> Vec<TriedEntry> {
     let mut entries = Vec::new();
     for row in report.into_iter().flat_map(|report| &report.tried) {
@@ -99,7 +107,7 @@ pub(super) fn tried(report: Option<&DeviceReport>) -> Vec<TriedEntry> {
             outcome: describe_outcome(&row.then),
             reserved: size(row.peak_reserved_bytes),
             sure: if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() },
-            conditions: Some(Conditions { options, change: change.map(|row| row.key()), ..Conditions::default() }),
+            conditions: Some(Conditions { options, change: change.map(ProgramRow::key), ..Conditions::default() }),
         });
     }
     let untried = |name: &str, conditions| TriedEntry {
@@ -136,7 +144,8 @@ pub(super) fn describe_block(one: &AllocationLifetime) -> String {
         Some(entry) => format!("from entry {}", count(entry.into())),
         None => "from before the recording".to_owned(),
     };
-    let to = one.freed_at.map_or_else(|| ", never freed".to_owned(), |at| format!(" to {}", count((at.max(1) - 1).into())));
+    let to =
+        one.freed_at.map_or_else(|| ", never freed".to_owned(), |at| format!(" to {}", count((at.max(1) - 1).into())));
     let category = one.category.word().replace('-', " ");
     format!("{} {category} at {:#x}, {from}{to}", size(one.bytes), one.address)
 }

@@ -17,7 +17,7 @@ pub(super) enum Target {
     Entry(u64),
     /// The end of a training step.
     Step(u32),
-    /// So many microseconds after the first entry.
+    /// A number of microseconds after the first entry.
     Time(u64),
 }
 
@@ -35,7 +35,9 @@ impl Target {
                 None => text.replace(',', "").parse().ok().map(Self::Entry).or_else(|| parse_time(text)),
             },
         };
-        parsed.ok_or_else(|| "give an entry (12345), a time (12.5s, 1:30), step 7, peak, failure, start or end".to_owned())
+        parsed.ok_or_else(|| {
+            "give an entry (12345), a time (12.5s, 1:30), step 7, peak, failure, start or end".to_owned()
+        })
     }
 }
 

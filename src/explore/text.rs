@@ -1,10 +1,16 @@
 //! Text into cells. All text of the screen goes through [`put`], which escapes what a terminal would obey.
 
 use ratatui_core::buffer::Buffer;
-use ratatui_core::style::Style;
+use ratatui_core::style::{Color, Modifier, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::base::units::escape_text;
+
+pub(super) const PLAIN: Style = Style::new();
+pub(super) const FAINT: Style = Style::new().fg(Color::DarkGray);
+pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+pub(super) const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 /// Writes `text` in at most `room` columns, its end cut. Returns the column after it.
 pub(super) fn put(buffer: &mut Buffer, x: u16, y: u16, room: u16, text: &str, style: Style) -> u16 {

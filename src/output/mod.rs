@@ -13,6 +13,6 @@ pub mod page;
 pub mod report;
 mod wording;
 
+pub use wording::{Brief, BriefLine, Summary};
 #[cfg(feature = "explore")]
 pub(crate) use wording::{command_line, describe_outcome, summarize_snapshot};
-pub use wording::{Brief, BriefLine, Summary};

@@ -5,11 +5,16 @@ use std::thread;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
 
-use super::{Place, TABLE_ROWS};
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::explore::{Input, Loaded};
 use crate::study::{DeviceStudy, Study};
 use crate::whatif::{Conditions, Explorer, TriedRun};
+
+/// Number of rows in tables of the analysis, which the screen does not show.
+pub(super) const TABLE_ROWS: usize = 10;
+
+/// A device of a file.
+pub(super) type Place = (String, u64);
 
 /// A message to the thread that draws.
 pub(super) enum Message {
@@ -25,18 +30,18 @@ pub(super) enum Message {
 /// Reads the terminal in a thread of its own.
 pub(super) fn read_inputs(sender: Sender<Message>) {
     thread::spawn(move || {
-        loop {
-            let message = match event::read() {
-                Ok(Event::Resize(..)) => Some(Message::Resized),
-                Ok(event) => input(&event).map(Message::Key),
-                Err(_) => Some(Message::Closed),
-            };
-            let is_closed = matches!(message, Some(Message::Closed));
-            let is_sent = message.is_none_or(|message| sender.send(message).is_ok());
-            if is_closed || !is_sent {
+        while let Ok(event) = event::read() {
+            let resized = matches!(event, Event::Resize(..)).then_some(Message::Resized);
+            // A slow link joins Escape and the key after it.
+            let is_joined = matches!(event, Event::Key(KeyEvent { modifiers: KeyModifiers::ALT, .. }));
+            let escape = is_joined.then_some(Message::Key(Input::Escape));
+            let messages = [resized, escape, input(&event).map(Message::Key)];
+            if messages.into_iter().flatten().any(|message| sender.send(message).is_err()) {
                 return;
             }
         }
+        // Nobody waits any more if the program is at its end.
+        let _ = sender.send(Message::Closed);
     });
 }
 
@@ -89,8 +94,7 @@ pub(super) fn work(
             return;
         }
         let scope = study.scope();
-        let options =
-            Options { device: scope.device, capacity: scope.capacity, top: TABLE_ROWS, ..Options::default() };
+        let options = Options { device: scope.device, capacity: scope.capacity, top: TABLE_ROWS, ..Options::default() };
         let report = analyze_study(study, &place.0, 0, options);
         if !send(Message::Report(place.clone(), Box::new(report))) {
             return;

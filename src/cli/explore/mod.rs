@@ -11,12 +11,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use self::messages::{Message, read_inputs, work};
+use self::messages::{Message, Place, TABLE_ROWS, read_inputs, work};
 use self::screen::Screen;
 use super::args::parse_capacity;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
-use super::output::supports_unicode;
+use super::output::{Output, supports_unicode};
 use crate::analysis::{AnalyzeReport, Options, RankRow, Ranks};
 use crate::explore::{Colours, Effect, Input as Key, Look, State, draw, draw_ranks};
 use crate::study::{DeviceStudy, Study};
@@ -54,12 +54,6 @@ pub(super) struct Explore {
     capacity: Option<u64>,
 }
 
-/// Number of rows in tables of the analysis, which the screen does not show.
-const TABLE_ROWS: usize = 10;
-
-/// A device of a file.
-type Place = (String, u64);
-
 /// Everything that outlives the screen of one device.
 struct Session<'o> {
     options: Options<'o>,
@@ -79,8 +73,7 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
         let first = inputs.first().map_or("SNAPSHOT", |input| &*input.name);
         bail!("explore draws on a terminal, and standard output is none; use `oomscope analyze {first}`");
     }
-    let options =
-        Options { device: args.device, capacity: args.capacity, top: TABLE_ROWS, ..Options::default() };
+    let options = Options { device: args.device, capacity: args.capacity, top: TABLE_ROWS, ..Options::default() };
     let mut studies = HashMap::new();
     let (mut ranks, mut exit, mut first) = (None, Exit::Success, None);
     if let [input] = inputs.as_slice() {
@@ -94,7 +87,8 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
             print_stderr(&format!("{}: {}", file.path, file.message));
             exit = Exit::Unreadable;
         }
-        let places = snapshots.iter().flat_map(|one| one.devices.iter().map(|device| (one.path.clone(), device.device)));
+        let places =
+            snapshots.iter().flat_map(|one| one.devices.iter().map(|device| (one.path.clone(), device.device)));
         first = places.take(1).next().or(first);
         ranks = AnalyzeReport::new(snapshots, unreadable, TABLE_ROWS).ranks;
     }
@@ -107,8 +101,7 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
     let (sender, messages) = channel();
     let screen = Screen::open().context("the terminal cannot be used")?;
     read_inputs(sender.clone());
-    let mut session =
-        Session { options, screen, look: look(), messages, sender, studies, ranks, commands: Vec::new() };
+    let mut session = Session { options, screen, look: look(), messages, sender, studies, ranks, commands: Vec::new() };
     let mut is_table = session.ranks.is_some();
     loop {
         if is_table {
@@ -125,7 +118,7 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
     let Session { screen, commands, .. } = session;
     drop(screen);
     for command in commands {
-        println!("{command}");
+        Output::open(None)?.write(&format!("{command}\n"))?;
     }
     Ok(exit)
 }
@@ -155,45 +148,33 @@ fn look() -> Look {
 }
 
 impl Session<'_> {
-    /// The next key; anything else from other threads goes to `receive`. `None` if the terminal is closed.
-    fn next_key(&mut self, mut receive: impl FnMut(Message)) -> Option<Option<Key>> {
-        match self.messages.recv() {
-            Ok(Message::Key(key)) => Some(Some(key)),
-            Ok(Message::Closed) | Err(_) => None,
-            Ok(other) => {
-                receive(other);
-                Some(None)
-            }
-        }
-    }
-
     /// The table of ranks: the device that the user opens; `None` to leave.
     fn choose(&mut self) -> io::Result<Option<Place>> {
         let Some(ranks) = self.ranks.clone() else { return Ok(None) };
-        let is_one_file = ranks.rows.iter().all(|row| row.path == ranks.rows[0].path);
-        let name = |row: &RankRow| {
-            if is_one_file { format!("GPU {}", row.device) } else { format!("{} GPU {}", row.path, row.device) }
-        };
         let (mut selected, last) = (0, ranks.rows.len() - 1);
         let mut message: Option<String> = None;
         loop {
             let look = self.look;
-            self.screen.draw(|buffer| draw_ranks(&ranks, selected, &name, message.as_deref(), buffer, look))?;
-            let Some(key) = self.next_key(drop) else { return Ok(None) };
+            self.screen.draw(|buffer| draw_ranks(&ranks, selected, message.as_deref(), buffer, look))?;
+            let key = match self.messages.recv() {
+                Ok(Message::Key(key)) => key,
+                Ok(Message::Closed) | Err(_) => return Ok(None),
+                Ok(_) => continue, // of a device that was left
+            };
             match key {
-                Some(Key::Up | Key::Wheel(_, _, true)) => selected = selected.saturating_sub(1),
-                Some(Key::Down | Key::Wheel(_, _, false)) => selected = (selected + 1).min(last),
-                Some(Key::PageUp) => selected = selected.saturating_sub(10),
-                Some(Key::PageDown) => selected = (selected + 10).min(last),
-                Some(Key::Home) => selected = 0,
-                Some(Key::End) => selected = last,
-                Some(Key::Click(_, y)) if (2..).contains(&y) => selected = usize::from(y - 2).min(last),
-                Some(Key::Char('q' | '\u{3}')) => return Ok(None),
-                Some(Key::Enter) => {
+                Key::Up | Key::Wheel(_, _, true) => selected = selected.saturating_sub(1),
+                Key::Down | Key::Wheel(_, _, false) => selected = (selected + 1).min(last),
+                Key::PageUp => selected = selected.saturating_sub(10),
+                Key::PageDown => selected = (selected + 10).min(last),
+                Key::Home => selected = 0,
+                Key::End => selected = last,
+                Key::Click(_, y) if (2..).contains(&y) => selected = usize::from(y - 2).min(last),
+                Key::Char('q' | '\u{3}') => return Ok(None),
+                Key::Enter => {
                     let RankRow { path, device, .. } = &ranks.rows[selected];
                     if !self.studies.contains_key(path) {
                         self.screen.draw(|buffer| {
-                            draw_ranks(&ranks, selected, &name, Some("reading…"), buffer, look);
+                            draw_ranks(&ranks, selected, Some("reading…"), buffer, look);
                         })?;
                         match open(&Input::named(Path::new(path)), self.options) {
                             Ok(study) => drop(self.studies.insert(path.clone(), study)),
@@ -236,12 +217,16 @@ impl Session<'_> {
     }
 
     /// Takes everything that waits, so that a slow terminal draws once for many keys. `None` if the terminal is closed.
-    fn turn(&mut self, state: &mut State<'_, '_>, place: &Place, replays: &Sender<crate::whatif::Conditions>) -> Option<Effect> {
+    fn turn(
+        &mut self,
+        state: &mut State<'_, '_>,
+        place: &Place,
+        replays: &Sender<crate::whatif::Conditions>,
+    ) -> Option<Effect> {
         let mut next = self.messages.recv().ok();
         while let Some(message) = next {
             let effect = match message {
                 Message::Closed => return None,
-                Message::Resized => Effect::Draw,
                 Message::Key(key) => state.handle(key, self.screen.area()),
                 Message::Recording(of, loaded) if of == *place => {
                     state.set_recording(*loaded);
@@ -260,7 +245,8 @@ impl Session<'_> {
                     state.set_run(*run);
                     Effect::Draw
                 }
-                Message::Recording(..) | Message::Run(..) => Effect::Draw, // of a device that was left
+                // The others are of a device that was left.
+                Message::Resized | Message::Recording(..) | Message::Run(..) => Effect::Draw,
             };
             match effect {
                 Effect::Draw => {}

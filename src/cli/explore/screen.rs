@@ -69,7 +69,9 @@ impl Drop for Screen {
 
 fn set_style(out: &mut Vec<u8>, cell: &Cell) -> io::Result<()> {
     queue!(out, SetAttribute(Attribute::Reset))?;
-    for (modifier, attribute) in [(Modifier::BOLD, Attribute::Bold), (Modifier::REVERSED, Attribute::Reverse)] {
+    let attributes =
+        [(Modifier::BOLD, Attribute::Bold), (Modifier::DIM, Attribute::Dim), (Modifier::REVERSED, Attribute::Reverse)];
+    for (modifier, attribute) in attributes {
         if cell.modifier.contains(modifier) {
             queue!(out, SetAttribute(attribute))?;
         }
