@@ -137,6 +137,15 @@ fn a_signal_restores_the_terminal() {
 }
 
 #[test]
+fn analyze_names_it_as_the_next_command() {
+    let Some(terminal) = Terminal::new("next") else { return };
+    terminal.start(&format!("--wide analyze {} | tail -n 9", fixtures::path(OOM).display()));
+    terminal.expect("oomscope report -o oom.html");
+    terminal.start(&format!("--wide analyze {}", fixtures::path(OOM).display()));
+    terminal.expect("oomscope explore");
+}
+
+#[test]
 fn without_a_terminal_it_names_analyze() {
     let path = fixtures::path(OOM);
     let output = program::command().arg("explore").arg(&path).output().unwrap();
