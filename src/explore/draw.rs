@@ -84,7 +84,7 @@ fn draw_foot(state: &State<'_, '_>, buffer: &mut Buffer, y: u16) {
         put(buffer, 0, y, width, message, STRONG);
         return;
     }
-    let mut x = put(buffer, 0, y, width, &describe_moment(state), STRONG);
+    let mut x = put(buffer, 0, y, width - columns(FOOT[0]) - 2, &describe_moment(state), STRONG);
     for key in FOOT {
         if x + 2 + columns(key) <= width {
             x += 2;
@@ -129,8 +129,8 @@ fn draw_popup(popup: &Popup, buffer: &mut Buffer, body: Rect) {
             0 => (popup.title.as_str(), SELECTED),
             _ => (lines.get(popup.scroll + usize::from(y) - 1).map_or("", String::as_str), PLAIN),
         };
-        let blank = " ".repeat(usize::from(body.width - 2));
-        put(buffer, body.x + 1, body.y + y, body.width - 2, &blank, style);
-        put(buffer, body.x + 2, body.y + y, body.width - 4, text, style);
+        let blank = " ".repeat(body.width.into());
+        put(buffer, body.x, body.y + y, body.width, &blank, style);
+        put(buffer, body.x + 2, body.y + y, body.width.saturating_sub(4), text, style);
     }
 }

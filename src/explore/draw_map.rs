@@ -11,10 +11,10 @@ use super::rows::describe_block;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, put};
 use crate::base::units::{counted, size};
-use crate::snapshot::Action;
 
 pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
-    let (map, body) = (MapCells::new(recording, state.moment, layout.map_cells()), layout.body);
+    let (request, body) = (state.failed_request(), layout.body);
+    let map = MapCells::new(recording, state.moment, request, layout.map_cells());
     let scale = format!(
         "{} a cell, {} reserved in {}: ░ free and releasable, · free between blocks, ▒ freed, in use by a stream",
         size(map.cell_bytes),
@@ -22,16 +22,24 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
         counted(map.ranges as u64, "range"),
     );
     put(buffer, 0, body.y, body.width, &scale, FAINT);
-    draw_request(state, &map, buffer, layout);
+    let largest = format!("largest free part {}", size(map.largest_free));
+    let x = match request {
+        0 => 0,
+        bytes => put(buffer, 0, body.y + 1, body.width, &format!("✗ failed request of {}, ", size(bytes)), ALARM),
+    };
+    put(buffer, x, body.y + 1, body.width, &largest, PLAIN);
     let selected = state.selected[View::Map as usize];
     let Some(grouping) = state.grouping() else { return };
     let positions = (layout.map.y..layout.map.y + layout.map.height)
         .flat_map(|y| (layout.map.x..layout.map.x + layout.map.width).map(move |x| (x, y)));
     for (position, part) in positions.zip(&map.cells) {
+        let cell = &mut buffer[position];
+        if part.is_request {
+            cell.set_symbol("✗").set_style(ALARM);
+        }
         if part.reserved == 0 {
             continue;
         }
-        let cell = &mut buffer[position];
         let Some((row, _)) = part.largest else {
             cell.set_symbol(if part.is_releasable { "░" } else { "·" }).set_style(FAINT);
             continue;
@@ -53,25 +61,4 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
         None => "↑ ↓ or a click selects a block, Enter shows its stack".to_owned(),
     };
     put(buffer, 0, layout.map.y + layout.map.height, body.width, &text, if chosen.is_some() { PLAIN } else { FAINT });
-}
-
-/// The request that fails at the moment, else the last one, and the largest free range, in cells.
-fn draw_request(state: &State<'_, '_>, map: &MapCells, buffer: &mut Buffer, layout: &Layout) {
-    let (y, width) = (layout.body.y + 1, layout.body.width);
-    let trace = state.device.device();
-    let here = state.moment.checked_sub(1).map(|entry| entry as usize);
-    let here = here.filter(|entry| trace.action(*entry) == Some(Action::Oom));
-    let cells = |bytes: u64| usize::try_from(bytes.div_ceil(map.cell_bytes)).unwrap_or(usize::MAX).max(1);
-    let mut x = 0;
-    if let Some(entry) = here.or_else(|| state.device.failed_requests().next_back()) {
-        let request = trace.entry(entry).size;
-        let bar = "█".repeat(cells(request).min(usize::from(width) / 3));
-        x = put(buffer, x, y, width, &format!("failed request of {} ", size(request)), ALARM);
-        x = put(buffer, x, y, width, &bar, ALARM) + 2;
-    }
-    if map.largest_free > 0 {
-        let bar = "░".repeat(cells(map.largest_free).min(usize::from(width) / 3));
-        x = put(buffer, x, y, width, &format!("largest free part {} ", size(map.largest_free)), PLAIN);
-        put(buffer, x, y, width, &bar, FAINT);
-    }
 }

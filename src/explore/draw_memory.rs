@@ -220,11 +220,11 @@ fn draw_legend(
         cell("━", &format!("{}: {}", shown.name, describe_outcome(&shown.run.then)), RUN);
     }
     let mut listed: Vec<usize> = (0..groups.len()).filter(|index| bytes(*index) > 0 || sums.is_none()).collect();
+    // The largest that have room; beside the picture in its order.
+    listed.sort_by_key(|index| Reverse(bytes(*index)));
     if is_beside {
-        listed.reverse();
-    } else {
-        // Where there is little room, the largest.
-        listed.sort_by_key(|index| Reverse(bytes(*index)));
+        listed.truncate(usize::from(area.height.saturating_sub(2)));
+        listed.sort_unstable_by_key(|index| Reverse(*index));
     }
     for index in listed {
         let group = &groups[index];

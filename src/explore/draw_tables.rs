@@ -7,7 +7,7 @@ use super::layout::{Layout, View};
 use super::palette::{EIGHTHS, Look, adapt, colour};
 use super::recording::Recording;
 use super::state::State;
-use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, wrap};
+use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, without_middle, wrap};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{count, percent, ratio, signed_size, size};
@@ -18,7 +18,8 @@ use crate::whatif::TriedMark;
 fn put_row(buffer: &mut Buffer, y: u16, first: (u16, &str), others: &[(u16, &str)], style: Style) {
     let all = buffer.area.width;
     let right: u16 = others.iter().map(|(width, _)| width + 1).sum();
-    put(buffer, first.0, y, all.saturating_sub(right + first.0), first.1, style);
+    let room = all.saturating_sub(right + first.0);
+    put(buffer, first.0, y, room, &without_middle(first.1, room.into()), style);
     let mut x = all.saturating_sub(right);
     for (width, text) in others {
         x += 1;
@@ -99,7 +100,7 @@ pub fn draw_ranks(ranks: &Ranks, selected: usize, message: Option<&str>, buffer:
     };
     let area = buffer.area;
     put(buffer, 0, 0, area.width, &ranks.summary, STRONG);
-    let header = [(22, "result"), (11, "allocated"), (11, "reserved"), (9, "of device")];
+    let header = [(14, "result"), (11, "allocated"), (11, "reserved"), (9, "of device")];
     put_row(buffer, 1, (2, "rank, worst first"), &header, STRONG);
     let height = usize::from(area.height.saturating_sub(3));
     let first = (selected + 1).saturating_sub(height);
@@ -110,7 +111,7 @@ pub fn draw_ranks(ranks: &Ranks, selected: usize, message: Option<&str>, buffer:
         let share = capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)));
         let (allocated, reserved) = (size(row.peak_allocated_bytes), size(row.peak_reserved_bytes));
         let style = if first + index == selected { SELECTED } else { PLAIN };
-        put_row(buffer, y, (2, &name(row)), &[(22, result), (11, &allocated), (11, &reserved), (9, &share)], style);
+        put_row(buffer, y, (2, &name(row)), &[(14, result), (11, &allocated), (11, &reserved), (9, &share)], style);
         let (sign, tone) = if has_failed { ("✗", ALARM) } else { ("✓", Style::new().fg(Color::Green)) };
         put(buffer, 0, y, 1, sign, tone);
     }

@@ -258,7 +258,7 @@ impl State<'_, '_> {
             View::Memory => self.go(layout.moment_at(x, &self.zoom).into()),
             View::Map => {
                 if let Some(recording) = &self.recording {
-                    let map = MapCells::new(recording, self.moment, layout.map_cells());
+                    let map = MapCells::new(recording, self.moment, self.failed_request(), layout.map_cells());
                     let found = layout.map_cell_at(x, y).and_then(|cell| map.block_at(cell));
                     self.selected[View::Map as usize] = found;
                 }

@@ -39,7 +39,7 @@ pub enum Input {
 
 /// Keys and what they do, for `?`.
 pub(super) const KEYS: [(&str, &str); 20] = [
-    ("1 2 3 4 Tab", "memory over time, map, holders, what was tried"),
+    ("1 2 3 4 Tab", "memory over time, map, holders, tried"),
     ("← →", "one entry back or forward; ten with Shift, a tenth of the picture with PgUp PgDn"),
     ("w s + -", "zoom in or out; also the wheel"),
     ("a f", "move the zoom to the left or right; also by dragging"),

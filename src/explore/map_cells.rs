@@ -16,6 +16,8 @@ pub(super) struct MapCell {
     pub(super) largest: Option<(usize, u64)>,
     /// No block of its range is in use.
     pub(super) is_releasable: bool,
+    /// Part of a failed request, which has no place in memory.
+    pub(super) is_request: bool,
 }
 
 /// A range of reserved memory, and its place on the map.
@@ -39,18 +41,24 @@ pub(super) struct MapCells {
 }
 
 impl MapCells {
-    /// The memory at `moment` in at most `count` cells.
-    pub(super) fn new(recording: &Recording, moment: Moment, count: usize) -> Self {
+    /// The memory at `moment`, and behind it a failed request of `request` bytes, in at most `count` cells.
+    pub(super) fn new(recording: &Recording, moment: Moment, request: u64, count: usize) -> Self {
         let mut ranges = ranges_at(recording, moment);
         let reserved = ranges.iter().map(|range| range.end - range.address).sum::<u64>();
         let count = count.max(1);
         let has_gaps = ranges.len() * 4 <= count;
         let mut cell_bytes = reserved.div_ceil(count as u64).next_multiple_of(UNIT).max(UNIT);
-        while place(&mut ranges, cell_bytes, has_gaps).div_ceil(cell_bytes) > count as u64 {
+        let request_start =
+            |end: u64, cell_bytes: u64| if request > 0 { (end.div_ceil(cell_bytes) + 1) * cell_bytes } else { end };
+        let cells_of = |end: u64, cell_bytes: u64| (request_start(end, cell_bytes) + request).div_ceil(cell_bytes);
+        while cells_of(place(&mut ranges, cell_bytes, has_gaps), cell_bytes) > count as u64 {
             cell_bytes = (cell_bytes + cell_bytes / 16).next_multiple_of(UNIT) + UNIT;
         }
         let mut map = Self { cells: vec![MapCell::default(); count], cell_bytes, reserved, ranges: 0, largest_free: 0 };
         map.ranges = ranges.len();
+        let end = ranges.last().map_or(0, |range| range.offset + (range.end - range.address));
+        let start = request_start(end, cell_bytes);
+        map.spread(start..start.saturating_add(request), |cell, _| cell.is_request = true);
         let mut free_from = ranges.first().map_or(0, |range| range.address);
         let mut current = 0;
         for row in blocks_at(recording, moment) {

@@ -7,6 +7,7 @@ use super::recording::{Grouping, Moment, Recording};
 use super::rows::{self, HolderRow, TriedEntry};
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::ids::to_u32;
+use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 use crate::whatif::{Conditions, TriedRun};
 
@@ -160,6 +161,14 @@ impl<'s, 'a> State<'s, 'a> {
     /// The analysis of the device, when it is done.
     pub(super) fn device_report(&self) -> Option<&DeviceReport> {
         self.report.as_ref()?.devices.iter().find(|one| one.device == self.device.id())
+    }
+
+    /// The request that fails at the moment, else the last one that failed; 0 if none did.
+    pub(super) fn failed_request(&self) -> u64 {
+        let trace = self.device.device();
+        let here = self.moment.checked_sub(1).map(|entry| entry as usize);
+        let here = here.filter(|entry| trace.action(*entry) == Some(Action::Oom));
+        here.or_else(|| self.device.failed_requests().next_back()).map_or(0, |entry| trace.entry(entry).size)
     }
 
     /// The rows of what was tried.

@@ -55,6 +55,18 @@ pub(super) fn fit(text: &str, room: usize) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
+/// A name in `room` columns: its start and its end, as both tell names apart.
+pub(super) fn without_middle(name: &str, room: usize) -> String {
+    let name = escape_text(name);
+    if name.width() <= room {
+        return name;
+    }
+    let end = room / 3;
+    let skipped = (0..=name.len()).find(|at| name.get(*at..).is_some_and(|rest| rest.width() <= end));
+    let rest = skipped.and_then(|at| name.get(at..)).unwrap_or_default();
+    format!("{}{rest}", fit(&name, room - rest.width()))
+}
+
 /// The lines of `text` in `room` columns, broken between words where there are some.
 pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
     let text = escape_text(text);

@@ -72,7 +72,7 @@ fn explore<T>(path: &Path, size: [u16; 2], check: impl FnOnce(Explored<'_, '_>) 
 
 fn compare(name: &str, page: &str) {
     let mut settings = insta::Settings::new();
-    settings.set_snapshot_path("../golden/explore");
+    settings.set_snapshot_path("../explore_screens");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.bind(|| insta::assert_snapshot!(name, page));
@@ -164,6 +164,36 @@ fn typed_places_are_found_or_refused() {
             assert!(lines.last().unwrap().contains(foot), "{keys:?}: {}", lines.last().unwrap());
         }
     });
+}
+
+/// Names of a file can be anything; the terminal gets characters that it shows.
+#[test]
+fn hostile_names_are_text() {
+    let name = "\u{1b}[2J\u{9b}31m\u{202e}\u{7}\r\n##[error]";
+    let frames = serde_json::json!([{"filename": name, "line": 3, "name": name}]);
+    let entry = |action: &str, size: u64, time: u64| serde_json::json!({"action": action, "addr": 1_u64 << 32, "size": size, "stream": 0, "time_us": time, "frames": frames});
+    let trace = [entry("segment_alloc", 2 << 20, 1), entry("alloc", 1 << 20, 2), entry("oom", 8 << 20, 3)];
+    let text = serde_json::json!({"segments": [], "device_traces": [trace]}).to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hostile\u{1b}[31m.json");
+    std::fs::write(&path, text).unwrap();
+    walk(&path, 400, 3);
+    explore(&path, [120, 40], |mut explored| {
+        explored.type_in("3g");
+        assert!(explored.page(UNICODE).contains("\\u{1b}[2J"), "{}", explored.page(UNICODE));
+    });
+}
+
+/// README shows the screen as it is.
+#[test]
+fn the_screen_of_readme() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let page = explore(&fixtures::path(OOM), [80, 24], |mut explored| {
+        explored.type_in("2");
+        explored.page(UNICODE)
+    });
+    let page = page.unwrap();
+    assert!(readme.contains(&page), "{page}");
 }
 
 /// A sequence of numbers (xorshift).

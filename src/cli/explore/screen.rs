@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use crossterm::style::{Attribute, Color as TerminalColor, SetAttribute, SetBackgroundColor, SetForegroundColor};
+use crossterm::style::{Attribute, SetAttribute};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{execute, queue};
 use ratatui_core::buffer::{Buffer, Cell};
@@ -76,26 +76,27 @@ fn set_style(out: &mut Vec<u8>, cell: &Cell) -> io::Result<()> {
             queue!(out, SetAttribute(attribute))?;
         }
     }
-    if cell.fg != Color::Reset {
-        queue!(out, SetForegroundColor(terminal_color(cell.fg)))?;
-    }
-    if cell.bg != Color::Reset {
-        queue!(out, SetBackgroundColor(terminal_color(cell.bg)))?;
+    for (color, first) in [(cell.fg, 30), (cell.bg, 40)] {
+        if let Some(code) = color_code(color, first) {
+            write!(out, "\x1b[{code}m")?;
+        }
     }
     Ok(())
 }
 
-/// The colours that the screen uses.
-fn terminal_color(color: Color) -> TerminalColor {
-    match color {
-        Color::Rgb(r, g, b) => TerminalColor::Rgb { r, g, b },
-        Color::Indexed(index) => TerminalColor::AnsiValue(index),
-        Color::Red => TerminalColor::DarkRed,
-        Color::Green => TerminalColor::DarkGreen,
-        Color::Yellow => TerminalColor::DarkYellow,
-        Color::DarkGray => TerminalColor::DarkGrey,
-        _ => TerminalColor::Reset,
-    }
+/// The code of a colour of the screen; `first` is that of black. Crossterm's own codes of the 16 colours are those of 256.
+fn color_code(color: Color, first: u8) -> Option<String> {
+    Some(match color {
+        Color::Rgb(red, green, blue) => format!("{};2;{red};{green};{blue}", first + 8),
+        Color::Indexed(index @ 0..8) => (first + index).to_string(),
+        Color::Indexed(index @ 8..16) => (first + 60 + index - 8).to_string(),
+        Color::Indexed(index) => format!("{};5;{index}", first + 8),
+        Color::Red => (first + 1).to_string(),
+        Color::Green => (first + 2).to_string(),
+        Color::Yellow => (first + 3).to_string(),
+        Color::DarkGray => (first + 60).to_string(),
+        _ => return None,
+    })
 }
 
 /// Gives the terminal back. Where that fails it is gone.
