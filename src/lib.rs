@@ -11,7 +11,7 @@
 //! 6. [`analysis`]: the report of one snapshot, and why its requests failed
 //! 7. [`compare`]: snapshots compared, with each other or with limits; [`explain`]: the meaning of a message in a log
 //! 8. [`output`]: answers rendered for people and programs
-//! 9. [`viewer`]: the analyzer as a module of WebAssembly, for a page in a browser
+//! 9. [`viewer`]: the analyzer as a module of WebAssembly, for a page in a browser; [`explore`]: a recording in a terminal
 //! 10. [`cli`]: the command line
 //!
 //! The library never prints, exits or reads the environment, except `cli`, which does nothing else.
@@ -182,6 +182,9 @@ pub mod base;
 pub mod cli;
 pub mod compare;
 pub mod explain;
+#[cfg(feature = "explore")]
+#[doc(hidden)]
+pub mod explore;
 pub mod output;
 #[doc(hidden)]
 pub mod replay;

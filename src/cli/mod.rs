@@ -16,6 +16,8 @@ mod dry_run;
 mod dump;
 mod exit;
 mod explain;
+#[cfg(feature = "explore")]
+mod explore;
 mod export;
 mod fit;
 mod generate;
@@ -97,6 +99,8 @@ enum Command {
     DryRun(dry_run::DryRun),
     Dump(dump::Dump),
     Analyze(analyze::Analyze),
+    #[cfg(feature = "explore")]
+    Explore(explore::Explore),
     Diff(diff::Diff),
     Replay(replay::Replay),
     Report(report::Report),
@@ -148,6 +152,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::DryRun(args) => dry_run::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Analyze(args) => analyze::run(&args),
+        #[cfg(feature = "explore")]
+        Command::Explore(args) => explore::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),

@@ -73,7 +73,10 @@ impl Output {
     ) -> anyhow::Result<()> {
         let page = |answer: &T, is_wide| shown_page(document(answer), is_wide);
         let text = match format {
-            Format::Human => terminal(&page(answer, is_wide()), self.style()),
+            Format::Human => {
+                let page = page(answer, is_wide());
+                terminal(&if self.file.is_none() { for_reader(page) } else { page }, self.style())
+            }
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
             Format::Markdown => markdown_comment(&page(answer, false)),
@@ -139,6 +142,14 @@ pub(super) fn shown_page(page: Document, is_wide: bool) -> Document {
     page
 }
 
+/// `page`, which explores next if standard output is a terminal.
+fn for_reader(mut page: Document) -> Document {
+    if cfg!(feature = "explore") && io::stdout().is_terminal() {
+        page.explore_next();
+    }
+    page
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -146,7 +157,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Writes `page` to standard error.
 pub(super) fn print_page(page: Document) {
-    let text = terminal(&shown_page(page, is_wide()), stderr_style());
+    let text = terminal(&for_reader(shown_page(page, is_wide())), stderr_style());
     // If standard error is closed, there is nowhere to report it.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
@@ -182,7 +193,7 @@ type TerminalSize = (terminal_size::Width, terminal_size::Height);
 
 /// False for simple terminals and locales with another character set. An unset locale counts as UTF-8: terminals of
 /// bare containers support it.
-fn supports_unicode(terminal: bool) -> bool {
+pub(super) fn supports_unicode(terminal: bool) -> bool {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if terminal && matches!(variable("TERM").as_deref(), Some("dumb" | "linux")) {
         return false;

@@ -14,3 +14,5 @@ pub mod report;
 mod wording;
 
 pub use wording::{Brief, BriefLine, Summary};
+#[cfg(feature = "explore")]
+pub(crate) use wording::{command_line, describe_outcome, summarize_snapshot};

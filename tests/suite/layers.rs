@@ -18,11 +18,12 @@ const ROOMS: &str = "
     explain:   base allocator stacks
     output:    base allocator snapshot stacks replay study whatif analysis compare explain
     viewer:    base allocator snapshot study whatif analysis explain output
-    cli:       base allocator snapshot replay study whatif analysis compare explain output
+    explore:   base allocator snapshot stacks study whatif analysis output
+    cli:       base allocator snapshot replay study whatif analysis compare explain output explore
 ";
 
 /// The only places in which a word may appear in code: only the command line prints, exits and reads the environment.
-const CONFINED: [(&str, &[&str]); 13] = [
+const CONFINED: [(&str, &[&str]); 15] = [
     ("println", &["src/cli/", "src/main.rs"]),
     ("eprintln", &["src/cli/", "src/main.rs"]),
     ("print", &["src/cli/", "src/main.rs"]),
@@ -33,6 +34,8 @@ const CONFINED: [(&str, &[&str]); 13] = [
     ("env", &["src/cli/", "src/main.rs", "src/viewer/exports.rs"]),
     ("exit", &["src/cli/"]),
     ("clap", &["src/cli/"]),
+    ("crossterm", &["src/cli/explore/"]),
+    ("ratatui_core", &["src/explore/", "src/cli/explore/"]),
     ("comfy_table", &["src/output/document/terminal/"]),
     ("unsafe", &["src/base/input/mapped.rs", "src/allocator/device/cuda/", "src/viewer/exports.rs"]),
     ("unsafe_code", &["src/base/input/mapped.rs", "src/allocator/device/cuda/", "src/viewer/exports.rs"]),

@@ -46,6 +46,10 @@ mod emit;
 mod explain;
 mod explain_command;
 mod explain_messages;
+#[cfg(feature = "explore")]
+mod explore;
+#[cfg(all(unix, feature = "explore"))]
+mod explore_terminal;
 mod export;
 mod failures;
 mod fit;

@@ -8,7 +8,7 @@ const MIN_BAND_COLUMNS: usize = 3;
 
 /// Draws bands over `entries` entries in `columns` columns; each column shows the band that covers most of it. Numbered
 /// bands are thinned out to fit. Returns `None` if other bands are too many to be legible.
-pub(super) fn draw_bands(
+pub(crate) fn draw_bands(
     bands: &[Band],
     is_numbered: bool,
     entries: u64,

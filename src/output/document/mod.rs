@@ -26,6 +26,8 @@ mod text_chart;
 mod ticks;
 mod width;
 
+#[cfg(feature = "explore")]
+pub(crate) use bands::draw_bands;
 pub use block::Document;
 #[doc(hidden)]
 pub use block::{Bar, BarKind, BarPart, Block, Field, Item, Source, Stack};

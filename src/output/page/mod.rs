@@ -13,6 +13,8 @@ mod address_map;
 mod base64;
 mod base85;
 mod budget;
+#[cfg(feature = "explore")]
+mod colours;
 mod columns;
 mod data;
 mod events;
@@ -33,6 +35,8 @@ use std::io;
 use serde::Serialize;
 
 pub use self::budget::budget;
+#[cfg(feature = "explore")]
+pub(crate) use self::colours::{category_colours, line_colours};
 pub use self::html::{PageOptions, device_json, write, write_explanation, write_with};
 pub use self::shown_devices::PageOrder;
 pub use self::viewer::write_viewer;

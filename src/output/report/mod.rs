@@ -41,6 +41,8 @@ pub use gate::check;
 #[cfg(feature = "cuda")]
 pub use live::live;
 pub use plan::plan;
+#[cfg(feature = "explore")]
+pub(crate) use ranks::Names;
 pub use replay::replay;
 pub use timeline::timeline;
 pub use together::together;

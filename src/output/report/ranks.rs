@@ -1,13 +1,13 @@
 //! Names of the ranks of a job.
 
 /// The paths of rows without their common directory and ending.
-pub(super) struct Names {
+pub(crate) struct Names {
     directory: String,
     ending: String,
 }
 
 impl Names {
-    pub(super) fn from_paths<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Self {
+    pub(crate) fn from_paths<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Self {
         let common = paths.clone().reduce(common_prefix);
         let directory = common.and_then(|common| Some(&common[..=common.rfind('/')?]));
         Self { directory: directory.unwrap_or_default().to_owned(), ending: common_ending(paths) }
@@ -18,7 +18,7 @@ impl Names {
         &self.directory
     }
 
-    pub(super) fn shorten<'p>(&self, path: &'p str) -> &'p str {
+    pub(crate) fn shorten<'p>(&self, path: &'p str) -> &'p str {
         let name = path.strip_prefix(&self.directory).unwrap_or(path);
         name.strip_suffix(&self.ending).unwrap_or(name)
     }

@@ -1,0 +1,110 @@
+//! The threads behind the screen: one reads the terminal, one works for each device that is shown.
+
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
+
+use crate::analysis::{Options, SnapshotReport, analyze_study};
+use crate::explore::{Input, Loaded};
+use crate::study::{DeviceStudy, Study};
+use crate::whatif::{Conditions, Explorer, TriedRun};
+
+/// Number of rows in tables of the analysis, which the screen does not show.
+pub(super) const TABLE_ROWS: usize = 10;
+
+/// A device of a file.
+pub(super) type Place = (String, u64);
+
+/// A message to the thread that draws.
+pub(super) enum Message {
+    Key(Input),
+    Resized,
+    /// The terminal can no longer be read.
+    Closed,
+    Recording(Place, Box<Loaded>),
+    Report(Place, Box<SnapshotReport>),
+    Run(Place, Box<Result<TriedRun, String>>),
+}
+
+/// Reads the terminal in a thread of its own.
+pub(super) fn read_inputs(sender: Sender<Message>) {
+    thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            let resized = matches!(event, Event::Resize(..)).then_some(Message::Resized);
+            // A slow link joins Escape and the key after it.
+            let is_joined = matches!(event, Event::Key(KeyEvent { modifiers: KeyModifiers::ALT, .. }));
+            let escape = is_joined.then_some(Message::Key(Input::Escape));
+            let messages = [resized, escape, input(&event).map(Message::Key)];
+            if messages.into_iter().flatten().any(|message| sender.send(message).is_err()) {
+                return;
+            }
+        }
+        // Nobody waits any more if the program is at its end.
+        let _ = sender.send(Message::Closed);
+    });
+}
+
+fn input(event: &Event) -> Option<Input> {
+    match event {
+        Event::Key(KeyEvent { code, modifiers, kind, .. }) if *kind != KeyEventKind::Release => {
+            let far = modifiers.contains(KeyModifiers::SHIFT);
+            Some(match code {
+                KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Input::Char('\u{3}'),
+                KeyCode::Char(character) if !modifiers.contains(KeyModifiers::CONTROL) => Input::Char(*character),
+                KeyCode::Left => Input::Left(far),
+                KeyCode::Right => Input::Right(far),
+                KeyCode::Up => Input::Up,
+                KeyCode::Down => Input::Down,
+                KeyCode::PageUp => Input::PageUp,
+                KeyCode::PageDown => Input::PageDown,
+                KeyCode::Home => Input::Home,
+                KeyCode::End => Input::End,
+                KeyCode::Enter => Input::Enter,
+                KeyCode::Esc => Input::Escape,
+                KeyCode::Backspace => Input::Backspace,
+                KeyCode::Tab => Input::Tab,
+                _ => return None,
+            })
+        }
+        Event::Mouse(mouse) => Some(match mouse.kind {
+            MouseEventKind::Down(MouseButton::Left) => Input::Click(mouse.column, mouse.row),
+            MouseEventKind::Drag(MouseButton::Left) => Input::Drag(mouse.column, mouse.row),
+            MouseEventKind::ScrollUp => Input::Wheel(mouse.column, mouse.row, true),
+            MouseEventKind::ScrollDown => Input::Wheel(mouse.column, mouse.row, false),
+            _ => return None,
+        }),
+        _ => None,
+    }
+}
+
+/// Reads the allocations of `device` and analyzes `study` in the background; then replays what is sent.
+pub(super) fn work(
+    device: DeviceStudy<'static, 'static>,
+    study: &'static Study<'static>,
+    place: &Place,
+    sender: Sender<Message>,
+) -> Sender<Conditions> {
+    let (replays, conditions) = channel::<Conditions>();
+    let place = place.clone();
+    thread::spawn(move || {
+        // The screen may be gone: then nobody waits for the rest.
+        let send = |message: Message| sender.send(message).is_ok();
+        if !send(Message::Recording(place.clone(), Box::new(Loaded::from_device(device)))) {
+            return;
+        }
+        let scope = study.scope();
+        let options = Options { device: scope.device, capacity: scope.capacity, top: TABLE_ROWS, ..Options::default() };
+        let report = analyze_study(study, &place.0, 0, options);
+        if !send(Message::Report(place.clone(), Box::new(report))) {
+            return;
+        }
+        let explorer = Explorer::new(device);
+        while let Ok(conditions) = conditions.recv() {
+            if !send(Message::Run(place.clone(), Box::new(explorer.replay(&conditions)))) {
+                return;
+            }
+        }
+    });
+    replays
+}

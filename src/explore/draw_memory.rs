@@ -1,0 +1,235 @@
+//! Memory over time: groups stacked, the reserved memory above them, steps and phases below.
+
+use std::cmp::Reverse;
+
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::{Color, Modifier, Style};
+
+use super::layout::Layout;
+use super::palette::{EIGHTHS, colour};
+use super::recording::{Column, Group, Recording, column_moments};
+use super::state::State;
+use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put};
+use crate::base::units::size;
+use crate::output::describe_outcome;
+use crate::output::document::{Band, draw_bands};
+use crate::study::{SERIES_ALLOCATED, SERIES_RESERVED};
+use crate::whatif::MemoryCurve;
+
+/// The style of a replayed run.
+const RUN: Style = Style::new().fg(Color::Green);
+
+pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, buffer: &mut Buffer, layout: &Layout) {
+    if state.last() == 0 {
+        let text = "no history was recorded, so there is no memory over time: 2 shows the map of the snapshot";
+        put(buffer, 0, layout.body.y + 1, layout.body.width, text, PLAIN);
+        return;
+    }
+    if layout.chart.width == 0 || layout.chart.height == 0 {
+        return;
+    }
+    let all = [Group { name: "allocated".to_owned(), slot: 0, is_guess: false }];
+    let width = usize::from(layout.chart.width);
+    let (groups, shown) = match recording.zip(state.grouping()) {
+        Some((recording, grouping)) => (&*grouping.groups, recording.columns(grouping, &state.zoom, width)),
+        // Until the allocations are read.
+        None => (&all[..], totals(state, width)),
+    };
+    let run = state.shown_run.as_ref().map(|shown| run_columns(state, &shown.run.curve, width));
+    let highest = shown.iter().map(|column| column.reserved.max(column.groups.iter().sum()));
+    let highest_of_run = run.iter().flatten().map(|values| values[0]);
+    let top = highest.chain(highest_of_run).fold(1, u64::max);
+    for (x, column) in (layout.chart.x..).zip(&shown) {
+        draw_column(buffer, layout, x, column, groups, top);
+    }
+    for (x, [reserved, allocated]) in (layout.chart.x..).zip(run.into_iter().flatten()) {
+        for (bytes, symbol) in [(allocated, "•"), (reserved, "━")] {
+            if let Some(y) = line_of(layout, bytes, top) {
+                buffer[(x, y)].set_symbol(symbol).set_style(RUN.bg(Color::Reset));
+            }
+        }
+    }
+    draw_axis(buffer, layout, top);
+    draw_cursor(state, buffer, layout);
+    draw_ranges(state, buffer, layout);
+    draw_legend(state, recording, groups, buffer, layout);
+}
+
+/// The columns before the allocations are read: what is allocated in all.
+fn totals(state: &State<'_, '_>, width: usize) -> Vec<Column> {
+    let Some(history) = state.device.history() else { return Vec::new() };
+    let buckets = history.samples.buckets();
+    let column = |index: usize| {
+        let moments = column_moments(&state.zoom, width, index);
+        let first = buckets.partition_point(|bucket| bucket.first <= moments.start).saturating_sub(1);
+        let next = buckets.partition_point(|bucket| bucket.first < moments.end).max(first + 1);
+        let most = |series: usize| buckets[first..next].iter().map(|bucket| bucket.max[series]).fold(0, u64::max);
+        Column { groups: vec![most(SERIES_ALLOCATED)], reserved: most(SERIES_RESERVED) }
+    };
+    if buckets.is_empty() { Vec::new() } else { (0..width).map(column).collect() }
+}
+
+/// Reserved and allocated bytes of a replayed run in each column.
+fn run_columns(state: &State<'_, '_>, curve: &MemoryCurve, width: usize) -> Vec<[u64; 2]> {
+    let column = |index: usize| {
+        let moments = column_moments(&state.zoom, width, index);
+        let first = curve.first.partition_point(|first| *first <= moments.start).saturating_sub(1);
+        let next = curve.first.partition_point(|first| *first < moments.end).max(first + 1).min(curve.first.len());
+        [&curve.reserved, &curve.allocated]
+            .map(|series| series.get(first..next).into_iter().flatten().copied().fold(0, u64::max))
+    };
+    (0..width).map(column).collect()
+}
+
+/// The height of `bytes` in eighths of a line.
+fn eighths(layout: &Layout, bytes: u64, top: u64) -> u64 {
+    let all = u128::from(layout.chart.height) * 8;
+    u64::try_from((u128::from(bytes) * all).div_ceil(u128::from(top))).unwrap_or(u64::MAX)
+}
+
+/// The line of the picture at the height of `bytes`.
+fn line_of(layout: &Layout, bytes: u64, top: u64) -> Option<u16> {
+    let above = u16::try_from(eighths(layout, bytes, top).checked_sub(1)? / 8).ok()?;
+    (above < layout.chart.height).then(|| layout.chart.y + layout.chart.height - 1 - above)
+}
+
+fn draw_column(buffer: &mut Buffer, layout: &Layout, x: u16, column: &Column, groups: &[Group], top: u64) {
+    let (mut sum, mut edges) = (0_u64, Vec::new());
+    for (bytes, group) in column.groups.iter().zip(groups) {
+        sum = sum.saturating_add(*bytes);
+        edges.push((eighths(layout, sum, top), colour(group.slot, group.is_guess)));
+    }
+    if let Some(y) = line_of(layout, column.reserved, top) {
+        buffer[(x, y)].set_symbol("─").set_style(FAINT);
+    }
+    for above in 0..layout.chart.height {
+        let (low, high) = (u64::from(above) * 8, u64::from(above) * 8 + 8);
+        let Some(first) = edges.iter().position(|(edge, _)| *edge > low) else { break };
+        let filled = edges[first].0.min(high) - low;
+        // Above it, the group that has most of the rest.
+        let rest = edges.windows(2).skip(first).max_by_key(|pair| pair[1].0.min(high) - pair[0].0.min(high));
+        let rest = rest.filter(|pair| (pair[1].0.min(high) - pair[0].0.min(high)) * 2 > 8 - filled);
+        let cell = &mut buffer[(x, layout.chart.y + layout.chart.height - 1 - above)];
+        cell.set_symbol(EIGHTHS[usize::try_from(filled).unwrap_or(8) - 1]);
+        cell.set_style(Style::new().fg(edges[first].1).bg(rest.map_or(Color::Reset, |pair| pair[1].1)));
+    }
+}
+
+fn draw_axis(buffer: &mut Buffer, layout: &Layout, top: u64) {
+    let (chart, bottom) = (layout.chart, layout.chart.y + layout.chart.height - 1);
+    for (y, bytes) in [(chart.y, top), (chart.y + chart.height / 2, top / 2), (bottom, 0)] {
+        let label = if bytes == 0 { "0".to_owned() } else { size(bytes) };
+        put(buffer, (chart.x - 1).saturating_sub(columns(&label)), y, chart.x, &label, FAINT);
+    }
+}
+
+/// The line above the picture: failures, the peak, the marked moment and the cursor. The cursor goes down to the bottom.
+fn draw_cursor(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
+    let y = layout.chart.y - 1;
+    let peak = state.device.history().and_then(|history| history.peak.allocated_event);
+    let peak = peak.and_then(|entry| u32::try_from(entry + 1).ok());
+    let failures = state.device.failed_requests().filter_map(|entry| u32::try_from(entry + 1).ok());
+    let signs = peak.map(|moment| (moment, "▲", STRONG)).into_iter();
+    let signs = signs.chain(failures.map(|moment| (moment, "✗", ALARM)));
+    let signs = signs.chain(state.marked.map(|moment| (moment, "A", STRONG)));
+    for (moment, symbol, style) in signs {
+        if let Some(x) = layout.column_of(moment, &state.zoom) {
+            buffer[(x, y)].set_symbol(symbol).set_style(style);
+        }
+    }
+    let Some(x) = layout.column_of(state.moment, &state.zoom) else { return };
+    if buffer[(x, y)].symbol() == " " {
+        buffer[(x, y)].set_symbol("▼");
+    }
+    for line in layout.chart.y..layout.chart.y + layout.chart.height {
+        let cell = &mut buffer[(x, line)];
+        if EIGHTHS.contains(&cell.symbol()) {
+            cell.set_style(Style::new().add_modifier(Modifier::REVERSED));
+        } else {
+            cell.set_symbol("│").set_style(STRONG);
+        }
+    }
+}
+
+/// The steps and the phases of the moments in the picture.
+fn draw_ranges(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
+    let phases = state.device.phases();
+    // Entry `e` leads to moment `e + 1`.
+    let (first, last) = (u64::from(state.zoom.start), u64::from(state.zoom.end));
+    let clip = |start: u64, end: u64| {
+        let [start, end] = [start, end].map(|entry| (entry + 1).clamp(first, last) - first);
+        (start < end).then_some([start, end])
+    };
+    let runs = phases.runs();
+    let shown = runs.partition_point(|run| u64::from(run.start) + 1 < first).saturating_sub(1);
+    let ends = runs.iter().skip(shown + 1).map(|run| u64::from(run.start)).chain([last]);
+    let runs = runs[shown.min(runs.len())..].iter().zip(ends).take_while(|(run, _)| u64::from(run.start) < last);
+    let runs = runs.filter_map(|(run, end)| {
+        Some(Band { range: clip(u64::from(run.start), end)?, name: run.phase.word().to_owned() })
+    });
+    let phase_bands: Vec<Band> = runs.collect();
+    let steps = phases.step_ends();
+    let numbers = steps.partition_point(|end| u64::from(*end) < first)..;
+    let numbers = numbers.map_while(|step| Some((step, phases.step_entries(u32::try_from(step).ok()?)?)));
+    let numbers = numbers.take_while(|(_, entries)| (entries.start as u64) < last);
+    let step_bands: Vec<Band> = numbers
+        .filter_map(|(step, entries)| {
+            Some(Band { range: clip(entries.start as u64, entries.end as u64)?, name: step.to_string() })
+        })
+        .collect();
+    let bottom = layout.chart.y + layout.chart.height;
+    for (y, name, bands, is_numbered) in [(bottom, "phase", phase_bands, false), (bottom + 1, "step", step_bands, true)]
+    {
+        let columns = usize::from(layout.chart.width);
+        if !bands.is_empty()
+            && let Some(line) = draw_bands(&bands, is_numbered, last - first, columns, '│')
+        {
+            put(buffer, 0, y, layout.chart.x, name, FAINT);
+            put(buffer, layout.chart.x, y, layout.chart.width, &line, FAINT);
+        }
+    }
+}
+
+/// The groups with their bytes at the moment, the one on top first; then the replayed run.
+fn draw_legend(
+    state: &State<'_, '_>,
+    recording: Option<&Recording>,
+    groups: &[Group],
+    buffer: &mut Buffer,
+    layout: &Layout,
+) {
+    let sums = recording.zip(state.grouping()).map(|(recording, grouping)| recording.sums_at(grouping, state.moment));
+    let bytes = |index: usize| sums.as_ref().and_then(|sums| sums.get(index)).copied().unwrap_or(0);
+    let area = layout.legend;
+    let is_beside = area.x > 0;
+    let (mut x, mut y) = (area.x, area.y);
+    let width = if is_beside { area.width } else { area.width / 3 };
+    let mut cell = |symbol: &str, text: &str, style: Style| {
+        if y >= area.y + area.height {
+            return;
+        }
+        put(buffer, x, y, 1, symbol, style);
+        put(buffer, x + 2, y, width.saturating_sub(3), text, PLAIN);
+        if is_beside || x + 2 * width > area.x + area.width {
+            (x, y) = (area.x, y + 1);
+        } else {
+            x += width;
+        }
+    };
+    if let Some(shown) = &state.shown_run {
+        cell("━", &format!("{}: {}", shown.name, describe_outcome(&shown.run.then)), RUN);
+    }
+    let mut listed: Vec<usize> = (0..groups.len()).filter(|index| bytes(*index) > 0 || sums.is_none()).collect();
+    // The largest that have room; beside the picture in its order.
+    listed.sort_by_key(|index| Reverse(bytes(*index)));
+    if is_beside {
+        listed.truncate(usize::from(area.height.saturating_sub(2)));
+        listed.sort_unstable_by_key(|index| Reverse(*index));
+    }
+    for index in listed {
+        let group = &groups[index];
+        let figure = if sums.is_some() { format!("{} ", size(bytes(index))) } else { String::new() };
+        cell(EIGHTHS[7], &format!("{figure}{}", group.name), Style::new().fg(colour(group.slot, group.is_guess)));
+    }
+    cell("─", "reserved", FAINT);
+}

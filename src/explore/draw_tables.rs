@@ -1,0 +1,121 @@
+//! The tables: holders, what was tried, and ranks.
+
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::{Color, Style};
+
+use super::layout::{Layout, View};
+use super::palette::{EIGHTHS, Look, adapt, colour};
+use super::recording::Recording;
+use super::state::State;
+use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, without_middle, wrap};
+use crate::allocator::verdict::Verdict;
+use crate::analysis::{RankRow, Ranks};
+use crate::base::units::{count, percent, ratio, signed_size, size};
+use crate::output::report::Names;
+use crate::whatif::TriedMark;
+
+/// Draws the cells of a row, the first at the left and the others at the right; each of these has its width.
+fn put_row(buffer: &mut Buffer, y: u16, first: (u16, &str), others: &[(u16, &str)], style: Style) {
+    let all = buffer.area.width;
+    let right: u16 = others.iter().map(|(width, _)| width + 1).sum();
+    let room = all.saturating_sub(right + first.0);
+    put(buffer, first.0, y, room, &without_middle(first.1, room.into()), style);
+    let mut x = all.saturating_sub(right);
+    for (width, text) in others {
+        x += 1;
+        put(buffer, x + width.saturating_sub(columns(text)), y, *width, text, style);
+        x += width;
+    }
+}
+
+pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
+    let rows = state.holders();
+    let selected = state.selected[View::Holders as usize].unwrap_or(0).min(rows.len().saturating_sub(1));
+    let grouping = &recording.groupings[state.grouping];
+    let total = recording.allocated[state.moment as usize];
+    let search = if state.found.is_some() { ", matches of the search" } else { "" };
+    let head = format!("held by {}{search} (g: by another)", grouping.word);
+    let change = if state.marked.is_some() { "change" } else { "" };
+    let header = [(11, change), (11, "bytes"), (6, "share"), (8, "blocks")];
+    put_row(buffer, layout.body.y, (2, &head), &header, STRONG);
+    let first = layout.first_row(selected);
+    for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate()
+    {
+        let change = if row.change == 0 { String::new() } else { signed_size(row.change) };
+        let cells = [size(row.bytes), percent(ratio(row.bytes, total)), count(row.blocks)];
+        let style = if first + index == selected { SELECTED } else { PLAIN };
+        let cells = [(11, &*change), (11, &*cells[0]), (6, &*cells[1]), (8, &*cells[2])];
+        put_row(buffer, y, (2, &row.name), &cells, style);
+        put(buffer, 0, y, 1, EIGHTHS[7], Style::new().fg(colour(row.slot, row.is_guess)));
+    }
+}
+
+pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
+    let rows = state.tried();
+    let selected = state.selected[View::Tried as usize].unwrap_or(0);
+    let header = [(24, "the job then"), (11, "reserved"), (8, "sure")];
+    put_row(buffer, layout.body.y, (2, "tried in a replay"), &header, STRONG);
+    let first = layout.first_row(selected);
+    for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate()
+    {
+        let style = if first + index == selected { SELECTED } else { PLAIN };
+        let cells = [(24, &*row.outcome), (11, &*row.reserved), (8, row.sure)];
+        put_row(buffer, y, (2, &row.name), &cells, style);
+        let (sign, tone) = match row.mark {
+            None => (" ", PLAIN),
+            Some(TriedMark::Helps) => ("✓", Style::new().fg(Color::Green)),
+            Some(TriedMark::MayHelp) => ("~", Style::new().fg(Color::Yellow)),
+            Some(TriedMark::NoHelp) => ("✗", Style::new().fg(Color::Red)),
+        };
+        put(buffer, 0, y, 1, sign, tone);
+    }
+    let text = match (&state.running, &state.shown_run) {
+        (Some(name), _) => format!("replaying {name}…"),
+        (None, Some(shown)) => format!(
+            "{}: {}; peak reserved {}. 1 shows it over the recorded run.",
+            shown.name,
+            shown.run.outcome(),
+            size(shown.run.peak_reserved_bytes)
+        ),
+        (None, None) => {
+            "Enter replays the selected row, c what you type: 40GiB, h100, max_split_size_mb:128".to_owned()
+        }
+    };
+    let below = layout.rows.y + layout.rows.height..layout.foot;
+    for (line, y) in wrap(&text, layout.body.width.into()).iter().zip(below.skip(1)) {
+        put(buffer, 0, y, layout.body.width, line, PLAIN);
+    }
+}
+
+/// Draws the table of ranks, the worst first, into the empty `buffer`.
+pub fn draw_ranks(ranks: &Ranks, selected: usize, message: Option<&str>, buffer: &mut Buffer, look: Look) {
+    let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
+    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let name = |row: &RankRow| match names.shorten(&row.path) {
+        _ if paths.len() == 1 => format!("GPU {}", row.device),
+        file if paths.len() < ranks.rows.len() => format!("{file} GPU {}", row.device),
+        file => file.to_owned(),
+    };
+    let area = buffer.area;
+    put(buffer, 0, 0, area.width, &ranks.summary, STRONG);
+    let header = [(14, "result"), (11, "allocated"), (11, "reserved"), (9, "of device")];
+    put_row(buffer, 1, (2, "rank, worst first"), &header, STRONG);
+    let height = usize::from(area.height.saturating_sub(3));
+    let first = (selected + 1).saturating_sub(height);
+    for (index, (row, y)) in ranks.rows.iter().skip(first).take(height).zip(2..).enumerate() {
+        let has_failed = row.oom_count > 0 || row.has_recorded_failure;
+        let result = row.verdict.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
+        let capacity = row.capacity_bytes.or(row.reach_bytes);
+        let share = capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)));
+        let (allocated, reserved) = (size(row.peak_allocated_bytes), size(row.peak_reserved_bytes));
+        let style = if first + index == selected { SELECTED } else { PLAIN };
+        put_row(buffer, y, (2, &name(row)), &[(14, result), (11, &allocated), (11, &reserved), (9, &share)], style);
+        let (sign, tone) = if has_failed { ("✗", ALARM) } else { ("✓", Style::new().fg(Color::Green)) };
+        put(buffer, 0, y, 1, sign, tone);
+    }
+    let foot = message.unwrap_or("Enter opens a rank  ↑ ↓ select  q leave");
+    put(buffer, 0, area.height.saturating_sub(1), area.width, foot, if message.is_some() { STRONG } else { FAINT });
+    adapt(buffer, look);
+}

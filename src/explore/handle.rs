@@ -1,0 +1,314 @@
+//! How a key, a click or a turn of the wheel changes the state. Nothing here draws, waits or reads a file.
+
+use ratatui_core::layout::Rect;
+
+use super::keys::{Input, KEYS};
+use super::layout::{Layout, View};
+use super::map_cells::{MapCells, blocks_at};
+use super::rows;
+use super::state::{Effect, Popup, Prompt, State};
+use super::target::Target;
+use crate::allocator::device::parse_replay_capacity;
+use crate::base::ids::StackId;
+use crate::output::command_line;
+use crate::whatif::Conditions;
+
+impl State<'_, '_> {
+    /// Changes the state as `input` demands; `area` is the screen.
+    pub fn handle(&mut self, input: Input, area: Rect) -> Effect {
+        self.message = None;
+        if self.prompt.is_some() {
+            return self.type_in(input);
+        }
+        if self.popup.is_some() {
+            self.scroll_popup(input);
+            return Effect::Draw;
+        }
+        let layout = Layout::new(area, self.view);
+        match input {
+            Input::Char(key) => return self.press(key),
+            Input::Left(far) => self.go(i64::from(self.moment) - if far { 10 } else { 1 }),
+            Input::Right(far) => self.go(i64::from(self.moment) + if far { 10 } else { 1 }),
+            Input::PageUp => self.go(i64::from(self.moment) - (self.width() / 10).max(1)),
+            Input::PageDown => self.go(i64::from(self.moment) + (self.width() / 10).max(1)),
+            Input::Home => self.go(0),
+            Input::End => self.go(self.last().into()),
+            Input::Up => self.select(-1),
+            Input::Down => self.select(1),
+            Input::Tab => self.view = self.view.next(),
+            Input::Enter => return self.open(),
+            Input::Escape => self.clear(),
+            Input::Backspace if self.has_ranks => return Effect::Ranks,
+            Input::Backspace => {}
+            Input::Click(x, y) => self.click(x, y, &layout),
+            Input::Drag(x, _) => self.drag(x, &layout),
+            Input::Wheel(x, _, is_in) if self.view == View::Memory => {
+                let at = layout.moment_at(x, &self.zoom);
+                self.zoom_by(at, if is_in { 2 } else { -2 });
+            }
+            Input::Wheel(_, _, is_up) => self.select(if is_up { -1 } else { 1 }),
+        }
+        Effect::Draw
+    }
+
+    fn press(&mut self, key: char) -> Effect {
+        match key {
+            'q' | '\u{3}' => return Effect::Leave,
+            'r' if self.has_ranks => return Effect::Ranks,
+            'w' | '+' | '=' => self.zoom_by(self.moment, 2),
+            's' | '-' => self.zoom_by(self.moment, -2),
+            'a' => self.pan(-self.width() / 5),
+            'f' => self.pan(self.width() / 5),
+            '0' => self.zoom = 0..self.last() + 1,
+            'p' => self.go_to(Target::Peak),
+            'o' => self.go_to(Target::Failure),
+            '[' => self.go_to_step(false),
+            ']' => self.go_to_step(true),
+            'd' | 'm' => self.mark(),
+            'g' => self.regroup(),
+            '/' | ':' | 'c' => self.prompt = Some(Prompt { key, text: String::new() }),
+            '?' => self.popup = Some(keys_popup()),
+            'y' => self.note_command(),
+            _ => {
+                if let Some(view) = key.to_digit(10).and_then(|digit| View::ALL.get((digit as usize).wrapping_sub(1))) {
+                    self.view = *view;
+                }
+            }
+        }
+        Effect::Draw
+    }
+
+    fn regroup(&mut self) {
+        self.found = None;
+        let count = self.recording.as_ref().map_or(1, |recording| recording.groupings.len());
+        self.grouping = (self.grouping + 1) % count;
+        self.selected[View::Holders as usize] = None;
+    }
+
+    fn clear(&mut self) {
+        if self.found.take().is_none() && self.marked.take().is_none() && self.shown_run.take().is_none() {
+            self.selected = [None; 4];
+        }
+    }
+
+    /// Moves the selection.
+    fn select(&mut self, by: isize) {
+        let view = self.view as usize;
+        let now = self.selected[view];
+        let step = |index: usize, count: usize| index.saturating_add_signed(by).min(count.saturating_sub(1));
+        self.selected[view] = match self.view {
+            View::Memory => None,
+            View::Map => {
+                let blocks = self.recording.as_ref().map(|recording| blocks_at(recording, self.moment));
+                let blocks = blocks.unwrap_or_default();
+                let index = now.and_then(|row| blocks.iter().position(|other| *other == row));
+                blocks.get(index.map_or(0, |index| step(index, blocks.len()))).copied()
+            }
+            View::Holders => Some(now.map_or(0, |index| step(index, self.holders().len()))),
+            View::Tried => Some(now.map_or(0, |index| step(index, self.tried().len()))),
+        };
+    }
+
+    fn open(&mut self) -> Effect {
+        let selected = self.selected[self.view as usize];
+        match self.view {
+            View::Memory => {
+                let entry = self.moment.checked_sub(1);
+                if let Some(entry) = entry {
+                    let stack = self.device.device().entry(entry as usize).extended_stack;
+                    self.popup = Some(self.stack_popup(format!("entry {entry}"), stack));
+                }
+            }
+            View::Map => {
+                let one = selected.zip(self.recording.as_ref()).map(|(row, recording)| recording.allocations[row]);
+                self.popup = one.map(|one| self.stack_popup(rows::describe_block(&one), one.made_by));
+            }
+            View::Holders => {
+                let row = self.holders().into_iter().nth(selected.unwrap_or(0));
+                self.popup = row.map(|row| self.stack_popup(row.name, row.stack));
+            }
+            View::Tried => {
+                if let Some(entry) = self.tried().into_iter().nth(selected.unwrap_or(0)) {
+                    return match entry.conditions {
+                        Some(conditions) => self.replay(entry.name, conditions),
+                        None => self.press('c'),
+                    };
+                }
+            }
+        }
+        Effect::Draw
+    }
+
+    fn replay(&mut self, name: String, conditions: Conditions) -> Effect {
+        if self.running.is_some() {
+            self.message = Some("a replay is running".to_owned());
+            return Effect::Draw;
+        }
+        if self.device.device().is_empty() {
+            self.message = Some("no history was recorded, so there is nothing to replay".to_owned());
+            return Effect::Draw;
+        }
+        self.running = Some(name);
+        Effect::Replay(conditions)
+    }
+
+    /// The frames of `stack`, innermost first, with the text of their lines where it was recorded.
+    fn stack_popup(&self, title: String, stack: StackId) -> Popup {
+        let frames = self.device.stacks().frame_list(stack);
+        let source = &self.device.snapshot().source;
+        let mut lines = Vec::new();
+        for frame in frames.iter() {
+            lines.push(format!("{} {}", frame.file_line(), frame.name));
+            lines.extend(source.get(&frame.file, frame.line).map(|text| format!("    {}", text.trim_start())));
+        }
+        match frames.left_out {
+            0 if lines.is_empty() => lines.push("no stack was recorded".to_owned()),
+            0 => {}
+            others => lines.push(format!("and {others} other frames")),
+        }
+        Popup { title, lines, scroll: 0 }
+    }
+
+    fn scroll_popup(&mut self, input: Input) {
+        let Some(popup) = &mut self.popup else { return };
+        let last = popup.lines.len().saturating_sub(1);
+        match input {
+            Input::Up | Input::Wheel(_, _, true) => popup.scroll = popup.scroll.saturating_sub(1),
+            Input::Down | Input::Wheel(_, _, false) => popup.scroll = (popup.scroll + 1).min(last),
+            Input::PageUp => popup.scroll = popup.scroll.saturating_sub(10),
+            Input::PageDown => popup.scroll = (popup.scroll + 10).min(last),
+            _ => self.popup = None,
+        }
+    }
+
+    fn type_in(&mut self, input: Input) -> Effect {
+        let Some(prompt) = &mut self.prompt else { return Effect::Draw };
+        match input {
+            Input::Char('\u{3}') | Input::Escape => self.prompt = None,
+            Input::Char(character) if !character.is_control() => prompt.text.push(character),
+            Input::Backspace if prompt.text.pop().is_none() => self.prompt = None,
+            Input::Enter => {
+                let Prompt { key, text } = prompt.clone();
+                self.prompt = None;
+                match key {
+                    '/' => self.search(&text),
+                    ':' => match Target::parse(&text) {
+                        Ok(target) => self.go_to(target),
+                        Err(message) => self.message = Some(message),
+                    },
+                    _ => return self.replay_typed(&text),
+                }
+            }
+            _ => {}
+        }
+        Effect::Draw
+    }
+
+    fn replay_typed(&mut self, text: &str) -> Effect {
+        let text = text.trim();
+        if text.is_empty() {
+            return Effect::Draw;
+        }
+        self.view = View::Tried;
+        let mut conditions = Conditions::default();
+        match parse_replay_capacity(text) {
+            Ok(capacity) => conditions.capacity = Some(capacity),
+            // The replay refuses what are no settings either.
+            Err(_) => text.clone_into(&mut conditions.options),
+        }
+        self.replay(text.to_owned(), conditions)
+    }
+
+    /// Shows the allocations whose line or name contains `text`.
+    fn search(&mut self, text: &str) {
+        let Some(recording) = self.recording.as_ref().filter(|_| !text.is_empty()) else {
+            self.found = None;
+            return;
+        };
+        let text = text.to_lowercase();
+        let is_match = |name: &String| name.to_lowercase().contains(&text);
+        let lines: Vec<bool> = recording.lines.iter().map(is_match).collect();
+        let names = recording.groupings.iter().find(|one| one.word == "name");
+        let named: Option<Vec<bool>> =
+            names.map(|names| names.groups.iter().map(|group| is_match(&group.name)).collect());
+        let of = recording.line_of.iter().enumerate().map(|(row, line)| {
+            let is_named = names.zip(named.as_ref()).is_some_and(|(names, named)| named[names.of[row] as usize]);
+            u8::from(!(lines[*line as usize] || is_named))
+        });
+        let of: Vec<u8> = of.collect();
+        if !of.contains(&0) {
+            self.message = Some(format!("no line and no name contains {text}"));
+            return;
+        }
+        let groups = rows::search_groups(&text);
+        self.found = Some(recording.group("search", groups, of));
+        self.selected[View::Holders as usize] = None;
+    }
+
+    fn click(&mut self, x: u16, y: u16, layout: &Layout) {
+        self.dragged_from = Some(x);
+        if let Some(view) = Layout::tab_at(x, y) {
+            self.view = view;
+            return;
+        }
+        if !layout.body.contains((x, y).into()) {
+            return;
+        }
+        match self.view {
+            View::Memory => self.go(layout.moment_at(x, &self.zoom).into()),
+            View::Map => {
+                if let Some(recording) = &self.recording {
+                    let map = MapCells::new(recording, self.moment, self.failed_request(), layout.map_cells());
+                    let found = layout.map_cell_at(x, y).and_then(|cell| map.block_at(cell));
+                    self.selected[View::Map as usize] = found;
+                }
+            }
+            View::Holders | View::Tried => {
+                let first = layout.first_row(self.selected[self.view as usize].unwrap_or(0));
+                self.selected[self.view as usize] = layout.row_at(y).map(|row| first + row);
+            }
+        }
+    }
+
+    fn drag(&mut self, x: u16, layout: &Layout) {
+        if let Some(from) = self.dragged_from.filter(|_| self.view == View::Memory) {
+            let per_column = self.width() / i64::from(layout.chart.width.max(1));
+            self.pan((i64::from(from) - i64::from(x)) * per_column.max(1));
+        }
+        self.dragged_from = Some(x);
+    }
+
+    /// Notes the command that shows this moment, to be printed on leaving.
+    fn note_command(&mut self) {
+        let device = self.device.id();
+        let at = match self.moment.checked_sub(1) {
+            Some(entry) => format!(" --at {entry}"),
+            None => String::new(),
+        };
+        let run = self.shown_run.as_ref().filter(|_| self.view == View::Tried);
+        let arguments = match (self.view, run) {
+            (View::Tried, Some(shown)) => match parse_replay_capacity(&shown.name) {
+                Ok(_) => format!("replay --device {device} --capacity {}", shown.name),
+                Err(_) if shown.run.change.is_some() => format!("whatif --device {device} --program"),
+                Err(_) => format!("replay --device {device} --set {}", shown.name),
+            },
+            (View::Tried, None) => format!("whatif --device {device}"),
+            (View::Memory, _) if self.zoom.len() <= self.last() as usize => {
+                let (from, to) = (self.zoom.start.saturating_sub(1), self.zoom.end - 1);
+                format!("timeline --device {device} --from {from} --to {to}")
+            }
+            _ => format!("analyze --device {device}{at}"),
+        };
+        let command = command_line(&arguments, &self.path);
+        self.message = Some(match &command {
+            Some(command) => format!("on leaving: {command}"),
+            None => "standard input cannot be read again".to_owned(),
+        });
+        self.commands.extend(command);
+    }
+}
+
+fn keys_popup() -> Popup {
+    let line = |(key, does): &(&str, &str)| format!("{key:<12}{does}");
+    Popup { title: "keys".to_owned(), lines: KEYS.iter().map(line).collect(), scroll: 0 }
+}

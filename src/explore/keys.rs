@@ -1,0 +1,66 @@
+//! The keys. Those of the HTML page do the same here, except `d`.
+
+/// A key, a click or a turn of the wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// A character, with Shift or not.
+    Char(char),
+    /// An arrow to the left; `true` with Shift.
+    Left(bool),
+    /// An arrow to the right; `true` with Shift.
+    Right(bool),
+    /// An arrow up.
+    Up,
+    /// An arrow down.
+    Down,
+    /// Page up.
+    PageUp,
+    /// Page down.
+    PageDown,
+    /// Home.
+    Home,
+    /// End.
+    End,
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Backspace.
+    Backspace,
+    /// Tab.
+    Tab,
+    /// A click at column and row.
+    Click(u16, u16),
+    /// The pointer moved to a column and row with its button held.
+    Drag(u16, u16),
+    /// The wheel turned at column and row, away from the user or not.
+    Wheel(u16, u16, bool),
+}
+
+/// Keys and what they do, for `?`.
+pub(super) const KEYS: [(&str, &str); 20] = [
+    ("1 2 3 4 Tab", "memory over time, map, holders, tried"),
+    ("← →", "one entry back or forward; ten with Shift, a tenth of the picture with PgUp PgDn"),
+    ("w s + -", "zoom in or out; also the wheel"),
+    ("a f", "move the zoom to the left or right; also by dragging"),
+    ("0", "the whole trace"),
+    ("Home End", "the first or last entry"),
+    ("p", "the peak"),
+    ("o", "the next failed request"),
+    ("[ ]", "the previous or next end of a training step"),
+    (":", "go to an entry, a time, a step, peak or failure"),
+    ("g", "stack and list by category, line, or name"),
+    ("↑ ↓", "select a row, or a block of the map"),
+    ("Enter", "its stack with the source; of what was tried: replay it"),
+    ("/", "search lines and names: the matches alone"),
+    ("d", "mark this moment, and show the difference to the next (m on the page)"),
+    ("c", "a capacity or settings to replay: 40GiB, h100, expandable_segments:True"),
+    ("y", "print the equivalent command on leaving"),
+    ("Esc", "close, or clear the search, the mark, the replay"),
+    ("r", "all ranks or devices"),
+    ("q", "leave"),
+];
+
+/// The most useful keys, for the foot.
+pub(super) const FOOT: [&str; 9] =
+    ["? keys", "q leave", "Tab view", "w s zoom", "o failure", "p peak", "/ search", ": go to", "d mark"];

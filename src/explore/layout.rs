@@ -1,0 +1,139 @@
+//! Where things are on the screen: for drawing, and for the pointer.
+
+use std::ops::Range;
+
+use ratatui_core::layout::Rect;
+
+use super::recording::{Moment, column_moments};
+
+/// Columns of the labels of the axis.
+const LABELS: u16 = 10;
+/// Columns of the legend beside the picture, where there is room.
+const LEGEND: u16 = 34;
+/// The narrowest screen with a legend beside the picture.
+const WIDE: u16 = 100;
+/// Lines of the legend below it.
+const LEGEND_LINES: u16 = 3;
+/// Lines below the table of what was tried.
+const OUTCOME_LINES: u16 = 4;
+
+/// A view of one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    Memory,
+    Map,
+    Holders,
+    Tried,
+}
+
+impl View {
+    pub(super) const ALL: [Self; 4] = [Self::Memory, Self::Map, Self::Holders, Self::Tried];
+
+    pub(super) fn tab(self) -> &'static str {
+        ["1 memory", "2 map", "3 holders", "4 tried"][self as usize]
+    }
+
+    pub(super) fn next(self) -> Self {
+        Self::ALL[(self as usize + 1) % Self::ALL.len()]
+    }
+}
+
+/// The parts of the screen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) body: Rect,
+    pub(super) foot: u16,
+    /// The picture of memory over time, without its labels.
+    pub(super) chart: Rect,
+    pub(super) legend: Rect,
+    /// The cells of the map.
+    pub(super) map: Rect,
+    /// The rows of a table below its header.
+    pub(super) rows: Rect,
+}
+
+impl Layout {
+    pub(super) fn new(area: Rect, view: View) -> Self {
+        let part = |area: Rect, [left, top, right, bottom]: [u16; 4]| Rect {
+            x: area.x + left.min(area.width),
+            y: area.y + top.min(area.height),
+            width: area.width.saturating_sub(left + right),
+            height: area.height.saturating_sub(top + bottom),
+        };
+        let body = part(area, [0, 2, 0, 1]);
+        let is_wide = area.width >= WIDE;
+        let [right, below] = if is_wide { [LEGEND + 1, 0] } else { [0, LEGEND_LINES] };
+        let chart = part(body, [LABELS, 1, right, below + 3]);
+        let legend = if is_wide {
+            part(body, [body.width.saturating_sub(LEGEND), 1, 0, 0])
+        } else {
+            part(body, [0, body.height.saturating_sub(below), 0, 0])
+        };
+        let outcome = if view == View::Tried { OUTCOME_LINES } else { 0 };
+        Self {
+            body,
+            foot: area.y + area.height.saturating_sub(1),
+            chart,
+            legend,
+            map: part(body, [0, 2, 0, 1]),
+            rows: part(body, [0, 1, 0, outcome]),
+        }
+    }
+
+    /// The tab at a position.
+    pub(super) fn tab_at(x: u16, y: u16) -> Option<View> {
+        let is_at = |view: &View| (Self::tab_column(*view)..Self::tab_column(*view) + width(view.tab())).contains(&x);
+        View::ALL.into_iter().filter(|_| y == 0).find(is_at)
+    }
+
+    /// The first column of a tab.
+    pub(super) fn tab_column(view: View) -> u16 {
+        View::ALL[..view as usize].iter().map(|before| width(before.tab()) + 2).sum()
+    }
+
+    /// The moment at column `x` of the picture.
+    pub(super) fn moment_at(&self, x: u16, zoom: &Range<Moment>) -> Moment {
+        let width = self.chart.width.max(1);
+        let index = x.saturating_sub(self.chart.x).min(width - 1);
+        let moments = column_moments(zoom, width.into(), index.into());
+        Moment::try_from(moments.start).unwrap_or(zoom.start)
+    }
+
+    /// The column of the picture that has `moment`; `None` if it is outside.
+    pub(super) fn column_of(&self, moment: Moment, zoom: &Range<Moment>) -> Option<u16> {
+        let width = usize::from(self.chart.width);
+        if !zoom.contains(&moment) || width == 0 {
+            return None;
+        }
+        // The last column that starts at the moment or before.
+        let index = ((moment - zoom.start) as usize * width + width - 1) / zoom.len();
+        let starts_after = |index: &usize| column_moments(zoom, width, *index).start > moment as usize;
+        let index = if starts_after(&index.min(width - 1)) { index.saturating_sub(1) } else { index };
+        u16::try_from(index.min(width - 1)).ok().map(|column| self.chart.x + column)
+    }
+
+    pub(super) fn map_cells(&self) -> usize {
+        usize::from(self.map.width) * usize::from(self.map.height)
+    }
+
+    /// The cell of the map at a position.
+    pub(super) fn map_cell_at(&self, x: u16, y: u16) -> Option<usize> {
+        let is_inside = self.map.contains((x, y).into());
+        is_inside.then(|| usize::from(y - self.map.y) * usize::from(self.map.width) + usize::from(x - self.map.x))
+    }
+
+    /// The first row of a table that is shown while `selected` is.
+    pub(super) fn first_row(&self, selected: usize) -> usize {
+        (selected + 1).saturating_sub(usize::from(self.rows.height))
+    }
+
+    /// The shown row of a table at line `y`.
+    pub(super) fn row_at(&self, y: u16) -> Option<usize> {
+        let bottom = self.rows.y + self.rows.height;
+        (self.rows.y..bottom).contains(&y).then(|| usize::from(y - self.rows.y))
+    }
+}
+
+fn width(text: &str) -> u16 {
+    u16::try_from(text.len()).unwrap_or(u16::MAX)
+}

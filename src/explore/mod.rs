@@ -1,0 +1,28 @@
+//! The screen of `oomscope explore`: one device of a recording, in a terminal.
+//!
+//! In: a [`DeviceStudy`](crate::study::DeviceStudy), an analysis and replays, as the program around has them ready, and
+//! [`Input`]s of the user. Out: cells of a `ratatui` buffer ([`draw()`], [`draw_ranks`]), and an [`Effect`] for the
+//! program around, such as a replay to run in the background. [`State::handle`] and [`draw()`] are pure, so tests need no
+//! terminal. All text is escaped in one function. Knows no terminal, no thread and no file.
+
+mod draw;
+mod draw_map;
+mod draw_memory;
+mod draw_tables;
+mod handle;
+mod keys;
+mod layout;
+mod map_cells;
+mod moves;
+mod palette;
+mod recording;
+mod rows;
+mod state;
+mod target;
+mod text;
+
+pub use self::draw::draw;
+pub use self::draw_tables::draw_ranks;
+pub use self::keys::Input;
+pub use self::palette::{Colours, Look};
+pub use self::state::{Effect, Loaded, State};

@@ -1,0 +1,137 @@
+//! The colours of groups, as far as a terminal has them: true colour, 256 or 16 colours, or letters.
+
+use std::sync::OnceLock;
+
+use ratatui_core::buffer::{Buffer, Cell};
+use ratatui_core::style::Color;
+
+use crate::output::page::{category_colours, line_colours};
+use crate::study::attribution::Category;
+
+/// Colours of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colours {
+    /// None: letters tell groups apart.
+    None,
+    /// The 16 ANSI colours.
+    Ansi,
+    /// 256 colours.
+    Indexed,
+    /// 24 bits.
+    True,
+}
+
+/// Capabilities of a terminal.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// Its colours.
+    pub colours: Colours,
+    /// Whether it shows Unicode.
+    pub unicode: bool,
+}
+
+/// Index of the colour of a category or a line.
+pub(super) type Slot = usize;
+
+/// The colour of memory that belongs to no group, such as all other lines.
+pub(super) const OTHER: Slot = Category::ALL.len() - 1;
+
+/// The ANSI colour and the letter of each slot: the categories, then the lines.
+const ANSI: [u8; 28] = [12, 11, 5, 6, 13, 3, 9, 8, 4, 11, 2, 5, 9, 6, 3, 13, 1, 14, 12, 10, 6, 11, 13, 14, 3, 9, 12, 8];
+const LETTERS: &[u8; 28] = b"PGOACITXabcdefghijklmnopqrst";
+
+/// Blocks that fill one eighth to eight eighths of a cell from below.
+pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+
+/// Characters for terminals without Unicode, in place of others.
+const ASCII: [(&str, &str); 14] = [
+    ("✗", "x"),
+    ("✓", "+"),
+    ("▲", "^"),
+    ("▼", "v"),
+    ("─", "-"),
+    ("━", "="),
+    ("│", "|"),
+    ("•", "o"),
+    ("░", ":"),
+    ("▒", "%"),
+    ("·", "."),
+    ("…", "~"),
+    ("→", ">"),
+    ("←", "<"),
+];
+
+fn table() -> &'static [[u8; 3]] {
+    static TABLE: OnceLock<Vec<[u8; 3]>> = OnceLock::new();
+    TABLE.get_or_init(|| category_colours().into_iter().chain(line_colours()).collect())
+}
+
+/// The slot of line `index`.
+pub(super) fn line_slot(index: usize) -> Slot {
+    Category::ALL.len() + index % (table().len() - Category::ALL.len())
+}
+
+/// The colour of `slot`; that of a guess is darker.
+pub(super) fn colour(slot: Slot, is_guess: bool) -> Color {
+    let [red, green, blue] = table()[slot].map(|part| if is_guess { part / 5 * 3 } else { part });
+    Color::Rgb(red, green, blue)
+}
+
+/// The slot of `colour`, and whether it is that of a guess.
+fn slot_of(shown: Color) -> Option<(Slot, bool)> {
+    let slots = (0..table().len()).flat_map(|slot| [(slot, false), (slot, true)]);
+    slots.into_iter().find(|(slot, is_guess)| colour(*slot, *is_guess) == shown)
+}
+
+/// Replaces what the terminal cannot show.
+pub(super) fn adapt(buffer: &mut Buffer, look: Look) {
+    for cell in &mut buffer.content {
+        if let Some(eighths) = EIGHTHS.iter().position(|block| *block == cell.symbol()) {
+            adapt_block(cell, eighths + 1, look);
+        } else if !look.unicode && !cell.symbol().is_ascii() {
+            let ascii = ASCII.iter().find(|(character, _)| *character == cell.symbol());
+            cell.set_symbol(ascii.map_or("?", |(_, ascii)| ascii));
+        }
+        cell.fg = shown(cell.fg, look.colours);
+        cell.bg = shown(cell.bg, look.colours);
+    }
+}
+
+/// A cell of which `eighths` have the foreground colour, the others that of the background.
+fn adapt_block(cell: &mut Cell, eighths: usize, look: Look) {
+    if look.unicode && look.colours != Colours::None {
+        return;
+    }
+    let most = if eighths >= 4 { cell.fg } else { cell.bg };
+    let slot = slot_of(most);
+    match slot {
+        None => {
+            cell.set_symbol(if most == Color::Reset { " " } else { "#" });
+        }
+        Some((slot, is_guess)) if look.colours == Colours::None => {
+            let letter = char::from(LETTERS[slot]);
+            cell.set_char(if is_guess { letter.to_ascii_lowercase() } else { letter });
+        }
+        Some(_) => {
+            cell.set_symbol(" ");
+            cell.bg = most;
+        }
+    }
+}
+
+fn shown(colour: Color, colours: Colours) -> Color {
+    let Color::Rgb(red, green, blue) = colour else {
+        return if colours == Colours::None { Color::Reset } else { colour };
+    };
+    match colours {
+        Colours::None => Color::Reset,
+        Colours::True => colour,
+        Colours::Ansi => slot_of(colour).map_or(Color::Reset, |(slot, _)| Color::Indexed(ANSI[slot])),
+        Colours::Indexed => {
+            // The cube of 6 x 6 x 6 colours.
+            let level = |part: u8| (u16::from(part) * 5 + 127) / 255;
+            let index = 16 + 36 * level(red) + 6 * level(green) + level(blue);
+            Color::Indexed(u8::try_from(index).unwrap_or(u8::MAX))
+        }
+    }
+}

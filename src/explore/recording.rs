@@ -1,0 +1,315 @@
+//! The allocations of one device as columns: what is live, and what each group of them holds, at any moment.
+//!
+//! A moment `m` of `0..=entries` is the state after `m` trace entries, as on the HTML page.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::palette::{OTHER, Slot, line_slot};
+use crate::base::ids::{StackId, to_u32};
+use crate::stacks::frames::LineId;
+use crate::study::DeviceStudy;
+use crate::study::attribution::{Category, Confidence};
+use crate::study::lifetimes::{AllocationLifetime, MemoryLifetimes, SegmentRange};
+
+/// A number of trace entries.
+pub(super) type Moment = u32;
+
+/// The end of what is never freed.
+const NEVER: Moment = Moment::MAX;
+/// Moments between two sums of a grouping that are kept.
+const STRIDE: usize = 1024;
+/// The word of the grouping by source line.
+pub(super) const BY_LINE: &str = "line";
+/// Lines or variables with a group of their own; the others share the last one.
+const MAX_GROUPS: usize = 63;
+
+/// A group of allocations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) slot: Slot,
+    pub(super) is_guess: bool,
+}
+
+/// A partition of the allocations.
+#[derive(Debug)]
+pub(super) struct Grouping {
+    /// `category`, `line`, `name` or `search`.
+    pub(super) word: &'static str,
+    pub(super) groups: Vec<Group>,
+    /// The group of each allocation.
+    pub(super) of: Vec<u8>,
+    /// Bytes of each group at every [`STRIDE`]th moment.
+    sums: Vec<u64>,
+}
+
+/// A column of the picture of memory over time.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    /// Bytes of each group where most is allocated.
+    pub(super) groups: Vec<u64>,
+    /// Peak of reserved bytes.
+    pub(super) reserved: u64,
+}
+
+/// The allocations of one device.
+#[derive(Debug)]
+pub(super) struct Recording {
+    pub(super) allocations: Vec<AllocationLifetime>,
+    pub(super) segments: Vec<SegmentRange>,
+    pub(super) lines: Vec<String>,
+    /// The line of each allocation, an index in `lines`.
+    pub(super) line_of: Vec<u32>,
+    /// By category, by line and, if the recorder named variables, by name.
+    pub(super) groupings: Vec<Grouping>,
+    /// By moment.
+    pub(super) allocated: Vec<u64>,
+    /// By moment.
+    pub(super) reserved: Vec<u64>,
+    /// The first and the last moment at which each allocation is live, as columns: they are scanned for every frame.
+    starts: Vec<Moment>,
+    ends: Vec<Moment>,
+    /// When the memory of each allocation could be reused.
+    reusable: Vec<Moment>,
+    /// Allocations (`row << 1`) and frees (`row << 1 | 1`) by moment; those of moment `m` start at `change_starts[m]`.
+    changes: Vec<u32>,
+    change_starts: Vec<u32>,
+}
+
+impl Recording {
+    pub(super) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
+        let lives = MemoryLifetimes::from_device(device);
+        let MemoryLifetimes { allocations, segments, .. } = lives;
+        let moments = device.device().len() + 1;
+        let starts: Vec<Moment> = allocations.iter().map(|one| one.start).collect();
+        let ends: Vec<Moment> = allocations.iter().map(|one| one.freed_at.unwrap_or(NEVER)).collect();
+        let reusable = allocations.iter().map(|one| one.reusable_at.unwrap_or(NEVER)).collect();
+        let (changes, change_starts) = sort_changes(&starts, &ends, moments);
+        let allocated = totals(allocations.iter().map(|one| (one.start, one.freed_at, one.bytes)), moments);
+        let reserved = totals(segments.iter().map(|one| (one.start, one.end, one.bytes)), moments);
+        let (lines, line_of) = find_lines(device, &allocations);
+        let mut recording = Self {
+            allocations,
+            segments,
+            lines,
+            line_of,
+            groupings: Vec::new(),
+            allocated,
+            reserved,
+            starts,
+            ends,
+            reusable,
+            changes,
+            change_starts,
+        };
+        let named = recording.by_name(device);
+        recording.groupings = [recording.by_category(), recording.by_line()].into_iter().chain(named).collect();
+        recording
+    }
+
+    /// The last moment.
+    pub(super) fn last(&self) -> Moment {
+        to_u32(self.allocated.len() - 1)
+    }
+
+    /// The moment at which most is allocated.
+    pub(super) fn peak(&self) -> Moment {
+        self.peak_in(0..self.allocated.len())
+    }
+
+    fn peak_in(&self, moments: Range<usize>) -> Moment {
+        let peak = moments.clone().rev().max_by_key(|moment| self.allocated[*moment]);
+        to_u32(peak.unwrap_or(moments.start))
+    }
+
+    /// Indexes of the allocations that are live at `moment`.
+    pub(super) fn live(&self, moment: Moment) -> impl Iterator<Item = usize> {
+        Self::started(&self.starts, &self.ends, moment)
+    }
+
+    /// The same, and those whose memory waits for another stream.
+    pub(super) fn in_use(&self, moment: Moment) -> impl Iterator<Item = usize> {
+        Self::started(&self.starts, &self.reusable, moment)
+    }
+
+    fn started(starts: &[Moment], ends: &[Moment], moment: Moment) -> impl Iterator<Item = usize> {
+        let started = starts.partition_point(|start| *start <= moment);
+        (0..started).filter(move |row| ends[*row] > moment)
+    }
+
+    /// The columns of a picture of the moments `zoom`.
+    pub(super) fn columns(&self, grouping: &Grouping, zoom: &Range<Moment>, width: usize) -> Vec<Column> {
+        let column = |moments: Range<usize>| {
+            let moment = self.peak_in(moments.clone());
+            let reserved = self.reserved[moments].iter().copied().fold(0, u64::max);
+            Column { groups: self.sums_at(grouping, moment), reserved }
+        };
+        (0..width).map(|index| column(column_moments(zoom, width, index))).collect()
+    }
+
+    /// Bytes of each group at `moment`.
+    pub(super) fn sums_at(&self, grouping: &Grouping, moment: Moment) -> Vec<u64> {
+        let (count, kept) = (grouping.groups.len(), moment as usize / STRIDE);
+        let mut sums = grouping.sums[kept * count..(kept + 1) * count].to_vec();
+        self.apply(&mut sums, &grouping.of, kept * STRIDE + 1..moment as usize + 1);
+        sums
+    }
+
+    /// Applies the changes of `moments` to the bytes of each group.
+    fn apply(&self, sums: &mut [u64], of: &[u8], moments: Range<usize>) {
+        let changes = self.change_starts[moments.start] as usize..self.change_starts[moments.end] as usize;
+        for change in &self.changes[changes] {
+            let row = (change >> 1) as usize;
+            let sum = &mut sums[of[row] as usize];
+            let bytes = self.allocations[row].bytes;
+            *sum = if change & 1 == 0 { sum.saturating_add(bytes) } else { sum.saturating_sub(bytes) };
+        }
+    }
+
+    /// The partition of the allocations into `groups` by `of`.
+    pub(super) fn group(&self, word: &'static str, groups: Vec<Group>, of: Vec<u8>) -> Grouping {
+        let mut now = vec![0; groups.len()];
+        let mut sums = Vec::new();
+        let moments = self.allocated.len();
+        let mut next = 0;
+        for kept in (0..moments).step_by(STRIDE) {
+            self.apply(&mut now, &of, next..kept + 1);
+            sums.extend_from_slice(&now);
+            next = kept + 1;
+        }
+        Grouping { word, groups, of, sums }
+    }
+
+    fn by_category(&self) -> Grouping {
+        let is_guess = |one: &AllocationLifetime| one.confidence == Confidence::Low && one.category != Category::Other;
+        let index = |category| Category::ALL.iter().position(|one| *one == category).unwrap_or(OTHER);
+        let of = self.allocations.iter().map(|one| 2 * index(one.category) + usize::from(is_guess(one)));
+        let of = of.map(|group| u8::try_from(group).unwrap_or(u8::MAX)).collect();
+        let names = Category::ALL.iter().map(|one| one.word().replace('-', " ")).enumerate();
+        let groups = names.flat_map(|(slot, name)| {
+            let guess = Group { name: format!("{name}?"), slot, is_guess: true };
+            [Group { name, slot, is_guess: false }, guess]
+        });
+        self.group("category", groups.collect(), of)
+    }
+
+    /// The lines with most memory at the peak, then those with most over the whole trace.
+    fn by_line(&self) -> Grouping {
+        let mut weights = vec![(0_u64, 0_u128); self.lines.len()];
+        for row in self.live(self.peak()) {
+            weights[self.line_of[row] as usize].0 += self.allocations[row].bytes;
+        }
+        for (row, one) in self.allocations.iter().enumerate() {
+            let entries = self.ends[row].min(self.last()).saturating_sub(one.start);
+            weights[self.line_of[row] as usize].1 += u128::from(one.bytes) * u128::from(entries);
+        }
+        let mut order: Vec<usize> = (0..self.lines.len()).collect();
+        order.sort_by_key(|line| (Reverse(weights[*line]), *line));
+        let mut of_line = vec![0; self.lines.len()];
+        for (group, line) in order.iter().enumerate() {
+            of_line[*line] = small(group);
+        }
+        let names = order.iter().map(|line| self.lines[*line].clone());
+        let of = self.line_of.iter().map(|line| of_line[*line as usize]).collect();
+        self.group(BY_LINE, listed(names, self.lines.len(), "lines"), of)
+    }
+
+    /// By the variable that keeps the memory at the snapshot; `None` if the recorder named none.
+    fn by_name(&self, device: DeviceStudy<'_, '_>) -> Option<Grouping> {
+        let variables = device.variables()?;
+        let names = (0..variables.len()).map(|index| variables.row(index, device.stacks()).holder());
+        let mut groups = listed(names, variables.len(), "variables");
+        let freed = small(groups.len());
+        groups.push(Group { name: "freed before the snapshot".to_owned(), slot: OTHER, is_guess: true });
+        let of = self.allocations.iter().map(|one| one.variable.map_or(freed, |index| small(index as usize)));
+        Some(self.group("name", groups, of.collect()))
+    }
+}
+
+/// The group of what comes at `index`.
+fn small(index: usize) -> u8 {
+    u8::try_from(index.min(MAX_GROUPS)).unwrap_or(u8::MAX)
+}
+
+/// A group for each of the first names, and one for the others.
+fn listed(names: impl Iterator<Item = String>, count: usize, noun: &str) -> Vec<Group> {
+    let group = |(index, name)| Group { name, slot: line_slot(index), is_guess: false };
+    let mut groups: Vec<Group> = names.take(MAX_GROUPS).enumerate().map(group).collect();
+    if count > MAX_GROUPS {
+        let name = format!("{} other {noun}", count - MAX_GROUPS);
+        groups.push(Group { name, slot: OTHER, is_guess: false });
+    }
+    groups
+}
+
+/// The moments of column `index` of `width`.
+pub(super) fn column_moments(zoom: &Range<Moment>, width: usize, index: usize) -> Range<usize> {
+    let edge = |index: usize| zoom.start as usize + zoom.len() * index / width;
+    edge(index)..edge(index + 1).max(edge(index) + 1)
+}
+
+/// The sum of what exists at each moment, from the start, the end and the bytes of each part.
+fn totals(parts: impl Iterator<Item = (Moment, Option<Moment>, u64)>, moments: usize) -> Vec<u64> {
+    let mut sums = vec![0_u64; moments];
+    for (start, end, bytes) in parts {
+        let mut add = |moment: Moment, bytes: u64| {
+            if let Some(sum) = sums.get_mut(moment as usize) {
+                *sum = sum.wrapping_add(bytes);
+            }
+        };
+        add(start, bytes);
+        if let Some(end) = end {
+            add(end, bytes.wrapping_neg());
+        }
+    }
+    let mut now = 0_u64;
+    for sum in &mut sums {
+        now = now.wrapping_add(*sum);
+        *sum = now;
+    }
+    sums
+}
+
+/// The changes in the order of their moments, and the index of the first change of each moment.
+fn sort_changes(starts: &[Moment], ends: &[Moment], moments: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut firsts = vec![0_u32; moments + 1];
+    let counted = || starts.iter().chain(ends).filter(|moment| (**moment as usize) < moments);
+    for moment in counted() {
+        firsts[*moment as usize + 1] += 1;
+    }
+    for index in 1..firsts.len() {
+        firsts[index] += firsts[index - 1];
+    }
+    let mut next = firsts.clone();
+    let mut changes = vec![0; counted().count()];
+    // Allocations come first: one that is freed at once does not go below 0.
+    for (is_free, of) in [(0, starts), (1, ends)] {
+        for (row, moment) in of.iter().enumerate().filter(|(_, moment)| (**moment as usize) < moments) {
+            let place = &mut next[*moment as usize];
+            changes[*place as usize] = to_u32(row) << 1 | is_free;
+            *place += 1;
+        }
+    }
+    (changes, firsts)
+}
+
+/// The source lines, and the line of each allocation.
+fn find_lines(device: DeviceStudy<'_, '_>, allocations: &[AllocationLifetime]) -> (Vec<String>, Vec<u32>) {
+    let stacks = device.stacks();
+    let (mut lines, mut rows) = (Vec::new(), FxHashMap::<LineId, u32>::default());
+    let mut of_stack = FxHashMap::<StackId, u32>::default();
+    let line_of = allocations.iter().map(|one| {
+        *of_stack.entry(one.made_by).or_insert_with(|| {
+            let line = stacks.line_id(one.made_by);
+            *rows.entry(line).or_insert_with(|| {
+                lines.push(stacks.code_location(line).label());
+                to_u32(lines.len() - 1)
+            })
+        })
+    });
+    let line_of = line_of.collect();
+    (lines, line_of)
+}

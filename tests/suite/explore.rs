@@ -1,0 +1,303 @@
+//! The screen of `oomscope explore`, without a terminal: pages as they are, and keys at random.
+
+use std::path::{Path, PathBuf};
+
+use oomscope::analysis::{Options, analyze_study};
+use oomscope::base::units::is_active;
+use oomscope::explore::{Colours, Effect, Input, Loaded, Look, State, draw};
+use oomscope::snapshot::{Snapshot, Source};
+use oomscope::study::{Scope, Study};
+use oomscope::whatif::Explorer;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::layout::Rect;
+use ratatui_core::terminal::Terminal;
+
+use crate::support::fixtures;
+
+const UNICODE: Look = Look { colours: Colours::True, unicode: true };
+const OOM: &str = "2.15.0-oom_varlen-at-oom";
+
+/// The first device of a file on a screen, everything read, and replays done at once.
+struct Explored<'s, 'a> {
+    state: State<'s, 'a>,
+    explorer: Option<Explorer<'s, 'a>>,
+    area: Rect,
+}
+
+impl<'s, 'a> Explored<'s, 'a> {
+    fn new(study: &'s Study<'a>, path: &str, size: [u16; 2]) -> Option<Self> {
+        let device = study.devices().next()?;
+        let mut state = State::new(device, path, false);
+        state.set_recording(Loaded::from_device(device));
+        state.set_report(analyze_study(study, path, 0, Options { top: 10, ..Options::default() }));
+        let explorer = (!device.device().is_empty()).then(|| Explorer::new(device));
+        Some(Self { state, explorer, area: Rect::new(0, 0, size[0], size[1]) })
+    }
+
+    fn press(&mut self, input: Input) {
+        if let Effect::Replay(conditions) = self.state.handle(input, self.area) {
+            let explorer = self.explorer.as_ref().expect("only a trace is replayed");
+            self.state.set_run(explorer.replay(&conditions));
+        }
+    }
+
+    /// Presses the characters of `keys`; a line break is Enter.
+    fn type_in(&mut self, keys: &str) {
+        for key in keys.chars() {
+            self.press(if key == '\n' { Input::Enter } else { Input::Char(key) });
+        }
+    }
+
+    /// The lines of the screen.
+    fn lines(&self, look: Look) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(self.area.width, self.area.height)).unwrap();
+        terminal.draw(|frame| draw(&self.state, frame.buffer_mut(), look)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |cells: &[ratatui_core::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect::<String>();
+        buffer.content.chunks(usize::from(self.area.width)).map(|cells| line(cells).trim_end().to_owned()).collect()
+    }
+
+    fn page(&self, look: Look) -> String {
+        self.lines(look).join("\n")
+    }
+}
+
+/// Calls `check` with the recording at `path` on a screen.
+fn explore<T>(path: &Path, size: [u16; 2], check: impl FnOnce(Explored<'_, '_>) -> T) -> Option<T> {
+    let snapshot = Snapshot::read(&Source::open(path).unwrap(), &|_| ()).ok()?;
+    let study = Study::new(&snapshot, Scope::default());
+    let name = path.file_name().unwrap().to_str().unwrap();
+    Explored::new(&study, name, size).map(check)
+}
+
+fn compare(name: &str, page: &str) {
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path("../explore_screens");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, page));
+}
+
+#[test]
+fn screens_of_three_sizes() {
+    for size in [[80, 24], [120, 40], [250, 80]] {
+        for (view, keys) in [("memory", "1"), ("map", "2"), ("holders", "3g"), ("tried", "4")] {
+            let page = explore(&fixtures::path(OOM), size, |mut explored| {
+                explored.type_in(keys);
+                explored.page(UNICODE)
+            });
+            compare(&format!("{view}.{}x{}", size[0], size[1]), &page.unwrap());
+        }
+    }
+}
+
+#[test]
+fn screens_of_other_recordings_and_terminals() {
+    let kept = fixtures::directory().join("recorded/2.15.0-losses_kept.pickle.gz");
+    let plain = Look { colours: Colours::None, unicode: false };
+    let ansi = Look { colours: Colours::Ansi, unicode: false };
+    for (name, path, keys, look) in [
+        ("no-history", fixtures::path("2.15.0-gpt_varlen-no-history"), "1", UNICODE),
+        ("no-history-map", fixtures::path("2.15.0-gpt_varlen-no-history"), "2", UNICODE),
+        ("names", kept.clone(), "3gg", UNICODE),
+        ("stack-with-source", kept, "3g\n", UNICODE),
+        ("plain-memory", fixtures::path(OOM), "1", plain),
+        ("plain-map", fixtures::path(OOM), "2", plain),
+        ("no-unicode-memory", fixtures::path(OOM), "1", ansi),
+        ("difference", fixtures::path(OOM), ":step 3\nd:peak\nd", UNICODE),
+        ("search", fixtures::path(OOM), "g/workloads.py:27\n3", UNICODE),
+        ("replayed", fixtures::path(OOM), "c40GiB\n1", UNICODE),
+        ("keys", fixtures::path(OOM), "?", UNICODE),
+    ] {
+        let page = explore(&path, [80, 24], |mut explored| {
+            explored.type_in(keys);
+            explored.page(look)
+        });
+        compare(name, &page.unwrap());
+    }
+}
+
+/// The sums of the legend and of the holders are those of `analyze`.
+#[test]
+fn holders_are_those_of_the_analysis() {
+    let path = fixtures::path(OOM);
+    let page = explore(&path, [120, 40], |mut explored| {
+        explored.type_in("3g");
+        explored.page(UNICODE)
+    });
+    let analyzed = crate::support::program::result_of(&["analyze", "--format", "json", path.to_str().unwrap()]);
+    let report: serde_json::Value = serde_json::from_str(&analyzed).unwrap();
+    let rows = report["snapshots"][0]["devices"][0]["ooms"][0]["held"]["by_line"]["rows"].as_array().unwrap().clone();
+    assert!(rows.len() >= 5);
+    let page = page.unwrap();
+    for (row, line) in rows.iter().zip(page.lines().skip(3)) {
+        let bytes = oomscope::base::units::size(row["bytes"].as_u64().unwrap());
+        assert!(line.contains(&bytes) && line.contains(&format!("{}", row["blocks"])), "{line}: {row}");
+    }
+}
+
+#[test]
+fn a_noted_command_has_the_place() {
+    explore(&fixtures::path(OOM), [80, 24], |mut explored| {
+        explored.type_in("3:100\ny4y2wwww1y");
+        let commands = explored.state.commands().join("\n");
+        assert!(commands.starts_with("oomscope analyze --device 0 --at 100 2.15.0"), "{commands}");
+        assert!(commands.contains("\noomscope whatif --device 0 2.15.0"), "{commands}");
+        assert!(commands.contains("\noomscope timeline --device 0 --from "), "{commands}");
+    });
+}
+
+#[test]
+fn typed_places_are_found_or_refused() {
+    explore(&fixtures::path(OOM), [120, 24], |mut explored| {
+        for (keys, foot) in [
+            (":0\n", "0/53,079"),
+            (":end\n", "53,078/53,079"),
+            (":start\n", "before the first entry"),
+            (":step 3\n", "step 3"),
+            (":999,999\n", "the trace has no such entry"),
+            (":nowhere\n", "give an entry"),
+            ("/no such line\n", "no line and no name contains"),
+        ] {
+            explored.type_in(keys);
+            let lines = explored.lines(UNICODE);
+            assert!(lines.last().unwrap().contains(foot), "{keys:?}: {}", lines.last().unwrap());
+        }
+    });
+}
+
+/// Names of a file can be anything; the terminal gets characters that it shows.
+#[test]
+fn hostile_names_are_text() {
+    let name = "\u{1b}[2J\u{9b}31m\u{202e}\u{7}\r\n##[error]";
+    let frames = serde_json::json!([{"filename": name, "line": 3, "name": name}]);
+    let entry = |action: &str, size: u64, time: u64| serde_json::json!({"action": action, "addr": 1_u64 << 32, "size": size, "stream": 0, "time_us": time, "frames": frames});
+    let trace = [entry("segment_alloc", 2 << 20, 1), entry("alloc", 1 << 20, 2), entry("oom", 8 << 20, 3)];
+    let text = serde_json::json!({"segments": [], "device_traces": [trace]}).to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hostile\u{1b}[31m.json");
+    std::fs::write(&path, text).unwrap();
+    walk(&path, 400, 3);
+    explore(&path, [120, 40], |mut explored| {
+        explored.type_in("3g");
+        assert!(explored.page(UNICODE).contains("\\u{1b}[2J"), "{}", explored.page(UNICODE));
+    });
+}
+
+/// README shows the screen as it is.
+#[test]
+fn the_screen_of_readme() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let page = explore(&fixtures::path(OOM), [80, 24], |mut explored| {
+        explored.type_in("2");
+        explored.page(UNICODE)
+    });
+    let page = page.unwrap();
+    assert!(readme.contains(&page), "{page}");
+}
+
+/// A sequence of numbers (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn input(&mut self, area: Rect) -> Input {
+        let [x, y] = [area.width, area.height].map(|end| u16::try_from(self.below(u64::from(end) + 3)).unwrap());
+        match self.below(40) {
+            0 => Input::Left(self.below(2) > 0),
+            1 => Input::Right(self.below(2) > 0),
+            2..=4 => Input::Down,
+            5 => Input::Up,
+            6 => Input::PageUp,
+            7 => Input::PageDown,
+            8 => Input::Home,
+            9 => Input::End,
+            10 | 11 => Input::Enter,
+            12 | 13 => Input::Escape,
+            14 => Input::Backspace,
+            15 => Input::Tab,
+            16..=18 => Input::Click(x, y),
+            19 => Input::Drag(x, y),
+            20 | 21 => Input::Wheel(x, y, self.below(2) > 0),
+            _ => {
+                let keys: Vec<char> =
+                    "1234ws+-af0po[]:g/dcym?0123456789.,stepakfilur\u{1b}\u{202e}中é".chars().collect();
+                Input::Char(keys[usize::try_from(self.below(keys.len() as u64)).unwrap()])
+            }
+        }
+    }
+}
+
+/// Nanoseconds that this thread has run.
+fn thread_time() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
+}
+
+/// Presses `count` keys at random; returns the longest processor time of a key and its frame, in nanoseconds.
+fn walk(path: &Path, count: u64, seed: u64) -> u64 {
+    let longest = explore(path, [120, 40], |mut explored| {
+        let (mut numbers, mut replays, mut longest) = (Numbers(seed), 0, 0);
+        for step in 0..count {
+            if numbers.below(50) == 0 {
+                let [width, height] = [300, 100].map(|end| u16::try_from(numbers.below(end)).unwrap() + 1);
+                explored.area = Rect::new(0, 0, width, height);
+            }
+            let input = numbers.input(explored.area);
+            let start = thread_time();
+            let effect = explored.state.handle(input, explored.area);
+            let mut elapsed = thread_time() - start;
+            match effect {
+                Effect::Replay(conditions) if replays < 2 => {
+                    replays += 1;
+                    explored.state.set_run(explored.explorer.as_ref().unwrap().replay(&conditions));
+                }
+                Effect::Replay(_) => explored.state.set_run(Err("not replayed".to_owned())),
+                Effect::Draw | Effect::Ranks | Effect::Leave => {}
+            }
+            let look = [UNICODE, Look { colours: Colours::Indexed, unicode: false }][usize::from(step % 7 == 0)];
+            let mut buffer = ratatui_core::buffer::Buffer::empty(explored.area);
+            let start = thread_time();
+            draw(&explored.state, &mut buffer, look);
+            elapsed += thread_time() - start;
+            longest = longest.max(elapsed);
+            for cell in &buffer.content {
+                assert!(!cell.symbol().chars().any(is_active), "{path:?}, key {step}: {:?}", cell.symbol());
+                assert!(look.unicode || cell.symbol().is_ascii(), "{path:?}, key {step}: {:?}", cell.symbol());
+            }
+        }
+        longest
+    });
+    longest.unwrap_or(0) // nothing to show
+}
+
+#[test]
+fn keys_at_random_never_fail() {
+    for (seed, name) in
+        (1..).zip([OOM, "2.15.0-streams-expandable-lag", "2.15.0-gpt_varlen-no-history", "2.15.0-graphs"])
+    {
+        walk(&fixtures::path(name), 150, seed);
+    }
+    walk(&fixtures::directory().join("recorded/2.15.0-losses_kept.pickle.gz"), 150, 9);
+}
+
+/// `EXPLORE_FILES` has the paths of snapshots, separated by spaces; `EXPLORE_KEYS` the number of keys for each.
+#[test]
+#[ignore = "to measure: cargo test --release --test suite -- --ignored --nocapture explore"]
+fn a_key_takes_less_than_50_ms() {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let keys = variable("EXPLORE_KEYS").parse().unwrap_or(10_000);
+    let mut slowest = 0;
+    for path in variable("EXPLORE_FILES").split_whitespace().map(PathBuf::from) {
+        let longest = walk(&path, keys, 7);
+        println!("{:6.1} ms  {}", longest as f64 / 1e6, path.display());
+        slowest = slowest.max(longest);
+    }
+    assert!(slowest < 50_000_000, "{slowest} ns");
+}
