@@ -60,7 +60,7 @@ pub struct DeviceReport {
     /// Recommended actions for the last failed request, most useful first; absent if none failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
-    /// The most effective replayed changes to the program for the last failed request; absent if a setting helps.
+    /// The changes to the program that serve the last failed request in a replay, the best first; absent if a setting helps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ProgramRow>,
     /// The settings and the changes that were replayed for the last failed request, the best first; absent if none was.
@@ -149,7 +149,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let attribution = attribution.unwrap_or_default(); // without a trace there is nothing to attribute
     let leaks = attribution.leaks;
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
-    let mut changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
+    let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
         // Changes of a long trace are not replayed.
         Some(_) => find_best_changes(device).unwrap_or_default(),
         None => Vec::new(),
@@ -172,7 +172,6 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let advice: Vec<Advice> = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
     let conclusion = ooms.last().map(|oom| conclude(oom, advice.first(), &leaks));
     let tried = ooms.last().map(|oom| tried(device, oom, &changes)).unwrap_or_default();
-    changes.truncate(MAX_CHANGES);
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
     let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
@@ -220,9 +219,6 @@ fn tried(device: DeviceStudy<'_, '_>, oom: &OomReport, changes: &[ProgramRow]) -
     let changes = changes.iter().map(|row| on.change(row, true));
     sort_tried(settings.chain(changes).collect())
 }
-
-/// Maximum number of program changes in `changes`.
-const MAX_CHANGES: usize = 3;
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
 fn needs_program_change(oom: &OomReport) -> bool {

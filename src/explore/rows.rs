@@ -8,11 +8,11 @@ use crate::allocator::device::{GPUS, GpuModel};
 use crate::analysis::DeviceReport;
 use crate::base::ids::StackId;
 use crate::base::units::{count, signed_difference, size};
-use crate::output::describe_outcome;
 use crate::snapshot::Stacks;
+use crate::study::DeviceStudy;
 use crate::study::lifetimes::AllocationLifetime;
 use crate::whatif::program::ProgramRow;
-use crate::whatif::{COMMON_SETTINGS, Conditions, TriedCertainty, TriedKind, TriedMark};
+use crate::whatif::{Conditions, TriedCertainty, TriedKind, TriedMark, candidates_with_use};
 
 /// A group that holds memory at a moment.
 #[derive(Debug, Clone)]
@@ -94,8 +94,9 @@ pub(super) fn holders(
     rows
 }
 
-/// The replays for the last failed request, then further settings and devices to try.
-pub(super) fn tried(report: Option<&DeviceReport>) -> Vec<TriedEntry> {
+/// The replays for the last failed request, then further settings and devices to try; no settings until there is a
+/// report of `device`, because to choose them takes as long.
+pub(super) fn tried(device: DeviceStudy<'_, '_>, report: Option<&DeviceReport>) -> Vec<TriedEntry> {
     let mut entries = Vec::new();
     for row in report.into_iter().flat_map(|report| &report.tried) {
         let changes = report.into_iter().flat_map(|report| &report.changes);
@@ -104,7 +105,7 @@ pub(super) fn tried(report: Option<&DeviceReport>) -> Vec<TriedEntry> {
         entries.push(TriedEntry {
             name: row.what.clone(),
             mark: Some(row.mark),
-            outcome: describe_outcome(&row.then),
+            outcome: row.describe_then(),
             reserved: size(row.peak_reserved_bytes),
             sure: if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() },
             conditions: Some(Conditions { options, change: change.map(ProgramRow::key), ..Conditions::default() }),
@@ -118,10 +119,12 @@ pub(super) fn tried(report: Option<&DeviceReport>) -> Vec<TriedEntry> {
         sure: "",
         conditions: Some(conditions),
     };
-    let is_new = |name: &&str| !entries.iter().any(|entry: &TriedEntry| entry.name == **name);
-    let settings: Vec<&str> = COMMON_SETTINGS.iter().copied().filter(is_new).collect();
-    let option = |name: &str| untried(name, Conditions { options: name.to_owned(), ..Conditions::default() });
-    entries.extend(settings.into_iter().map(option));
+    let candidates = report.map(|_| candidates_with_use(device)).unwrap_or_default();
+    for option in candidates.into_iter().map(|candidate| candidate.option) {
+        if entries.iter().all(|entry: &TriedEntry| entry.name != option) {
+            entries.push(untried(&option, Conditions { options: option.clone(), ..Conditions::default() }));
+        }
+    }
     let on_gpu = |gpu: &GpuModel| {
         let capacity = Some(gpu.usable_bytes());
         untried(gpu.name, Conditions { capacity, ..Conditions::default() })

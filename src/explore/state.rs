@@ -173,6 +173,6 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The rows of what was tried.
     pub(super) fn tried(&self) -> Vec<TriedEntry> {
-        rows::tried(self.device_report())
+        rows::tried(self.device, self.device_report())
     }
 }

@@ -29,8 +29,8 @@ pub(super) fn tried_table(
     if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
         rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
     }
-    for alike in listed.chunk_by(|a, b| are_alike(a, b)) {
-        match alike {
+    for group in listed.chunk_by(|a, b| have_equal_outcomes(a, b)) {
+        match group {
             [first, others @ ..] if others.len() > 1 => rows.extend([cells(first), others_cells(others)]),
             few => rows.extend(few.iter().map(|row| cells(row))),
         }
@@ -61,7 +61,7 @@ fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
 }
 
 /// Whether both are settings that do not help, with the same outcome.
-fn are_alike(a: &TriedRow, b: &TriedRow) -> bool {
+fn have_equal_outcomes(a: &TriedRow, b: &TriedRow) -> bool {
     let is_idle = |row: &TriedRow| row.kind == TriedKind::Settings && row.mark == TriedMark::NoHelp;
     is_idle(a) && is_idle(b) && a.sure == b.sure && a.describe_then() == b.describe_then()
 }
