@@ -9,6 +9,7 @@ mod advice;
 mod answer;
 mod backends;
 mod conclusion;
+mod engine;
 mod figures;
 pub mod message;
 mod numbers;
@@ -29,7 +30,7 @@ pub use standard_advice::{Snippet, StandardAdvice};
 pub use statistics::StatisticsReport;
 
 use self::numbers::MessageNumbers;
-use crate::allocator::verdict::{ApproxBytes, Certainty};
+use crate::allocator::verdict::{ApproxBytes, Certainty, Verdict};
 use crate::base::units::{escape_name, escape_text};
 use crate::explain::message::{Log, Mapping, Message, MessageKind};
 use crate::stacks::frames::{FrameReport, code_and_caller};
@@ -80,7 +81,10 @@ fn explain_message(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bo
                 allocation.expandable = Some(true);
             }
             let numbers = MessageNumbers::from_allocation(allocation, &message.text);
-            let (conclusion, figures) = (verdict::conclude(&numbers), figures::figures(&numbers));
+            let (mut conclusion, figures) = (verdict::conclude(&numbers), figures::figures(&numbers));
+            if conclusion.verdict == Verdict::Capacity {
+                conclusion.advice.splice(0..0, engine::advice(&frames).map(str::to_owned));
+            }
             (Some(numbers), conclusion, figures)
         }
         MessageKind::OtherSystem(system) => {

@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 /// Unless a message, table or frame is unfinished, a line without any of these is skipped.
-const PATTERNS: [&str; 69] = [
+const PATTERNS: [&str; 70] = [
     // "memory" alone would match every line of many training logs.
     "of memory",
     "f Memory",
@@ -52,6 +52,7 @@ const PATTERNS: [&str; 69] = [
     "cublasCreate",
     "CUDA calloc",
     "cuDNN algorithm",
+    "unable to find an engine",
     "Unable to allocate",
     "GPU RAM",
     "out of resource",
