@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
@@ -12,6 +13,9 @@ use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier};
 
+/// Whether the terminal is to be given back.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// The terminal while the program draws on all of it.
 pub(super) struct Screen {
     shown: Buffer,
@@ -20,6 +24,7 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn open() -> io::Result<Self> {
         restore_at_end();
+        IS_TAKEN.store(true, Ordering::Relaxed);
         terminal::enable_raw_mode()?;
         let screen = Self { shown: Buffer::empty(Rect::ZERO) };
         execute!(io::stdout(), EnterAlternateScreen, Hide, EnableMouseCapture)?;
@@ -99,8 +104,12 @@ fn color_code(color: Color, first: u8) -> Option<String> {
     })
 }
 
-/// Gives the terminal back. Where that fails it is gone.
+/// Gives the terminal back, once: to leave the alternate screen again would move the cursor into the message of a panic.
+/// Where it fails the terminal is gone.
 fn restore() {
+    if !IS_TAKEN.swap(false, Ordering::Relaxed) {
+        return;
+    }
     let _ = execute!(io::stdout(), SetAttribute(Attribute::Reset), DisableMouseCapture, Show, LeaveAlternateScreen);
     let _ = terminal::disable_raw_mode();
 }
