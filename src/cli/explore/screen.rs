@@ -13,7 +13,7 @@ use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier};
 
-/// Whether the terminal is to be given back.
+/// Whether the terminal has to be restored.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the program draws on all of it.
@@ -104,7 +104,7 @@ fn color_code(color: Color, first: u8) -> Option<String> {
     })
 }
 
-/// Gives the terminal back, once: to leave the alternate screen again would move the cursor into the message of a panic.
+/// Restores the terminal, once: to leave the alternate screen again would move the cursor into the message of a panic.
 /// Where it fails the terminal is gone.
 fn restore() {
     if !IS_TAKEN.swap(false, Ordering::Relaxed) {
