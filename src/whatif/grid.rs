@@ -5,7 +5,7 @@ use super::warnings::settings_warning;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, Settings};
 use crate::study::DeviceStudy;
 
-/// Removed first, each where it is recorded: they reserve more, or limit what a replay may do.
+/// Options that are tried at their default first: where one is recorded, it may be what wastes memory.
 const REMOVED: [&str; 2] = ["max_split_size_mb", "roundup_power2_divisions"];
 
 /// The first of those that lead to equal settings is tried.

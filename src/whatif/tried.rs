@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
+use crate::allocator::conf::ConfChange;
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
@@ -148,10 +149,23 @@ pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
     rows
 }
 
-/// The order of settings with the same outcome, the best first, where `lowest` is the lowest peak among them. A limit on
+/// The order of changes of settings with the same outcome, the best first, where `lowest` is the lowest peak among them. A limit on
 /// splits comes last: it may slow the program down later. The simplest of those that need about the same memory is the
 /// best.
-pub(crate) fn settings_order(settings: &str, peak_reserved: u64, lowest: u64) -> (bool, bool, usize, u64) {
+pub(crate) fn settings_order(option: &str, peak_reserved: u64, lowest: u64) -> (bool, bool, usize, u64) {
     let is_noticeable = peak_reserved > lowest.saturating_add(lowest / NOTICEABLE_PARTS);
-    (settings.contains("max_split_size_mb"), is_noticeable, settings.matches(',').count(), peak_reserved)
+    let limits_splits = ConfChange::parse(option).set.contains("max_split_size_mb");
+    (limits_splits, is_noticeable, option.matches(',').count(), peak_reserved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_on_splits_comes_last_and_its_removal_does_not() {
+        let sorted =
+            ["max_split_size_mb:default", "expandable_segments:True,max_split_size_mb:default", "max_split_size_mb:64"];
+        assert!(sorted.is_sorted_by_key(|option| settings_order(option, 5, 5)));
+    }
 }

@@ -186,7 +186,7 @@ fn an_exact_replay_gives_the_recording_back() {
 
 #[test]
 fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
-    let told = |study: &Study<'_>| {
+    let facts = |study: &Study<'_>| {
         let report = verify_study(study, "");
         let device = |d: &oomscope::whatif::ReplayedDevice| (d.exact, d.end_state_exact);
         (report.torch_version, report.devices.iter().map(device).collect::<Vec<_>>())
@@ -200,7 +200,7 @@ fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
         let copy = describe::read(&bytes);
         assert_eq!(copy.torch_by_keys, recording.torch_by_keys, "{name}");
         assert_eq!(copy.torch, recording.torch, "{name}");
-        assert_eq!(told(&Study::new(&copy, Scope::default())), told(study), "{name}");
+        assert_eq!(facts(&Study::new(&copy, Scope::default())), facts(study), "{name}");
         // A what-if under another release writes that one's keys.
         for minor in [OLDEST, NEWEST] {
             let overrides = Overrides { minor: Some(minor), ..Overrides::default() };

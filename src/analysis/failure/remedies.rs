@@ -261,7 +261,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             let group = group(r);
             let lowest = lowest.get(&group).copied().unwrap_or(0); // every remedy has a group
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (group, settings_order(&r.settings, r.peak_of_trace_bytes, lowest), calls)
+            (group, settings_order(&r.settings_change(), r.peak_of_trace_bytes, lowest), calls)
         });
         TrialResults { as_recorded, remedies }
     }

@@ -101,26 +101,24 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
     }
 }
 
-/// A change of settings as a noun: `expandable_segments:True`, `no max_split_size_mb`.
+/// A change of settings as a noun: `expandable_segments:True and no max_split_size_mb`.
 pub(super) fn settings_label(option: &str) -> String {
-    let change = ConfChange::parse(option);
-    if change.resets_all {
-        return "the default settings".to_owned();
-    }
-    let set = (!change.set.is_empty()).then(|| change.set.clone());
-    let removed = change.reset.iter().map(|key| format!("no {key}"));
-    set.into_iter().chain(removed).collect::<Vec<_>>().join(" and ")
+    describe_change(option, ["", "no ", "the default settings"])
 }
 
 /// A change of settings as an instruction: `set expandable_segments:True and remove max_split_size_mb`.
 pub(super) fn settings_action(option: &str) -> String {
+    describe_change(option, ["set ", "remove ", "return to the default settings"])
+}
+
+fn describe_change(option: &str, [set, remove, reset_all]: [&str; 3]) -> String {
     let change = ConfChange::parse(option);
     if change.resets_all {
-        return "return to the default settings".to_owned();
+        return reset_all.to_owned();
     }
-    let set = (!change.set.is_empty()).then(|| format!("set {}", change.set));
-    let removed = change.reset.iter().map(|key| format!("remove {key}"));
-    set.into_iter().chain(removed).collect::<Vec<_>>().join(" and ")
+    let options = (!change.set.is_empty()).then(|| format!("{set}{}", change.set));
+    let removed = change.reset.iter().map(|key| format!("{remove}{key}"));
+    options.into_iter().chain(removed).collect::<Vec<_>>().join(" and ")
 }
 
 #[cfg(test)]
