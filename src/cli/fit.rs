@@ -17,7 +17,7 @@ use crate::base::units::MIB;
 use crate::output::document::Document;
 use crate::output::report;
 use crate::study::Scope;
-use crate::whatif::fit::{FitOptions, Size, SizeStep, fit};
+use crate::whatif::fit::{FitOptions, Size, fit};
 
 /// Find the largest size that fits, by dry runs of a command or from recordings at two or more sizes
 #[derive(Debug, Args)]
@@ -164,8 +164,7 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     let bytes = args.capacity.filter(|capacity| capacity.gpu.is_none()).map(|capacity| capacity.bytes);
     let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
     let dry_run = DryRun::on_gpu(gpu.name, memory, &args.command)?;
-    let step = SizeStep::MultipleOf(args.multiple_of);
-    let search = SizeSearch::new(&dry_run.options, &args.command, &name, step, MAX_RUNS)?;
+    let search = SizeSearch::new(&dry_run.options, &args.command, &name, args.multiple_of, MAX_RUNS)?;
     let report = search.run(&sizes)?;
     output.write_answer(args.output.format, &report, report::size_search)?;
     Ok(Exit::Success)

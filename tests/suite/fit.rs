@@ -187,6 +187,8 @@ fn a_loop_over_the_size_is_repeated() {
     let row = &report["devices"][0]["sizes"][0];
     assert_eq!(row["peak_allocated_bytes"], truth("rnn_steps", 13, "peak_allocated"));
     assert_eq!(row["peak_reserved_bytes"], truth("rnn_steps", 13, "peak_reserved"));
+    let answer = fit("rnn_steps", &[4, 8], &["--capacity", "16MiB"])["summary"]["answer"].take();
+    assert_eq!(answer, "no size from 4 on fits on 16 MiB; smaller ones are unknown: record one");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::cli::exit::print_stderr;
 use crate::cli::run::create_numbered;
 use crate::cli::sized_recordings::SizedRecordings;
 use crate::study::Scope;
-use crate::whatif::fit::{Bracket, FitOptions, SizeChooser, SizeStep, fit};
+use crate::whatif::fit::{Bracket, FitOptions, SizeChooser, fit};
 
 /// Maximum number of dry runs to find the largest size that fits in the worst case.
 const MAX_WORST_CASE_CHECKS: usize = 5;
@@ -26,8 +26,8 @@ pub(in crate::cli) struct SizeSearch<'r> {
     command: &'r [OsString],
     /// The placeholder in the command, without its braces.
     name: &'r str,
-    /// The sizes that may be the answer.
-    step: SizeStep,
+    /// The answer is a multiple of this.
+    multiple: u64,
     /// Maximum number of dry runs.
     max_runs: usize,
     directory: PathBuf,
@@ -40,7 +40,7 @@ impl<'r> SizeSearch<'r> {
         options: &'r DryRunOptions,
         command: &'r [OsString],
         name: &'r str,
-        step: SizeStep,
+        multiple: u64,
         max_runs: usize,
     ) -> anyhow::Result<Self> {
         options.assumed_gpu().check_memory()?;
@@ -48,7 +48,7 @@ impl<'r> SizeSearch<'r> {
         if !options.real_files {
             print_stderr(&written_files::announce(&directory.join(format!("{name}-N"))));
         }
-        Ok(Self { options, command, name, step, max_runs, directory, done: BTreeMap::new() })
+        Ok(Self { options, command, name, multiple, max_runs, directory, done: BTreeMap::new() })
     }
 
     /// Runs `sizes`, which are sorted, then predicts and confirms the largest that fits.
@@ -68,9 +68,9 @@ impl<'r> SizeSearch<'r> {
 
     /// The numbers of the sizes between which the answer is.
     fn bracket(&self) -> Bracket {
-        let number = |size| Some(self.step.count_up_to(size)).filter(|number| self.step.size(*number) == size);
+        let number = |size: u64| size.is_multiple_of(self.multiple).then_some(size / self.multiple);
         let low = self.fitting().filter_map(number).last().unwrap_or(0);
-        Bracket { low, high: self.failing().map(|size| self.step.count_up_to(size - 1) + 1) }
+        Bracket { low, high: self.failing().map(|size| size.div_ceil(self.multiple)) }
     }
 
     fn runs_left(&self) -> usize {
@@ -113,10 +113,10 @@ impl<'r> SizeSearch<'r> {
                 // Two runs have too little in common for a prediction.
                 Ok(None) | Err(_) => self.extrapolate(),
             };
-            let guess = guess.map(|size| self.step.count_up_to(size));
+            let guess = guess.map(|size| size / self.multiple);
             let runs_left = u32::try_from(self.runs_left()).unwrap_or(u32::MAX);
-            let Some(next) = chooser.next(bracket, guess, runs_left, self.step.max_stride()) else { break };
-            self.run_at(self.step.size(next))?;
+            let Some(next) = chooser.next(bracket, guess, runs_left) else { break };
+            self.run_at(next.saturating_mul(self.multiple))?;
         }
         let low = self.fitting().last().filter(|_| self.bracket().low > 0);
         let worst_case = low.map(|low| self.find_largest_in_worst_case(low)).transpose()?;
@@ -139,10 +139,10 @@ impl<'r> SizeSearch<'r> {
         });
         SizeSearchReport {
             name: self.name.to_owned(),
-            only: self.step.describe(),
+            only: (self.multiple > 1).then(|| format!("a multiple of {}", self.multiple)),
             gpu: gpu.name(),
             usable_bytes: gpu.usable_bytes(),
-            largest: (bracket.low > 0).then(|| self.step.size(bracket.low)),
+            largest: (bracket.low > 0).then(|| bracket.low * self.multiple),
             largest_in_worst_case,
             fails: self.failing(),
             is_exact: bracket.high == Some(bracket.low + 1),
@@ -184,7 +184,7 @@ impl<'r> SizeSearch<'r> {
                 Some(found) if Some(found) != first => found.midpoint(high),
                 _ => high.saturating_sub((low / 64).max(1) << tried).max(from),
             };
-            let next = self.step.size(self.step.count_up_to(next));
+            let next = next - next % self.multiple;
             if next < from || self.done.contains_key(&next) {
                 break;
             }

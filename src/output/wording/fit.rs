@@ -80,6 +80,13 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
         );
     };
     let Some(largest) = &device.largest_safe else {
+        let mut sizes = device.sizes.iter();
+        if let Some(first) =
+            device.sizes.first().filter(|_| device.repeated.is_some() && sizes.all(|at| at.fits == Some(false)))
+        {
+            let first = first.size;
+            return format!("no size from {first} on fits on {}; smaller ones are unknown: record one", size(capacity));
+        }
         let why = match device.repeated {
             _ if device.varies() => "the data decides more than the recorded steps show",
             Some(_) => "it repeats its operations so often that a replay would take more than a million",

@@ -9,7 +9,7 @@ pub(super) const MAX_KEYS: usize = 16;
 /// The maximum number of bytes of a layout: most entries take about 110 before their stack.
 pub(super) const MAX_BYTES: usize = 192;
 /// Bytes that are compared at once.
-const BLOCK: usize = 32;
+const WORD: usize = 8;
 /// The maximum number of layouts. The actions and the widths of numbers make about ten.
 const MAX_LAYOUTS: usize = 32;
 /// A full table learns another layout after this number of dicts with known ones.
@@ -44,10 +44,10 @@ pub(super) type Start = [u8; MAX_BYTES];
 
 /// One way to write a dict.
 pub(super) struct Layout {
-    /// The shared bytes; the others are 0.
-    bytes: Box<Start>,
     /// 0xff for each shared byte.
     mask: Box<Start>,
+    /// The shared bytes, and the mask.
+    words: Vec<[u64; 2]>,
     /// Number of bytes, up to the references of a list, else including SETITEMS.
     pub(super) len: usize,
     pub(super) fields: Vec<Field>,
@@ -81,25 +81,16 @@ pub(super) struct Layouts {
 impl Layout {
     #[inline]
     fn fits(&self, start: &Start) -> bool {
-        let blocks = start.as_chunks::<BLOCK>().0.iter().zip(self.bytes.as_chunks::<BLOCK>().0);
-        let blocks = blocks.zip(self.mask.as_chunks::<BLOCK>().0).take(self.len.div_ceil(BLOCK));
-        for ((found, expected), mask) in blocks {
-            let mut difference = 0;
-            for ((found, expected), mask) in found.iter().zip(expected).zip(mask) {
-                difference |= (found ^ expected) & mask;
-            }
-            if difference != 0 {
-                return false;
-            }
-        }
-        true
+        let found = start.as_chunks::<WORD>().0;
+        let mut words = found.iter().zip(&self.words);
+        words.all(|(found, [shared, mask])| u64::from_ne_bytes(*found) & mask == *shared)
     }
 
     /// The keys and the layout of the dict that starts with `start`, if it can have one.
     pub(super) fn read(start: &Start, memo: &Memo) -> Option<(Vec<Value>, Self)> {
         let mut layout = Self {
-            bytes: Box::new([0; MAX_BYTES]),
             mask: Box::new([0; MAX_BYTES]),
+            words: Vec::new(),
             len: 0,
             fields: Vec::new(),
             values: Vec::new(),
@@ -128,9 +119,14 @@ impl Layout {
         if keys.len() > MAX_KEYS {
             return None;
         }
-        for ((byte, mask), found) in layout.bytes.iter_mut().zip(layout.mask.iter()).zip(start) {
-            *byte = found & mask;
-        }
+        let [found, masks] = [start, &*layout.mask].map(|bytes| bytes.as_chunks::<WORD>().0.iter());
+        let words = found.zip(masks).take(layout.len.div_ceil(WORD));
+        layout.words = words
+            .map(|(found, mask)| {
+                let mask = u64::from_ne_bytes(*mask);
+                [u64::from_ne_bytes(*found) & mask, mask]
+            })
+            .collect();
         Some((keys, layout))
     }
 

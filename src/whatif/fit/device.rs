@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::certainty::FitCertainty;
 use super::data_range::DataRange;
-use super::data_search::search_data_range;
 use super::device_recordings::DeviceRecordings;
 use super::fitted_program::FittedProgram;
 use super::fitted_sizes::FittedSizes;
@@ -16,7 +15,7 @@ use super::growth::{GrowingLine, PeakMemory};
 use super::input::SizedRecording;
 use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use super::options::FitOptions;
-use super::prediction::{SizeReport, predict};
+use super::prediction::SizeReport;
 use super::repetition::{RepeatedOperations, Repetitions};
 use super::size::{Size, missing_sizes};
 use super::size_search::{FoundSizes, LargestSize};
@@ -271,51 +270,24 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             })
             .collect();
         let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
-        let mut by_second: Vec<LargestAt> = slices
-            .iter()
-            .map(|(slice, found)| {
-                let search = |_| search_data_range(self, slice, &overrides, largest_recorded.first);
-                let data_range = found.filter(|_| varies).and_then(search);
-                let found = found.filter(|_| !varies || data_range.is_some());
-                LargestAt {
-                    second: slice.second,
-                    largest: found.map(|found| slice.to_largest(found.largest, &overrides)),
-                    largest_safe: found.map(|found| slice.to_largest(found.safe, &overrides)),
-                    data_range,
-                    best: match found.map(|found| found.safe) {
-                        // The gain of a setting is small beside that of other data.
-                        _ if options.settings.is_some() || varies => None,
-                        Some(LargestSize::Size(size)) => slice.best_settings(&overrides, size),
-                        Some(LargestSize::Nothing) => slice.best_settings(&overrides, 0),
-                        _ => None,
-                    },
-                }
-            })
-            .collect();
+        let answer_of = |(slice, found): &(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)| {
+            self.find_answer(slice, *found, varies, &overrides, options)
+        };
+        let mut by_second: Vec<LargestAt> = slices.iter().map(answer_of).collect();
         let answered_second = options.at_second.iter().max().copied().or(largest_recorded.second);
         let answer = by_second.iter().find(|of| of.second == answered_second).cloned();
         let (largest, largest_safe, data_range, best) =
             answer.map_or((None, None, None, None), |of| (of.largest, of.largest_safe, of.data_range, of.best));
         let fits = largest_safe.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
         let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
-        let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
             .sizes_to_predict(&slices, &by_second, options)
             .into_par_iter()
             .filter(|size| fitted(*size).can_predict(*size))
             .map(|size| {
-                let is_recorded = is_recorded(size);
-                let without_capacity = Overrides { capacity: None, ..overrides.clone() };
-                let overrides = if requests_grow && !is_recorded { &without_capacity } else { &overrides };
-                let predicted = predict(fitted(size), size, is_recorded, overrides);
                 let range = by_second.iter().find(|of| of.second == size.second).and_then(|of| of.data_range);
-                let is_open = varies && !is_recorded && range.is_none_or(|range| range.contains(size.first));
-                let predicted = if is_open { predicted.without_answer() } else { predicted };
-                let recording = self.recordings.iter().find(|recording| recording.size == size);
-                match recording.filter(|_| options.settings.is_none()) {
-                    Some(recording) => predicted.with_recorded_peak(recording.device.peak(), capacity),
-                    None => predicted,
-                }
+                let is_open = varies && range.is_none_or(|range| range.contains(size.first));
+                self.predict_size(fitted(size), size, &overrides, [requests_grow, is_open], options)
             })
             .collect();
         by_second.retain(|of| of.second.is_some());
@@ -364,7 +336,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     }
 
     /// The largest recorded first and second number.
-    fn largest_recorded(&self) -> Size {
+    pub(super) fn largest_recorded(&self) -> Size {
         let sizes = || self.recordings.iter().map(|recording| recording.size);
         Size {
             first: sizes().map(|size| size.first).max().unwrap_or(1),

@@ -22,6 +22,7 @@
 //! the others, to check the prediction.
 
 mod align;
+mod answers;
 mod certainty;
 mod chunks;
 mod data_factor;
@@ -70,7 +71,7 @@ pub use self::input::FitInput;
 pub use self::law::LawKind;
 pub use self::leave_one_out::LeaveOneOutCheck;
 pub(crate) use self::next_size::step_below;
-pub use self::next_size::{Bracket, SizeChooser, SizeStep};
+pub use self::next_size::{Bracket, SizeChooser};
 pub use self::options::FitOptions;
 pub(super) use self::prediction::predict;
 pub use self::prediction::{PredictedFailure, SizeReport};

@@ -12,51 +12,7 @@ pub(crate) fn step_below(failed: u64, failures: u32) -> u64 {
     failed.div_ceil(STEP_DOWN).saturating_mul(1 << failures.saturating_sub(1).min(6))
 }
 
-/// The sizes that may be the answer, numbered from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SizeStep {
-    /// Multiples of a number.
-    MultipleOf(u64),
-    /// Powers of two.
-    PowerOfTwo,
-}
-
-impl SizeStep {
-    /// The size with this number.
-    pub fn size(self, number: u64) -> u64 {
-        match self {
-            Self::MultipleOf(step) => number.saturating_mul(step),
-            Self::PowerOfTwo => 1 << number.saturating_sub(1).min(63),
-        }
-    }
-
-    /// How many of the sizes are at most `size`.
-    pub fn count_up_to(self, size: u64) -> u64 {
-        match self {
-            Self::MultipleOf(step) => size / step,
-            Self::PowerOfTwo => size.checked_ilog2().map_or(0, |log| u64::from(log) + 1),
-        }
-    }
-
-    /// The kind of number, if the answer is not any number.
-    pub fn describe(self) -> Option<String> {
-        match self {
-            Self::MultipleOf(1) => None,
-            Self::MultipleOf(step) => Some(format!("a multiple of {step}")),
-            Self::PowerOfTwo => Some("a power of two".to_owned()),
-        }
-    }
-
-    /// The most by which a number without a guess may grow.
-    pub fn max_stride(self) -> u64 {
-        match self {
-            Self::MultipleOf(_) => u64::MAX,
-            Self::PowerOfTwo => 3,
-        }
-    }
-}
-
-/// The numbers between which the answer is.
+/// The sizes between which the answer is, numbered from 1: all, or the multiples of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bracket {
     /// The largest known to fit; 0 if none is.
@@ -75,8 +31,8 @@ pub struct SizeChooser {
 impl SizeChooser {
     /// The next number to run; `None` if the answer is known. As long as `runs_left` allows it, that is close to `guess`;
     /// then the bracket is bisected. If they are too few even for that, a number below a failure is likely to fit.
-    /// Without a guess the number grows by as much as the runs that are left can bisect, at most by `max_stride`.
-    pub fn next(&mut self, bracket: Bracket, guess: Option<u64>, runs_left: u32, max_stride: u64) -> Option<u64> {
+    /// Without a guess the number grows by as much as the runs that are left can bisect.
+    pub fn next(&mut self, bracket: Bracket, guess: Option<u64>, runs_left: u32) -> Option<u64> {
         let Bracket { low, high } = bracket;
         let width = high.map_or(u64::MAX, |high| high.saturating_sub(low));
         if width <= 1 {
@@ -105,7 +61,7 @@ impl SizeChooser {
             }
             Some(guess) => guess,
             None if high.is_some() => low + width / 2,
-            None => low.saturating_add((1u64 << runs_left.saturating_sub(1).min(40)).min(max_stride)),
+            None => low.saturating_add(stride(runs_left.saturating_sub(1))),
         };
         Some(next)
     }
@@ -122,7 +78,7 @@ mod tests {
         let mut bracket = Bracket { low, high: given.into_iter().find(|number| !fits(*number)) };
         let mut chooser = SizeChooser::default();
         for run in 0..10 {
-            let Some(next) = chooser.next(bracket, guess(bracket.low), 10 - run, u64::MAX) else {
+            let Some(next) = chooser.next(bracket, guess(bracket.low), 10 - run) else {
                 return (bracket.low, run);
             };
             assert!(next > bracket.low && bracket.high.is_none_or(|high| next < high), "{bracket:?}: {next}");
@@ -146,7 +102,7 @@ mod tests {
     #[test]
     fn few_runs_find_a_size_that_fits_close_below_a_failure() {
         let next = |low, high, runs_left| {
-            SizeChooser::default().next(Bracket { low, high: Some(high) }, Some(high), runs_left, u64::MAX)
+            SizeChooser::default().next(Bracket { low, high: Some(high) }, Some(high), runs_left)
         };
         assert_eq!(next(8, 1000, 2), Some(984));
         assert_eq!(next(8, 114, 2), Some(112));
@@ -177,14 +133,5 @@ mod tests {
         for largest in 0..900 {
             assert_eq!(search(largest, [900, 2000], |_| None).0, largest);
         }
-    }
-
-    #[test]
-    fn steps_are_numbered() {
-        let eight = SizeStep::MultipleOf(8);
-        assert_eq!([7, 8, 31, 32].map(|size| eight.count_up_to(size)), [0, 1, 3, 4]);
-        assert_eq!([1, 4].map(|number| eight.size(number)), [8, 32]);
-        assert_eq!([0, 1, 3, 4, 64].map(|size| SizeStep::PowerOfTwo.count_up_to(size)), [0, 1, 2, 3, 7]);
-        assert_eq!([1, 3, 7].map(|number| SizeStep::PowerOfTwo.size(number)), [1, 4, 64]);
     }
 }

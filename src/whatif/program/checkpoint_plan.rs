@@ -97,9 +97,8 @@ impl<'p> CheckpointPlan<'p> {
         next: Option<&[u32]>,
     ) {
         let base = self.base;
-        // The blocks of a call come from recorded requests, so `allocated_at` is always there.
-        let allocated_at = |block: u32| base.blocks[block as usize].allocated_at.unwrap_or(0);
-        let freed_at = |block: u32| base.blocks[block as usize].freed_at.unwrap_or(u32::MAX);
+        let allocated_at = |block: u32| allocated_at(base, block);
+        let freed_at = |block: u32| freed_at(base, block);
         // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
         let kept_by_others: FxHashSet<u32> =
             if pass.is_truncated { self.kept_for_backward(call).collect() } else { FxHashSet::default() };
@@ -144,29 +143,47 @@ impl<'p> CheckpointPlan<'p> {
         let positions = stack_positions(base, call).filter(|(block, _)| kept.contains(block));
         self.kept_positions.extend(positions.map(|(_, position)| position));
         self.freed_early.extend(kept);
-        // Repeat the forward pass up to the last block to recompute.
-        let recompute_ops = self.after.entry(recompute_at).or_default();
-        recompute_ops.extend(output.map(|block| moved_free(recompute_at, block)));
+        self.after.entry(recompute_at).or_default().extend(output.map(|block| moved_free(recompute_at, block)));
+        let is_recomputed = |block: u32| is_kept(block) && freed_at(block) > recompute_at;
+        self.recompute(call, recompute_at, last_recomputed, is_recomputed);
+        let last_free = to_recompute.iter().map(|block| freed_at(*block)).max().unwrap_or(recompute_at);
+        self.keep_inputs(pass, previous, call, end, last_free);
+    }
+
+    /// Repeats the forward pass of `call` at operation `at`, up to operation `last`. Blocks that are not kept for the
+    /// backward pass are freed as before.
+    fn recompute(&mut self, call: &ModuleCall, at: u32, last: u32, is_kept: impl Fn(u32) -> bool) {
+        let base = self.base;
+        let allocated_at = |block: u32| allocated_at(base, block);
+        let freed_at = |block: u32| freed_at(base, block);
+        let ops = self.after.entry(at).or_default();
         let mut temporaries: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
-        for block in call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last_recomputed) {
-            let at = allocated_at(block);
-            while let Some(Reverse((_, block))) = temporaries.peek().copied().filter(|Reverse((end, _))| *end < at) {
+        for block in call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last) {
+            let source = allocated_at(block);
+            while let Some(Reverse((_, block))) = temporaries.peek().copied().filter(|Reverse((end, _))| *end < source)
+            {
                 temporaries.pop();
-                recompute_ops.push(moved_free(recompute_at, block));
+                ops.push(moved_free(at, block));
             }
             let copy = self.script.duplicate_block(block);
-            recompute_ops.push(ScriptOp { source: at, kind: ScriptOpKind::Alloc(copy) });
-            if is_kept(block) && freed_at(block) > recompute_at {
+            ops.push(ScriptOp { source, kind: ScriptOpKind::Alloc(copy) });
+            if is_kept(block) {
                 self.recomputed.insert(block, copy);
             } else {
                 temporaries.push(Reverse((freed_at(block), copy)));
             }
         }
         let temporaries = temporaries.into_sorted_vec().into_iter().rev();
-        recompute_ops.extend(temporaries.map(|Reverse((_, block))| moved_free(recompute_at, block)));
-        // The inputs are kept until the last block that is recomputed from them is freed.
+        ops.extend(temporaries.map(|Reverse((_, block))| moved_free(at, block)));
+    }
+
+    /// Keeps the inputs of `call`, which ends at operation `end`, up to `last_free`, when the last block that is recomputed
+    /// from them is freed.
+    fn keep_inputs(&mut self, pass: &Pass, previous: Option<&ModuleCall>, call: &ModuleCall, end: u32, last_free: u32) {
+        let base = self.base;
+        let allocated_at = |block: u32| allocated_at(base, block);
+        let freed_at = |block: u32| freed_at(base, block);
         let start = call.blocks.first().map(|block| allocated_at(*block)).unwrap_or_default();
-        let Some(last_free) = to_recompute.iter().map(|b| freed_at(*b)).max() else { return }; // not empty
         let of_previous = previous.into_iter().flat_map(|call| call.blocks.iter().copied());
         let of_previous = of_previous.filter(|block| (start..pass.backward.start).contains(&freed_at(*block)));
         // Other inputs are freed while the module runs, or when it returns.
@@ -249,6 +266,16 @@ fn stack_positions<'c>(base: &'c Script, call: &'c ModuleCall) -> impl Iterator<
         *occurrence += 1;
         (*block, (stack, *occurrence))
     })
+}
+
+/// The operation that requests `block`. The blocks of a call come from recorded requests, so there is always one.
+fn allocated_at(base: &Script, block: u32) -> u32 {
+    base.blocks[block as usize].allocated_at.unwrap_or(0)
+}
+
+/// The operation that frees `block`; the largest number if none does.
+fn freed_at(base: &Script, block: u32) -> u32 {
+    base.blocks[block as usize].freed_at.unwrap_or(u32::MAX)
 }
 
 /// The last of the frees that directly follow `op`; `op` if there are none.
