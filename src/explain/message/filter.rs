@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 /// Unless a message, table or frame is unfinished, a line without any of these is skipped.
-const PATTERNS: [&str; 70] = [
+const PATTERNS: [&str; 90] = [
     // "memory" alone would match every line of many training logs.
     "of memory",
     "f Memory",
@@ -76,6 +76,28 @@ const PATTERNS: [&str; 70] = [
     "resource: memory",
     "memory budget",
     "current device: ",
+    "AlignedAllo",
+    "allocate buffer",
+    "PagedKvCache",
+    "memory leak",
+    "memory_saver",
+    "usage threshold",
+    "swap space",
+    "max seq len",
+    "kvcache tokens",
+    "custom_all_reduce",
+    // The servers of language models, whose options decide what PyTorch allocates.
+    "vllm",
+    "sglang",
+    "text_generation",
+    "ShardCannotStart",
+    // Errors that are not about memory.
+    "CUDA error",
+    "CUDA Error",
+    "CUDA runtime error",
+    "illegal memory",
+    "device-side assert",
+    "unhandled cuda",
 ];
 
 pub(super) struct Filter {
