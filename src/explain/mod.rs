@@ -100,7 +100,7 @@ fn explain_message(message: &Message, log: &Log, has_expandable: &dyn Fn(Option<
         }
         MessageKind::OtherSystem(system) => {
             let mut conclusion = other_system::conclude(system, &message.text);
-            if matches!(system.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl") {
+            if matches!(system.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl" | "framework") {
                 conclusion.advice.splice(0..0, engine::advice(&frames, log.engine).map(str::to_owned));
             }
             (None, conclusion, other_system::figures(system, &message.text))

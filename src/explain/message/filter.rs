@@ -3,12 +3,12 @@
 use memchr::memmem::Finder;
 
 /// Unless a message, table or frame is unfinished, a line without any of these is skipped.
-const PATTERNS: [&str; 90] = [
+const PATTERNS: [&str; 86] = [
     // "memory" alone would match every line of many training logs.
     "of memory",
     "f Memory",
     "OfMemory",
-    "allocate memory",
+    "allocate ",
     "memory block",
     "memory summary",
     "memory mapping failed",
@@ -50,10 +50,8 @@ const PATTERNS: [&str; 90] = [
     "KV cache",
     "EL0004",
     "cublasCreate",
-    "CUDA calloc",
     "cuDNN algorithm",
     "unable to find an engine",
-    "Unable to allocate",
     "GPU RAM",
     "out of resource",
     "exitcode: -9",
@@ -77,7 +75,6 @@ const PATTERNS: [&str; 90] = [
     "memory budget",
     "current device: ",
     "AlignedAllo",
-    "allocate buffer",
     "PagedKvCache",
     "memory leak",
     "memory_saver",
@@ -85,6 +82,8 @@ const PATTERNS: [&str; 90] = [
     "swap space",
     "max seq len",
     "kvcache tokens",
+    "kv cache slot",
+    "memory slot",
     "custom_all_reduce",
     // The servers of language models, whose options decide what PyTorch allocates.
     "vllm",
@@ -92,11 +91,8 @@ const PATTERNS: [&str; 90] = [
     "text_generation",
     "ShardCannotStart",
     // Errors that are not about memory.
-    "CUDA error",
-    "CUDA Error",
-    "CUDA runtime error",
+    "CUDA ",
     "illegal memory",
-    "device-side assert",
     "unhandled cuda",
 ];
 
