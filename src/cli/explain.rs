@@ -57,6 +57,9 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
         if is_pickle(&args.file) {
             bail!("{name}: is a pickle, not a log; `oomscope analyze` reads snapshots");
         }
+        if let Some((line, error)) = log.other_error {
+            bail!("{name}: no out-of-memory message found; line {line} reports another failure: {error}");
+        }
         bail!(
             "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \
              looks for messages such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"

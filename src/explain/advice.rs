@@ -45,7 +45,7 @@ pub(super) fn fragmentation(numbers: &MessageNumbers) -> Vec<String> {
 /// Advice for a full device; `free` is free on the device and in the cache together.
 pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> Vec<String> {
     let mut advice = Vec::new();
-    if numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No) {
+    if numbers.exceeds_capacity(request) {
         advice.push(
             "A request larger than the device often comes from a wrong shape: a broadcast, a full \
                      attention or one-hot matrix, a wrong unit. Check the line above."

@@ -54,7 +54,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         lines: log.lines,
         message_count: log.message_count,
         failures: same_failures::link_same_failures(
-            log.messages.iter().map(|message| explain_message(message, &has_expandable)).collect(),
+            log.messages.iter().map(|message| explain_message(message, log, &has_expandable)).collect(),
         ),
         statistics_count: log.statistics_count,
         statistics: log.statistics.iter().map(statistics::evaluate).collect(),
@@ -63,7 +63,13 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
     })
 }
 
-fn explain_message(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> ExplainedFailure {
+/// Advice for a request that was refused while enough was free: an error before line `line` may be the cause.
+fn earlier_error(log: &Log, line: u64) -> Option<String> {
+    let (at, error) = log.other_error.filter(|(at, _)| *at < line)?;
+    Some(format!("Look at line {at} first: {error}."))
+}
+
+fn explain_message(message: &Message, log: &Log, has_expandable: &dyn Fn(Option<u64>) -> bool) -> ExplainedFailure {
     let frames: Vec<FrameReport> = message
         .frames
         .iter()
@@ -82,13 +88,22 @@ fn explain_message(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bo
             }
             let numbers = MessageNumbers::from_allocation(allocation, &message.text);
             let (mut conclusion, figures) = (verdict::conclude(&numbers), figures::figures(&numbers));
-            if conclusion.verdict == Verdict::Capacity {
-                conclusion.advice.splice(0..0, engine::advice(&frames).map(str::to_owned));
-            }
+            let first = match conclusion.verdict {
+                Verdict::Capacity | Verdict::Unknown if !numbers.is_wrong_size() => {
+                    engine::advice(&frames, log.engine).map(str::to_owned)
+                }
+                Verdict::MemoryLimit if numbers.allowed.is_none() => earlier_error(log, message.line),
+                _ => None,
+            };
+            conclusion.advice.splice(0..0, first);
             (Some(numbers), conclusion, figures)
         }
         MessageKind::OtherSystem(system) => {
-            (None, other_system::conclude(system, &message.text), other_system::figures(system, &message.text))
+            let mut conclusion = other_system::conclude(system, &message.text);
+            if matches!(system.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl" | "framework") {
+                conclusion.advice.splice(0..0, engine::advice(&frames, log.engine).map(str::to_owned));
+            }
+            (None, conclusion, other_system::figures(system, &message.text))
         }
     };
     let first = conclusion.advice.first().map_or("", String::as_str);

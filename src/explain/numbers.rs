@@ -128,6 +128,16 @@ impl MessageNumbers {
         is_small && parts.is_some_and(|(left, all)| left.bytes <= all.bytes / BUSY_CACHE_DIVISOR)
     }
 
+    /// True if `request` alone is larger than the device.
+    pub(super) fn exceeds_capacity(&self, request: ApproxBytes) -> bool {
+        self.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No)
+    }
+
+    /// True if no device of this size could serve the request.
+    pub(super) fn is_wrong_size(&self) -> bool {
+        self.is_impossible_size || self.request.is_some_and(|request| self.exceeds_capacity(request))
+    }
+
     /// True if PyTorch has more reserved than the device has: Windows adds host memory ("shared GPU memory").
     pub(super) fn exceeds_device(&self) -> bool {
         let parts = self.capacity.zip(self.reserved);

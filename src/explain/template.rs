@@ -90,7 +90,7 @@ fn amount_text(amount: &PrintedAmount) -> String {
     match unit {
         "bytes" | "B" => size(amount.bytes),
         "kB" if amount.bytes >= MIB => size(amount.bytes),
-        "MiB" if amount.bytes >= GIB => size(amount.bytes),
+        "MiB" | "MB" if amount.bytes >= GIB => size(amount.bytes),
         // XLA and the kubelet print `12.40G` and `61234Mi`, in powers of 1024.
         "K" | "M" | "G" => format!("{}iB", amount.text),
         "Ki" | "Mi" | "Gi" => format!("{}B", amount.text),

@@ -162,7 +162,7 @@ fn capacity(
 ) -> Conclusion {
     let request = memory.segment;
     let all_free = memory.device_free.saturating_add(cached);
-    let is_too_large = numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
+    let is_too_large = numbers.exceeds_capacity(request);
     let free_text = format_approx(all_free);
     let reason = if is_too_large {
         format!(

@@ -40,6 +40,9 @@ fn finding_nothing_is_said_in_one_sentence() {
     let empty = file(&directory, "empty.log", b"step 1 loss 2.3\n");
     let said = refusal(&["explain", &empty]);
     assert!(said.contains("empty.log: no out-of-memory message"), "{said}");
+    let text = b"step 1\nRuntimeError: CUDA error: an illegal memory access was encountered\n";
+    let said = refusal(&["explain", &file(&directory, "other.log", text)]);
+    assert!(said.contains("no out-of-memory message found; line 2 reports another failure: a kernel used"), "{said}");
     assert!(refusal(&["explain", "no-such.log"]).contains("no-such.log"));
     assert!(refusal(&["explain", "fixtures"]).contains("is a directory"));
     let broken = file(&directory, "broken.log.gz", b"\x1f\x8b\x08\x00broken");

@@ -43,7 +43,7 @@ impl PrintedAmount {
     /// Like [`Self::at_start`], for other systems: a number without unit is in bytes, and in a pair (`19.77/22.05 GiB`)
     /// both numbers have the unit of the second.
     pub fn at_start_lenient(text: &str) -> Option<Self> {
-        if let Some(amount) = Self::at_start(text) {
+        if let Some(amount) = Self::at_start(text.trim_start_matches('(')) {
             return Some(amount);
         }
         let text = text.trim_start_matches(|c: char| !c.is_ascii_digit());

@@ -3,12 +3,12 @@
 use memchr::memmem::Finder;
 
 /// Unless a message, table or frame is unfinished, a line without any of these is skipped.
-const PATTERNS: [&str; 70] = [
+const PATTERNS: [&str; 86] = [
     // "memory" alone would match every line of many training logs.
     "of memory",
     "f Memory",
     "OfMemory",
-    "allocate memory",
+    "allocate ",
     "memory block",
     "memory summary",
     "memory mapping failed",
@@ -50,10 +50,8 @@ const PATTERNS: [&str; 70] = [
     "KV cache",
     "EL0004",
     "cublasCreate",
-    "CUDA calloc",
     "cuDNN algorithm",
     "unable to find an engine",
-    "Unable to allocate",
     "GPU RAM",
     "out of resource",
     "exitcode: -9",
@@ -76,6 +74,26 @@ const PATTERNS: [&str; 70] = [
     "resource: memory",
     "memory budget",
     "current device: ",
+    "AlignedAllo",
+    "PagedKvCache",
+    "memory leak",
+    "memory_saver",
+    "usage threshold",
+    "swap space",
+    "max seq len",
+    "kvcache tokens",
+    "kv cache slot",
+    "memory slot",
+    "custom_all_reduce",
+    // The servers of language models, whose options decide what PyTorch allocates.
+    "vllm",
+    "sglang",
+    "text_generation",
+    "ShardCannotStart",
+    // Errors that are not about memory.
+    "CUDA ",
+    "illegal memory",
+    "unhandled cuda",
 ];
 
 pub(super) struct Filter {

@@ -32,7 +32,8 @@ pub(super) fn plain_text(raw: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The lines inside `text`, if it is a logger's JSON record, or a traceback with its line breaks escaped as `\n`.
+/// The lines inside `text`, if it is a logger's JSON record, or a traceback or message with its line breaks escaped as
+/// `\n`.
 pub(super) fn embedded_lines(text: &str) -> Option<Vec<String>> {
     if let Some(record) = text.find('{').and_then(|at| text.get(at..))
         && record.contains(r#"":"#)
@@ -42,7 +43,7 @@ pub(super) fn embedded_lines(text: &str) -> Option<Vec<String>> {
         collect_strings(&value, &mut lines);
         return Some(lines);
     }
-    let is_escaped = text.contains(r"\n  File ");
+    let is_escaped = text.contains(r"\n  File ") || text.contains(r"(out of memory)\n");
     is_escaped.then(|| unescape(text).split('\n').map(str::to_owned).collect())
 }
 
@@ -228,6 +229,8 @@ mod tests {
         assert_eq!(lines, ["E Traceback:", "  File \"a.py\", line 1", "X: b"]);
         let lines = embedded_lines(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#).unwrap();
         assert_eq!(lines, ["E Traceback:", r#"  File "C:\new\a.py", line 1, in f"#, "X: b"]);
+        let lines = embedded_lines(r"x would exceed allowed memory. (out of memory)\nRequested : 2.00 GiB").unwrap();
+        assert_eq!(lines.last().unwrap(), "Requested : 2.00 GiB");
         assert_eq!(embedded_lines(r"C:\new\file"), None);
         assert_eq!(embedded_lines("{'a': 1}"), None);
     }

@@ -6,7 +6,7 @@ use super::statistics::Statistics;
 use super::traceback::TracebackFrame;
 use super::wording::FailedAllocation;
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::explain::systems::KnownMessage;
+use crate::explain::systems::{Engine, KnownMessage};
 
 /// Further distinct messages are only counted.
 const MAX_MESSAGES: usize = 1000;
@@ -30,6 +30,10 @@ pub struct Log {
     pub statistics_count: u64,
     /// Refused mappings, one entry per device.
     pub mappings: Vec<Mapping>,
+    /// The first engine that a line names, and whether a line says that its weights were not loaded.
+    pub engine: Option<(&'static Engine, bool)>,
+    /// The first error of a GPU that is not about memory: its line, from 1, and what it is.
+    pub other_error: Option<(u64, &'static str)>,
 }
 
 /// An out-of-memory message.

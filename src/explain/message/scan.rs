@@ -8,8 +8,9 @@ use super::log::{Log, LogBuilder, Message, MessageKind};
 use super::start::{self, MessageStart};
 use super::statistics::{self, Statistics};
 use super::traceback::{self, TracebackFrame};
-use super::wording::{self, Wording};
+use super::wording::{self, FailedAllocation, Wording};
 use crate::base::intern::SeededMap;
+use crate::explain::systems::{engine_in, other_error};
 
 /// Longer lines are read in pieces of this many bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -99,6 +100,8 @@ struct Scanner {
     sources: SeededMap<LineSource, SourceState>,
     /// Number of sources for which [`SourceState::is_waiting`].
     waiting: usize,
+    /// The source of the line before, if its message may go on.
+    unfinished: Option<LineSource>,
     at_line_start: bool,
     filter: Filter,
 }
@@ -109,6 +112,7 @@ impl Default for Scanner {
             builder: LogBuilder::default(),
             sources: SeededMap::default(),
             waiting: 0,
+            unfinished: None,
             at_line_start: true,
             filter: Filter::new(),
         }
@@ -143,11 +147,16 @@ impl Scanner {
 
     fn add_line(&mut self, text: &str, has_stats: bool) {
         let (source, body) = line::split_source(text);
+        let source = self.source_of_wrapped(source, body);
         let number = self.builder.log.lines;
+        self.note_engine(text);
         let mut state = std::mem::take(self.state_of(&source));
         self.waiting -= usize::from(state.is_waiting());
         let is_code = state.take_code(body);
         let start = if is_code { None } else { start::find_start(body) };
+        if start.is_none() && self.builder.log.other_error.is_none() {
+            self.builder.log.other_error = other_error(body).map(|error| (number, error));
+        }
         if let Some(mut partial) = state.message.take() {
             let is_blank = body.trim().is_empty();
             let is_ended = partial.has_gap && !is_blank && !is_continuation(body);
@@ -202,7 +211,21 @@ impl Scanner {
             self.start_message(&source, &mut state, start, body.split_at_checked(at).unwrap_or(("", body)));
         }
         self.waiting += usize::from(state.is_waiting());
+        self.unfinished = (state.message.is_some() || state.message_below.is_some()).then(|| source.clone());
         self.sources.insert(source, state);
+    }
+
+    /// A terminal that wraps a long line repeats no label: such a line is of the unfinished message before it.
+    fn source_of_wrapped(&mut self, source: LineSource, body: &str) -> LineSource {
+        let Some(before) = self.unfinished.take() else { return source }; // no message to continue
+        let is_labelled = source != LineSource::default();
+        if is_labelled || ends_message(body) || start::find_start(body).is_some() { source } else { before }
+    }
+
+    fn note_engine(&mut self, text: &str) {
+        let Some((engine, fails)) = engine_in(text) else { return }; // names none
+        let known = self.builder.log.engine.get_or_insert((engine, fails));
+        known.1 |= fails && known.0 == engine;
     }
 
     fn add_stats(&mut self, state: &mut SourceState, text: &str, source: &LineSource) {
@@ -275,7 +298,7 @@ impl Scanner {
         if pieces.len() > 1 {
             for joined in [pieces.join(" "), pieces.concat()] {
                 let read = wording::parse_allocation(&before, &joined);
-                if read.printed_numbers().len() > best.0.printed_numbers().len() {
+                if completeness(&read) > completeness(&best.0) {
                     best = (read, joined);
                 }
             }
@@ -308,6 +331,11 @@ impl Scanner {
         self.finish_all();
         self.builder.finish()
     }
+}
+
+/// The more numbers are read, the better.
+fn completeness(read: &FailedAllocation) -> (usize, bool) {
+    (read.printed_numbers().len(), read.device.is_some())
 }
 
 /// True if `body` continues a message after a blank line, which people insert when they paste.
@@ -343,7 +371,6 @@ fn truncate(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::message::FailedAllocation;
 
     const WHOLE: &str = "CUDA out of memory. Tried to allocate 96.00 MiB. GPU 1 has a total capacity of 480.00 MiB of which 80.00 MiB is free. Of the allocated memory 200.00 MiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.";
 
@@ -378,6 +405,24 @@ mod tests {
             .collect();
         let (message, found) = only(&interleaved);
         assert_eq!((found, message.source.rank), (expected, Some(1)));
+    }
+
+    #[test]
+    fn a_terminal_that_wraps_repeats_no_label() {
+        let (_, expected) = only(WHOLE);
+        let (first, rest) = WHOLE.split_at(50);
+        let (message, found) = only(&format!("(EngineCore pid=7) ERROR E: {first}\n{rest}\n9.00 GiB is free\n"));
+        assert_eq!((found, message.source.label.as_deref()), (expected.clone(), Some("EngineCore pid=7")));
+        let other = format!("[rank1]: {first}\nTraceback (most recent call last):\n[rank0]: {WHOLE}\n");
+        assert_eq!(log(&other).messages.len(), 2);
+    }
+
+    #[test]
+    fn engines_and_other_errors_are_noted() {
+        let found = log("vllm serve x\n\nCUDA error: an illegal memory access was encountered\nShardCannotStart\n");
+        assert_eq!(found.engine.map(|(engine, fails)| (engine.package, fails)), Some(("vllm", false)));
+        assert_eq!(found.other_error.map(|(line, _)| line), Some(3));
+        assert_eq!(log(&format!("E: {WHOLE}\nRuntimeError: CUDA error: out of memory")).other_error, None);
     }
 
     #[test]

@@ -75,8 +75,8 @@ fn find_allocation(text: &str) -> Option<usize> {
         let at = text.find(ASYNC)?;
         let (before, behind) = (text.get(..at)?, text.get(at + ASYNC.len()..)?);
         let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_control() || c == ' ');
-        let is_message = behind.is_empty() || behind.starts_with("would exceed");
-        (is_message && is_exception(before)).then_some(at)
+        let is_message = behind.starts_with("would exceed allowed memory") || behind.is_empty() && is_exception(before);
+        is_message.then_some(at)
     })
 }
 
@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(at("E: MPS backend out of memory (MPS allocated: 1.00 GB"), allocator("MPS "));
         assert_eq!(at("torch.OutOfMemoryError: Allocation on device "), allocator("Allo"));
         assert_eq!(at("Allocation on device 0 would exceed allowed memory. (out of memory)"), allocator("Allo"));
+        assert_eq!(at("Generation(\"Allocation on device 0 would exceed allowed memory. (out"), allocator("Allo"));
         assert_eq!(other_system("RuntimeError: CUDA error: out of memory"), ("CUDA", 14));
         assert_eq!(other_system("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), ("cuBLAS", 12));
         assert_eq!(other_system("NCCL WARN Cuda failure 2 'out of memory'"), ("NCCL", 10));
