@@ -318,7 +318,9 @@ fn find_lines(device: DeviceStudy<'_, '_>, allocations: &[AllocationLifetime]) -
     let line_of = line_of.collect();
     // Callers tell lines with one name apart.
     let mut named = FxHashMap::<String, u32>::default();
-    lines.iter().for_each(|line| *named.entry(line.clone()).or_default() += 1);
+    for line in &lines {
+        *named.entry(line.clone()).or_default() += 1;
+    }
     for (line, caller) in lines.iter_mut().zip(callers) {
         if let Some(caller) = caller.filter(|_| named[line] > 1) {
             *line = format!("{line} ← {}", caller.brief_label());

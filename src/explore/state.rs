@@ -185,7 +185,7 @@ impl<'s, 'a> State<'s, 'a> {
     /// The answer of the analysis in one line, or in two if the screen `area` has room for them.
     pub(super) fn answer_lines(&self, area: Rect) -> Vec<String> {
         let mut lines = wrap(self.answer.as_deref().unwrap_or("analyzing…"), area.width.into());
-        let rest = lines.split_off(if area.height < HIGH { 0 } else { 1 });
+        let rest = lines.split_off(usize::from(area.height >= HIGH));
         let rest = rest.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ");
         lines.extend(Some(rest).filter(|rest| !rest.is_empty()));
         lines

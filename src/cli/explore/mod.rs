@@ -121,12 +121,11 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
         commands: Vec::new(),
     };
     read_inputs(session.sender.clone());
-    let mut next = match snapshot {
-        Some(snapshot) => Some((place, snapshot)),
-        None => {
-            let chosen = if session.ranks.is_some() { session.choose(None)? } else { Some(place) };
-            session.read(chosen)?
-        }
+    let mut next = if let Some(snapshot) = snapshot {
+        Some((place, snapshot))
+    } else {
+        let chosen = if session.ranks.is_some() { session.choose(None)? } else { Some(place) };
+        session.read(chosen)?
     };
     while let Some((place, snapshot)) = next {
         let chosen;
@@ -234,10 +233,10 @@ impl Session {
     }
 
     /// Shows devices of the file of `study`, which is at `path`, until the user leaves it.
-    fn show_devices<'s, 'e, 'a>(
+    fn show_devices<'s, 'e>(
         &mut self,
         scope: &'s Scope<'s, 'e>,
-        study: &'e Study<'a>,
+        study: &'e Study<'_>,
         path: &str,
         mut device: u64,
     ) -> io::Result<Option<Place>> {
