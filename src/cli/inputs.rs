@@ -397,9 +397,14 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     }
     let total = path.metadata().map_or(0, |m| m.len());
     let progress = Progress::new(total, 1);
+    read_with(path, &|offset| progress.set_bytes(offset.min(total)))
+}
+
+/// The snapshot at `path`, without a progress bar: `report` receives the offsets that were read.
+pub(super) fn read_with(path: &Path, report: &dyn Fn(u64)) -> anyhow::Result<Snapshot> {
     // The error already has its cause, which a context would repeat.
     let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    let snapshot = Snapshot::read(&source, &|offset| progress.set_bytes(offset.min(total)));
+    let snapshot = Snapshot::read(&source, report);
     source.check_unchanged().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
 }

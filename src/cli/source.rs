@@ -1,6 +1,6 @@
 //! `--source`: source files that may be read for their text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::analysis::SnapshotReport;
+use crate::snapshot::Snapshot;
 
 /// Larger files are not read: nobody writes such source.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -21,7 +22,7 @@ pub(super) struct SourceArgs {
     /// and none outside DIR: a snapshot from somebody else must not put files of this machine on a page. A file belongs
     /// to a recorded path if it has that path, or the longest end of it.
     #[arg(long, value_name = "DIR")]
-    source: Option<PathBuf>,
+    pub(super) source: Option<PathBuf>,
 }
 
 impl SourceArgs {
@@ -47,6 +48,22 @@ impl SourceDirectory {
     pub(super) fn add_to(&self, report: &mut SnapshotReport) {
         if let Some(root) = &self.root {
             report.add_source(|file, lines| read_lines(root, file, lines).unwrap_or_default());
+        }
+    }
+
+    /// Adds the texts of all lines in the stacks of `snapshot`.
+    #[cfg(feature = "explore")]
+    pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot) {
+        let Some(root) = &self.root else { return };
+        let mut lines = BTreeMap::<_, BTreeSet<u32>>::new();
+        for frame in snapshot.stacks.all_frames() {
+            lines.entry(frame.file).or_default().insert(frame.line);
+        }
+        for (file, lines) in lines {
+            let file = snapshot.text(file).to_owned();
+            for (line, text) in read_lines(root, &file, &lines).unwrap_or_default() {
+                snapshot.source.add(&file, line, &text);
+            }
         }
     }
 }

@@ -12,7 +12,6 @@ use super::palette::{Look, adapt};
 use super::state::{Popup, State};
 use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, put_right, wrap};
 use crate::base::units::{count, duration, signed_difference, signed_size, size};
-use crate::output::summarize_snapshot;
 
 /// The smallest screen that shows anything.
 const MIN_SIZE: [u16; 2] = [40, 10];
@@ -29,8 +28,8 @@ fn draw_state(state: &State<'_, '_>, buffer: &mut Buffer) {
         put(buffer, 0, 0, area.width, "too small: 40 x 10 or more", PLAIN);
         return;
     }
-    let layout = Layout::new(area, state.view);
-    draw_head(state, buffer);
+    let layout = state.layout(area);
+    draw_head(state, buffer, &layout);
     match (state.view, state.recording.as_ref()) {
         (View::Memory, recording) => draw_memory(state, recording, buffer, &layout),
         (View::Tried, _) => draw_tried(state, buffer, &layout),
@@ -47,7 +46,7 @@ fn draw_state(state: &State<'_, '_>, buffer: &mut Buffer) {
 }
 
 /// Tabs, the file, and the answer of the analysis.
-fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer) {
+fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     for view in View::ALL {
         let style = if view == state.view { SELECTED } else { PLAIN };
         put(buffer, Layout::tab_column(view), 0, buffer.area.width, view.tab(), style);
@@ -56,13 +55,16 @@ fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer) {
     let taken = Layout::tab_column(last) + columns(last.tab()) + 2;
     let name = format!("{}  GPU {}", state.path, state.device.id());
     put_right(buffer, taken, 0, &name, FAINT);
-    let answer = state.report.as_deref().map(|report| summarize_snapshot(report, Some(state.device.id())).answer);
-    let (answer, style) = match answer {
-        Some(answer) if state.device.failed_requests().next().is_some() => (answer, ALARM),
-        Some(answer) => (answer, STRONG),
-        None => ("analyzing…".to_owned(), FAINT),
+    let style = match &state.answer {
+        Some(_) if state.device.failed_requests().next().is_some() => ALARM,
+        Some(_) => STRONG,
+        None => FAINT,
     };
-    put(buffer, 0, 1, buffer.area.width, &answer, style);
+    let width = buffer.area.width;
+    let lines = (1..layout.body.y).zip(state.answer_lines(buffer.area));
+    for (y, line) in lines {
+        put(buffer, 0, y, width, &line, style);
+    }
 }
 
 /// A line being typed, a message, or the moment and keys.
@@ -112,9 +114,9 @@ fn describe_moment(state: &State<'_, '_>) -> String {
         let now = recording.allocated[state.moment as usize];
         parts.push(size(now));
         if let Some(marked) = state.marked {
-            let change = signed_difference(now, recording.allocated[marked as usize]);
+            let change = signed_difference(recording.allocated[marked as usize], now);
             let from = u64::from(marked.saturating_sub(1));
-            parts.push(format!("{} since entry {}", signed_size(change), count(from)));
+            parts.push(format!("{} since {}", signed_size(change), count(from)));
         }
     }
     parts.join(" ")
@@ -123,7 +125,7 @@ fn describe_moment(state: &State<'_, '_>) -> String {
 fn draw_popup(popup: &Popup, buffer: &mut Buffer, body: Rect) {
     let room = usize::from(body.width.saturating_sub(4));
     let lines: Vec<String> = popup.lines.iter().flat_map(|line| wrap(line, room)).collect();
-    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1).min(body.height);
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(body.height);
     for y in 0..height {
         let (text, style) = match y {
             0 => (popup.title.as_str(), SELECTED),

@@ -1,5 +1,7 @@
 //! The map of device memory at the moment.
 
+use std::cmp::Reverse;
+
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Modifier, Style};
 
@@ -9,14 +11,14 @@ use super::palette::{EIGHTHS, colour};
 use super::recording::Recording;
 use super::rows::describe_block;
 use super::state::State;
-use super::text::{ALARM, FAINT, PLAIN, put};
+use super::text::{ALARM, FAINT, PLAIN, columns, put};
 use crate::base::units::{counted, size};
 
 pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
     let (request, body) = (state.failed_request(), layout.body);
     let map = MapCells::new(recording, state.moment, request, layout.map_cells());
     let scale = format!(
-        "{} a cell, {} reserved in {}: ░ free and releasable, · free between blocks, ▒ freed, in use by a stream",
+        "{} a cell, {} in {}: ░ releasable, · free, ▒ pending",
         size(map.cell_bytes),
         size(map.reserved),
         counted(map.ranges as u64, "range"),
@@ -27,9 +29,17 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
         0 => 0,
         bytes => put(buffer, 0, body.y + 1, body.width, &format!("✗ failed request of {}, ", size(bytes)), ALARM),
     };
-    put(buffer, x, body.y + 1, body.width, &largest, PLAIN);
+    let mut x = put(buffer, x, body.y + 1, body.width, &largest, PLAIN);
     let selected = state.selected[View::Map as usize];
     let Some(grouping) = state.grouping() else { return };
+    let mut held: Vec<_> = recording.sums_at(grouping, state.moment).into_iter().zip(&grouping.groups).collect();
+    held.sort_by_key(|(bytes, _)| Reverse(*bytes));
+    for (_, group) in held.iter().filter(|(bytes, _)| *bytes > 0) {
+        if x + 3 + columns(&group.name) < body.width {
+            put(buffer, x + 2, body.y + 1, 1, EIGHTHS[7], Style::new().fg(colour(group.slot, group.is_guess)));
+            x = put(buffer, x + 4, body.y + 1, body.width, &group.name, FAINT);
+        }
+    }
     let positions = (layout.map.y..layout.map.y + layout.map.height)
         .flat_map(|y| (layout.map.x..layout.map.x + layout.map.width).map(move |x| (x, y)));
     for (position, part) in positions.zip(&map.cells) {

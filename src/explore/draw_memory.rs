@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::palette::{EIGHTHS, colour};
 use super::recording::{Column, Group, Recording, column_moments};
 use super::state::State;
-use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put};
+use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put, without_directories};
 use crate::base::units::size;
 use crate::output::describe_outcome;
 use crate::output::document::{Band, draw_bands};
@@ -21,7 +21,7 @@ const RUN: Style = Style::new().fg(Color::Green);
 
 pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, buffer: &mut Buffer, layout: &Layout) {
     if state.last() == 0 {
-        let text = "no history was recorded, so there is no memory over time: 2 shows the map of the snapshot";
+        let text = "no history was recorded, so there is no memory over time: 2 shows the map";
         put(buffer, 0, layout.body.y + 1, layout.body.width, text, PLAIN);
         return;
     }
@@ -106,9 +106,10 @@ fn draw_column(buffer: &mut Buffer, layout: &Layout, x: u16, column: &Column, gr
         let (low, high) = (u64::from(above) * 8, u64::from(above) * 8 + 8);
         let Some(first) = edges.iter().position(|(edge, _)| *edge > low) else { break };
         let filled = edges[first].0.min(high) - low;
-        // Above it, the group that has most of the rest.
+        // Above it, the group that has most of the rest, unless most of that is free.
         let rest = edges.windows(2).skip(first).max_by_key(|pair| pair[1].0.min(high) - pair[0].0.min(high));
-        let rest = rest.filter(|pair| (pair[1].0.min(high) - pair[0].0.min(high)) * 2 > 8 - filled);
+        let covered = edges[edges.len() - 1].0.min(high) - low;
+        let rest = rest.filter(|_| (covered - filled) * 2 > 8 - filled);
         let cell = &mut buffer[(x, layout.chart.y + layout.chart.height - 1 - above)];
         cell.set_symbol(EIGHTHS[usize::try_from(filled).unwrap_or(8) - 1]);
         cell.set_style(Style::new().fg(edges[first].1).bg(rest.map_or(Color::Reset, |pair| pair[1].1)));
@@ -229,7 +230,11 @@ fn draw_legend(
     for index in listed {
         let group = &groups[index];
         let figure = if sums.is_some() { format!("{} ", size(bytes(index))) } else { String::new() };
-        cell(EIGHTHS[7], &format!("{figure}{}", group.name), Style::new().fg(colour(group.slot, group.is_guess)));
+        cell(
+            EIGHTHS[7],
+            &format!("{figure}{}", without_directories(&group.name)),
+            Style::new().fg(colour(group.slot, group.is_guess)),
+        );
     }
     cell("─", "reserved", FAINT);
 }

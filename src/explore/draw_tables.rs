@@ -14,10 +14,19 @@ use crate::base::units::{count, percent, ratio, signed_size, size};
 use crate::output::report::Names;
 use crate::whatif::TriedMark;
 
-/// Draws the cells of a row, the first at the left and the others at the right; each of these has its width.
+/// The narrowest first cell of a row that has others.
+const MIN_NAME: u16 = 12;
+/// A wider table would part a name from its figures.
+const MAX_TABLE: u16 = 130;
+
+/// Draws the cells of a row, the first at the left and the others, each with its width, at the right as far as there is
+/// room for them.
 fn put_row(buffer: &mut Buffer, y: u16, first: (u16, &str), others: &[(u16, &str)], style: Style) {
-    let all = buffer.area.width;
-    let right: u16 = others.iter().map(|(width, _)| width + 1).sum();
+    let all = buffer.area.width.min(MAX_TABLE);
+    let width = |count: usize| others[..count].iter().map(|(width, _)| width + 1).sum::<u16>();
+    let has_room = |count: &usize| width(*count) + first.0 + MIN_NAME <= all;
+    let others = &others[..(0..=others.len()).rev().find(has_room).unwrap_or(0)];
+    let right = width(others.len());
     let room = all.saturating_sub(right + first.0);
     put(buffer, first.0, y, room, &without_middle(first.1, room.into()), style);
     let mut x = all.saturating_sub(right);
@@ -35,31 +44,31 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
     let total = recording.allocated[state.moment as usize];
     let search = if state.found.is_some() { ", matches of the search" } else { "" };
     let head = format!("held by {}{search} (g: by another)", grouping.word);
-    let change = if state.marked.is_some() { "change" } else { "" };
-    let header = [(11, change), (11, "bytes"), (6, "share"), (8, "blocks")];
-    put_row(buffer, layout.body.y, (2, &head), &header, STRONG);
+    let header = [(10, "change"), (9, "bytes"), (6, "share"), (8, "blocks")];
+    let shown = usize::from(state.marked.is_none())..;
+    put_row(buffer, layout.body.y, (2, &head), &header[shown.clone()], STRONG);
     let first = layout.first_row(selected);
     for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate()
     {
         let change = if row.change == 0 { String::new() } else { signed_size(row.change) };
         let cells = [size(row.bytes), percent(ratio(row.bytes, total)), count(row.blocks)];
         let style = if first + index == selected { SELECTED } else { PLAIN };
-        let cells = [(11, &*change), (11, &*cells[0]), (6, &*cells[1]), (8, &*cells[2])];
-        put_row(buffer, y, (2, &row.name), &cells, style);
+        let cells = [(10, &*change), (9, &*cells[0]), (6, &*cells[1]), (8, &*cells[2])];
+        put_row(buffer, y, (2, &row.name), &cells[shown.clone()], style);
         put(buffer, 0, y, 1, EIGHTHS[7], Style::new().fg(colour(row.slot, row.is_guess)));
     }
 }
 
 pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
-    let rows = state.tried();
+    let rows = &state.tried;
     let selected = state.selected[View::Tried as usize].unwrap_or(0);
-    let header = [(24, "the job then"), (11, "reserved"), (8, "sure")];
+    let header = [(25, "the job then"), (9, "reserved"), (8, "sure")];
     put_row(buffer, layout.body.y, (2, "tried in a replay"), &header, STRONG);
     let first = layout.first_row(selected);
     for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate()
     {
         let style = if first + index == selected { SELECTED } else { PLAIN };
-        let cells = [(24, &*row.outcome), (11, &*row.reserved), (8, row.sure)];
+        let cells = [(25, &*row.outcome), (9, &*row.reserved), (8, row.sure)];
         put_row(buffer, y, (2, &row.name), &cells, style);
         let (sign, tone) = match row.mark {
             None => (" ", PLAIN),
@@ -70,13 +79,14 @@ pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &La
         put(buffer, 0, y, 1, sign, tone);
     }
     let text = match (&state.running, &state.shown_run) {
-        (Some(name), _) => format!("replaying {name}…"),
+        (Some((name, _)), _) => format!("replaying {name}… Esc stops it"),
         (None, Some(shown)) => format!(
             "{}: {}; peak reserved {}. 1 shows it over the recorded run.",
             shown.name,
             shown.run.outcome(),
             size(shown.run.peak_reserved_bytes)
         ),
+        (None, None) if rows.is_empty() => "no history was recorded: there is nothing to replay".to_owned(),
         (None, None) => {
             "Enter replays the selected row, c what you type: 40GiB, h100, max_split_size_mb:128".to_owned()
         }

@@ -6,11 +6,13 @@ use super::keys::{Input, KEYS};
 use super::layout::{Layout, View};
 use super::map_cells::{MapCells, blocks_at};
 use super::rows;
-use super::state::{Effect, Popup, Prompt, State};
+use super::state::{Effect, Popup, Prompt, ShownRun, State};
 use super::target::Target;
 use crate::allocator::device::parse_replay_capacity;
 use crate::base::ids::StackId;
+use crate::base::units::{count, quote_shell_word};
 use crate::output::command_line;
+use crate::stacks::frames::FrameReport;
 use crate::whatif::Conditions;
 
 impl State<'_, '_> {
@@ -24,7 +26,7 @@ impl State<'_, '_> {
             self.scroll_popup(input);
             return Effect::Draw;
         }
-        let layout = Layout::new(area, self.view);
+        let layout = self.layout(area);
         match input {
             Input::Char(key) => return self.press(key),
             Input::Left(far) => self.go(i64::from(self.moment) - if far { 10 } else { 1 }),
@@ -86,7 +88,11 @@ impl State<'_, '_> {
     }
 
     fn clear(&mut self) {
-        if self.found.take().is_none() && self.marked.take().is_none() && self.shown_run.take().is_none() {
+        if self.running.take().is_none()
+            && self.found.take().is_none()
+            && self.marked.take().is_none()
+            && self.shown_run.take().is_none()
+        {
             self.selected = [None; 4];
         }
     }
@@ -105,7 +111,7 @@ impl State<'_, '_> {
                 blocks.get(index.map_or(0, |index| step(index, blocks.len()))).copied()
             }
             View::Holders => Some(now.map_or(0, |index| step(index, self.holders().len()))),
-            View::Tried => Some(now.map_or(0, |index| step(index, self.tried().len()))),
+            View::Tried => Some(now.map_or(0, |index| step(index, self.tried.len()))),
         };
     }
 
@@ -116,7 +122,7 @@ impl State<'_, '_> {
                 let entry = self.moment.checked_sub(1);
                 if let Some(entry) = entry {
                     let stack = self.device.device().entry(entry as usize).extended_stack;
-                    self.popup = Some(self.stack_popup(format!("entry {entry}"), stack));
+                    self.popup = Some(self.stack_popup(format!("entry {}", count(entry.into())), stack));
                 }
             }
             View::Map => {
@@ -128,9 +134,9 @@ impl State<'_, '_> {
                 self.popup = row.map(|row| self.stack_popup(row.name, row.stack));
             }
             View::Tried => {
-                if let Some(entry) = self.tried().into_iter().nth(selected.unwrap_or(0)) {
-                    return match entry.conditions {
-                        Some(conditions) => self.replay(entry.name, conditions),
+                if let Some(entry) = self.tried.get(selected.unwrap_or(0)) {
+                    return match entry.conditions.clone() {
+                        Some(conditions) => self.replay(entry.name.clone(), conditions),
                         None => self.press('c'),
                     };
                 }
@@ -148,18 +154,28 @@ impl State<'_, '_> {
             self.message = Some("no history was recorded, so there is nothing to replay".to_owned());
             return Effect::Draw;
         }
-        self.running = Some(name);
+        self.running = Some((name, conditions.clone()));
         Effect::Replay(conditions)
     }
 
-    /// The frames of `stack`, innermost first, with the text of their lines where it was recorded.
+    /// The frames of `stack` with the text of their lines where it is known.
     fn stack_popup(&self, title: String, stack: StackId) -> Popup {
-        let frames = self.device.stacks().frame_list(stack);
+        let stacks = self.device.stacks();
+        let frames = stacks.frame_list(stack);
         let source = &self.device.snapshot().source;
-        let mut lines = Vec::new();
-        for frame in frames.iter() {
-            lines.push(format!("{} {}", frame.file_line(), frame.name));
-            lines.extend(source.get(&frame.file, frame.line).map(|text| format!("    {}", text.trim_start())));
+        let describe = |frame: &FrameReport| {
+            let place = Some(frame.file_line()).filter(|place| *place != frame.name);
+            let text = source.get(&frame.file, frame.line).map(|text| format!("    {}", text.trim_start()));
+            let name = place.map_or_else(String::new, |place| format!("{place} ")) + &frame.name;
+            [Some(name), text].into_iter().flatten()
+        };
+        // The line of the program comes before the code that it called.
+        let line = stacks.code_location(stacks.line_id(stack)).frame;
+        let own = frames.iter().position(|frame| Some(frame) == line.as_ref()).unwrap_or(0);
+        let mut lines: Vec<String> = frames.iter().skip(own).flat_map(describe).collect();
+        if own > 0 {
+            lines.push("and in the code that it called, innermost first:".to_owned());
+            lines.extend(frames.iter().take(own).flat_map(describe));
         }
         match frames.left_out {
             0 if lines.is_empty() => lines.push("no stack was recorded".to_owned()),
@@ -281,23 +297,27 @@ impl State<'_, '_> {
     /// Notes the command that shows this moment, to be printed on leaving.
     fn note_command(&mut self) {
         let device = self.device.id();
-        let at = match self.moment.checked_sub(1) {
-            Some(entry) => format!(" --at {entry}"),
-            None => String::new(),
-        };
-        let run = self.shown_run.as_ref().filter(|_| self.view == View::Tried);
-        let arguments = match (self.view, run) {
-            (View::Tried, Some(shown)) => match parse_replay_capacity(&shown.name) {
-                Ok(_) => format!("replay --device {device} --capacity {}", shown.name),
-                Err(_) if shown.run.change.is_some() => format!("whatif --device {device} --program"),
-                Err(_) => format!("replay --device {device} --set {}", shown.name),
+        let arguments = match (self.view, &self.shown_run) {
+            (View::Tried, Some(ShownRun { name, conditions, .. })) => match conditions {
+                Conditions { change: Some(_), .. } => format!("whatif --device {device} --program"),
+                Conditions { capacity: Some(_), .. } => {
+                    format!("replay --device {device} --capacity {}", quote_shell_word(name))
+                }
+                Conditions { options, .. } => format!("replay --device {device} --set {}", quote_shell_word(options)),
             },
             (View::Tried, None) => format!("whatif --device {device}"),
             (View::Memory, _) if self.zoom.len() <= self.last() as usize => {
                 let (from, to) = (self.zoom.start.saturating_sub(1), self.zoom.end - 1);
                 format!("timeline --device {device} --from {from} --to {to}")
             }
-            _ => format!("analyze --device {device}{at}"),
+            _ => match self.moment.checked_sub(1) {
+                Some(entry) => format!("analyze --device {device} --at {entry}{}", self.options),
+                None if self.last() == 0 => format!("analyze --device {device}{}", self.options),
+                None => {
+                    self.message = Some("no command shows the memory before the first entry".to_owned());
+                    return;
+                }
+            },
         };
         let command = command_line(&arguments, &self.path);
         self.message = Some(match &command {

@@ -1,4 +1,4 @@
-//! The keys. Those of the HTML page do the same here, except `d`.
+//! The keys. Those of the HTML page do the same here.
 
 /// A key, a click or a turn of the wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,9 @@ pub enum Input {
 }
 
 /// Keys and what they do, for `?`.
-pub(super) const KEYS: [(&str, &str); 20] = [
+pub(super) const KEYS: [(&str, &str); 19] = [
     ("1 2 3 4 Tab", "memory over time, map, holders, tried"),
-    ("← →", "one entry back or forward; ten with Shift, a tenth of the picture with PgUp PgDn"),
+    ("← →", "one entry; ten with Shift; a tenth of the picture with PgUp PgDn"),
     ("w s + -", "zoom in or out; also the wheel"),
     ("a f", "move the zoom to the left or right; also by dragging"),
     ("0", "the whole trace"),
@@ -53,12 +53,11 @@ pub(super) const KEYS: [(&str, &str); 20] = [
     ("↑ ↓", "select a row, or a block of the map"),
     ("Enter", "its stack with the source; of what was tried: replay it"),
     ("/", "search lines and names: the matches alone"),
-    ("d", "mark this moment, and show the difference to the next (m on the page)"),
-    ("c", "a capacity or settings to replay: 40GiB, h100, expandable_segments:True"),
+    ("d m", "mark this moment; at another one, show the difference"),
+    ("c", "replay a capacity or settings, such as 40GiB or h100"),
     ("y", "print the equivalent command on leaving"),
-    ("Esc", "close, or clear the search, the mark, the replay"),
-    ("r", "all ranks or devices"),
-    ("q", "leave"),
+    ("Esc", "close; stop the replay; clear search, mark or replayed run"),
+    ("r q", "all ranks or devices; leave"),
 ];
 
 /// The most useful keys, for the foot.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ratatui_core::layout::Rect;
 
 use super::recording::{Moment, column_moments};
+use super::text::columns;
 
 /// Columns of the labels of the axis.
 const LABELS: u16 = 10;
@@ -53,16 +54,17 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn new(area: Rect, view: View) -> Self {
+    /// The parts of a screen whose answer has `answer` lines.
+    pub(super) fn new(area: Rect, view: View, answer: u16) -> Self {
         let part = |area: Rect, [left, top, right, bottom]: [u16; 4]| Rect {
             x: area.x + left.min(area.width),
             y: area.y + top.min(area.height),
             width: area.width.saturating_sub(left + right),
             height: area.height.saturating_sub(top + bottom),
         };
-        let body = part(area, [0, 2, 0, 1]);
+        let body = part(area, [0, 1 + answer, 0, 1]);
         let is_wide = area.width >= WIDE;
-        let [right, below] = if is_wide { [LEGEND + 1, 0] } else { [0, LEGEND_LINES] };
+        let [right, below] = if is_wide { [LEGEND + 1, 0] } else { [0, LEGEND_LINES.min(body.height / 6)] };
         let chart = part(body, [LABELS, 1, right, below + 3]);
         let legend = if is_wide {
             part(body, [body.width.saturating_sub(LEGEND), 1, 0, 0])
@@ -82,13 +84,13 @@ impl Layout {
 
     /// The tab at a position.
     pub(super) fn tab_at(x: u16, y: u16) -> Option<View> {
-        let is_at = |view: &View| (Self::tab_column(*view)..Self::tab_column(*view) + width(view.tab())).contains(&x);
+        let is_at = |view: &View| (Self::tab_column(*view)..Self::tab_column(*view) + columns(view.tab())).contains(&x);
         View::ALL.into_iter().filter(|_| y == 0).find(is_at)
     }
 
     /// The first column of a tab.
     pub(super) fn tab_column(view: View) -> u16 {
-        View::ALL[..view as usize].iter().map(|before| width(before.tab()) + 2).sum()
+        View::ALL[..view as usize].iter().map(|before| columns(before.tab()) + 2).sum()
     }
 
     /// The moment at column `x` of the picture.
@@ -132,8 +134,4 @@ impl Layout {
         let bottom = self.rows.y + self.rows.height;
         (self.rows.y..bottom).contains(&y).then(|| usize::from(y - self.rows.y))
     }
-}
-
-fn width(text: &str) -> u16 {
-    u16::try_from(text.len()).unwrap_or(u16::MAX)
 }

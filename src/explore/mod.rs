@@ -25,4 +25,4 @@ pub use self::draw::draw;
 pub use self::draw_tables::draw_ranks;
 pub use self::keys::Input;
 pub use self::palette::{Colours, Look};
-pub use self::state::{Effect, Loaded, State};
+pub use self::state::{Analyzed, Effect, Loaded, State};

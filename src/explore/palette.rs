@@ -44,7 +44,7 @@ const LETTERS: &[u8; 28] = b"PGOACITXabcdefghijklmnopqrst";
 pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// Characters for terminals without Unicode, in place of others.
-const ASCII: [(&str, &str); 14] = [
+const ASCII: [(&str, &str); 16] = [
     ("✗", "x"),
     ("✓", "+"),
     ("▲", "^"),
@@ -59,6 +59,8 @@ const ASCII: [(&str, &str); 14] = [
     ("…", "~"),
     ("→", ">"),
     ("←", "<"),
+    ("↑", "^"),
+    ("↓", "v"),
 ];
 
 fn table() -> &'static [[u8; 3]] {

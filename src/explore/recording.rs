@@ -20,7 +20,7 @@ pub(super) type Moment = u32;
 /// The end of what is never freed.
 const NEVER: Moment = Moment::MAX;
 /// Moments between two sums of a grouping that are kept.
-const STRIDE: usize = 1024;
+const STRIDE: usize = 256;
 /// The word of the grouping by source line.
 pub(super) const BY_LINE: &str = "line";
 /// Lines or variables with a group of their own; the others share the last one.
@@ -121,8 +121,10 @@ impl Recording {
     }
 
     fn peak_in(&self, moments: Range<usize>) -> Moment {
-        let peak = moments.clone().rev().max_by_key(|moment| self.allocated[*moment]);
-        to_u32(peak.unwrap_or(moments.start))
+        let allocated = &self.allocated[moments.clone()];
+        // Two passes, as both are fast: a picture may have millions of moments.
+        let most = allocated.iter().copied().fold(0, u64::max);
+        to_u32(moments.start + allocated.iter().position(|bytes| *bytes == most).unwrap_or(0))
     }
 
     /// Indexes of the allocations that are live at `moment`.
@@ -299,17 +301,30 @@ fn sort_changes(starts: &[Moment], ends: &[Moment], moments: usize) -> (Vec<u32>
 /// The source lines, and the line of each allocation.
 fn find_lines(device: DeviceStudy<'_, '_>, allocations: &[AllocationLifetime]) -> (Vec<String>, Vec<u32>) {
     let stacks = device.stacks();
-    let (mut lines, mut rows) = (Vec::new(), FxHashMap::<LineId, u32>::default());
+    let (mut lines, mut rows) = (Vec::<String>::new(), FxHashMap::<LineId, u32>::default());
+    let mut callers = Vec::new();
     let mut of_stack = FxHashMap::<StackId, u32>::default();
     let line_of = allocations.iter().map(|one| {
         *of_stack.entry(one.made_by).or_insert_with(|| {
             let line = stacks.line_id(one.made_by);
             *rows.entry(line).or_insert_with(|| {
-                lines.push(stacks.code_location(line).label());
+                let location = stacks.code_location(line);
+                lines.push(location.label());
+                callers.push(location.called_from);
                 to_u32(lines.len() - 1)
             })
         })
     });
     let line_of = line_of.collect();
+    // Callers tell lines with one name apart.
+    let mut named = FxHashMap::<String, u32>::default();
+    for line in &lines {
+        *named.entry(line.clone()).or_default() += 1;
+    }
+    for (line, caller) in lines.iter_mut().zip(callers) {
+        if let Some(caller) = caller.filter(|_| named[line] > 1) {
+            *line = format!("{line} ← {}", caller.brief_label());
+        }
+    }
     (lines, line_of)
 }

@@ -84,7 +84,7 @@ pub(super) fn holders(
     recording.live(moment).filter(is_found).for_each(|index| add(index, true));
     marked.into_iter().flat_map(|marked| recording.live(marked)).filter(is_found).for_each(|index| add(index, false));
     if marked.is_some() {
-        rows.iter_mut().zip(&before).for_each(|(row, before)| row.change = signed_difference(row.bytes, *before));
+        rows.iter_mut().zip(&before).for_each(|(row, before)| row.change = signed_difference(*before, row.bytes));
     }
     for (at, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.bytes > 0 || row.change != 0) {
         row.name.clone_from(if is_by_line { &recording.lines[at] } else { &grouping.groups[at].name });
@@ -98,6 +98,9 @@ pub(super) fn holders(
 /// report of `device`, because to choose them takes as long.
 pub(super) fn tried(device: DeviceStudy<'_, '_>, report: Option<&DeviceReport>) -> Vec<TriedEntry> {
     let mut entries = Vec::new();
+    if device.device().is_empty() {
+        return entries;
+    }
     for row in report.into_iter().flat_map(|report| &report.tried) {
         let changes = report.into_iter().flat_map(|report| &report.changes);
         let change = changes.filter(|_| row.kind == TriedKind::Program).find(|change| change.description == row.what);
@@ -111,27 +114,28 @@ pub(super) fn tried(device: DeviceStudy<'_, '_>, report: Option<&DeviceReport>) 
             conditions: Some(Conditions { options, change: change.map(ProgramRow::key), ..Conditions::default() }),
         });
     }
-    let untried = |name: &str, conditions| TriedEntry {
+    let untried = |name: &str, outcome, conditions| TriedEntry {
         name: name.to_owned(),
         mark: None,
-        outcome: "Enter replays it".to_owned(),
+        outcome,
         reserved: String::new(),
         sure: "",
-        conditions: Some(conditions),
+        conditions,
     };
     let candidates = report.map(|_| candidates_with_use(device)).unwrap_or_default();
     for option in candidates.into_iter().map(|candidate| candidate.option) {
         if entries.iter().all(|entry: &TriedEntry| entry.name != option) {
-            entries.push(untried(&option, Conditions { options: option.clone(), ..Conditions::default() }));
+            let conditions = Conditions { options: option.clone(), ..Conditions::default() };
+            entries.push(untried(&option, String::new(), Some(conditions)));
         }
     }
     let on_gpu = |gpu: &GpuModel| {
         let capacity = Some(gpu.usable_bytes());
-        untried(gpu.name, Conditions { capacity, ..Conditions::default() })
+        let conditions = Conditions { capacity, ..Conditions::default() };
+        untried(gpu.name, format!("has {}", size(gpu.usable_bytes())), Some(conditions))
     };
     entries.extend(GPUS.iter().map(on_gpu));
-    let own = untried("another capacity or other settings", Conditions::default());
-    entries.push(TriedEntry { outcome: "Enter asks for them".to_owned(), conditions: None, ..own });
+    entries.push(untried("another capacity or other settings", "Enter asks for them".to_owned(), None));
     entries
 }
 

@@ -2,14 +2,22 @@
 
 use std::ops::Range;
 
-use super::layout::View;
+use ratatui_core::layout::Rect;
+
+use super::layout::{Layout, View};
 use super::recording::{Grouping, Moment, Recording};
 use super::rows::{self, HolderRow, TriedEntry};
-use crate::analysis::{DeviceReport, SnapshotReport};
+use super::text::wrap;
+use crate::analysis::SnapshotReport;
 use crate::base::ids::to_u32;
+use crate::base::units::size;
+use crate::output::{describe_outcome, summarize_snapshot};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 use crate::whatif::{Conditions, TriedRun};
+
+/// The lowest screen on which the answer of the analysis may take two lines.
+const HIGH: u16 = 20;
 
 /// The consequence of a key for the program around.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +52,7 @@ pub(super) struct Popup {
 #[derive(Debug)]
 pub(super) struct ShownRun {
     pub(super) name: String,
+    pub(super) conditions: Conditions,
     pub(super) run: TriedRun,
 }
 
@@ -58,13 +67,31 @@ impl Loaded {
     }
 }
 
+/// The analysis of a device, as it is done in the background.
+#[derive(Debug)]
+pub struct Analyzed {
+    answer: String,
+    tried: Vec<TriedEntry>,
+}
+
+impl Analyzed {
+    /// The answer and the replays of `report` about `device`, and further conditions to replay.
+    pub fn from_report(device: DeviceStudy<'_, '_>, report: &SnapshotReport) -> Self {
+        let of_device = report.devices.iter().find(|one| one.device == device.id());
+        Self { answer: summarize_snapshot(report, Some(device.id())).answer, tried: rows::tried(device, of_device) }
+    }
+}
+
 /// One device on the screen.
 #[derive(Debug)]
 pub struct State<'s, 'a> {
     pub(super) device: DeviceStudy<'s, 'a>,
     pub(super) path: String,
+    /// Options of `oomscope analyze` that the user gave.
+    pub(super) options: String,
     pub(super) recording: Option<Recording>,
-    pub(super) report: Option<Box<SnapshotReport>>,
+    pub(super) answer: Option<String>,
+    pub(super) tried: Vec<TriedEntry>,
     pub(super) view: View,
     pub(super) moment: Moment,
     /// The moments of the picture.
@@ -78,8 +105,8 @@ pub struct State<'s, 'a> {
     pub(super) prompt: Option<Prompt>,
     pub(super) popup: Option<Popup>,
     pub(super) shown_run: Option<ShownRun>,
-    /// The replay that runs in the background.
-    pub(super) running: Option<String>,
+    /// The name and the conditions of the replay that runs in the background.
+    pub(super) running: Option<(String, Conditions)>,
     pub(super) message: Option<String>,
     pub(super) has_ranks: bool,
     pub(super) dragged_from: Option<u16>,
@@ -87,8 +114,9 @@ pub struct State<'s, 'a> {
 }
 
 impl<'s, 'a> State<'s, 'a> {
-    /// Opens `device` of the file at `path`, at its last failed request, else at the peak. `has_ranks`: there are others.
-    pub fn new(device: DeviceStudy<'s, 'a>, path: &str, has_ranks: bool) -> Self {
+    /// Opens `device` of the file at `path`, at its last failed request, else at the peak. `options` are those of
+    /// `oomscope analyze` that the user gave; `has_ranks`: there are other devices.
+    pub fn new(device: DeviceStudy<'s, 'a>, path: &str, options: &str, has_ranks: bool) -> Self {
         let end = to_u32(device.device().len()) + 1;
         let last_failure = device.failed_requests().next_back();
         let peak = device.history().and_then(|history| history.peak.allocated_event);
@@ -97,9 +125,11 @@ impl<'s, 'a> State<'s, 'a> {
         Self {
             device,
             path: path.to_owned(),
+            options: options.to_owned(),
             recording: None,
-            report: None,
-            view: View::Memory,
+            answer: None,
+            tried: rows::tried(device, None),
+            view: if device.device().is_empty() { View::Map } else { View::Memory },
             moment: moment.min(end - 1),
             zoom: 0..end,
             grouping: 0,
@@ -123,15 +153,22 @@ impl<'s, 'a> State<'s, 'a> {
     }
 
     /// The analysis is done.
-    pub fn set_report(&mut self, report: SnapshotReport) {
-        self.report = Some(Box::new(report));
+    pub fn set_analysis(&mut self, analyzed: Analyzed) {
+        (self.answer, self.tried) = (Some(analyzed.answer), analyzed.tried);
     }
 
-    /// The replay is done.
-    pub fn set_run(&mut self, outcome: Result<TriedRun, String>) {
-        let name = self.running.take().unwrap_or_default();
+    /// The replay under `conditions` is done. Nothing changes if the user stopped it.
+    pub fn set_run(&mut self, conditions: &Conditions, outcome: Result<TriedRun, String>) {
+        let Some((name, conditions)) = self.running.take_if(|(_, running)| running == conditions) else { return };
         match outcome {
-            Ok(run) => self.shown_run = Some(ShownRun { name, run }),
+            Ok(run) => {
+                if let Some(entry) = self.tried.iter_mut().find(|entry| entry.conditions.as_ref() == Some(&conditions))
+                {
+                    entry.outcome = describe_outcome(&run.then);
+                    entry.reserved = size(run.peak_reserved_bytes);
+                }
+                self.shown_run = Some(ShownRun { name, conditions, run });
+            }
             Err(message) => self.message = Some(message),
         }
     }
@@ -143,6 +180,21 @@ impl<'s, 'a> State<'s, 'a> {
 
     pub(super) fn last(&self) -> Moment {
         to_u32(self.device.device().len())
+    }
+
+    /// The answer of the analysis in one line, or in two if the screen `area` has room for them.
+    pub(super) fn answer_lines(&self, area: Rect) -> Vec<String> {
+        let mut lines = wrap(self.answer.as_deref().unwrap_or("analyzing…"), area.width.into());
+        let rest = lines.split_off(usize::from(area.height >= HIGH));
+        let rest = rest.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ");
+        lines.extend(Some(rest).filter(|rest| !rest.is_empty()));
+        lines
+    }
+
+    /// The parts of the screen `area`.
+    pub(super) fn layout(&self, area: Rect) -> Layout {
+        let answer = if self.answer_lines(area).len() > 1 { 2 } else { 1 };
+        Layout::new(area, self.view, answer)
     }
 
     /// The partition that the views show.
@@ -158,21 +210,11 @@ impl<'s, 'a> State<'s, 'a> {
         rows::holders(recording, grouping, self.found.as_ref(), self.moment, self.marked)
     }
 
-    /// The analysis of the device, when it is done.
-    pub(super) fn device_report(&self) -> Option<&DeviceReport> {
-        self.report.as_ref()?.devices.iter().find(|one| one.device == self.device.id())
-    }
-
     /// The request that fails at the moment, else the last one that failed; 0 if none did.
     pub(super) fn failed_request(&self) -> u64 {
         let trace = self.device.device();
         let here = self.moment.checked_sub(1).map(|entry| entry as usize);
         let here = here.filter(|entry| trace.action(*entry) == Some(Action::Oom));
         here.or_else(|| self.device.failed_requests().next_back()).map_or(0, |entry| trace.entry(entry).size)
-    }
-
-    /// The rows of what was tried.
-    pub(super) fn tried(&self) -> Vec<TriedEntry> {
-        rows::tried(self.device, self.device_report())
     }
 }

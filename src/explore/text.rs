@@ -61,18 +61,28 @@ pub(super) fn without_middle(name: &str, room: usize) -> String {
     if name.width() <= room {
         return name;
     }
-    let end = room / 3;
+    let end = room / 2;
     let skipped = (0..=name.len()).find(|at| name.get(*at..).is_some_and(|rest| rest.width() <= end));
     let rest = skipped.and_then(|at| name.get(at..)).unwrap_or_default();
     format!("{}{rest}", fit(&name, room - rest.width()))
 }
 
+/// The name of a source line, `app/train.py:3 in step`, with the file alone.
+pub(super) fn without_directories(name: &str) -> &str {
+    let path = name.split(' ').next().unwrap_or_default();
+    &name[path.rfind(['/', '\\']).map_or(0, |end| end + 1)..]
+}
+
 /// The lines of `text` in `room` columns, broken between words where there are some.
 pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
     let text = escape_text(text);
+    if text.width() <= room {
+        return vec![text];
+    }
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];
     for word in text.split_whitespace() {
+        let word = without_middle(word, room.saturating_sub(indent + 2));
         let last = lines.len() - 1;
         let is_first = lines[last].trim().is_empty();
         if !is_first && lines[last].width() + 1 + word.width() > room {
@@ -81,7 +91,7 @@ pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
             if !is_first {
                 lines[last].push(' ');
             }
-            lines[last].push_str(word);
+            lines[last].push_str(&word);
         }
     }
     lines

@@ -33,9 +33,11 @@ fn everything_is_reached_by_keys() {
     browser.key("a");
     let left = view(&mut browser);
     assert!(left["start"].as_f64() < zoomed["start"].as_f64(), "{left}");
-    browser.key("d");
-    browser.key("d");
+    browser.key("f");
+    browser.key("f");
     assert!(view(&mut browser)["start"].as_f64() > left["start"].as_f64());
+    browser.key("d");
+    assert_eq!(view(&mut browser)["from"], 30_000);
     browser.key("s");
     let out = view(&mut browser);
     let width = |view: &Value| view["end"].as_f64().unwrap() - view["start"].as_f64().unwrap();

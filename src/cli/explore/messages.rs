@@ -1,12 +1,12 @@
 //! The threads behind the screen: one reads the terminal, one works for each device that is shown.
 
-use std::sync::mpsc::{Sender, channel};
-use std::thread;
+use std::sync::mpsc::{Sender, TryRecvError, channel};
+use std::thread::{self, Scope};
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
 
 use crate::analysis::{Options, SnapshotReport, analyze_study};
-use crate::explore::{Input, Loaded};
+use crate::explore::{Analyzed, Input, Loaded};
 use crate::study::{DeviceStudy, Study};
 use crate::whatif::{Conditions, Explorer, TriedRun};
 
@@ -23,8 +23,8 @@ pub(super) enum Message {
     /// The terminal can no longer be read.
     Closed,
     Recording(Place, Box<Loaded>),
-    Report(Place, Box<SnapshotReport>),
-    Run(Place, Box<Result<TriedRun, String>>),
+    Report(Place, Box<(SnapshotReport, Analyzed)>),
+    Run(Place, Conditions, Box<Result<TriedRun, String>>),
 }
 
 /// Reads the terminal in a thread of its own.
@@ -79,31 +79,35 @@ fn input(event: &Event) -> Option<Input> {
 }
 
 /// Reads the allocations of `device` and analyzes `study` in the background; then replays what is sent.
-pub(super) fn work(
-    device: DeviceStudy<'static, 'static>,
-    study: &'static Study<'static>,
+pub(super) fn work<'s, 'e, 'a>(
+    scope: &'s Scope<'s, 'e>,
+    study: &'e Study<'a>,
+    device: DeviceStudy<'e, 'a>,
     place: &Place,
     sender: Sender<Message>,
 ) -> Sender<Conditions> {
-    let (replays, conditions) = channel::<Conditions>();
+    let (replays, wanted) = channel::<Conditions>();
     let place = place.clone();
-    thread::spawn(move || {
-        // The screen may be gone: then nobody waits for the rest.
-        let send = |message: Message| sender.send(message).is_ok();
-        if !send(Message::Recording(place.clone(), Box::new(Loaded::from_device(device)))) {
-            return;
-        }
-        let scope = study.scope();
-        let options = Options { device: scope.device, capacity: scope.capacity, top: TABLE_ROWS, ..Options::default() };
+    scope.spawn(move || {
+        // Where the screen is gone nobody waits.
+        let send = |message: Message| drop(sender.send(message));
+        send(Message::Recording(place.clone(), Box::new(Loaded::from_device(device))));
+        let mut first = match wanted.try_recv() {
+            Err(TryRecvError::Disconnected) => return, // the user left
+            first => first.ok(),
+        };
+        let of_study = study.scope();
+        let options =
+            Options { device: of_study.device, capacity: of_study.capacity, top: TABLE_ROWS, ..Options::default() };
         let report = analyze_study(study, &place.0, 0, options);
-        if !send(Message::Report(place.clone(), Box::new(report))) {
-            return;
-        }
+        let analyzed = Analyzed::from_report(device, &report);
+        send(Message::Report(place.clone(), Box::new((report, analyzed))));
         let explorer = Explorer::new(device);
-        while let Ok(conditions) = conditions.recv() {
-            if !send(Message::Run(place.clone(), Box::new(explorer.replay(&conditions)))) {
-                return;
-            }
+        while let Some(next) = first.take().or_else(|| wanted.recv().ok()) {
+            // The user stopped those before the last.
+            let conditions = wanted.try_iter().last().unwrap_or(next);
+            let run = explorer.replay(&conditions);
+            send(Message::Run(place.clone(), conditions, Box::new(run)));
         }
     });
     replays

@@ -3,10 +3,10 @@
 mod messages;
 mod screen;
 
-use std::collections::HashMap;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, Scope};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -15,11 +15,15 @@ use self::messages::{Message, Place, TABLE_ROWS, read_inputs, work};
 use self::screen::Screen;
 use super::args::parse_capacity;
 use super::exit::{Exit, print_stderr};
-use super::inputs::{self, Input};
+use super::inputs;
 use super::output::{Output, supports_unicode};
+use super::source::{SourceArgs, SourceDirectory};
 use crate::analysis::{AnalyzeReport, Options, RankRow, Ranks};
+use crate::base::units::quote_shell_word;
 use crate::explore::{Colours, Effect, Input as Key, Look, State, draw, draw_ranks};
+use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, Study};
+use crate::whatif::Conditions;
 
 /// Explore memory over time, the map of device memory, its holders and what was tried, in a terminal
 #[derive(Debug, Args)]
@@ -52,18 +56,24 @@ pub(super) struct Explore {
     /// Device memory: 80GiB, or a GPU such as h100; snapshots do not record it
     #[arg(long, value_name = "SIZE|GPU", value_parser = parse_capacity)]
     capacity: Option<u64>,
+
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
-/// Everything that outlives the screen of one device.
-struct Session<'o> {
-    options: Options<'o>,
+/// Everything that outlives the screen of one file.
+struct Session {
+    options: Options<'static>,
+    source: SourceDirectory,
+    /// `options` and `source` as a user writes them.
+    written_options: String,
     screen: Screen,
     look: Look,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    /// Studies that were opened. They live to the end: threads in the background use them.
-    studies: HashMap<String, &'static Study<'static>>,
     ranks: Option<Ranks>,
+    /// The selected row of the table of ranks.
+    selected: usize,
     commands: Vec<String>,
 }
 
@@ -73,13 +83,12 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
         let first = inputs.first().map_or("SNAPSHOT", |input| &*input.name);
         bail!("explore draws on a terminal, and standard output is none; use `oomscope analyze {first}`");
     }
+    let source = args.source.open()?;
     let options = Options { device: args.device, capacity: args.capacity, top: TABLE_ROWS, ..Options::default() };
-    let mut studies = HashMap::new();
-    let (mut ranks, mut exit, mut first) = (None, Exit::Success, None);
-    if let [input] = inputs.as_slice() {
-        let study = open(input, options)?;
-        first = worst_device(study).map(|device| (input.name.clone(), device.id()));
-        studies.insert(input.name.clone(), study);
+    let (mut ranks, mut exit, mut snapshot) = (None, Exit::Success, None);
+    let place = if let [input] = inputs.as_slice() {
+        let read = snapshot.insert(inputs::read_one(&input.path)?);
+        worst_device(&Study::new(read, options.scope())).map(|device| (input.name.clone(), device))
     } else {
         let analyze = |snapshot: &_, path: &str, bytes| crate::analysis::analyze(snapshot, path, bytes, options);
         let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
@@ -87,33 +96,41 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
             print_stderr(&format!("{}: {}", file.path, file.message));
             exit = Exit::Unreadable;
         }
-        let places =
-            snapshots.iter().flat_map(|one| one.devices.iter().map(|device| (one.path.clone(), device.device)));
-        first = places.take(1).next().or(first);
+        let mut places = snapshots.iter().flat_map(|one| one.devices.iter().map(|of| (one.path.clone(), of.device)));
+        let first = places.next();
         ranks = AnalyzeReport::new(snapshots, unreadable, TABLE_ROWS).ranks;
-    }
-    let Some(mut place) = first else {
+        first
+    };
+    let Some(place) = place else {
         if exit == Exit::Unreadable {
             return Ok(exit);
         }
         bail!("{}: holds no memory and no trace", args.snapshots[0].display());
     };
     let (sender, messages) = channel();
-    let screen = Screen::open().context("the terminal cannot be used")?;
-    read_inputs(sender.clone());
-    let mut session = Session { options, screen, look: look(), messages, sender, studies, ranks, commands: Vec::new() };
-    let mut is_table = session.ranks.is_some();
-    loop {
-        if is_table {
-            match session.choose()? {
-                Some(chosen) => place = chosen,
-                None => break,
-            }
-        }
-        match session.show(&place)? {
-            Effect::Ranks => is_table = true,
-            _ => break,
-        }
+    let mut session = Session {
+        options,
+        source,
+        written_options: args.written_options(),
+        screen: Screen::open().context("the terminal cannot be used")?,
+        look: look(),
+        messages,
+        sender,
+        ranks,
+        selected: 0,
+        commands: Vec::new(),
+    };
+    read_inputs(session.sender.clone());
+    let mut next = if let Some(snapshot) = snapshot {
+        Some((place, snapshot))
+    } else {
+        let chosen = if session.ranks.is_some() { session.choose(None)? } else { Some(place) };
+        session.read(chosen)?
+    };
+    while let Some((place, snapshot)) = next {
+        let chosen;
+        (session, chosen) = show_file(session, place, snapshot)?;
+        next = session.read(chosen)?;
     }
     let Session { screen, commands, .. } = session;
     drop(screen);
@@ -123,16 +140,31 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Reads a file for the rest of the program.
-fn open(input: &Input, options: Options<'_>) -> anyhow::Result<&'static Study<'static>> {
-    let snapshot = Box::leak(Box::new(inputs::read_one(&input.path)?));
-    Ok(Box::leak(Box::new(Study::new(snapshot, options.scope()))))
+/// Shows devices of a file until the user leaves it; then the place that the user chose instead. The thread that does it
+/// owns the file: it ends, and frees the memory, as soon as the work in the background is done.
+fn show_file(
+    mut session: Session,
+    (path, device): Place,
+    mut snapshot: Snapshot,
+) -> anyhow::Result<(Session, Option<Place>)> {
+    let (done, wait) = channel();
+    thread::spawn(move || {
+        session.source.add_to_snapshot(&mut snapshot);
+        let study = Study::new(&snapshot, session.options.scope());
+        thread::scope(|scope| {
+            let chosen = session.show_devices(scope, &study, &path, device);
+            // The program waits for this alone.
+            let _ = done.send((session, chosen));
+        });
+    });
+    let (session, chosen) = wait.recv().context("the screen could not be drawn")?;
+    Ok((session, chosen?))
 }
 
 /// The first device with a failed request, else the first with a trace, else the first.
-fn worst_device<'s, 'a>(study: &'s Study<'a>) -> Option<DeviceStudy<'s, 'a>> {
+fn worst_device(study: &Study<'_>) -> Option<u64> {
     let key = |device: &DeviceStudy<'_, '_>| (device.failed_requests().next().is_some(), !device.device().is_empty());
-    study.devices().rev().max_by_key(key)
+    study.devices().rev().max_by_key(key).map(DeviceStudy::id)
 }
 
 /// The capabilities of the terminal, from the environment.
@@ -147,43 +179,41 @@ fn look() -> Look {
     Look { colours, unicode: supports_unicode(true) }
 }
 
-impl Session<'_> {
+impl Explore {
+    fn written_options(&self) -> String {
+        let capacity = self.capacity.map(|bytes| format!(" --capacity {bytes}"));
+        let directory = self.source.source.as_ref().map(|directory| directory.to_string_lossy());
+        let source = directory.map(|directory| format!(" --source {}", quote_shell_word(&directory)));
+        capacity.into_iter().chain(source).collect()
+    }
+}
+
+impl Session {
     /// The table of ranks: the device that the user opens; `None` to leave.
-    fn choose(&mut self) -> io::Result<Option<Place>> {
+    fn choose(&mut self, mut message: Option<String>) -> io::Result<Option<Place>> {
         let Some(ranks) = self.ranks.clone() else { return Ok(None) };
-        let (mut selected, last) = (0, ranks.rows.len() - 1);
-        let mut message: Option<String> = None;
+        let last = ranks.rows.len() - 1;
         loop {
-            let look = self.look;
+            let (look, selected) = (self.look, self.selected);
             self.screen.draw(|buffer| draw_ranks(&ranks, selected, message.as_deref(), buffer, look))?;
             let key = match self.messages.recv() {
                 Ok(Message::Key(key)) => key,
                 Ok(Message::Closed) | Err(_) => return Ok(None),
                 Ok(_) => continue, // of a device that was left
             };
+            message = None;
             match key {
-                Key::Up | Key::Wheel(_, _, true) => selected = selected.saturating_sub(1),
-                Key::Down | Key::Wheel(_, _, false) => selected = (selected + 1).min(last),
-                Key::PageUp => selected = selected.saturating_sub(10),
-                Key::PageDown => selected = (selected + 10).min(last),
-                Key::Home => selected = 0,
-                Key::End => selected = last,
-                Key::Click(_, y) if (2..).contains(&y) => selected = usize::from(y - 2).min(last),
+                Key::Up | Key::Wheel(_, _, true) => self.selected = selected.saturating_sub(1),
+                Key::Down | Key::Wheel(_, _, false) => self.selected = (selected + 1).min(last),
+                Key::PageUp => self.selected = selected.saturating_sub(10),
+                Key::PageDown => self.selected = (selected + 10).min(last),
+                Key::Home => self.selected = 0,
+                Key::End => self.selected = last,
+                Key::Click(_, y) if (2..).contains(&y) => self.selected = usize::from(y - 2).min(last),
                 Key::Char('q' | '\u{3}') => return Ok(None),
                 Key::Enter => {
+                    self.screen.draw(|buffer| draw_ranks(&ranks, selected, Some("reading…"), buffer, look))?;
                     let RankRow { path, device, .. } = &ranks.rows[selected];
-                    if !self.studies.contains_key(path) {
-                        self.screen.draw(|buffer| {
-                            draw_ranks(&ranks, selected, Some("reading…"), buffer, look);
-                        })?;
-                        match open(&Input::named(Path::new(path)), self.options) {
-                            Ok(study) => drop(self.studies.insert(path.clone(), study)),
-                            Err(error) => {
-                                message = Some(format!("{error:#}"));
-                                continue;
-                            }
-                        }
-                    }
                     return Ok(Some((path.clone(), *device)));
                 }
                 _ => {}
@@ -191,74 +221,92 @@ impl Session<'_> {
         }
     }
 
-    /// Shows one device until the user leaves it.
-    fn show(&mut self, place: &Place) -> anyhow::Result<Effect> {
-        let (path, id) = place;
-        if !self.studies.contains_key(path) {
-            let study = open(&Input::named(Path::new(path)), self.options)?;
-            self.studies.insert(path.clone(), study);
+    /// Reads the file of `place`; where that fails, the user chooses another.
+    fn read(&mut self, mut place: Option<Place>) -> io::Result<Option<(Place, Snapshot)>> {
+        while let Some(chosen) = place {
+            match inputs::read_with(Path::new(&chosen.0), &|_| ()) {
+                Ok(snapshot) => return Ok(Some((chosen, snapshot))),
+                Err(error) => place = self.choose(Some(format!("{error:#}")))?,
+            }
         }
-        let study = self.studies[path];
-        let Some(device) = study.device(*id) else { return Ok(Effect::Leave) }; // the table has devices that exist
+        Ok(None)
+    }
+
+    /// Shows devices of the file of `study`, which is at `path`, until the user leaves it.
+    fn show_devices<'s, 'e>(
+        &mut self,
+        scope: &'s Scope<'s, 'e>,
+        study: &'e Study<'_>,
+        path: &str,
+        mut device: u64,
+    ) -> io::Result<Option<Place>> {
+        while let Some(shown) = study.device(device)
+            && self.show(scope, study, shown, path)? == Effect::Ranks
+        {
+            match self.choose(None)? {
+                Some((chosen, other)) if chosen == path => device = other,
+                chosen => return Ok(chosen),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Shows one device until the user leaves it.
+    fn show<'s, 'e, 'a>(
+        &mut self,
+        scope: &'s Scope<'s, 'e>,
+        study: &'e Study<'a>,
+        device: DeviceStudy<'e, 'a>,
+        path: &str,
+    ) -> io::Result<Effect> {
+        let place = (path.to_owned(), device.id());
         let has_ranks = self.ranks.is_some() || study.devices().count() > 1;
-        let mut state = State::new(device, path, has_ranks);
+        let mut state = State::new(device, path, &self.written_options, has_ranks);
         // The first frame needs the totals alone; all else is worked out behind it.
-        let replays = work(device, study, place, self.sender.clone());
+        let replays = work(scope, study, device, &place, self.sender.clone());
         let effect = loop {
             let look = self.look;
             self.screen.draw(|buffer| draw(&state, buffer, look))?;
-            let Some(effect) = self.turn(&mut state, place, &replays) else { break Effect::Leave };
-            if matches!(effect, Effect::Leave | Effect::Ranks) {
-                break effect;
+            match self.turn(&mut state, &place, &replays) {
+                Effect::Draw | Effect::Replay(_) => {}
+                effect => break effect,
             }
         };
         self.commands.extend_from_slice(state.commands());
         Ok(effect)
     }
 
-    /// Takes everything that waits, so that a slow terminal draws once for many keys. `None` if the terminal is closed.
-    fn turn(
-        &mut self,
-        state: &mut State<'_, '_>,
-        place: &Place,
-        replays: &Sender<crate::whatif::Conditions>,
-    ) -> Option<Effect> {
+    /// Takes everything that waits, so that a slow terminal draws once for many keys.
+    fn turn(&mut self, state: &mut State<'_, '_>, place: &Place, replays: &Sender<Conditions>) -> Effect {
         let mut next = self.messages.recv().ok();
         while let Some(message) = next {
-            let effect = match message {
-                Message::Closed => return None,
-                Message::Key(key) => state.handle(key, self.screen.area()),
-                Message::Recording(of, loaded) if of == *place => {
-                    state.set_recording(*loaded);
-                    Effect::Draw
-                }
-                Message::Report(of, report) => {
-                    if self.ranks.is_none() {
-                        self.ranks = AnalyzeReport::new(vec![(*report).clone()], Vec::new(), TABLE_ROWS).ranks;
+            match message {
+                Message::Closed => return Effect::Leave,
+                Message::Key(key) => match state.handle(key, self.screen.area()) {
+                    Effect::Draw => {}
+                    Effect::Replay(conditions) => {
+                        // The thread ends with the program.
+                        let _ = replays.send(conditions);
                     }
+                    Effect::Ranks if self.ranks.is_none() => {} // not analyzed yet
+                    effect => return effect,
+                },
+                Message::Recording(of, loaded) if of == *place => state.set_recording(*loaded),
+                Message::Report(of, done) => {
+                    let (report, analyzed) = *done;
                     if of == *place {
-                        state.set_report(*report);
+                        state.set_analysis(analyzed);
                     }
-                    Effect::Draw
+                    if self.ranks.is_none() {
+                        self.ranks = AnalyzeReport::new(vec![report], Vec::new(), TABLE_ROWS).ranks;
+                    }
                 }
-                Message::Run(of, run) if of == *place => {
-                    state.set_run(*run);
-                    Effect::Draw
-                }
+                Message::Run(of, conditions, run) if of == *place => state.set_run(&conditions, *run),
                 // The others are of a device that was left.
-                Message::Resized | Message::Recording(..) | Message::Run(..) => Effect::Draw,
-            };
-            match effect {
-                Effect::Draw => {}
-                Effect::Replay(conditions) => {
-                    // The thread ends with the program.
-                    let _ = replays.send(conditions);
-                }
-                Effect::Ranks if self.ranks.is_none() => {} // not analyzed yet
-                Effect::Ranks | Effect::Leave => return Some(effect),
+                Message::Resized | Message::Recording(..) | Message::Run(..) => {}
             }
             next = self.messages.try_recv().ok();
         }
-        Some(Effect::Draw)
+        Effect::Draw
     }
 }

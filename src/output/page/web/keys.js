@@ -3,13 +3,13 @@
 const KEYS = [
   ["← →", "one entry back or forward; ten with Shift"],
   ["w s + −", "zoom in or out around the moment"],
-  ["a d", "move the zoom to the left or right"],
+  ["a f", "move the zoom to the left or right"],
   ["Home End", "the first or last entry"],
   ["↑ ↓ Enter", "in a picture: go through what it shows, select it"],
   ["0", "the whole trace"],
   ["p", "the peak"],
   ["o", "the next failed request"],
-  ["m", "A of the comparison is this moment"],
+  ["d m", "A of the comparison is this moment"],
   ["[ ]", "the previous or next end of a training step"],
   ["/", "search stacks and variables"],
   ["Esc", "clear the search, the selection and the root of the flame graph"],
@@ -31,7 +31,7 @@ function actionForKey(event) {
       return () => setMoment(device.data.entries);
     case "a":
       return () => panBy(-0.2);
-    case "d":
+    case "f":
       return () => panBy(0.2);
     case "w":
     case "+":
@@ -46,6 +46,7 @@ function actionForKey(event) {
       return () => setMoment(device.totals.peak);
     case "o":
       return nextFailure;
+    case "d":
     case "m":
       return () => setFrom(view.moment);
     case "[":
