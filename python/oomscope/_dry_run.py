@@ -13,19 +13,24 @@ The ledger has:
 
 import ctypes
 import functools
+import glob
 import importlib.util
 import json
 import os
 import re
+import shutil
 import sys
 import time
 
+import _oomscope_cute as cute
 import _oomscope_ending as ending
 import _oomscope_files as files
+import _oomscope_flashinfer as flashinfer
 import _oomscope_generation as generation
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
 import _oomscope_retries as retries
+import _oomscope_sglang as sglang
 import _oomscope_stub as stub
 import _oomscope_usage as usage
 import _oomscope_values as values
@@ -110,6 +115,8 @@ class DryRun:
             self.stderr = os.dup(2)
         except OSError:  # it is closed
             self.stderr = None
+        for module, hook in sglang.HOOKS.items():  # one of them imports torch
+            sys.meta_path.insert(0, AfterImport(module, hook))
         self.overlay = None
         if self.options["redirect_files"]:
             self.overlay = files.Overlay(os.path.dirname(control))
@@ -123,6 +130,7 @@ class DryRun:
 
     def before_torch(self, directory):
         """Loads the stub for the torch in `directory`. Ends the process on failure: the program has no other CUDA."""
+        provide_toolkit(directory)
         try:
             self.load(stub.prepare(directory, os.path.join(self.control, "stub")))
         except Exception as error:
@@ -175,6 +183,8 @@ class DryRun:
         generation.length = self.options["generate"]
         sys.meta_path.insert(0, AfterImport("transformers.generation.utils", generation.end_by_length))
         sys.meta_path.insert(0, AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
+        sys.meta_path.insert(0, AfterImport("flashinfer.jit.core", flashinfer.load_idle_modules))
+        sys.meta_path.insert(0, AfterImport("cutlass.cutlass_dsl.tvm_ffi_provider", cute.launch_nothing))
         sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
 
     def note_memory_queries(self, torch):
@@ -454,6 +464,15 @@ def places_of(frame):
 
 def describe_frames(frames):
     return [{"filename": file, "line": line, "name": name} for file, line, name in frames]
+
+
+def provide_toolkit(torch_directory):
+    """Names the CUDA compiler of NVIDIA's packages if there is no other: some libraries look for one at import."""
+    has_own = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or shutil.which("nvcc")
+    site = glob.escape(os.path.dirname(os.path.abspath(torch_directory)))
+    compilers = sorted(glob.glob(os.path.join(site, "nvidia", "*", "bin", "nvcc")))
+    if compilers and not has_own and not os.path.exists("/usr/local/cuda"):
+        os.environ["CUDA_HOME"] = os.path.dirname(os.path.dirname(compilers[-1]))
 
 
 class AfterImport:

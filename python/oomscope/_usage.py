@@ -28,6 +28,7 @@ HARMLESS_CODE = (
     ("torch/optim/lr_scheduler.py", ()),  # only rates depend on it
     ("torch/serialization.py", ()),  # copies of tensors for a file
     ("torch/storage.py", ()),
+    ("torch/_inductor/runtime/triton_heuristics.py", ("copy_args_to_cpu_if_needed",)),  # and back after each trial
     ("torch/distributed/checkpoint", ()),
     ("safetensors/torch.py", ()),
     # Lengths of objects, which ranks exchange otherwise.
@@ -55,6 +56,9 @@ HARMLESS_CODE = (
     ),
     ("transformers/generation/stopping_criteria.py", ()),
     ("vllm/v1/worker/gpu/async_utils.py", ()),
+    # Lengths of the batch that a graph is captured with, which the host knows.
+    ("sglang/srt/model_executor/runner/", ("capture_prepare",)),
+    ("sglang/srt/layers/attention/", ("_init_full_cg_decode_metadata",)),
     # The parameters, or lengths that the host knows.
     ("torch/nn/modules/module.py", ("convert",)),
     ("lightning/fabric/utilities", ("batch_to", "cpu", "to_item")),  # of the metrics in its log

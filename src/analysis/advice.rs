@@ -169,6 +169,10 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if is_checkpoint_load(oom) {
         return Advice::LoadOnHost(oom.location.clone());
     }
+    // The results of a graph stay in its pool, so moving what keeps them frees nothing.
+    if oom.verdict == Verdict::PrivatePool && explaining_growth(oom, evidence.leaks).is_none() {
+        return Advice::Standard(Verdict::PrivatePool);
+    }
     if let Some(cure) = evidence.kept.and_then(|kept| keeper_cure(oom, kept).or_else(|| process_cure(oom, kept))) {
         return Advice::Cure(cure);
     }

@@ -205,13 +205,21 @@ impl DryRunReport {
         with.map(|with| with.calls).sum()
     }
 
+    /// Whether draws, random numbers and finite numbers are all that the program read.
+    fn reads_only_substitutes(&self) -> bool {
+        let has_others = self.known_reads > 0 || self.omitted_reads > 0 || self.reads.is_empty();
+        !has_others && self.reads.iter().all(|read| read.value != ReadValue::Zero)
+    }
+
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
         add(Code::DryRun, DryRunWarning::NoGpu(self));
         for range in self.ranges.iter().filter(|range| range.is_affected_by_placement()) {
             add(Code::DryRun, DryRunWarning::Placements(range));
         }
-        add(Code::ValuesRead, DryRunWarning::Reads(self));
+        if !self.reads_only_substitutes() {
+            add(Code::ValuesRead, DryRunWarning::Reads(self));
+        }
         for value in [ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
             if self.reads.iter().any(|read| read.value == value) {
                 add(Code::ValuesRead, DryRunWarning::Substitutes(self, value));

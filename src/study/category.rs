@@ -14,6 +14,8 @@ words! {
         OptimizerState = "optimizer-state",
         /// Tensors that a forward pass saves for the backward pass
         Activations = "activations",
+        /// Keys and values of earlier tokens, which a model that generates text keeps
+        KvCache = "kv-cache",
         /// Buffers that collectives send and receive
         Communication = "communication",
         /// Inputs of a model

@@ -586,6 +586,99 @@ for x in data:
     kind="PyTorch",
 )
 
+GRAPHS = """\
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)).cuda().half().eval()
+pool, graphs = torch.cuda.graph_pool_handle(), []
+torch.set_grad_enabled(False)
+for batch in (8192, 4096, 2048, 1024):
+    x = torch.zeros(batch, 1024, device="cuda", dtype=torch.half)
+    model(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        y = model(x)
+    graphs.append((graph, x, y))
+for graph, x, y in graphs:
+    x.copy_(torch.randn(x.shape))
+    graph.replay()
+    print(y.float().mean().item())
+"""
+job("graphs-of-one-pool", "would-fit", GRAPHS, kind="CUDA graphs")
+job(
+    "graphs-of-four-pools",
+    "would-not-fit",
+    GRAPHS.replace(", pool=pool", ""),
+    options=["--memory", "830MiB"],
+    kind="CUDA graphs",
+)
+job("graphs-of-one-pool-tight", "would-fit", GRAPHS, options=["--memory", "830MiB"], kind="CUDA graphs")
+job(
+    "graph-of-a-step",
+    "would-fit",
+    MODEL.replace("AdamW(model.parameters())", "AdamW(model.parameters(), capturable=True)")
+    + """\
+batch = torch.randn(8, 256, device="cuda")
+def step():
+    loss = model(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    for _ in range(3):
+        step()
+        optimizer.zero_grad()
+torch.cuda.current_stream().wait_stream(side)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    loss = step()
+for _ in range(3):
+    batch.copy_(torch.randn(8, 256))
+    graph.replay()
+print(loss.item())""",
+    kind="CUDA graphs",
+)
+job(
+    "graphed-callables",
+    "would-fit",
+    MODEL
+    + """\
+graphed = torch.cuda.make_graphed_callables(model, (torch.randn(8, 256, device="cuda"),))
+for _ in range(3):
+    optimizer.zero_grad()
+    graphed(torch.randn(8, 256, device="cuda")).square().mean().backward()
+    optimizer.step()""",
+    kind="CUDA graphs",
+)
+# Without a cache, the kernel that adds in place is tuned with a copy of its argument on the host.
+job(
+    "reduce-overhead",
+    "would-fit",
+    """\
+import torch, torch._inductor.config
+from torch import nn
+torch._inductor.config.force_disable_caches = True
+class Block(nn.Module):
+    def __init__(self, dim=512):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(dim), nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.norm2, self.up, self.down = nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(b, t, 3, 8, d // 8).permute(2, 0, 3, 1, 4)
+        a = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(a.transpose(1, 2).reshape(b, t, d))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+model = nn.Sequential(Block(), Block()).cuda().half().eval()
+model = torch.compile(model, mode="reduce-overhead")
+with torch.no_grad():
+    for step in range(4):
+        for length in (256, 512):
+            model(torch.randn(8, length, 512, device="cuda", dtype=torch.half)).clone()""",
+    kind="torch.compile",
+)
+
 
 def run(oomscope, python, name, directory):
     """Runs a job. Returns its verdict, the first line and the seconds."""

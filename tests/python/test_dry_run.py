@@ -1,5 +1,7 @@
 """Dry runs of libraries whose loops wait for a value of the device, and host tensors that are not filled."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -53,7 +55,9 @@ for _generation.length in ("max", "min"):
 """
 
 
-MODULES = "draws ending files generation operators ranks retries shadow stub triton usage values".split()
+MODULES = (
+    "cute draws ending files flashinfer generation operators ranks retries sglang shadow stub triton usage values"
+).split()
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]
@@ -129,3 +133,139 @@ def test_vllm_samples_a_token_once_the_prompt_is_complete(monkeypatch):
     assert AsyncOutput(counts).get_output() == [0, 1, 1]
     assert AsyncOutput(Tensor()).get_output() == [0, 0, 0]
     _generation.sample_tokens(type(sys)("other_release"))
+
+
+def module_with(**members):
+    module = type(sys)("module")
+    vars(module).update(members)
+    return module
+
+
+@pytest.fixture
+def sglang(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
+    for name in ("ending", "flashinfer"):
+        monkeypatch.setitem(sys.modules, "_oomscope_" + name, __import__("_" + name))
+    process = module_with(end={"kind": "finished"}, finished=[])
+    process.finish = lambda: process.finished.append(process.end["kind"])
+    monkeypatch.setattr(sys, "_oomscope_dry_run", module_with(control=str(tmp_path), ending=process), raising=False)
+    return __import__("_sglang")
+
+
+def test_sglang_ends_processes_with_gpu_memory_before_it_kills_them(sglang, tmp_path):
+    calls = []
+
+    class Process:
+        def __init__(self, pid):
+            self.pid = pid
+
+        def children(self, recursive):
+            return [Process(12), Process(13)] if recursive else []
+
+        def terminate(self):
+            calls.append(("terminate", self.pid))
+
+    psutil = module_with(
+        Process=Process,
+        Error=OSError,
+        wait_procs=lambda processes, timeout: calls.append(("wait", [process.pid for process in processes])),
+    )
+    common = module_with(psutil=psutil, kill_process_tree=lambda *arguments: calls.append(("kill", *arguments)))
+    (tmp_path / "recorded-node-7.example-13").touch()
+    sglang.end_before_kill(common)
+    handler = signal.getsignal(signal.SIGQUIT)
+    common.kill_process_tree(11, False)
+    assert calls == [("terminate", 13), ("wait", [13]), ("kill", 11, False)]
+    assert signal.getsignal(signal.SIGQUIT) == handler
+    common.kill_process_tree(None, False)  # all processes below this one: their ends are no crashes
+    is_ignored = signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN
+    signal.signal(signal.SIGQUIT, handler)
+    assert is_ignored and calls[3:] == [("terminate", 13), ("wait", [13]), ("kill", None, False)]
+
+
+def test_sglang_scheduler_says_by_which_error_it_ends(sglang):
+    def run_scheduler_process():
+        try:
+            raise ValueError("no room\nfor the cache")
+        except ValueError:
+            return scheduler.get_exception_traceback()
+
+    scheduler = module_with(run_scheduler_process=run_scheduler_process, get_exception_traceback=lambda: "text")
+    handler = signal.getsignal(signal.SIGTERM)
+    sglang.end_schedulers(scheduler)
+    try:
+        assert scheduler.run_scheduler_process() == "text"
+        assert signal.getsignal(signal.SIGTERM) != handler
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    ending = sys._oomscope_dry_run.ending
+    assert ending.finished == ["exception"]
+    assert (ending.end["error"], ending.end["message"], ending.end["code"]) == ("ValueError", "no room", 1)
+
+
+def test_sglang_needs_no_weights_and_no_tokenizer_that_are_not_there(sglang, tmp_path):
+    class ServerArgs:
+        def __init__(self, **options):
+            self.load_format, self.skip_tokenizer_init, self.tokenizer_path = "auto", False, None
+            self.model_path = str(tmp_path)
+            vars(self).update(options)
+
+        def resolve_once(self):
+            return self.load_format, self.skip_tokenizer_init
+
+    sglang.set_options(module_with(ServerArgs=ServerArgs))
+    assert ServerArgs().resolve_once() == ("dummy", True)
+    assert ServerArgs(load_format="gguf").resolve_once() == ("gguf", True)
+    assert ServerArgs(model_path="org/model").resolve_once() == ("dummy", False)
+    (tmp_path / "tokenizer.json").touch()
+    assert ServerArgs().resolve_once() == ("dummy", False)
+
+
+def test_compiled_functions_of_cute_do_nothing_but_forget_their_arguments(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
+    import _cute
+
+    class TVMFFIJitCompiledFunction:
+        def __call__(self, *args):
+            raise AssertionError("it runs")
+
+    forgotten = []
+    operators = module_with(catch_up=lambda: None, forget=forgotten.extend)
+    monkeypatch.setattr(sys, "_oomscope_dry_run", module_with(operators=operators), raising=False)
+    _cute.launch_nothing(module_with(TVMFFIJitCompiledFunction=TVMFFIJitCompiledFunction))
+    assert TVMFFIJitCompiledFunction()("x", "out") is None
+    assert forgotten == ["x", "out"]
+
+
+def test_the_compiler_of_nvidias_packages_is_named_if_there_is_no_other(monkeypatch, tmp_path):
+    for name in MODULES:
+        (tmp_path / ("_oomscope_%s.py" % name)).touch()
+    compiler = tmp_path / "site" / "nvidia" / "cu13" / "bin" / "nvcc"
+    program = (
+        "import os, sys; sys.path[:0] = [%r, %r]; import _dry_run; _dry_run.os.path.exists = lambda _: False\n"
+        "_dry_run.provide_toolkit(%r); print(os.environ.get('CUDA_HOME'))"
+        % (str(ROOT / "python" / "oomscope"), str(tmp_path), str(tmp_path / "site" / "torch"))
+    )
+
+    def home(**environment):
+        environment = {"PATH": str(tmp_path), **environment}
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment).stdout
+
+    assert home() == "None\n"
+    compiler.parent.mkdir(parents=True)
+    compiler.touch()
+    assert home() == str(compiler.parent.parent) + "\n"
+    assert home(CUDA_HOME="/opt/cuda") == "/opt/cuda\n"
+
+
+def test_sglang_server_ends_in_place_of_serving(sglang, monkeypatch):
+    calls = []
+    monkeypatch.setattr(sglang.os, "_exit", lambda code: calls.append(code))
+    server = module_with(
+        kill_process_tree=lambda pid, include_parent: calls.append(("kill", pid == os.getpid(), include_parent)),
+        _setup_and_run_http_server=lambda *_: calls.append("serves"),
+    )
+    sglang.end_server_when_ready(server)
+    server._setup_and_run_http_server("options", "tokenizer")
+    assert calls == [("kill", True, False), 0]
+    sglang.end_server_when_ready(module_with())  # another release

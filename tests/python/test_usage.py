@@ -209,3 +209,12 @@ def test_a_set_value_has_the_form_of_what_is_read():
     assert values.encode("64", "item", 8) == (64).to_bytes(8, "little")
     assert values.encode("64", "nonzero index", 4) == (64).to_bytes(4, "little")
     assert values.encode("0.5", "copy_", 8) == b"\0\0\0\x3f" * 2
+
+
+def test_copies_of_the_autotuner_come_back_to_the_device():
+    path = "/x/site-packages/torch/_inductor/runtime/triton_heuristics.py"
+    kernel, other = (
+        compile("def %s(): pass" % name, path, "exec").co_consts[0] for name in ("copy_args_to_cpu_if_needed", "run")
+    )
+    assert _usage.find([(kernel, 0, 1), (other, 0, 1)])[0] == "report"
+    assert _usage.find([(other, 0, 1)])[0] != "report"

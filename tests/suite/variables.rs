@@ -156,6 +156,31 @@ fn device(snapshot: &Value) -> Value {
     analyze(&[path.to_str().unwrap()])["snapshots"][0]["devices"][0].clone()
 }
 
+/// Copies in host memory would leave the pool of the graph as it is.
+#[test]
+fn free_memory_of_a_graph_leads_before_the_list_that_keeps_its_results() {
+    let tensors: Vec<Value> = (0..6).map(|block| row(block, [5, 1, 0, 0, 0, 4, 0])).collect();
+    let mut snapshot = failed(6, names(json!(tensors)), 5 * MIB);
+    assert!(action(&snapshot).contains("into `trainer.history`"), "{}", action(&snapshot));
+    let (address, size) = (BASE + 64 * MIB, 32 * MIB);
+    let free = json!({ "address": address, "size": size, "requested_size": 0, "state": "inactive", "frames": [] });
+    let mut pool = snapshot["segments"][0].clone();
+    for (key, value) in [("address", address), ("total_size", size), ("allocated_size", 0), ("active_size", 0)] {
+        pool[key] = json!(value);
+    }
+    pool["segment_pool_id"] = json!([1, 0]);
+    pool["blocks"] = json!([free]);
+    snapshot["segments"].as_array_mut().unwrap().push(pool);
+    assert!(action(&snapshot).starts_with("Let CUDA graphs share one pool"), "{}", action(&snapshot));
+}
+
+fn action(snapshot: &Value) -> String {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("snapshot.json");
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    analyze(&[path.to_str().unwrap()])["summary"]["action"].as_str().unwrap_or_default().to_owned()
+}
+
 #[test]
 fn categories_of_named_blocks_are_known() {
     // Parameter, gradient, optimizer state, saved.

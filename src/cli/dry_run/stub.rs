@@ -3,13 +3,16 @@
 /// Their places beside the recorder, and what is in them.
 pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_dry_run.py", include_str!("../../../python/oomscope/_dry_run.py")),
+    ("_oomscope_cute.py", include_str!("../../../python/oomscope/_cute.py")),
     ("_oomscope_draws.py", include_str!("../../../python/oomscope/_draws.py")),
     ("_oomscope_ending.py", include_str!("../../../python/oomscope/_ending.py")),
     ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
+    ("_oomscope_flashinfer.py", include_str!("../../../python/oomscope/_flashinfer.py")),
     ("_oomscope_generation.py", include_str!("../../../python/oomscope/_generation.py")),
     ("_oomscope_operators.py", include_str!("../../../python/oomscope/_operators.py")),
     ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
     ("_oomscope_retries.py", include_str!("../../../python/oomscope/_retries.py")),
+    ("_oomscope_sglang.py", include_str!("../../../python/oomscope/_sglang.py")),
     ("_oomscope_shadow.py", include_str!("../../../python/oomscope/_shadow.py")),
     ("_oomscope_stub.py", include_str!("../../../python/oomscope/_stub.py")),
     ("_oomscope_triton.py", include_str!("../../../python/oomscope/_triton.py")),

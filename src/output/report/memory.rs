@@ -71,8 +71,7 @@ fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
     rows.push(row(0, "free", inactive.bytes, format!("cached in {cached}, the largest {largest}")));
     let releasable = "empty_cache() would release it to the device".to_owned();
     rows.push(row(1, "releasable", free.releasable_bytes, releasable));
-    let private = memory.pools.iter().filter(|p| p.pool_id != [0, 0]);
-    let private = match private.map(|p| p.inactive_bytes).fold(0, u64::saturating_add) {
+    let private = match memory.private_pools.unwrap_or_default().inactive_bytes {
         0 => String::new(),
         bytes => format!(" or in private pools ({})", size(bytes)),
     };

@@ -2,11 +2,12 @@
 
 use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, SnapshotReport};
-use crate::base::units::{count, counted, duration, percent, size};
+use crate::base::units::{count, counted, duration, percent, ratio, size};
 use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::frame_label;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
 use crate::study::TracePosition;
+use crate::study::memory::MemoryReport;
 use crate::whatif::FailedRequest;
 
 /// Lines below it in a table: the caller, the forward line, the compiled region.
@@ -95,6 +96,25 @@ pub(super) fn entry_range(first: u64, events: u64, all: u64, duration_us: Option
     let time = duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
     let part = if events < all { format!("{} to {} of ", count(first), count(first + events)) } else { String::new() };
     format!("{part}{}{time}", counted(all, "entry"))
+}
+
+/// Private pools are mentioned if they keep this share of reserved memory.
+const MIN_PRIVATE_RATIO: f64 = 0.01;
+
+/// Describes the memory that private pools keep; `None` if that is hardly any.
+pub(super) fn describe_private_pools(memory: &MemoryReport) -> Option<String> {
+    let pools = memory.private_pools?;
+    let is_one = pools.count == 1;
+    (ratio(pools.reserved_bytes, memory.reserved_bytes) >= MIN_PRIVATE_RATIO).then(|| {
+        format!(
+            "{} (CUDA graphs, MemPool) {} {}, {} of it free for {} alone",
+            counted(pools.count, "private pool"),
+            if is_one { "keeps" } else { "keep" },
+            size(pools.reserved_bytes),
+            size(pools.inactive_bytes),
+            if is_one { "it" } else { "them" }
+        )
+    })
 }
 
 pub(super) fn pool_label(id: [u64; 2]) -> String {

@@ -199,7 +199,7 @@ fn describe_substitutes(report: &DryRunReport, value: ReadValue) -> String {
 fn describe_reads(report: &DryRunReport) -> String {
     let reads: Vec<&ReadReport> = report.reads.iter().filter(|read| read.value == ReadValue::Zero).collect();
     if reads.is_empty() && report.omitted_reads == 0 {
-        return match report.known_reads + (report.reads.len() as u64) {
+        return match report.known_reads {
             0 => "no value of the GPU was read back, so no computed value determines a request".to_owned(),
             _ => format!(
                 "{} of the GPU read back, known because the host computed the same tensors",

@@ -12,6 +12,8 @@ pub(crate) enum KnownPurpose {
     Model,
     /// Gathers sharded parameters for a pass.
     GatheredParameters,
+    /// Keys and values of earlier tokens.
+    KvCache,
     /// Buffers that collectives send and receive.
     Communication,
     /// DDP buckets, in which gradients are sent and possibly kept.
@@ -43,6 +45,8 @@ pub(super) enum FrameRole {
     MovesParameters,
     /// Init: PyTorch code that creates parameters, with temporaries in between.
     BuildsModel,
+    /// Code that allocates a KV cache.
+    KvCache,
     Data,
     Forward,
     Backward,
@@ -73,6 +77,7 @@ impl FrameRole {
     pub(super) fn phase(self) -> Option<Phase> {
         Some(match self {
             Self::Nothing
+            | Self::KvCache
             | Self::Workspace
             | Self::GathersParameters
             | Self::CollectiveBuffers
@@ -101,6 +106,7 @@ impl FrameRole {
         Some(match self {
             Self::MovesParameters => KnownPurpose::Parameters,
             Self::BuildsModel => KnownPurpose::Model,
+            Self::KvCache => KnownPurpose::KvCache,
             Self::StateInStep | Self::StateInInit => KnownPurpose::OptimizerState,
             Self::KeepsGradient => KnownPurpose::Gradients,
             Self::Workspace => KnownPurpose::Workspace,
@@ -125,7 +131,7 @@ impl FrameRole {
         }
         let inside = match origin {
             Origin::Torch => file.rsplit_once("torch/").map_or(file, |(_, inside)| inside),
-            _ => return other_role(file, name),
+            _ => return engine_role(file, name).unwrap_or_else(|| other_role(file, name)),
         };
         if let Some(sign) = sharding_role(inside, name) {
             return sign;
@@ -209,6 +215,22 @@ fn native_role(name: &str) -> FrameRole {
     }
 }
 
+/// Roles in serving engines and in transformers. Names are those of vLLM 0.8 to 0.33, SGLang 0.4 and 0.5.
+fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
+    let is_in = |directory: &str| file.contains(directory);
+    if is_in("/vllm/model_executor/model_loader/") || is_in("/sglang/srt/model_loader/") {
+        return Some(FrameRole::BuildsModel);
+    }
+    let is_cache = is_in("/sglang/srt/mem_cache/")
+        || (is_in("/vllm/v1/worker/") && VLLM_ALLOCATES_CACHE.contains(&name))
+        || (file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization"));
+    is_cache.then_some(FrameRole::KvCache)
+}
+
+/// Functions of vLLM that allocate the KV cache, in several releases.
+const VLLM_ALLOCATES_CACHE: [&str; 4] =
+    ["allocate_kv_cache", "_allocate_kv_cache", "_allocate_kv_cache_tensors", "initialize_kv_cache_tensors"];
+
 /// Roles of frames outside PyTorch, by conventional function names.
 fn other_role(file: &str, name: &str) -> FrameRole {
     match name {
@@ -275,6 +297,11 @@ mod tests {
             (of("amp/grad_scaler.py", "_unscale_grads_"), FrameRole::Optimizer),
             (of("utils/data/dataloader.py", "__next__"), FrameRole::Data),
             (of("_ops.py", "__call__"), FrameRole::Nothing),
+            (role("/venv/site-packages/vllm/v1/worker/utils.py", "allocate_kv_cache"), FrameRole::KvCache),
+            (role("/venv/site-packages/vllm/v1/worker/utils.py", "bind_kv_cache"), FrameRole::Nothing),
+            (role("/venv/site-packages/sglang/srt/mem_cache/memory_pool.py", "_zeros"), FrameRole::KvCache),
+            (role("/venv/site-packages/sglang/srt/model_loader/loader.py", "load_model"), FrameRole::BuildsModel),
+            (role("/venv/site-packages/transformers/cache_utils.py", "update"), FrameRole::KvCache),
             (role("/app/train.py", "train"), FrameRole::Nothing),
             (role("/app/train.py", "step"), FrameRole::Nothing),
             (role("/app/optimizer.py", "step"), FrameRole::Optimizer),

@@ -123,6 +123,7 @@ impl Classifier<'_> {
             Some(KnownPurpose::Parameters | KnownPurpose::GatheredParameters) => {
                 return (Parameters, High);
             }
+            Some(KnownPurpose::KvCache) => return (Category::KvCache, High),
             Some(KnownPurpose::Communication) => return (Communication, High),
             Some(KnownPurpose::GradientBuckets) => return self.buckets.classification(),
             _ => {}

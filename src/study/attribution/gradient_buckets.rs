@@ -82,6 +82,7 @@ impl GradientBuckets {
                 Category::Parameters
                 | Category::OptimizerState
                 | Category::Activations
+                | Category::KvCache
                 | Category::Communication
                 | Category::Inputs
                 | Category::Temporaries

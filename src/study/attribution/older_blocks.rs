@@ -194,6 +194,7 @@ impl ParameterCounts {
                 }
                 Category::Gradients
                 | Category::Activations
+                | Category::KvCache
                 | Category::Communication
                 | Category::Inputs
                 | Category::Temporaries

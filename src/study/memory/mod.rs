@@ -121,6 +121,29 @@ pub struct PoolReport {
     pub streams: Vec<u64>,
 }
 
+/// All private pools (CUDA graphs, `MemPool`) together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct PrivatePools {
+    /// Number of pools.
+    pub count: u64,
+    /// Bytes in their segments.
+    pub reserved_bytes: u64,
+    /// Bytes in free blocks, which only the pool of the block can use.
+    pub inactive_bytes: u64,
+}
+
+impl PrivatePools {
+    fn from_pools(pools: &[PoolReport]) -> Option<Self> {
+        let mut sum = Self::default();
+        for pool in pools.iter().filter(|pool| pool.pool_id != [0, 0]) {
+            sum.count += 1;
+            sum.reserved_bytes = sum.reserved_bytes.saturating_add(pool.reserved_bytes);
+            sum.inactive_bytes = sum.inactive_bytes.saturating_add(pool.inactive_bytes);
+        }
+        (sum.count > 0).then_some(sum)
+    }
+}
+
 /// One stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StreamReport {
@@ -181,6 +204,9 @@ pub struct MemoryReport {
     pub blocks: BlockTotals,
     /// Pools, the default pool first.
     pub pools: Vec<PoolReport>,
+    /// The sum of all private pools; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_pools: Option<PrivatePools>,
     /// Streams, ascending.
     pub streams: Vec<StreamReport>,
     /// Fragmentation of the free memory.
@@ -233,6 +259,7 @@ pub fn report_memory<'a>(
         stream.add(segment, blocks);
     }
     memory.pools = pools.into_values().collect();
+    memory.private_pools = PrivatePools::from_pools(&memory.pools);
     memory.streams = streams.into_values().collect();
     memory.finish();
     memory
@@ -383,8 +410,7 @@ impl MemoryReport {
     /// The totals from which figures are computed.
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
-        let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
-        let sum_private = |bytes: fn(&PoolReport) -> u64| private.clone().map(bytes).fold(0, u64::saturating_add);
+        let private = self.private_pools.unwrap_or_default();
         let tally = |tally: SizedCount| [tally.count, tally.bytes];
         MemoryState {
             reserved: self.reserved_bytes,
@@ -396,8 +422,8 @@ impl MemoryReport {
             largest_free_block: free.largest_free_block_bytes,
             releasable: free.releasable_bytes,
             inactive_split: free.inactive_split_bytes,
-            private_reserved: sum_private(|pool| pool.reserved_bytes),
-            private_free: sum_private(|pool| pool.inactive_bytes),
+            private_reserved: private.reserved_bytes,
+            private_free: private.inactive_bytes,
             segments: SegmentCounts {
                 all: segments.count,
                 small: tally(segments.small),

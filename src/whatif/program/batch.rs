@@ -91,6 +91,7 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
             Category::Parameters
             | Category::Gradients
             | Category::OptimizerState
+            | Category::KvCache
             | Category::Communication
             | Category::Other => false,
         };

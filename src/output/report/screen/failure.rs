@@ -8,6 +8,7 @@ use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Document, Source, Text, code, faint};
 use crate::output::report::notes::add_notes;
+use crate::output::report::phrases::describe_private_pools;
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause, failure_headline, frame_label};
 use crate::stacks::frames::{FrameReport, Origin};
@@ -35,6 +36,9 @@ pub(super) fn show_failure(
     document.callers(callers(&oom.frames, oom.location.frame.as_ref()));
     add_notes(document, &snapshot.warnings);
     add_memory(document, device, oom);
+    // The pools are those of the snapshot, which may be later.
+    let pools = describe_private_pools(&device.memory).filter(|_| device.memory.reserved_bytes == oom.reserved_bytes);
+    document.fields("pools", pools);
     document.field("why", describe_cause(oom, device));
     let grows = device.explaining_growth(oom).is_some();
     if grows {

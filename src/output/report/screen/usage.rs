@@ -7,7 +7,7 @@ use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{counted, size};
 use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::describe_position_on;
+use crate::output::report::phrases::{describe_position_on, describe_private_pools};
 use crate::output::wording::{command_line, summarize_snapshot, usage_headline};
 
 /// A recording without a failed request, a state without a trace, or a moment that the user chose.
@@ -20,6 +20,7 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
     document.headline(answer, faint(context(snapshot, device)));
     add_notes(document, &snapshot.warnings);
     add_memory(document, snapshot, device, has_trace && device.moment.is_none());
+    document.fields("pools", describe_private_pools(&device.memory));
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref().filter(|_| device.moment.is_none()));
     let grows = !device.leaks.suspects.is_empty() && device.moment.is_none();
     if grows {
