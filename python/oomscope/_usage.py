@@ -55,6 +55,7 @@ HARMLESS_CODE = (
     ),
     ("transformers/generation/stopping_criteria.py", ()),
     ("vllm/v1/worker/gpu/async_utils.py", ()),
+    ("vllm/v1/outputs.py", ("to_cpu_nonblocking",)),
     # The parameters, or lengths that the host knows.
     ("torch/nn/modules/module.py", ("convert",)),
     ("lightning/fabric/utilities", ("batch_to", "cpu", "to_item")),  # of the metrics in its log

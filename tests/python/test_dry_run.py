@@ -53,7 +53,9 @@ for _generation.length in ("max", "min"):
 """
 
 
-MODULES = "draws ending files generation operators ranks retries shadow stub triton usage values".split()
+MODULES = (
+    "draws ending files flashinfer generation operators ranks retries serving shadow stub triton usage values vllm"
+).split()
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]
