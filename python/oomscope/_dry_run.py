@@ -30,10 +30,12 @@ import _oomscope_generation as generation
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
 import _oomscope_retries as retries
+import _oomscope_serving as serving
 import _oomscope_sglang as sglang
 import _oomscope_stub as stub
 import _oomscope_usage as usage
 import _oomscope_values as values
+import _oomscope_vllm as vllm
 
 # Limit of code locations in the ledger. Reads at further ones are only counted.
 MAX_LOCATIONS = 1000
@@ -56,8 +58,8 @@ FILL_METHODS = (
 )
 CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
 # Code that asks how much memory there is, and takes no more for that: PyTorch, the recorder, and the loading of a
-# model, which asks how much of it fits.
-NOT_ADAPTING = ("/torch/", "/.recorder/", "transformers/modeling_utils.py")
+# model, which asks how much of it fits. A serving engine divides the memory as its page says.
+NOT_ADAPTING = ("/torch/", "/.recorder/", "transformers/modeling_utils.py", "/vllm/")
 # Same order as the enum in stub/ledger.c.
 UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings")
 # The type workspace in stub/workspaces.c.
@@ -153,6 +155,7 @@ class DryRun:
         if local_ranks.isdigit() and int(local_ranks) > int(os.environ.get("STUBCUDA_DEVICES", "1")):
             os.environ["STUBCUDA_DEVICES"] = local_ranks  # one device per rank on this machine
         os.environ["TRITON_LIBCUDA_PATH"] = directory
+        os.environ["VLLM_NCCL_SO_PATH"] = os.path.join(directory, stub.LIBRARY)
         mode = os.RTLD_NOW | os.RTLD_GLOBAL
         self.library = ctypes.CDLL(os.path.join(directory, stub.LIBRARY), mode)
         ctypes.CDLL(os.path.join(directory, stub.NVML), mode)
@@ -186,6 +189,8 @@ class DryRun:
         sys.meta_path.insert(0, AfterImport("flashinfer.jit.core", flashinfer.load_idle_modules))
         sys.meta_path.insert(0, AfterImport("cutlass.cutlass_dsl.tvm_ffi_provider", cute.launch_nothing))
         sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
+        for module, hook in vllm.HOOKS.items():
+            sys.meta_path.insert(0, AfterImport(module, hook))
 
     def note_memory_queries(self, torch):
         """Notes the lines that ask how much memory the device has or has free: the program may adapt to that."""
@@ -435,10 +440,11 @@ class DryRun:
             "missing": missing,
             "unfilled_bytes": self.unfilled_bytes,
             "stopped": self.is_stopped,
-            "alone": self.options["alone"],
+            "alone": ranks.is_alone,
             "absent_device": self.absent_device(),
             "generated": generation.length if generation.is_used else None,
             "free_memory_query": self.memory_query(files),
+            "serving": serving.describe(),
             **self.ending.describe(self.last_read),
         }
 

@@ -17,17 +17,30 @@ import threading
 # The identifier of an NCCL group. Rank 0 would put it into the store.
 NCCL_ID = b"\1" * 128
 
+# No other rank runs.
+is_alone = False
 
-def after_torch(torch, is_alone, announce_group):
-    """Patches `torch.distributed`. `is_alone`: no other rank runs. `announce_group` is a function of the stub."""
+
+def after_torch(torch, starts_alone, announce_group):
+    """Patches `torch.distributed`. `announce_group` is a function of the stub."""
     if not torch.distributed.is_available():
         return
     from torch.distributed import distributed_c10d as c10d
 
     skip_shape_comparison(torch.distributed)
     announce_groups(torch.distributed, c10d, announce_group)
-    receive_own_objects(torch.distributed, c10d, is_alone)
-    if is_alone:
+    receive_own_objects(torch.distributed, c10d)
+    if starts_alone:
+        run_alone(torch.distributed, c10d)
+
+
+def become_only_rank(rank, size):
+    """Makes this process `rank` of `size`, whose other ranks do not run. No group exists yet."""
+    import torch
+    from torch.distributed import distributed_c10d as c10d
+
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
+    if not is_alone:
         run_alone(torch.distributed, c10d)
 
 
@@ -102,7 +115,7 @@ OUTPUT_PARAMETERS = {
 }
 
 
-def receive_own_objects(distributed, c10d, is_alone):
+def receive_own_objects(distributed, c10d):
     """Wraps collectives of objects. If this rank runs alone, every rank seems to send what this one sends, and objects
     that only another rank sends stay as they were.
     """
@@ -207,6 +220,8 @@ class ObjectExchange:
 
 def run_alone(distributed, c10d):
     """Lets this process create groups whose other ranks do not run."""
+    global is_alone
+    is_alone = True
     store = local_store_type(distributed.Store)
 
     def rendezvous(url, rank=-1, world_size=-1, **kwargs):

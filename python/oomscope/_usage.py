@@ -59,6 +59,7 @@ HARMLESS_CODE = (
     # Lengths of the batch that a graph is captured with, which the host knows.
     ("sglang/srt/model_executor/runner/", ("capture_prepare",)),
     ("sglang/srt/layers/attention/", ("_init_full_cg_decode_metadata",)),
+    ("vllm/v1/outputs.py", ("to_cpu_nonblocking",)),
     # The parameters, or lengths that the host knows.
     ("torch/nn/modules/module.py", ("convert",)),
     ("lightning/fabric/utilities", ("batch_to", "cpu", "to_item")),  # of the metrics in its log

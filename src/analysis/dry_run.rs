@@ -9,7 +9,7 @@ use super::dry_reads::{ReadReport, read_report};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
-use crate::snapshot::{DryRun, ProcessEnd, ReadValue, TextLength, UnsizedWork};
+use crate::snapshot::{DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
 use crate::stacks::frames::CodeLocation;
 use crate::study::Study;
 
@@ -50,6 +50,9 @@ pub struct DryRunReport {
     /// The only rank that ran, such as `3 of 64`; absent if all ranks ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alone: Option<String>,
+    /// The serving engine that the program started; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
 }
 
 /// How closely the requests of a dry run match those on a GPU.
@@ -92,6 +95,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         unfilled_bytes: dry_run.unfilled_bytes,
         stopped: dry_run.is_stopped,
         alone: place.map(|(rank, ranks)| format!("{rank} of {ranks}")),
+        serving: dry_run.serving.clone(),
     };
     let peak = devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max);
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
@@ -133,12 +137,14 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
             absent_device: dry_run.absent_device,
         }))),
     };
+    let refusal = report.serving.as_ref().and_then(|serving| serving.error.clone());
+    let end = refusal.map(DryRunReason::NotStarted).or(end);
     let Failures { last: failed, has_recovered } = Failures::from_recording(study, dry_run);
     ProcessFacts {
         end,
         failed,
         has_recovered,
-        is_memory_unknown: !report.is_known(),
+        is_memory_unknown: !report.is_known() || report.serving.as_ref().is_some_and(|serving| !serving.has_headroom()),
         served: if !report.ranges.iter().all(RangeReport::fits) {
             Served::AtBest
         } else if report.most_reserved(peak).saturating_mul(AMPLE) > report.usable_bytes() {
@@ -237,6 +243,9 @@ impl DryRunReport {
         if !self.missing.is_empty() {
             add(Code::UnknownMemory, DryRunWarning::Missing(&self.missing));
         }
+        if let Some(serving) = self.serving.as_ref().filter(|serving| serving.kv_cache_bytes.is_some()) {
+            add(Code::UnknownMemory, DryRunWarning::Uncounted(serving));
+        }
         if self.stopped {
             add(Code::UnknownMemory, DryRunWarning::Stopped);
         }
@@ -266,6 +275,8 @@ pub enum DryRunWarning<'a> {
     Unfilled(u64),
     /// The stub of CUDA lacks functions.
     Missing(&'a [String]),
+    /// A real start of this engine takes memory that a dry run does not have.
+    Uncounted(&'a Serving),
     /// The program was stopped.
     Stopped,
 }

@@ -31,6 +31,8 @@ pub enum DryRunReason {
     Retried(FailedRequest),
     /// A request that failed.
     Failed(FailedRequest),
+    /// A serving engine did not start, for lack of memory. In its own words.
+    NotStarted(String),
     /// A request fails under some placements of memory, or with the workspaces of libraries.
     ServedAtBest,
     /// A library took memory of a size that is not known, or an entry point was missing.
@@ -149,6 +151,7 @@ pub(super) fn decide(facts: ProcessFacts<'_>) -> (DryRunVerdict, DryRunReason) {
         failed => failed,
     };
     match facts.end {
+        Some(end @ Reason::NotStarted(_)) => return (WouldNotFit, end),
         Some(end @ (Reason::Error(_) | Reason::ExitCode(..))) => return (DidNotFinish, end),
         Some(Reason::Stopped) => return (MayFit, Reason::Stopped),
         Some(end) => return (NoVerdict, end),
@@ -258,6 +261,8 @@ mod tests {
         for (number, (facts, expected)) in cases.into_iter().enumerate() {
             assert_eq!(decide(facts).0, expected, "case {number}");
         }
+        let refused = ProcessFacts { end: Some(Reason::NotStarted(String::new())), ..well() };
+        assert_eq!(decide(refused).0, WouldNotFit);
     }
 
     #[test]

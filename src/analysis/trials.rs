@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
 
 /// The JSON of `oomscope dry-run --try`, and of `--confirm`.
@@ -35,6 +36,9 @@ pub struct TrialReport {
     pub copy: Option<String>,
     /// Path of the program's output; null if it was printed.
     pub output: Option<String>,
+    /// The serving engine that the program started; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
 }
 
 /// How a dry run with a remedy ends.

@@ -1,5 +1,6 @@
 //! Information that `oomscope dry-run` stores in a snapshot: the assumed GPU, and the unknowns of the run.
 
+use super::serving::Serving;
 use crate::base::ids::StackId;
 
 /// In the snapshot of a dry run this precedes the exit code, which is three digits, or question marks if the process
@@ -7,7 +8,7 @@ use crate::base::ids::StackId;
 pub(crate) const EXIT_CODE: &str = "oomscope exit code: ";
 
 /// A run on the stub of CUDA.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DryRun {
     /// The driver's name for the assumed GPU.
     pub gpu: String,
@@ -47,6 +48,8 @@ pub struct DryRun {
     pub generated: Option<TextLength>,
     /// The first stack of the program that asked how much memory is free.
     pub free_memory_query: Option<StackId>,
+    /// The serving engine that the program started.
+    pub serving: Option<Serving>,
 }
 
 /// The length of generated texts, which depends on tokens that are not known: `--generate`.

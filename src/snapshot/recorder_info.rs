@@ -6,7 +6,7 @@ use super::dry_run::DryRun;
 use crate::base::ids::StackId;
 
 /// Information from the recorder. Keys that the recorder did not write are absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RecorderInfo {
     /// Why the snapshot was taken: `oom` (a failed request), `exit` (end of the process), or `asked` (on demand).
     #[serde(skip_serializing_if = "Option::is_none")]

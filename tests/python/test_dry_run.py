@@ -56,7 +56,8 @@ for _generation.length in ("max", "min"):
 
 
 MODULES = (
-    "cute draws ending files flashinfer generation operators ranks retries sglang shadow stub triton usage values"
+    "cute draws ending files flashinfer generation operators ranks retries serving sglang shadow stub triton usage values "
+    "vllm"
 ).split()
 ZEROED = """
 import ctypes, sys

@@ -81,7 +81,8 @@ def collectives(device, is_alone, rank=1, store=None):
         scatter_object_list=scatter_object_list,
     )
     distributed = types.SimpleNamespace(__file__="torch/distributed/__init__.py")
-    _ranks.receive_own_objects(distributed, c10d, is_alone)
+    _ranks.is_alone = is_alone
+    _ranks.receive_own_objects(distributed, c10d)
     return distributed, calls
 
 

@@ -304,7 +304,9 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let diffs = diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
     let checks =
         CHECKED.iter().flat_map(|(name, formats, _)| formats.iter().map(move |format| format!("{name}.{format}.snap")));
+    let serving = crate::serving::GOLDEN.map(|name| format!("{name}.snap"));
     let expected: BTreeSet<String> = pages
+        .chain(serving)
         .chain(narrow)
         .chain(full)
         .chain(json)

@@ -115,6 +115,7 @@ mod schema_definitions;
 mod schema_types;
 mod schemas;
 mod second_opinion;
+mod serving;
 mod settings_in_effect;
 mod source_lines;
 mod statistics;

@@ -7,6 +7,7 @@ use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DryRunVerdict, Options, analyze};
 use crate::cli::inputs;
 use crate::cli::run::CommandEnd;
+use crate::snapshot::Serving;
 
 pub(in crate::cli) struct AnalyzedRun {
     pub(in crate::cli) job: AnalyzeReport,
@@ -36,6 +37,12 @@ impl AnalyzedRun {
             Some(job) => job.verdict == DryRunVerdict::WouldNotFit,
             None => self.last_failure().is_some(),
         }
+    }
+
+    /// The serving engine that the program started.
+    pub(in crate::cli) fn serving(&self) -> Option<&Serving> {
+        let runs = self.job.snapshots.iter().filter_map(|snapshot| snapshot.dry_run.as_ref());
+        runs.filter_map(|run| run.serving.as_ref()).next_back()
     }
 
     /// The last failed request of the first device that has one.

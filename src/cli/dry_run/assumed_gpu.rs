@@ -50,6 +50,8 @@ pub(super) struct DryRunConfig {
     pub(super) generate: GeneratedLength,
     /// Every optimizer has `foreach=False`.
     pub(super) steps_by_parameter: bool,
+    /// Options of a serving engine in place of the program's.
+    pub(super) engine_options: BTreeMap<&'static str, serde_json::Value>,
     environment: BTreeMap<&'static str, String>,
 }
 
@@ -105,6 +107,7 @@ impl AssumedGpu {
             values: Vec::new(),
             generate: GeneratedLength::Max,
             steps_by_parameter: false,
+            engine_options: BTreeMap::new(),
             environment: environment.into(),
         }
     }

@@ -8,7 +8,9 @@
 mod analyzed_run;
 mod args;
 mod assumed_gpu;
+mod engine_remedies;
 mod options;
+mod outside_remedy;
 mod placeholder;
 mod set_value;
 mod single_rank;

@@ -1,9 +1,11 @@
 //! The options of a dry run that do not depend on what it is for.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use serde_json::Value;
 
 use super::assumed_gpu::{AssumedGpu, GeneratedLength, parse_gpu};
 use super::set_value::{SetValue, parse_value};
@@ -20,6 +22,8 @@ pub(in crate::cli) struct Intervention {
     pub(super) environment: Vec<(&'static str, String)>,
     /// Every optimizer has `foreach=False`.
     pub(super) steps_by_parameter: bool,
+    /// Options of a serving engine.
+    pub(super) engine_options: BTreeMap<&'static str, Value>,
 }
 
 /// The variable's names: that of PyTorch 2.9 and later, and that of all releases.
@@ -30,6 +34,11 @@ impl Intervention {
     pub(in crate::cli) fn with_settings(settings: &str) -> Self {
         let environment = SETTINGS_VARIABLES.map(|name| (name, settings.to_owned()));
         Self { environment: environment.into(), ..Self::default() }
+    }
+
+    /// Sets an option of a serving engine.
+    pub(in crate::cli) fn with_engine_options(options: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+        Self { engine_options: options.into_iter().collect(), ..Self::default() }
     }
 }
 
@@ -142,6 +151,7 @@ impl DryRunOptions {
         config.values.clone_from(&self.machine.value);
         config.generate = self.generate;
         config.steps_by_parameter = intervention.steps_by_parameter;
+        config.engine_options = intervention.engine_options;
         let config = serde_json::to_string(&config)?;
         let mut files = stub::FILES.to_vec();
         files.push(("dry-run.json", &config));

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
+use super::engine_remedies::engine_remedies;
 use super::options::Intervention;
+use super::outside_remedy::{OutsideRemedy, option_words};
 use super::placeholder;
 use crate::allocator::conf::{ConfChange, shell_assignment};
-use crate::analysis::{DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport};
-use crate::base::units::count;
+use crate::analysis::{DryRunReason, DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::cli::exit::print_stderr;
 use crate::cli::run::{CommandEnd, record_to_log};
 use crate::whatif::program::ProgramChange;
@@ -19,17 +20,6 @@ use crate::whatif::program::ProgramChange;
 const MAX_RUNS: usize = 5;
 /// Maximum number of runs that try allocator settings: the best two of the replay, so that other remedies get their turn.
 const MAX_SETTINGS: usize = 2;
-
-/// A remedy from outside of the program, which needs no change to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum OutsideRemedy {
-    /// Options to set, and `KEY:default` for one to remove.
-    Settings(String),
-    /// `foreach=False` in every optimizer.
-    StepByParameter,
-    /// A smaller size in place of `{name}`.
-    Size { name: String, size: u64 },
-}
 
 /// The run that failed, and where to try its remedies.
 pub(super) struct Trials<'r> {
@@ -58,6 +48,12 @@ pub(super) fn run(
     let mut trials = Trials::new(args, directory, &first);
     let as_it_is = trials.judge(end, &first);
     trials.runs.push(TrialReport { output: log.map(|log| log.display().to_string()), ..as_it_is });
+    if let Some(serving) = first.serving() {
+        for remedy in engine_remedies(serving) {
+            trials.run(&remedy)?;
+        }
+        return Ok(trials.finish());
+    }
     if !first.has_failed() {
         return Ok(trials.finish());
     }
@@ -150,6 +146,11 @@ impl<'r> Trials<'r> {
         {
             trial.copy = Some(shell_assignment(change, self.settings.as_deref()));
         }
+        if let OutsideRemedy::EngineOption { name, value } = remedy
+            && trial.outcome.is_end()
+        {
+            trial.copy = Some(option_words(name, value));
+        }
         let outcome = trial.outcome;
         self.runs.push(trial);
         Ok(outcome)
@@ -170,6 +171,10 @@ impl<'r> Trials<'r> {
         };
         let with_settings = settings.as_deref().map(Intervention::with_settings).unwrap_or_default();
         let steps_by_parameter = *remedy == OutsideRemedy::StepByParameter;
+        let with_settings = match remedy {
+            OutsideRemedy::EngineOption { name, value } => Intervention::with_engine_options([(*name, value.clone())]),
+            _ => with_settings,
+        };
         let intervention = Intervention { steps_by_parameter, ..with_settings };
         let command = match remedy {
             OutsideRemedy::Size { name, size } => placeholder::fill(&self.args.command, name, *size),
@@ -179,6 +184,10 @@ impl<'r> Trials<'r> {
     }
 
     fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {
+        TrialReport { serving: run.serving().cloned(), ..self.judge_requests(end, run) }
+    }
+
+    fn judge_requests(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {
         if let Some(oom) = run.last_failure().filter(|_| run.has_failed()) {
             let is_later = run.served > self.served;
             let outcome = if is_later { TrialOutcome::FailsLater } else { TrialOutcome::Fails };
@@ -195,6 +204,9 @@ impl<'r> Trials<'r> {
             Some(job) => match job.verdict {
                 DryRunVerdict::WouldFit => ends(TrialOutcome::Ends, None),
                 DryRunVerdict::MayFit => ends(TrialOutcome::MayEnd, Some(job.reason.to_string())),
+                DryRunVerdict::WouldNotFit if matches!(job.reason, DryRunReason::NotStarted(_)) => {
+                    unknown(TrialOutcome::Fails, Some(job.reason.to_string()))
+                }
                 DryRunVerdict::NoVerdict | DryRunVerdict::DidNotFinish | DryRunVerdict::WouldNotFit => {
                     unknown(TrialOutcome::Unknown, Some(job.reason.to_string()))
                 }
@@ -219,15 +231,6 @@ fn unknown(outcome: TrialOutcome, reason: Option<String>) -> TrialReport {
         reason,
         copy: None,
         output: None,
-    }
-}
-
-impl OutsideRemedy {
-    fn describe(&self) -> String {
-        match self {
-            Self::Settings(change) => change.clone(),
-            Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
-            Self::Size { name, size } => format!("{name} = {}", count(*size)),
-        }
+        serving: None,
     }
 }

@@ -22,6 +22,7 @@ Examples:
   oomscope plan --price h100=2.5,a100=1.6 -- python train.py --batch {BATCH}
   oomscope plan 4=b4 8=b8 --gpus l4,h100                           from recordings
   oomscope plan --format html -o plan.html -- python train.py --batch {BATCH}
+  oomscope plan --gpus l4,h100 -- vllm serve MODEL                 KV cache on 1, 2, 4 and 8 of each
   oomscope plan --together train.pickle rollout.pickle --gpu h100  two processes on one GPU
 
 The command needs no GPU: it runs as in `oomscope dry-run`, at most 15 times, with each size in place of the word in \

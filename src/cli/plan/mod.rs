@@ -2,10 +2,12 @@
 //!
 //! From recordings, or by dry runs: a few sizes on the GPU with most memory, then the largest size of each GPU on that
 //! GPU ([`runs`] makes and keeps them), until [`PlanReport::next_run`] has nothing to confirm or [`runs::MAX_RUNS`] are
-//! made. With `--together`, several processes on one GPU ([`together`]).
+//! made. With `--together`, several processes on one GPU ([`together`]). A serving engine is started on each GPU and on
+//! several of them ([`serving`]).
 
 mod args;
 mod runs;
+mod serving;
 mod together;
 
 use std::path::Path;
@@ -40,6 +42,9 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }
     let targets = args.targets()?;
+    if find_placeholder(&args.command).is_err() && serving::is_engine(&args.command) {
+        return serving::run(args, &targets);
+    }
     let output = Output::open(args.output.output.as_deref())?;
     let mut recordings = SizedRecordings::default();
     for (size, path) in &args.recordings {

@@ -54,6 +54,7 @@ fn location(reason: &DryRunReason) -> Option<&CodeLocation> {
         Reason::ExitCode(_, location) => location.as_ref(),
         Reason::Error(error) => Some(&error.location),
         Reason::Served
+        | Reason::NotStarted(_)
         | Reason::ServedAtBest
         | Reason::UnknownMemory
         | Reason::OmittedReads

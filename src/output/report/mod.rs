@@ -23,6 +23,7 @@ mod program;
 mod ranks;
 mod replay;
 mod screen;
+mod serving_plan;
 mod summary;
 mod timeline;
 mod together;
@@ -44,6 +45,7 @@ pub use plan::plan;
 #[cfg(feature = "explore")]
 pub(crate) use ranks::Names;
 pub use replay::replay;
+pub use serving_plan::serving_plan;
 pub use timeline::timeline;
 pub use together::together;
 pub use trend::trend;

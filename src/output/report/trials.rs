@@ -3,7 +3,7 @@
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, quote_shell_word, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, strong};
-use crate::output::wording::location_label;
+use crate::output::wording::{format_requests, location_label};
 use crate::stacks::frames::CodeLocation;
 
 /// Lays out runs with remedies.
@@ -11,6 +11,11 @@ pub fn trials(report: &TrialsReport) -> Document {
     let mut document = Document::default();
     let summary = report.summary();
     document.headline(strong(summary.answer), "");
+    if report.runs.iter().any(|run| run.serving.is_some()) {
+        document.table(engine_table(report));
+        document.fields("copy", summary.copy.map(code));
+        return document;
+    }
     let mut runs: Vec<&TrialReport> = report.runs.iter().collect();
     runs.sort_by_key(|run| rank(run.outcome));
     let rows = runs.into_iter().map(|run| -> Vec<Cell> {
@@ -27,6 +32,30 @@ pub fn trials(report: &TrialsReport) -> Document {
     document.table(Table::new(&header, &[0, 1], rows).wide());
     document.fields("copy", summary.copy.map(code));
     document
+}
+
+/// The starts of a serving engine, in their order: each changes one option.
+fn engine_table(report: &TrialsReport) -> Table {
+    let rows = report.runs.iter().map(|run| -> Vec<Cell> {
+        let option = run.remedy.as_deref().unwrap_or("unchanged");
+        let mark = match run.outcome {
+            TrialOutcome::Ends => Judgement::Good,
+            TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
+            TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
+        };
+        let serving = run.serving.as_ref();
+        let show = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
+        let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
+        let row = [
+            show(serving.and_then(|serving| serving.weight_bytes)),
+            show(serving.and_then(|serving| serving.kv_cache_bytes)),
+            serving.and_then(|serving| serving.kv_cache_tokens).map_or_else(String::new, count),
+            requests.map_or_else(|| "does not start".to_owned(), format_requests),
+        ];
+        std::iter::once(Cell::Marked(mark, code(option))).chain(row.map(Cell::from)).collect()
+    });
+    let header = [&*format!("started on {}", report.gpu), "weights", "KV cache", "tokens", "requests at once"];
+    Table::new(&header.map(str::to_owned), &[0], rows).wide()
 }
 
 /// The order of outcomes, the best first.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, RangeReport, ReadReport};
 use crate::base::units::{count, counted, size};
-use crate::snapshot::{ReadValue, TextLength};
+use crate::snapshot::{ReadValue, Serving, TextLength};
 
 /// Maximum number of lines in a sentence.
 const SHOWN_READS: usize = 3;
@@ -70,12 +70,20 @@ impl fmt::Display for DryRunWarning<'_> {
                 size(bytes)
             ),
             Self::Missing(functions) => write!(f, "the stub of CUDA does not implement {}", functions.join(", ")),
+            Self::Uncounted(serving) => f.write_str(&describe_uncounted(serving)),
             Self::Stopped => f.write_str(
                 "the program was stopped because it kept reading values without allocating: anything after that is \
                  not in these figures",
             ),
         }
     }
+}
+
+fn describe_uncounted(serving: &Serving) -> String {
+    let nodes = serving.graph_bytes.map(|_| ", the nodes of CUDA graphs").unwrap_or_default();
+    let nccl = if serving.gpus() > 1 { ", NCCL" } else { "" };
+    let bytes = size(serving.uncounted_bytes());
+    format!("memory that the driver takes (kernels{nodes}{nccl}) is not counted: the KV cache has up to {bytes} less")
 }
 
 fn write_workspaces(f: &mut fmt::Formatter<'_>, report: &DryRunReport) -> fmt::Result {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::serving::describe_start;
 use crate::analysis::{AnalyzeReport, DryRunReason, DryRunReport, FailedRequest, JobVerdict, ProgramError, ReadReport};
 use crate::base::units::size;
 use crate::snapshot::{ReadUsage, ReadValue, SizeChange};
@@ -13,6 +14,9 @@ const NO_VALUES: &str = "a dry run has no values";
 /// The verdict in one line: `would fit on an NVIDIA H100 (dry run): 31.2 GiB of 79.1 GiB, 47.9 GiB headroom`.
 /// For a failed request only the verdict.
 pub(crate) fn describe_verdict(report: &AnalyzeReport, job: &JobVerdict, dry_run: &DryRunReport) -> String {
+    if let Some(serving) = &dry_run.serving {
+        return describe_start(serving, job, &dry_run.gpu);
+    }
     let start = format!("{} on {} (dry run)", job.verdict.phrase(), dry_run.gpu);
     match &job.reason {
         DryRunReason::Served => {
@@ -37,6 +41,7 @@ impl fmt::Display for DryRunReason {
             Self::Failed(failed) => {
                 write!(f, "a request for {} failed at {}", size(failed.bytes), failed.location.label())
             }
+            Self::NotStarted(error) => f.write_str(error),
             Self::ServedAtBest => f.write_str(
                 "a request fails if the driver places memory otherwise, or if libraries take their largest workspaces",
             ),

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
-use crate::analysis::{Advice, AnalyzeReport, DryRunReason, SizeSearchReport, TrialsReport};
+use crate::analysis::{Advice, AnalyzeReport, DryRunReason, ServingPlanReport, SizeSearchReport, TrialsReport};
 use crate::compare::diff::{ComparedMoment, DiffReport};
 use crate::compare::fleet::{FleetReplayReport, FleetTimelineReport, FleetWhatIfReport};
 use crate::compare::gate::CheckReport;
@@ -56,6 +56,7 @@ reports! {
     PlanReport = "oomscope/plan/1",
     ProgramReport = "oomscope/whatif-program/1",
     ReplayReport = "oomscope/replay/1",
+    ServingPlanReport = "oomscope/plan-serving/1",
     SizeSearchReport = "oomscope/dry-run-fit/1",
     TimelineReport = "oomscope/timeline/1",
     TogetherReport = "oomscope/plan-together/1",

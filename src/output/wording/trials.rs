@@ -1,7 +1,7 @@
 //! Sentences about dry runs with remedies, and about dry runs at several sizes.
 
 use super::Summary;
-use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialsReport};
+use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, size};
 use crate::stacks::frames::CodeLocation;
 
@@ -12,6 +12,9 @@ impl TrialsReport {
         let Some((first, others)) = self.runs.split_first() else {
             return Summary::from_answer(format!("nothing was run on {gpu} (dry run)"));
         };
+        if first.serving.is_some() {
+            return self.summary_of_engine();
+        }
         if first.outcome.is_end() {
             return Summary::from_answer(format!("the job runs to its end on {gpu} (dry run)"));
         }
@@ -29,6 +32,24 @@ impl TrialsReport {
             action: Some(remedy.clone()),
             copy: ending.copy.clone(),
             ..Summary::from_answer(format!("with {remedy} the job runs to its end on {gpu} (dry run)"))
+        }
+    }
+}
+
+impl TrialsReport {
+    /// The start with most tokens of KV cache.
+    fn summary_of_engine(&self) -> Summary {
+        let tokens = |run: &TrialReport| run.serving.as_ref().and_then(|serving| serving.kv_cache_tokens);
+        let starts = self.runs.iter().filter(|run| run.outcome.is_end());
+        let Some(best) = starts.max_by_key(|run| tokens(run)) else {
+            return Summary::from_answer(format!("no option that was tried lets it start on {} (dry run)", self.gpu));
+        };
+        let option = best.remedy.as_deref().unwrap_or("its own options");
+        let most = count(tokens(best).unwrap_or(0));
+        Summary {
+            action: best.remedy.clone(),
+            copy: best.copy.clone(),
+            ..Summary::from_answer(format!("{option} gives most room on {} (dry run): {most} tokens", self.gpu))
         }
     }
 }

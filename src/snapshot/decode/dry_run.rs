@@ -94,6 +94,7 @@ impl Decoder {
                 _ => None,
             },
             free_memory_query: self.stack(value, "free_memory_query"),
+            serving: self.find(value, "serving").and_then(|it| serde_json::from_str(self.as_text(it)?).ok()),
         })
     }
 
@@ -105,7 +106,7 @@ impl Decoder {
         let final_code = text("final").strip_prefix(EXIT_CODE).and_then(|digits| digits.parse().ok());
         match (text("kind").as_str(), final_code.or(code)) {
             ("finished", Some(code)) if code != 0 => ProcessEnd::Exit(code, None),
-            ("finished", _) | ("exit", Some(0)) => ProcessEnd::Finished,
+            ("finished" | "ready", _) | ("exit", Some(0)) => ProcessEnd::Finished,
             ("exit", Some(code)) => ProcessEnd::Exit(code, stack),
             ("signal", Some(number)) => ProcessEnd::Signal(number),
             ("stopped", _) => ProcessEnd::Stopped,

@@ -1,0 +1,58 @@
+"""Serving engines in a dry run: the numbers that the engine itself computes when it starts, and when it is ready.
+
+`facts` has what this process knows; each engine's own file (`_vllm.py`) fills it. The processes of an engine share
+what only one of them knows through `DIR/.recorder/serving`. A server never ends by itself, so `ready` writes the last
+snapshot of a process that holds GPU memory.
+"""
+
+import json
+import os
+import sys
+
+# Set by the process that starts a server, for the processes of its engine.
+SERVER_VARIABLE = "OOMSCOPE_SERVER"
+
+# Numbers and options of the engine by name, as in `oomscope.dry_run.serving` of the snapshot.
+facts = {}
+
+
+def options():
+    """Options of the engine in place of the program's: those that `--try` and `plan` change."""
+    return sys._oomscope_dry_run.options.get("engine_options", {})
+
+
+def path():
+    return os.path.join(sys._oomscope_dry_run.control, "serving")
+
+
+def share(**known):
+    """Adds `known` to the facts, also of the engine's other processes."""
+    facts.update(known)
+    shared = {**read_shared(), **known}
+    part = "%s.%d.part" % (path(), os.getpid())
+    with open(part, "w") as file:
+        json.dump(shared, file)
+    os.replace(part, path())
+
+
+def read_shared():
+    try:
+        with open(path()) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return {}
+
+
+def describe():
+    """The facts as JSON, for the snapshot; None without an engine."""
+    found = {**read_shared(), **facts}
+    return json.dumps(found) if found else None
+
+
+def ready():
+    """The engine is ready. Under a server this process does no more."""
+    facts["ready"] = True
+    recorder = getattr(sys, "_oomscope_recorder", None)
+    if os.environ.get(SERVER_VARIABLE) and recorder is not None:
+        sys._oomscope_dry_run.ending.end = {"kind": "ready"}
+        recorder.finish()

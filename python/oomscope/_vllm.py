@@ -1,0 +1,298 @@
+"""vLLM in a dry run: its own numbers at start-up, and the end of its server once the engine is ready.
+
+The functions get a module after its import. They read vLLM's own objects and its log, whose names and words are those
+of releases 0.19 to 0.33; an absent one leaves a fact out.
+"""
+
+import logging
+import os
+import re
+
+import _oomscope_ranks as ranks
+import _oomscope_serving as serving
+
+# Options that a run without downloads needs, if the program does not set them.
+LOAD_FORMAT = "dummy"
+# Files of which a model's directory has one if it has a tokenizer.
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
+# A line of the log in two versions: "GPU KV cache size: 369,000 tokens", "Maximum concurrency for 32,768 tokens per
+# request: 11.26x".
+KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
+CONCURRENCY = re.compile(r"[Mm]aximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
+# Errors of an engine that does not start for lack of memory, by the start of their text, and their numbers.
+NO_ROOM = re.compile(r"To serve at least one request|No available memory for the cache|Free memory on device")
+NEEDED = re.compile(r"\(([\d.]+) GiB KV cache is needed")
+POSSIBLE_LENGTH = re.compile(r"maximum model length is (\d+)")
+GIB = 1 << 30
+# Tokens of a request, for the number of requests at once.
+LENGTHS = (8192, 32768, 131072)
+
+
+# Options -------------------------------------------------------------------------------------------------------------
+
+
+def set_options(module):
+    """Sets the options that a run without downloads needs (`vllm.engine.arg_utils`)."""
+    arguments = getattr(module, "EngineArgs", None)
+    create = getattr(arguments, "create_engine_config", None)
+    if create is None:
+        return
+
+    def create_engine_config(self, *args, **kwargs):
+        chosen = []
+        for name, value in serving.options().items():
+            setattr(self, name, value)
+        provide_devices(self.tensor_parallel_size * self.pipeline_parallel_size)
+        if getattr(self, "load_format", None) == "auto":
+            self.load_format = LOAD_FORMAT
+            chosen.append("load_format=" + LOAD_FORMAT)
+        model = getattr(self, "model", "")
+        if not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and lacks_tokenizer(model):
+            self.skip_tokenizer_init = True
+            chosen.append("skip_tokenizer_init")
+        config = create(self, *args, **kwargs)
+        serving.share(engine="vLLM", set_options=chosen, **describe_config(config))
+        return config
+
+    arguments.create_engine_config = create_engine_config
+
+
+def lacks_tokenizer(model):
+    """Whether `model` is a directory without the files of a tokenizer."""
+    return os.path.isdir(model) and not any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)
+
+
+def provide_devices(count):
+    """Gives this process and those of the engine as many devices as it has ranks."""
+    if count > int(os.environ.get("STUBCUDA_DEVICES", "1")):
+        os.environ["STUBCUDA_DEVICES"] = os.environ["LOCAL_WORLD_SIZE"] = str(count)
+
+
+def describe_config(config):
+    """The options that decide about memory."""
+    model, scheduler, cache = config.model_config, config.scheduler_config, config.cache_config
+    parallel = config.parallel_config
+    import vllm
+
+    return {
+        "version": str(vllm.__version__),
+        "max_model_len": int(model.max_model_len),
+        "max_num_seqs": int(scheduler.max_num_seqs),
+        "max_num_batched_tokens": int(scheduler.max_num_batched_tokens),
+        "memory_utilization": float(cache.gpu_memory_utilization),
+        "kv_cache_dtype": str(cache.cache_dtype),
+        "quantization": str(model.quantization or ""),
+        "tensor_parallel": int(parallel.tensor_parallel_size),
+        "pipeline_parallel": int(parallel.pipeline_parallel_size),
+    }
+
+
+# Numbers -------------------------------------------------------------------------------------------------------------
+
+
+def read_worker(module):
+    """Notes what a worker measures (`vllm.v1.worker.gpu_worker`)."""
+    worker = getattr(module, "Worker", None)
+    profile = getattr(worker, "determine_available_memory", None)
+    warm_up = getattr(worker, "compile_or_warm_up_model", None)
+    if profile is None or warm_up is None:
+        return
+
+    def determine_available_memory(self, *args, **kwargs):
+        note_start(self)
+        available = profile(self, *args, **kwargs)
+        note_profile(self, available)
+        return available
+
+    def compile_or_warm_up_model(self, *args, **kwargs):
+        capture = getattr(self.model_runner, "capture_model", None)
+        if capture is not None:
+
+            def capture_model(*args, **kwargs):
+                captured = capture(*args, **kwargs)
+                note(graph_bytes=captured)
+                return captured
+
+            self.model_runner.capture_model = capture_model
+        result = warm_up(self, *args, **kwargs)
+        serving.ready()
+        return result
+
+    worker.determine_available_memory = determine_available_memory
+    worker.compile_or_warm_up_model = compile_or_warm_up_model
+
+
+def note(**numbers):
+    serving.facts.update((name, int(number)) for name, number in numbers.items() if isinstance(number, (int, float)))
+
+
+def note_start(worker):
+    snapshot = getattr(worker, "init_snapshot", None)
+    note(
+        device_bytes=getattr(snapshot, "total_memory", None),
+        free_bytes=getattr(snapshot, "free_memory", None),
+        budget_bytes=getattr(worker, "requested_memory", None),
+        weight_bytes=getattr(worker.model_runner, "model_memory_usage", None),
+    )
+
+
+def note_profile(worker, available):
+    import vllm.envs
+
+    estimate = getattr(worker, "cudagraph_memory_estimate", None)
+    activations = getattr(worker, "peak_activation_memory", None)
+    if estimate and activations is not None and getattr(vllm.envs, "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", False):
+        activations -= estimate  # of which it is a part
+        note(graph_budget_bytes=estimate)
+    note(activation_bytes=activations, kv_cache_bytes=available)
+
+
+def read_log(module):
+    """Notes the numbers that vLLM's log has (`vllm.logger`, which replaces handlers, so this is none)."""
+    make = logging.getLogRecordFactory()
+
+    def make_record(name, *args, **kwargs):
+        record = make(name, *args, **kwargs)
+        if name.startswith("vllm."):
+            read_line(str(record.getMessage()))
+        return record
+
+    logging.setLogRecordFactory(make_record)
+
+
+def read_line(text):
+    tokens, concurrency = KV_TOKENS.search(text), CONCURRENCY.search(text)
+    if tokens:
+        serving.share(kv_cache_tokens=int(tokens.group(1).replace(",", "")))
+    if concurrency:
+        serving.share(concurrency=float(concurrency.group(2)))
+
+
+def read_core(module):
+    """Notes how many requests the KV cache holds, or why the engine does not start (`vllm.v1.engine.core`)."""
+    core = getattr(module, "EngineCore", None)
+    original = getattr(core, "_initialize_kv_caches", None)
+    if original is None:
+        return
+
+    def initialize_kv_caches(self, config, *args, **kwargs):
+        executor = self.model_executor
+        allocate = executor.initialize_from_config
+
+        def initialize_from_config(kv_caches, *args, **kwargs):
+            serving.share(requests=count_requests(config, kv_caches[0]))
+            return allocate(kv_caches, *args, **kwargs)
+
+        executor.initialize_from_config = initialize_from_config
+        try:
+            return original(self, config, *args, **kwargs)
+        except ValueError as error:
+            if NO_ROOM.match(str(error)):
+                note_failure(str(error))
+            raise
+        finally:
+            del executor.initialize_from_config
+
+    core._initialize_kv_caches = initialize_kv_caches
+
+
+def count_requests(config, kv_cache):
+    """Pairs of tokens and the number of requests of that length that the KV cache holds, by vLLM's own function."""
+    from vllm.v1.core import kv_cache_utils
+
+    model, counts = config.model_config, []
+    original = model.max_model_len
+    try:
+        for length in sorted({original, *LENGTHS}):
+            model.max_model_len = length
+            counts.append([length, float(kv_cache_utils.get_max_concurrency_for_kv_cache_config(config, kv_cache))])
+    finally:
+        model.max_model_len = original
+    return counts
+
+
+def note_failure(text):
+    needed, possible = NEEDED.search(text), POSSIBLE_LENGTH.search(text)
+    numbers = {}
+    if needed:
+        numbers["needed_kv_cache_bytes"] = int(float(needed.group(1)) * GIB)
+    if possible:
+        numbers["possible_model_len"] = int(possible.group(1))
+    serving.share(error=text.split(" See https://")[0], **numbers)
+
+
+# One worker of many ---------------------------------------------------------------------------------------------------
+
+
+def run_one_worker(module):
+    """Runs one of the workers of an engine, as one rank of all (`vllm.v1.executor.multiproc_executor`).
+
+    All ranks of tensor parallelism hold as much. The others would take a process of this machine each.
+    """
+    if not hasattr(module, "MultiprocExecutor"):
+        return
+    from vllm.v1.executor.uniproc_executor import UniProcExecutor
+
+    class OneWorker(UniProcExecutor):
+        def _init_executor(self):
+            ranks.become_only_rank(worker_rank(), self.parallel_config.world_size)
+            super()._init_executor()
+
+        def _distributed_args(self):
+            return super()._distributed_args()[0], worker_rank(), worker_rank()
+
+    # The process that starts the engine sends the class by name.
+    OneWorker.__module__, OneWorker.__qualname__ = module.__name__, "MultiprocExecutor"
+    module.MultiprocExecutor = OneWorker
+
+
+def skip_queues(module):
+    """Creates no queue between workers of which only one runs (`vllm.distributed.device_communicators.shm_broadcast`).
+
+    Without one vLLM uses PyTorch's collectives of objects.
+    """
+    queue = getattr(module, "MessageQueue", None)
+    original = getattr(queue, "create_from_process_group", None)
+    if original is not None:
+        queue.create_from_process_group = staticmethod(
+            lambda *args, **kwargs: None if ranks.is_alone else original(*args, **kwargs)
+        )
+
+
+def worker_rank():
+    """Which worker runs: `--rank`."""
+    return int(os.environ.get("RANK", 0))
+
+
+# Server --------------------------------------------------------------------------------------------------------------
+
+
+def end_server_when_ready(module):
+    """Ends the server when it would accept requests. `module` is that of vLLM's API server."""
+    client = getattr(module, "build_async_engine_client", None)
+    if client is None or getattr(module, "serve_http", None) is None:
+        return
+
+    def build_async_engine_client(*args, **kwargs):
+        os.environ[serving.SERVER_VARIABLE] = "1"
+        return client(*args, **kwargs)
+
+    async def serve_http(*args, **kwargs):
+        async def shut_down():
+            """Nothing was served."""
+
+        return shut_down()
+
+    module.build_async_engine_client, module.serve_http = build_async_engine_client, serve_http
+
+
+HOOKS = {
+    "vllm.engine.arg_utils": set_options,
+    "vllm.logger": read_log,
+    "vllm.v1.worker.gpu_worker": read_worker,
+    "vllm.v1.engine.core": read_core,
+    "vllm.v1.executor.multiproc_executor": run_one_worker,
+    "vllm.distributed.device_communicators.shm_broadcast": skip_queues,
+    "vllm.entrypoints.openai.api_server": end_server_when_ready,
+    "vllm.entrypoints.launchers.api_server.entry": end_server_when_ready,
+}

@@ -1,0 +1,63 @@
+//! Options of a serving engine that make room for its KV cache.
+
+use serde_json::{Value, json};
+
+use super::outside_remedy::OutsideRemedy;
+use crate::snapshot::Serving;
+
+/// A share of the memory that still leaves some for other processes.
+const HIGH_UTILIZATION: f64 = 0.95;
+/// A number of tokens of a step, and of requests, with which activations are small.
+const SMALL_BATCHED_TOKENS: u64 = 2048;
+const SMALL_SEQS: u64 = 64;
+
+/// The options to try, each alone, the least change first. Without an estimate by the engine, none for the length.
+pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
+    let is_plain = serving.quantization.is_empty();
+    let options: [(&'static str, Option<Value>); 6] = [
+        ("max_model_len", serving.possible_model_len.map(|length| json!(length))),
+        ("gpu_memory_utilization", (serving.memory_utilization < HIGH_UTILIZATION).then(|| json!(HIGH_UTILIZATION))),
+        (
+            "max_num_batched_tokens",
+            (serving.max_num_batched_tokens > SMALL_BATCHED_TOKENS).then(|| json!(SMALL_BATCHED_TOKENS)),
+        ),
+        ("max_num_seqs", (serving.max_num_seqs > SMALL_SEQS).then(|| json!(SMALL_SEQS))),
+        ("quantization", is_plain.then(|| json!("fp8"))),
+        ("tensor_parallel_size", Some(json!(serving.tensor_parallel.max(1) * 2))),
+    ];
+    let given =
+        options.into_iter().filter_map(|(name, value)| Some(OutsideRemedy::EngineOption { name, value: value? }));
+    given.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(serving: &Serving) -> Vec<String> {
+        engine_remedies(serving).iter().map(OutsideRemedy::describe).collect()
+    }
+
+    #[test]
+    fn only_options_that_change_something_are_tried() {
+        let large = Serving {
+            memory_utilization: 0.9,
+            max_num_batched_tokens: 8192,
+            max_num_seqs: 256,
+            tensor_parallel: 2,
+            possible_model_len: Some(65536),
+            ..Serving::default()
+        };
+        let all = [
+            "max_model_len=65536",
+            "gpu_memory_utilization=0.95",
+            "max_num_batched_tokens=2048",
+            "max_num_seqs=64",
+            "quantization=fp8",
+            "tensor_parallel_size=4",
+        ];
+        assert_eq!(names(&large), all);
+        let small = Serving { memory_utilization: 0.95, quantization: "awq".to_owned(), ..Serving::default() };
+        assert_eq!(names(&small), ["tensor_parallel_size=2"]);
+    }
+}

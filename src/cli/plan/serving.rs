@@ -1,0 +1,73 @@
+//! `oomscope plan -- vllm serve DIR`: a start of the engine on each GPU, and on several of them.
+
+use std::ffi::OsString;
+use std::fs;
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use super::args::Plan;
+use crate::analysis::{DryRunVerdict, ServingPlanReport, ServingPlanRow};
+use crate::cli::dry_run::{AnalyzedRun, DryRun, Intervention};
+use crate::cli::exit::{Exit, print_stderr};
+use crate::cli::output::Output;
+use crate::cli::run::record_to_log;
+use crate::output::report;
+use crate::whatif::plan::PlanTarget;
+
+/// Numbers of GPUs that share the model.
+const GPU_COUNTS: [u64; 4] = [1, 2, 4, 8];
+/// Maximum number of GPU models: a start takes a minute.
+const MAX_MODELS: usize = 4;
+/// Engines that a command may start.
+const ENGINES: [&str; 2] = ["vllm", "sglang"];
+
+/// Whether `command` starts a serving engine, by its words.
+pub(super) fn is_engine(command: &[OsString]) -> bool {
+    command.iter().any(|word| ENGINES.iter().any(|engine| word.to_string_lossy().contains(engine)))
+}
+
+pub(super) fn run(args: &Plan, targets: &[PlanTarget]) -> anyhow::Result<Exit> {
+    if targets.len() > MAX_MODELS {
+        bail!("name at most {MAX_MODELS} GPUs with --gpus: the engine is started on 1, 2, 4 and 8 of each");
+    }
+    let output = Output::open(args.output.output.as_deref())?;
+    fs::create_dir_all(&args.runs).with_context(|| format!("{}: cannot be created", args.runs.display()))?;
+    let mut rows = Vec::new();
+    for target in targets {
+        for gpus in GPU_COUNTS {
+            rows.push(start(args, target, gpus)?);
+        }
+    }
+    let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+    let report = ServingPlanReport { command: words.join(" "), rows };
+    output.write_answer(args.output.format, &report, report::serving_plan)?;
+    Ok(Exit::Success)
+}
+
+/// Starts the engine on `gpus` of a model, with the longest `max_model_len` that the memory allows.
+fn start(args: &Plan, target: &PlanTarget, gpus: u64) -> anyhow::Result<ServingPlanRow> {
+    let gpu = target.gpu;
+    let directory = args.runs.join(format!("{}-{gpus}", gpu.name));
+    let log = directory.with_extension("txt");
+    let dry_run = DryRun::on_gpu(gpu.name, None, &args.command)?;
+    let options = [("tensor_parallel_size", json!(gpus)), ("max_model_len", json!(-1))];
+    print_stderr(&format!("on {gpus} x {}: the output is in {}", gpu.name, log.display()));
+    let prepared = dry_run.options.prepare(Some(&directory), Intervention::with_engine_options(options))?;
+    let (end, _, snapshots) = record_to_log(&args.command, prepared, &log)?;
+    let run = AnalyzedRun::read(&snapshots, Some(end))?;
+    let (verdict, reason) = match &run.job.dry_run {
+        Some(job) => (job.verdict, job.reason.to_string()),
+        None => (DryRunVerdict::NoVerdict, format!("no GPU memory was used: see {}", log.display())),
+    };
+    let starts = matches!(verdict, DryRunVerdict::WouldFit | DryRunVerdict::MayFit);
+    Ok(ServingPlanRow {
+        gpu: gpu.name.to_owned(),
+        gpus,
+        usable_bytes: gpu.usable_bytes(),
+        verdict,
+        reason: (!starts).then_some(reason),
+        serving: run.serving().cloned(),
+        output: log.display().to_string(),
+    })
+}

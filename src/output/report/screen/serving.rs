@@ -1,0 +1,57 @@
+//! A serving engine: how it divides the memory, and how many requests its KV cache holds.
+
+use super::parts::{add_next, add_part};
+use crate::analysis::SnapshotReport;
+use crate::base::units::{count, percent, ratio, size};
+use crate::output::document::{BarKind, Cell, Document, Table, faint};
+use crate::output::report::notes::add_notes;
+use crate::output::wording::{command_line, describe_budget, describe_options, format_requests};
+use crate::snapshot::Serving;
+
+/// Appends the memory of one GPU as the engine divides it.
+pub(super) fn show_engine(document: &mut Document, snapshot: &SnapshotReport, serving: &Serving) {
+    add_notes(document, &snapshot.warnings);
+    add_bar(document, serving);
+    let budget = serving.budget_bytes.unwrap_or_default();
+    let rows = describe_budget(serving).into_iter().map(|(name, bytes)| -> Vec<Cell> {
+        vec![name.into(), size(bytes).into(), percent(ratio(bytes, budget)).into()]
+    });
+    let header =
+        [format!("memory of a GPU, by {} {}", serving.engine, serving.version), "bytes".into(), "share".into()];
+    document.table(Table::new(&header, &[0], rows).wide());
+    add_requests(document, serving);
+    document.fields("do", serving.possible_model_len.map(|length| format!("max_model_len {}", count(length))));
+    document.fields("set", describe_options(serving));
+    add_next(document, command_line("report -o memory.html", &snapshot.path));
+}
+
+fn add_bar(document: &mut Document, serving: &Serving) {
+    let (Some(device), Some(free), Some(budget)) = (serving.device_bytes, serving.free_bytes, serving.budget_bytes)
+    else {
+        return;
+    };
+    let cache = serving.kv_cache_bytes.unwrap_or(0).min(budget);
+    let mut parts = Vec::new();
+    add_part(&mut parts, budget - cache, BarKind::Allocated, format!("{} weights and work", size(budget - cache)));
+    add_part(&mut parts, cache, BarKind::Peak, format!("{} KV cache", size(cache)));
+    let unused = free.saturating_sub(budget);
+    add_part(&mut parts, unused, BarKind::Free, format!("{} not used", size(unused)));
+    let outside = device.saturating_sub(free);
+    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside the engine", size(outside)));
+    document.bar(parts);
+}
+
+/// Appends the number of requests of several lengths that the KV cache holds at once.
+fn add_requests(document: &mut Document, serving: &Serving) {
+    if serving.requests.is_empty() {
+        return;
+    }
+    let lengths = serving.requests.iter().map(|(length, _)| format!("{} tokens", count(*length)));
+    let header: Vec<String> = std::iter::once("requests at once, each of".to_owned()).chain(lengths).collect();
+    let cells = serving.requests.iter().map(|(length, requests)| {
+        let text = format_requests(*requests);
+        if *length > serving.max_model_len { Cell::from(faint(text)) } else { text.into() }
+    });
+    document
+        .table(Table::new(&header, &[0], [std::iter::once(Cell::from("")).chain(cells).collect::<Vec<_>>()]).wide());
+}
