@@ -215,7 +215,7 @@ fn native_role(name: &str) -> FrameRole {
     }
 }
 
-/// Roles in serving engines and in transformers. Names are those of vLLM 0.8 to 0.33 and `sglang` 0.4 and 0.5.
+/// Roles in serving engines and in transformers. Names are those of vLLM 0.19 and 0.33 and of `SGLang` 0.5.
 fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
     let is_in = |directory: &str| file.contains(directory);
     if is_in("/vllm/model_executor/model_loader/") || is_in("/sglang/srt/model_loader/") {
