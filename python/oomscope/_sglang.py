@@ -1,4 +1,4 @@
-"""SGLang in a dry run: it compiles no kernels, its server ends when it is ready, and its processes write snapshots.
+"""SGLang in a dry run: its own numbers at start-up, no compilation of kernels, the end of its server and its processes.
 
 The functions get a module after its import. They replace functions of release 0.5; an absent one changes nothing.
 """
@@ -6,14 +6,21 @@ The functions get a module after its import. They replace functions of release 0
 import contextlib
 import functools
 import os
+import re
 import signal
 import sys
 
 import _oomscope_ending as ending
 import _oomscope_flashinfer as flashinfer
+import _oomscope_serving as serving
 
 # Seconds for the processes of an engine to write their snapshots.
 MAX_WAIT = 60
+# Errors of a scheduler that does not start for lack of memory, by the start of their text.
+NO_ROOM = re.compile(r"Loaded weights leave no GPU memory|Not enough memory")
+GIB = 1 << 30
+# Tokens of a request, for the number of requests at once.
+LENGTHS = (8192, 32768, 131072)
 # Files of which a model's directory has one if it has a tokenizer.
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 
@@ -29,12 +36,17 @@ def set_options(module):
     def resolve_once(self, *args, **kwargs):
         if getattr(self, "_resolution_finished", False):  # in another process, or earlier
             return
+        chosen = []
         if self.load_format == "auto":
             self.load_format = "dummy"
+            chosen.append("load_format=dummy")
         model = self.model_path
         has_tokenizer = self.tokenizer_path not in (None, model) or not os.path.isdir(model)
-        if not has_tokenizer and not any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS):
+        has_tokenizer = has_tokenizer or any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)
+        if not has_tokenizer and not self.skip_tokenizer_init:
             self.skip_tokenizer_init = True
+            chosen.append("skip_tokenizer_init")
+        serving.share(engine="SGLang", set_options=chosen)
         return resolve(self, *args, **kwargs)
 
     arguments.resolve_once = resolve_once
@@ -48,15 +60,52 @@ def load_idle_modules(module):
 
 def end_server_when_ready(module):
     """Ends the server when it would accept requests (`sglang.srt.entrypoints.http_server`)."""
-    kill = getattr(module, "kill_process_tree", None)
-    if kill is None or not hasattr(module, "_setup_and_run_http_server"):
+    launch, kill = getattr(module, "launch_server", None), getattr(module, "kill_process_tree", None)
+    if launch is None or kill is None or not hasattr(module, "_setup_and_run_http_server"):
         return
+
+    @functools.wraps(launch)
+    def launch_server(*args, **kwargs):
+        os.environ[serving.SERVER_VARIABLE] = "1"
+        return launch(*args, **kwargs)
 
     def end(*_, **__):
         kill(os.getpid(), include_parent=False)
         os._exit(0)  # Python's own exit waits for messages to processes that are gone
 
-    module._setup_and_run_http_server = end
+    module.launch_server, module._setup_and_run_http_server = launch_server, end
+
+
+# Numbers -------------------------------------------------------------------------------------------------------------
+
+
+def read_scheduler(scheduler):
+    """Notes the numbers of a scheduler that is ready to serve. SGLang counts in GiB."""
+    import sglang
+
+    worker, runner = scheduler.tp_worker, scheduler.tp_worker.model_runner
+    options, tokens = scheduler.server_args, int(scheduler.max_total_num_tokens)
+    free, share = runner.pre_model_load_memory * GIB, float(runner.mem_fraction_static)
+    length = int(scheduler.model_config.context_len)
+    serving.facts.update(
+        version=str(sglang.__version__),
+        max_model_len=length,
+        max_num_seqs=int(scheduler.max_running_requests),
+        max_num_batched_tokens=int(scheduler.max_prefill_tokens),
+        memory_utilization=share,
+        kv_cache_dtype=str(options.kv_cache_dtype),
+        quantization=str(options.quantization or ""),
+        tensor_parallel=int(options.tp_size),
+        pipeline_parallel=int(options.pp_size),
+        device_bytes=sys.modules["torch"].cuda.get_device_properties(0).total_memory,
+        free_bytes=int(free),
+        budget_bytes=int(free * share),
+        weight_bytes=int(runner.weight_load_mem_usage * GIB),
+        graph_bytes=int(sum(worker.graph_memory_usage.values()) * GIB),
+        kv_cache_bytes=int(scheduler.token_to_kv_pool_allocator.get_kvcache().mem_usage * GIB),
+        kv_cache_tokens=tokens,
+        requests=[[size, tokens / size] for size in sorted({length, *LENGTHS})],
+    )
 
 
 # Processes -----------------------------------------------------------------------------------------------------------
@@ -75,11 +124,27 @@ def end_schedulers(module):
 
     def get_exception_traceback():
         """A scheduler handles its own error, and makes its parent kill it."""
-        process = sys._oomscope_dry_run.ending
-        process.end = ending.describe_exception(sys.exc_info()[1], 1)
+        process, error = sys._oomscope_dry_run.ending, sys.exc_info()[1]
+        if NO_ROOM.match(str(error)):
+            serving.share(error=str(error).strip().split("\n")[0])
+        process.end = ending.describe_exception(error, 1)
         process.finish()
         return describe()
 
+    scheduler = getattr(module, "Scheduler", None)
+    init_info = getattr(scheduler, "get_init_info", None)
+    if init_info is not None:
+
+        @functools.wraps(init_info)
+        def get_init_info(self):
+            try:
+                read_scheduler(self)
+            except AttributeError as error:  # of another release
+                sys.stderr.write("oomscope: dry run: SGLang's numbers are not known: %s\n" % error)
+            serving.ready()
+            return init_info(self)
+
+        scheduler.get_init_info = get_init_info
     module.run_scheduler_process = run_scheduler_process
     module.get_exception_traceback = get_exception_traceback
 

@@ -69,6 +69,11 @@ const GRAPH_NODE_BYTES: u64 = GIB * 3 / 4;
 const NCCL_BYTES: u64 = 2 * GIB;
 
 impl Serving {
+    /// Whether the options are those of vLLM.
+    pub fn is_vllm(&self) -> bool {
+        self.engine == "vLLM"
+    }
+
     /// Number of GPUs that the engine uses.
     pub fn gpus(&self) -> u64 {
         self.tensor_parallel.max(1).saturating_mul(self.pipeline_parallel.max(1))
@@ -96,7 +101,8 @@ impl Serving {
     /// The rest of the budget, besides weights, activations, graphs and KV cache.
     pub fn other_bytes(&self) -> Option<u64> {
         let known = [self.weight_bytes, self.activation_bytes, self.kv_cache_bytes];
-        let known = known.into_iter().sum::<Option<u64>>()? + self.graph_budget_bytes.unwrap_or(0);
+        let graphs = self.graph_budget_bytes.unwrap_or(0);
+        let known = known.into_iter().try_fold(graphs, |sum, bytes| sum.checked_add(bytes?))?;
         self.budget_bytes?.checked_sub(known)
     }
 }

@@ -56,8 +56,8 @@ for _generation.length in ("max", "min"):
 
 
 MODULES = (
-    "cute draws ending files flashinfer generation operators ranks retries serving sglang shadow stub triton usage values "
-    "vllm"
+    "cute draws ending files flashinfer generation operators ranks retries serving sglang shadow stub triton usage "
+    "values vllm"
 ).split()
 ZEROED = """
 import ctypes, sys
@@ -145,7 +145,7 @@ def module_with(**members):
 @pytest.fixture
 def sglang(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    for name in ("ending", "flashinfer"):
+    for name in ("ending", "flashinfer", "serving"):
         monkeypatch.setitem(sys.modules, "_oomscope_" + name, __import__("_" + name))
     process = module_with(end={"kind": "finished"}, finished=[])
     process.finish = lambda: process.finished.append(process.end["kind"])
@@ -263,10 +263,45 @@ def test_sglang_server_ends_in_place_of_serving(sglang, monkeypatch):
     calls = []
     monkeypatch.setattr(sglang.os, "_exit", lambda code: calls.append(code))
     server = module_with(
+        launch_server=lambda: calls.append(os.environ.get("OOMSCOPE_SERVER")),
         kill_process_tree=lambda pid, include_parent: calls.append(("kill", pid == os.getpid(), include_parent)),
         _setup_and_run_http_server=lambda *_: calls.append("serves"),
     )
     sglang.end_server_when_ready(server)
     server._setup_and_run_http_server("options", "tokenizer")
     assert calls == [("kill", True, False), 0]
+    monkeypatch.setenv("OOMSCOPE_SERVER", "")
+    server.launch_server()
+    assert calls[2] == "1"
     sglang.end_server_when_ready(module_with())  # another release
+
+
+def test_sglang_numbers_are_those_of_a_scheduler_that_is_ready(sglang, monkeypatch, tmp_path):
+    import _serving
+
+    device = module_with(get_device_properties=lambda _: module_with(total_memory=80 << 30))
+    monkeypatch.setitem(sys.modules, "torch", module_with(cuda=device))
+    monkeypatch.setitem(sys.modules, "sglang", module_with(__version__="0.5.23"))
+    monkeypatch.setattr(_serving, "facts", {})
+    monkeypatch.setattr(sys, "_oomscope_recorder", None, raising=False)
+    cache = module_with(get_kvcache=lambda: module_with(mem_usage=50.0))
+    runner = module_with(pre_model_load_memory=78.5, mem_fraction_static=0.8, weight_load_mem_usage=15.0)
+
+    class Scheduler:
+        server_args = module_with(kv_cache_dtype="auto", quantization=None, tp_size=2, pp_size=1)
+        model_config, max_running_requests, max_prefill_tokens = module_with(context_len=4096), 256, 16384
+        tp_worker = module_with(model_runner=runner, graph_memory_usage={"prefill": 1.0, "decode": 0.5})
+        token_to_kv_pool_allocator, max_total_num_tokens = cache, 409600
+
+        def get_init_info(self):
+            return "ready"
+
+    scheduler = module_with(
+        Scheduler=Scheduler, run_scheduler_process=lambda: None, get_exception_traceback=lambda: "text"
+    )
+    sglang.end_schedulers(scheduler)
+    assert Scheduler().get_init_info() == "ready"
+    facts = _serving.facts
+    assert [facts[name] >> 29 for name in ("weight_bytes", "graph_bytes", "kv_cache_bytes")] == [30, 3, 100]
+    assert facts["requests"] == [[4096, 100.0], [8192, 50.0], [32768, 12.5], [131072, 3.125]]
+    assert facts["ready"] and facts["budget_bytes"] == int(78.5 * (1 << 30) * 0.8)

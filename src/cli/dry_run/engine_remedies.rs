@@ -11,8 +11,11 @@ const HIGH_UTILIZATION: f64 = 0.95;
 const SMALL_BATCHED_TOKENS: u64 = 2048;
 const SMALL_SEQS: u64 = 64;
 
-/// The options to try, each alone, the least change first. Without an estimate by the engine, none for the length.
+/// The options of vLLM to try, each alone, the least change first. Without an estimate by vLLM, none for the length.
 pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
+    if !serving.is_vllm() {
+        return Vec::new();
+    }
     let is_plain = serving.quantization.is_empty();
     let options: [(&'static str, Option<Value>); 6] = [
         ("max_model_len", serving.possible_model_len.map(|length| json!(length))),
@@ -41,6 +44,7 @@ mod tests {
     #[test]
     fn only_options_that_change_something_are_tried() {
         let large = Serving {
+            engine: "vLLM".to_owned(),
             memory_utilization: 0.9,
             max_num_batched_tokens: 8192,
             max_num_seqs: 256,
@@ -57,7 +61,13 @@ mod tests {
             "tensor_parallel_size=4",
         ];
         assert_eq!(names(&large), all);
-        let small = Serving { memory_utilization: 0.95, quantization: "awq".to_owned(), ..Serving::default() };
+        let small = Serving {
+            engine: "vLLM".to_owned(),
+            memory_utilization: 0.95,
+            quantization: "awq".to_owned(),
+            ..Serving::default()
+        };
         assert_eq!(names(&small), ["tensor_parallel_size=2"]);
+        assert!(names(&Serving { engine: "SGLang".to_owned(), ..large }).is_empty());
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }
     let targets = args.targets()?;
-    if find_placeholder(&args.command).is_err() && serving::is_engine(&args.command) {
+    if find_placeholder(&args.command).is_err() && serving::is_vllm(&args.command) {
         return serving::run(args, &targets);
     }
     let output = Output::open(args.output.output.as_deref())?;

@@ -19,12 +19,9 @@ use crate::whatif::plan::PlanTarget;
 const GPU_COUNTS: [u64; 4] = [1, 2, 4, 8];
 /// Maximum number of GPU models: a start takes a minute.
 const MAX_MODELS: usize = 4;
-/// Engines that a command may start.
-const ENGINES: [&str; 2] = ["vllm", "sglang"];
-
-/// Whether `command` starts a serving engine, by its words.
-pub(super) fn is_engine(command: &[OsString]) -> bool {
-    command.iter().any(|word| ENGINES.iter().any(|engine| word.to_string_lossy().contains(engine)))
+/// Whether `command` starts vLLM, by its words.
+pub(super) fn is_vllm(command: &[OsString]) -> bool {
+    command.iter().any(|word| word.to_string_lossy().contains("vllm"))
 }
 
 pub(super) fn run(args: &Plan, targets: &[PlanTarget]) -> anyhow::Result<Exit> {

@@ -64,6 +64,7 @@ pub(crate) fn format_requests(requests: f64) -> String {
 /// The parts of the memory that the engine may use, with the options that change each.
 pub(crate) fn describe_budget(serving: &Serving) -> Vec<(String, u64)> {
     let quantization = if serving.quantization.is_empty() { "" } else { &*serving.quantization };
+    let share = if serving.is_vllm() { "gpu_memory_utilization" } else { "mem_fraction_static" };
     let parts = [
         (format!("weights {quantization}").trim_end().to_owned(), serving.weight_bytes),
         (
@@ -77,7 +78,7 @@ pub(crate) fn describe_budget(serving: &Serving) -> Vec<(String, u64)> {
         (describe_graphs(serving), serving.graph_budget_bytes),
         ("other".to_owned(), serving.other_bytes()),
         (format!("KV cache, {}", serving.kv_cache_dtype), serving.kv_cache_bytes),
-        (format!("= gpu_memory_utilization {}", serving.memory_utilization), serving.budget_bytes),
+        (format!("= {share} {}", serving.memory_utilization), serving.budget_bytes),
         // Releases before 0.21 leave nothing for the graphs, which then take memory beyond the share.
         ("CUDA graphs, beyond it".to_owned(), serving.graph_bytes.filter(|_| serving.graph_budget_bytes.is_none())),
     ];
