@@ -37,8 +37,8 @@ pub(super) type Slot = usize;
 pub(super) const OTHER: Slot = Category::ALL.len() - 1;
 
 /// The ANSI colour and the letter of each slot: the categories, then the lines.
-const ANSI: [u8; 28] = [12, 11, 5, 6, 13, 3, 9, 8, 4, 11, 2, 5, 9, 6, 3, 13, 1, 14, 12, 10, 6, 11, 13, 14, 3, 9, 12, 8];
-const LETTERS: &[u8; 28] = b"PGOACITXabcdefghijklmnopqrst";
+const ANSI: [u8; 28] = [12, 11, 5, 6, 4, 13, 3, 9, 8, 4, 11, 2, 5, 9, 6, 3, 13, 1, 14, 12, 10, 6, 11, 13, 14, 3, 9, 12];
+const LETTERS: &[u8; 28] = b"PGOAKCITXabcdefghijklmnopqrs";
 
 /// Blocks that fill one eighth to eight eighths of a cell from below.
 pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];

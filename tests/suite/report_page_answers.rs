@@ -180,11 +180,11 @@ fn filters_are_of_what_the_file_has() {
         )
     };
     for (name, note, expected) in [
-        (FAILED, "All memory here is of GPU 0, stream 0, default pool.", json!([["category", 9], ["confidence", 5]])),
+        (FAILED, "All memory here is of GPU 0, stream 0, default pool.", json!([["category", 10], ["confidence", 5]])),
         (
             "2.15.0-graphs-expandable",
             "All memory here is of GPU 0.",
-            json!([["category", 9], ["stream", 3], ["pool", 5], ["confidence", 5]]),
+            json!([["category", 10], ["stream", 3], ["pool", 5], ["confidence", 5]]),
         ),
     ] {
         let Some(mut browser) = open(directory.path(), name) else { return };

@@ -15,7 +15,7 @@ const CATEGORY_COLOURS = {
   "optimizer-state": "#a165da",
   gradients: "#faba2c",
   activations: "#46897f",
-  "kv-cache": "#2f6fde",
+  "kv-cache": "#3010f0",
   communication: "#961c93",
   inputs: "#605b1e",
   temporaries: "#cd8507",
