@@ -124,7 +124,7 @@ fn draw_axis(buffer: &mut Buffer, layout: &Layout, top: u64) {
     }
 }
 
-/// The line above the picture: failures, the peak, the marked moment and the cursor. The cursor goes down to the bottom.
+/// The line above the picture: failures, the peak, the marked moment and the cursor, which goes down to the memory.
 fn draw_cursor(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     let y = layout.chart.y - 1;
     let peak = state.device.history().and_then(|history| history.peak.allocated_event);
@@ -141,14 +141,14 @@ fn draw_cursor(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     let Some(x) = layout.column_of(state.moment, &state.zoom) else { return };
     if buffer[(x, y)].symbol() == " " {
         buffer[(x, y)].set_symbol("▼");
+    } else {
+        buffer[(x, y)].set_style(Style::new().add_modifier(Modifier::REVERSED));
     }
-    for line in layout.chart.y..layout.chart.y + layout.chart.height {
-        let cell = &mut buffer[(x, line)];
-        if EIGHTHS.contains(&cell.symbol()) {
-            cell.set_style(Style::new().add_modifier(Modifier::REVERSED));
-        } else {
-            cell.set_symbol("│").set_style(STRONG);
-        }
+    // Memory keeps its colours: a block that is reversed looks free.
+    let mut line = layout.chart.y;
+    while line < layout.chart.y + layout.chart.height && !EIGHTHS.contains(&buffer[(x, line)].symbol()) {
+        buffer[(x, line)].set_symbol("│").set_style(STRONG);
+        line += 1;
     }
 }
 
