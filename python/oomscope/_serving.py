@@ -12,6 +12,12 @@ import sys
 # Set by the process that starts a server, for the processes of its engine.
 SERVER_VARIABLE = "OOMSCOPE_SERVER"
 
+# Files of which a model's directory has one if it has a tokenizer.
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
+# Tokens of a request, for the number of requests at once.
+LENGTHS = (8192, 32768, 131072)
+GIB = 1 << 30
+
 # Numbers and options of the engine by name, as in `oomscope.dry_run.serving` of the snapshot.
 facts = {}
 
@@ -19,6 +25,11 @@ facts = {}
 def options():
     """Options of the engine in place of the program's: those that `--try` and `plan` change."""
     return sys._oomscope_dry_run.options.get("engine_options", {})
+
+
+def lacks_tokenizer(model):
+    """Whether `model` is a directory without the files of a tokenizer."""
+    return os.path.isdir(model) and not any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)
 
 
 def path():

@@ -18,11 +18,6 @@ import _oomscope_serving as serving
 MAX_WAIT = 60
 # Errors of a scheduler that does not start for lack of memory, by the start of their text.
 NO_ROOM = re.compile(r"Loaded weights leave no GPU memory|Not enough memory")
-GIB = 1 << 30
-# Tokens of a request, for the number of requests at once.
-LENGTHS = (8192, 32768, 131072)
-# Files of which a model's directory has one if it has a tokenizer.
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 
 
 def set_options(module):
@@ -41,8 +36,7 @@ def set_options(module):
             self.load_format = "dummy"
             chosen.append("load_format=dummy")
         model = self.model_path
-        has_tokenizer = self.tokenizer_path not in (None, model) or not os.path.isdir(model)
-        has_tokenizer = has_tokenizer or any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)
+        has_tokenizer = self.tokenizer_path not in (None, model) or not serving.lacks_tokenizer(model)
         if not has_tokenizer and not self.skip_tokenizer_init:
             self.skip_tokenizer_init = True
             chosen.append("skip_tokenizer_init")
@@ -85,7 +79,7 @@ def read_scheduler(scheduler):
 
     worker, runner = scheduler.tp_worker, scheduler.tp_worker.model_runner
     options, tokens = scheduler.server_args, int(scheduler.max_total_num_tokens)
-    free, share = runner.pre_model_load_memory * GIB, float(runner.mem_fraction_static)
+    free, share = runner.pre_model_load_memory * serving.GIB, float(runner.mem_fraction_static)
     length = int(scheduler.model_config.context_len)
     serving.facts.update(
         version=str(sglang.__version__),
@@ -100,11 +94,11 @@ def read_scheduler(scheduler):
         device_bytes=sys.modules["torch"].cuda.get_device_properties(0).total_memory,
         free_bytes=int(free),
         budget_bytes=int(free * share),
-        weight_bytes=int(runner.weight_load_mem_usage * GIB),
-        graph_bytes=int(sum(worker.graph_memory_usage.values()) * GIB),
-        kv_cache_bytes=int(scheduler.token_to_kv_pool_allocator.get_kvcache().mem_usage * GIB),
+        weight_bytes=int(runner.weight_load_mem_usage * serving.GIB),
+        graph_bytes=int(sum(worker.graph_memory_usage.values()) * serving.GIB),
+        kv_cache_bytes=int(scheduler.token_to_kv_pool_allocator.get_kvcache().mem_usage * serving.GIB),
         kv_cache_tokens=tokens,
-        requests=[[size, tokens / size] for size in sorted({length, *LENGTHS})],
+        requests=[[size, tokens / size] for size in sorted({length, *serving.LENGTHS})],
     )
 
 

@@ -13,19 +13,12 @@ import _oomscope_serving as serving
 
 # Options that a run without downloads needs, if the program does not set them.
 LOAD_FORMAT = "dummy"
-# Files of which a model's directory has one if it has a tokenizer.
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
-# A line of the log in two versions: "GPU KV cache size: 369,000 tokens", "Maximum concurrency for 32,768 tokens per
-# request: 11.26x".
+# A line of the log: "GPU KV cache size: 369,000 tokens".
 KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
-CONCURRENCY = re.compile(r"[Mm]aximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
 # Errors of an engine that does not start for lack of memory, by the start of their text, and their numbers.
 NO_ROOM = re.compile(r"To serve at least one request|No available memory for the cache|Free memory on device")
 NEEDED = re.compile(r"\(([\d.]+) GiB KV cache is needed")
 POSSIBLE_LENGTH = re.compile(r"maximum model length is (\d+)")
-GIB = 1 << 30
-# Tokens of a request, for the number of requests at once.
-LENGTHS = (8192, 32768, 131072)
 
 
 # Options -------------------------------------------------------------------------------------------------------------
@@ -47,7 +40,7 @@ def set_options(module):
             self.load_format = LOAD_FORMAT
             chosen.append("load_format=" + LOAD_FORMAT)
         model = getattr(self, "model", "")
-        if not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and lacks_tokenizer(model):
+        if not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and serving.lacks_tokenizer(model):
             self.skip_tokenizer_init = True
             chosen.append("skip_tokenizer_init")
         config = create(self, *args, **kwargs)
@@ -55,11 +48,6 @@ def set_options(module):
         return config
 
     arguments.create_engine_config = create_engine_config
-
-
-def lacks_tokenizer(model):
-    """Whether `model` is a directory without the files of a tokenizer."""
-    return os.path.isdir(model) and not any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)
 
 
 def provide_devices(count):
@@ -161,11 +149,9 @@ def read_log(module):
 
 
 def read_line(text):
-    tokens, concurrency = KV_TOKENS.search(text), CONCURRENCY.search(text)
+    tokens = KV_TOKENS.search(text)
     if tokens:
         serving.share(kv_cache_tokens=int(tokens.group(1).replace(",", "")))
-    if concurrency:
-        serving.share(concurrency=float(concurrency.group(2)))
 
 
 def read_core(module):
@@ -203,7 +189,7 @@ def count_requests(config, kv_cache):
     model, counts = config.model_config, []
     original = model.max_model_len
     try:
-        for length in sorted({original, *LENGTHS}):
+        for length in sorted({original, *serving.LENGTHS}):
             model.max_model_len = length
             counts.append([length, float(kv_cache_utils.get_max_concurrency_for_kv_cache_config(config, kv_cache))])
     finally:
@@ -215,7 +201,7 @@ def note_failure(text):
     needed, possible = NEEDED.search(text), POSSIBLE_LENGTH.search(text)
     numbers = {}
     if needed:
-        numbers["needed_kv_cache_bytes"] = int(float(needed.group(1)) * GIB)
+        numbers["needed_kv_cache_bytes"] = int(float(needed.group(1)) * serving.GIB)
     if possible:
         numbers["possible_model_len"] = int(possible.group(1))
     serving.share(error=text.split(" See https://")[0], **numbers)

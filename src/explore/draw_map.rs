@@ -58,7 +58,7 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
         let is_pending = recording.allocations[row].freed_at.is_some_and(|freed| freed <= state.moment);
         let filled = usize::try_from((part.used * 8).div_ceil(part.reserved)).unwrap_or(8).clamp(1, 8);
         cell.set_symbol(if is_pending { "▒" } else { EIGHTHS[filled - 1] });
-        // Neighbours of one group are told apart by their shade.
+        // Adjacent blocks of one group differ in shade.
         let shade = if row % 2 == 0 { Modifier::empty() } else { Modifier::DIM };
         cell.set_style(Style::new().fg(colour(group.slot, group.is_guess)).add_modifier(shade));
         if selected == Some(row) {

@@ -185,6 +185,11 @@ impl Recording {
         Grouping { word, groups, of, sums }
     }
 
+    /// The index of the grouping to begin with: by line if no allocation has a category.
+    pub(super) fn first_grouping(&self) -> usize {
+        usize::from(self.allocations.iter().all(|one| one.category == Category::Other))
+    }
+
     fn by_category(&self) -> Grouping {
         let is_guess = |one: &AllocationLifetime| one.confidence == Confidence::Low && one.category != Category::Other;
         let index = |category| Category::ALL.iter().position(|one| *one == category).unwrap_or(OTHER);

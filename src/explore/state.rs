@@ -149,6 +149,7 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The allocations were read.
     pub fn set_recording(&mut self, loaded: Loaded) {
+        self.grouping = loaded.0.first_grouping();
         self.recording = Some(loaded.0);
     }
 

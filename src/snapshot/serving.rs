@@ -98,7 +98,7 @@ impl Serving {
         self.requests.iter().find(|(length, _)| *length == tokens).map(|(_, requests)| *requests)
     }
 
-    /// The rest of the budget, besides weights, activations, graphs and KV cache.
+    /// The budget without weights, activations, graphs and KV cache.
     pub fn other_bytes(&self) -> Option<u64> {
         let known = [self.weight_bytes, self.activation_bytes, self.kv_cache_bytes];
         let graphs = self.graph_budget_bytes.unwrap_or(0);

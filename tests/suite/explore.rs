@@ -120,6 +120,18 @@ fn screens_of_other_recordings_and_terminals() {
     }
 }
 
+#[test]
+fn without_categories_the_first_groups_are_lines() {
+    for (name, word) in [("2.15.0-mempool-expandable", "held by line"), (OOM, "held by category")] {
+        let page = explore(&fixtures::path(name), [80, 24], |mut explored| {
+            explored.type_in("3");
+            explored.page(UNICODE)
+        });
+        let page = page.unwrap();
+        assert!(page.contains(word), "{page}");
+    }
+}
+
 /// The sums of the legend and of the holders are those of `analyze`.
 #[test]
 fn holders_are_those_of_the_analysis() {

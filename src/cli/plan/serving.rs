@@ -19,6 +19,7 @@ use crate::whatif::plan::PlanTarget;
 const GPU_COUNTS: [u64; 4] = [1, 2, 4, 8];
 /// Maximum number of GPU models: a start takes a minute.
 const MAX_MODELS: usize = 4;
+
 /// Whether `command` starts vLLM, by its words.
 pub(super) fn is_vllm(command: &[OsString]) -> bool {
     command.iter().any(|word| word.to_string_lossy().contains("vllm"))

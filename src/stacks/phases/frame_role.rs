@@ -215,14 +215,15 @@ fn native_role(name: &str) -> FrameRole {
     }
 }
 
-/// Roles in serving engines and in transformers. Names are those of vLLM 0.19 and 0.33 and of `SGLang` 0.5.
+/// Roles in serving engines and in transformers. Names are those of vLLM 0.19 and 0.33, of the engine before its V1, and of
+/// `SGLang` 0.5.
 fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
     let is_in = |directory: &str| file.contains(directory);
     if is_in("/vllm/model_executor/model_loader/") || is_in("/sglang/srt/model_loader/") {
         return Some(FrameRole::BuildsModel);
     }
     let is_cache = is_in("/sglang/srt/mem_cache/")
-        || (is_in("/vllm/v1/worker/") && VLLM_ALLOCATES_CACHE.contains(&name))
+        || ((is_in("/vllm/v1/worker/") || is_in("/vllm/worker/")) && VLLM_ALLOCATES_CACHE.contains(&name))
         || (file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization"));
     is_cache.then_some(FrameRole::KvCache)
 }
@@ -299,6 +300,7 @@ mod tests {
             (of("_ops.py", "__call__"), FrameRole::Nothing),
             (role("/venv/site-packages/vllm/v1/worker/utils.py", "allocate_kv_cache"), FrameRole::KvCache),
             (role("/venv/site-packages/vllm/v1/worker/utils.py", "bind_kv_cache"), FrameRole::Nothing),
+            (role("/venv/site-packages/vllm/worker/cache_engine.py", "_allocate_kv_cache"), FrameRole::KvCache),
             (role("/venv/site-packages/sglang/srt/mem_cache/memory_pool.py", "_zeros"), FrameRole::KvCache),
             (role("/venv/site-packages/sglang/srt/model_loader/loader.py", "load_model"), FrameRole::BuildsModel),
             (role("/venv/site-packages/transformers/cache_utils.py", "update"), FrameRole::KvCache),
