@@ -2,13 +2,14 @@
 
 use super::holders::{add_blockers, add_growth, add_holders};
 use super::parts::{add_next, add_part, moment_label};
+use super::sleep::add_sleep;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Document, Source, Text, code, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::describe_private_pools;
+use crate::output::report::phrases::{describe_engines, describe_private_pools};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause, failure_headline, frame_label};
 use crate::stacks::frames::{FrameReport, Origin};
@@ -37,9 +38,14 @@ pub(super) fn show_failure(
     add_notes(document, &snapshot.warnings);
     add_memory(document, device, oom);
     // The pools are those of the snapshot, which may be later.
-    let pools = describe_private_pools(&device.memory).filter(|_| device.memory.reserved_bytes == oom.reserved_bytes);
+    let pools = describe_private_pools(&device.memory, oom.held.as_ref())
+        .filter(|_| device.memory.reserved_bytes == oom.reserved_bytes);
     document.fields("pools", pools);
+    document.fields("engine", describe_engines(oom.held.as_ref()));
     document.field("why", describe_cause(oom, device));
+    if let Some(sleep) = &device.sleep {
+        add_sleep(document, sleep);
+    }
     let grows = device.explaining_growth(oom).is_some();
     if grows {
         add_growth(document, device, ROWS_BESIDE_GROWTH);
