@@ -47,7 +47,7 @@ pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use serving::Serving;
 pub use settings::RawSettings;
-pub use sleep::{RecordedSleep, SleepChange, SleepSegment};
+pub use sleep::{RecordedSleep, SleepCall, SleepChange, SleepSegment};
 pub use source_lines::SourceLines;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{

@@ -1,5 +1,7 @@
 //! vLLM's sleep mode, as the recorder saw it: memory that is unmapped while PyTorch counts it as allocated.
 
+use crate::base::warning::words;
+
 /// All memory that may sleep, and when that changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecordedSleep {
@@ -9,9 +11,23 @@ pub struct RecordedSleep {
     pub segments: Vec<SleepSegment>,
 }
 
+words! {
+    /// A call of vLLM's sleep mode.
+    pub enum SleepCall {
+        /// Memory was unmapped
+        Sleep = "sleep",
+        /// Memory was mapped again
+        WakeUp = "wake-up",
+        /// No call: the state at the snapshot
+        Snapshot = "snapshot",
+    }
+}
+
 /// The memory that was asleep after a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SleepChange {
+    /// The call.
+    pub call: SleepCall,
     /// Microseconds since the epoch.
     pub time_us: u64,
     /// Device number.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::DeviceStudy;
 use super::attribution::{EngineMemory, memory_by_engine};
 use crate::replay::literal::Tracking;
-use crate::snapshot::SleepChange;
+use crate::snapshot::{SleepCall, SleepChange};
 
 /// What sleeps on a device, and when that changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -23,6 +23,8 @@ pub struct SleepReport {
 /// The device after memory was put to sleep or woken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SleepSwitch {
+    /// The call that changed it.
+    pub call: SleepCall,
     /// The entry before it; null before the first.
     pub event: Option<u64>,
     /// Microseconds since the epoch.
@@ -92,10 +94,17 @@ impl SleepReport {
         self.changes.partition_point(|change| change.event < event)
     }
 
+    /// Bytes asleep after entry `event`.
+    pub fn asleep_at(&self, event: usize) -> u64 {
+        let last = self.changes_until(Some(event)).checked_sub(1);
+        last.map_or(0, |last| self.changes[last].asleep_bytes)
+    }
+
     fn add(&mut self, change: &SleepChange, entry: Option<usize>, reserved: u64) {
         let asleep = change.asleep.iter().map(|(tag, bytes)| AsleepByTag { tag: tag.clone(), bytes: *bytes });
         self.asleep_bytes = change.bytes();
         self.changes.push(SleepSwitch {
+            call: change.call,
             event: entry.map(|entry| entry as u64),
             time_us: change.time_us,
             asleep: asleep.collect(),

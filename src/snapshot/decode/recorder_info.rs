@@ -1,6 +1,8 @@
 //! Reading the key `oomscope`, which the recorder of `oomscope run` writes. As untrusted as the rest of the file.
 
-use super::super::{ObservedFailure, RecordedSleep, RecorderDevice, RecorderInfo, SleepChange, SleepSegment};
+use super::super::{
+    ObservedFailure, RecordedSleep, RecorderDevice, RecorderInfo, SleepCall, SleepChange, SleepSegment,
+};
 use super::{Decoder, STACK};
 use crate::base::ids::StackId;
 use crate::snapshot::pickle::{Kind, Value};
@@ -64,7 +66,12 @@ impl Decoder {
             let by_tag = self.pairs(self.find(item, "asleep")?).into_iter().take(MAX_ITEMS);
             let asleep = |(tag, bytes)| Some((self.snapshot.symbols.get(tag).to_owned(), self.integer(bytes)?));
             let asleep = by_tag.filter_map(asleep).collect();
-            Some(SleepChange { time_us: number(item, "time_us")?, device: number(item, "device")?, asleep })
+            let call = match &*self.short_text(item, "call") {
+                "sleep" => SleepCall::Sleep,
+                "wake_up" => SleepCall::WakeUp,
+                _ => SleepCall::Snapshot,
+            };
+            Some(SleepChange { call, time_us: number(item, "time_us")?, device: number(item, "device")?, asleep })
         };
         let segment = |item: Value| {
             let tag = self.short_text(item, "tag");

@@ -89,7 +89,8 @@ pub(in crate::output::report) fn callers(frames: &[FrameReport], first: Option<&
 fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     let mut parts = Vec::new();
     let pending = oom.reserved_bytes.saturating_sub(oom.allocated_bytes).saturating_sub(oom.cached_bytes);
-    let (allocated, free) = (oom.allocated_bytes, oom.device_free_bytes);
+    let asleep = oom.verdict_reason.asleep_bytes;
+    let (allocated, free) = (oom.allocated_bytes.saturating_sub(asleep), oom.device_free_bytes);
     add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated", size(allocated)));
     add_part(&mut parts, pending, BarKind::Peak, format!("{} freed, in use by another stream", size(pending)));
     let largest = match oom.largest_free_block_bytes {
@@ -105,7 +106,7 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
         }
         _ => add_part(&mut parts, free, BarKind::Free, format!("{} free on the device{}", size(free), segment(oom))),
     }
-    let reach = oom.reserved_bytes.saturating_add(free);
+    let reach = oom.reserved_bytes.saturating_sub(asleep).saturating_add(free);
     let outside = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(reach));
     add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
     document.bar(parts);

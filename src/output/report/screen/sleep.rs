@@ -4,6 +4,7 @@ use super::parts::add_part;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Cell, Document, Table};
+use crate::snapshot::SleepCall;
 use crate::study::sleep::{SleepReport, SleepSwitch};
 
 /// The last of the changes are listed: two of each kind.
@@ -36,21 +37,18 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport) {
         document
             .field("asleep", format!("{asleep} of vLLM at the end: PyTorch counts it, the device does not hold it"));
     }
-    let skipped = sleep.changes.len().saturating_sub(MAX_CHANGES);
-    let rows = sleep.changes.iter().enumerate().skip(skipped).map(|(index, change)| {
-        let before = index.checked_sub(1).map_or(0, |before| sleep.changes[before].asleep_bytes);
-        row(change, before)
-    });
+    let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
+    let rows = calls().skip(calls().count().saturating_sub(MAX_CHANGES)).map(row);
     let header = ["sleep mode", "reserved on the device", "asleep", "vLLM allocated", "the rest"];
     document.table(Table::new(&header, &[0], rows).wide());
 }
 
-fn row(change: &SleepSwitch, asleep_before: u64) -> Vec<Cell> {
+fn row(change: &SleepSwitch) -> Vec<Cell> {
     let allocated_by = |is_engine: bool| -> u64 {
         let wanted = change.allocated.iter().filter(|held| held.engine.is_some() == is_engine);
         wanted.map(|held| held.bytes).sum()
     };
-    let what = if change.asleep_bytes > asleep_before { "sleeps" } else { "wakes up" };
+    let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
     let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
     vec![
         format!("vLLM {what}{at}").into(),
