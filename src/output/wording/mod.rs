@@ -26,7 +26,6 @@ mod serving;
 mod summary;
 mod timeline;
 mod together;
-mod trend;
 mod trials;
 mod tried_run;
 mod variables;
