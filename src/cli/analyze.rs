@@ -1,7 +1,5 @@
 //! `oomscope analyze`
 
-use std::io;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
@@ -10,14 +8,13 @@ use clap::Args;
 use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_capacity, parse_position, parse_release};
 use super::combine::{combine_snapshots, missing_position};
 use super::config::Config;
-use super::exit::{Exit, print_stderr};
+use super::exit::Exit;
 use super::inputs::{self, Input};
-use super::lines::{error_line, write_lines};
+use super::lines::write_lines;
 use super::output::Output;
 use super::source::SourceArgs;
-use super::watch::{WatchArgs, watch, write_now};
-use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze};
-use crate::base::units::{escape_text, parse_size};
+use crate::analysis::{Options, analyze};
+use crate::base::units::parse_size;
 use crate::output::Brief;
 use crate::output::formats;
 use crate::output::report;
@@ -33,7 +30,6 @@ Examples:
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
   oomscope analyze --format json --brief s.pickle  in 2 KB, for an agent or a chat
   oomscope analyze --format jsonl ranks/           one line per snapshot as soon as it is done
-  oomscope analyze --watch ooms/ --idle 10m        a line per rank as it dumps; at end the worst first
   oomscope analyze 'runs/*/rank*.pickle'           a quoted pattern, for more files than a shell takes
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
   oomscope analyze --at peak snapshot.pickle       segments and holders at the peak
@@ -95,9 +91,6 @@ pub(super) struct Analyze {
 
     #[command(flatten)]
     window: WindowArgs,
-
-    #[command(flatten)]
-    watch: WatchArgs,
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {
@@ -115,8 +108,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         bail!("--brief needs --format json; --format jsonl is always brief");
     }
     let (config, config_path) = Config::load(None)?;
-    // The files of a watched directory are not known yet.
-    let inputs = if args.watch.watch { Vec::new() } else { args.snapshots.inputs(args.output.output.as_deref())? };
+    let inputs = args.snapshots.inputs(args.output.output.as_deref())?;
     if let Some(path) = &args.output.output {
         config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
@@ -138,9 +130,6 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         source.add_to(&mut report);
         report
     };
-    if args.watch.watch {
-        return watch_directories(args, options, analyze, output);
-    }
     if args.output.format == Format::Jsonl {
         return stream(&inputs, options, output);
     }
@@ -153,64 +142,6 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         format => output.write_answer(format, &report, report::analyze)?,
     }
     Ok(exit)
-}
-
-/// Writes a line for each snapshot that appears, then all of them, the worst first.
-fn watch_directories(
-    args: &Analyze,
-    options: Options<'_>,
-    analyze: impl Fn(&Snapshot, &str, u64) -> SnapshotReport + Sync,
-    output: Output,
-) -> anyhow::Result<Exit> {
-    let format = args.output.format;
-    let mut lines = String::new();
-    let show = |outcome: Result<&SnapshotReport, &Unreadable>| {
-        let line = match (format, outcome) {
-            (Format::Jsonl, Ok(report)) => {
-                formats::json_line(&Brief::from_snapshot(report, options.top)).unwrap_or_default()
-            }
-            (Format::Jsonl, Err(error)) => error_line(error),
-            (_, Ok(report)) => terminal_line(&report.path, &Brief::from_snapshot(report, 0).summary.answer),
-            (_, Err(error)) => terminal_line(&error.path, &error.message),
-        };
-        match format {
-            Format::Jsonl if args.output.output.is_some() => {
-                lines.push_str(&line);
-                ControlFlow::Continue(())
-            }
-            Format::Jsonl | Format::Human => write_now(io::stdout(), &line),
-            _ => write_now(io::stderr(), &line),
-        }
-    };
-    let landed = watch(&args.watch, args.snapshots.paths(), analyze, show)?;
-    if landed.is_empty() {
-        print_stderr("no snapshot came");
-    }
-    let (mut snapshots, mut unreadable) = (Vec::new(), Vec::new());
-    for outcome in landed.into_values() {
-        match outcome {
-            Ok(report) => snapshots.push(report),
-            Err(error) => unreadable.push(error),
-        }
-    }
-    let exit = if unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
-    if format == Format::Jsonl || snapshots.is_empty() {
-        if format == Format::Jsonl && args.output.output.is_some() {
-            output.write(&lines)?;
-        }
-        return Ok(exit);
-    }
-    let report = AnalyzeReport::new(snapshots, unreadable, options.top);
-    match format {
-        Format::Json if args.brief => output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?,
-        format => output.write_answer(format, &report, report::analyze)?,
-    }
-    Ok(exit)
-}
-
-/// One line for a terminal.
-fn terminal_line(path: &str, text: &str) -> String {
-    format!("{}\n", escape_text(&format!("{path}: {text}")))
 }
 
 /// Writes a line for each snapshot as soon as it is analyzed.

@@ -136,11 +136,6 @@ pub(super) struct SnapshotArgs {
 }
 
 impl SnapshotArgs {
-    /// The paths as they were given.
-    pub(super) fn paths(&self) -> &[PathBuf] {
-        &self.paths
-    }
-
     /// The files, none of which is `output`.
     pub(super) fn inputs(&self, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
         let mut inputs = expand_named(&self.paths, self.name.as_deref())?;

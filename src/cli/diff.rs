@@ -2,16 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::args::{OutputArgs, parse_release};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input, ReadOutcome};
 use super::output::Output;
-use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
-};
+use crate::compare::diff::{ComparedMoment, DiffOptions, DiffReport, File, RanksDiff, diff};
 use crate::output::report;
 
 /// Compare two snapshots: totals, settings, pools, and source lines that hold more or less memory
@@ -20,15 +18,12 @@ use crate::output::report;
 Examples:
   oomscope diff before.pickle after.pickle         growth at the peak, by source line
   oomscope diff --at snapshot old.pickle new.pickle
-  oomscope diff --fail-on growth=5% main.pickle pull-request.pickle
   oomscope diff ranks-before/ ranks-after/         compare ranks by name, the worst in full
 
 Stacks are matched by their frames. Lines that moved are matched by function and order; renamed files and other \
-checkouts by function names. --fail-on limits the growth of allocated memory of each device, at the position \
-compared. Reserved memory depends on the history of the process; use `oomscope check` for limits on it.
+checkouts by function names. `oomscope check --baseline` limits growth.
 
-Exit codes: 0 success; 1 more growth than --fail-on allows, or a missing rank or device; 2 wrong usage or an \
-unreadable file.")]
+Exit codes: 0 success; 2 wrong usage or an unreadable file.")]
 pub(super) struct Diff {
     /// Snapshot before the change, or a directory of ranks; - for standard input
     #[arg(value_name = "BEFORE")]
@@ -41,10 +36,6 @@ pub(super) struct Diff {
     /// Position to compare
     #[arg(long, value_enum, default_value_t = AtArg::Peak)]
     at: AtArg,
-
-    /// Exit with 1 if allocated memory of a device grew by more than LIMIT: growth=5% or growth=512MiB
-    #[arg(long, value_name = "LIMIT")]
-    fail_on: Option<String>,
 
     /// Compare only this device
     #[arg(long, value_name = "N")]
@@ -71,8 +62,6 @@ enum AtArg {
 }
 
 pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
-    let limit = args.fail_on.as_deref().map(str::parse::<GrowthLimit>).transpose();
-    let limit = limit.map_err(|error| anyhow!("--fail-on {error}"))?;
     let options = DiffOptions {
         device: args.device,
         at: match args.at {
@@ -86,7 +75,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
     if paths == [Path::new("-"); 2] {
         bail!("standard input cannot be both snapshots");
     }
-    let (mut report, exit, output) = match paths.map(Path::is_dir) {
+    let (report, exit, output) = match paths.map(Path::is_dir) {
         [true, true] => compare_directories(paths, args.output.output.as_deref(), options)?,
         [false, false] => {
             for path in paths {
@@ -104,17 +93,8 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
             );
         }
     };
-    if let (Some(limit), Some(text)) = (limit, &args.fail_on) {
-        let fail_on = match &report.ranks {
-            Some(ranks) => FailOn::new(limit, text, ranks.growths(), &ranks.only_before),
-            None => FailOn::new(limit, text, report.devices.iter().map(DeviceDiff::growth), &[]),
-        };
-        report = report.failing_on(fail_on);
-    }
     output.write_answer(args.output.format, &report, report::diff)?;
-    let messages = report.fail_on.iter().flat_map(FailOn::messages);
-    let failed = messages.map(print_stderr).count() > 0;
-    Ok(if exit == Exit::Success && failed { Exit::Failed } else { exit })
+    Ok(exit)
 }
 
 fn compare_files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> {

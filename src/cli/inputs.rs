@@ -106,27 +106,6 @@ fn expand_path(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files named by `paths`, by patterns among them, and in directories those that `is_wanted`, sorted by name.
-pub(super) fn expand_files(paths: &[PathBuf], is_wanted: fn(&Path) -> bool) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths {
-        let named = if is_pattern(path) { matching_paths(path)? } else { vec![path.clone()] };
-        for path in named {
-            if !path.is_dir() {
-                files.push(path);
-                continue;
-            }
-            let entries = std::fs::read_dir(&path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-            let entries = entries.with_context(|| format!("{}: cannot be listed", path.display()))?;
-            let mut found: Vec<PathBuf> =
-                entries.iter().map(std::fs::DirEntry::path).filter(|it| is_wanted(it)).collect();
-            found.sort();
-            files.append(&mut found);
-        }
-    }
-    Ok(files)
-}
-
 /// Whether `path` is a pattern that no shell has expanded: it was quoted, or the shell expands none.
 fn is_pattern(path: &Path) -> bool {
     !is_stdin(path) && path.symlink_metadata().is_err() && path.to_string_lossy().contains(['*', '?', '['])
@@ -200,13 +179,6 @@ pub(super) fn find_ranks(directory: &Path, output: Option<&Path>) -> anyhow::Res
 pub(super) fn with_slashes(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts.join("/")
-}
-
-/// The snapshots in `directory`, sorted by name.
-pub(super) fn list_snapshots(directory: &Path) -> std::io::Result<Vec<Input>> {
-    let mut inputs = Vec::new();
-    find_snapshots(directory, &mut inputs)?;
-    Ok(inputs)
 }
 
 fn find_snapshots(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {

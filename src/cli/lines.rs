@@ -74,7 +74,7 @@ fn without_answer(path: &str, error: &anyhow::Error) -> Unreadable {
 }
 
 /// The line of a file without an answer.
-pub(super) fn error_line(error: &Unreadable) -> String {
+fn error_line(error: &Unreadable) -> String {
     #[derive(Serialize)]
     struct ErrorLine<'a> {
         path: &'a str,

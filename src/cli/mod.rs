@@ -38,7 +38,6 @@ mod sized_recordings;
 mod source;
 mod timeline;
 mod viewer;
-mod watch;
 mod whatif;
 
 use std::ffi::OsString;

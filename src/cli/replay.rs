@@ -1,6 +1,5 @@
 //! `oomscope replay`
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,9 +9,8 @@ use clap::Args;
 use super::args::{Format, ModelArgs, OutputArgs, parse_release};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
-use super::lines::{each_answer, write_lines};
+use super::lines::write_lines;
 use super::output::Output;
-use crate::compare::fleet::FleetReplay;
 use crate::output::report;
 use crate::replay::literal::candidate_releases;
 use crate::snapshot::Snapshot;
@@ -27,7 +25,6 @@ Examples:
   oomscope replay --set expandable_segments:True snapshot.pickle
   oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
   oomscope replay --emit-snapshot model.pickle snapshot.pickle
-  oomscope replay ranks/                          a row per rank, the worst first
   oomscope replay --format jsonl ranks/           one line per snapshot as soon as it is done
 
 Without --set and --capacity, the model is compared with the recording, entry by entry. Values that the file does \
@@ -72,7 +69,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
             })?;
             Ok(exit_code(exit, diverged.into_inner()))
         }
-        _ => all_snapshots(args, &inputs, output),
+        _ => bail!("replay takes one snapshot; with --format jsonl several, one line each"),
     }
 }
 
@@ -83,26 +80,6 @@ fn exit_code(exit: Exit, diverged: bool) -> Exit {
 /// Whether the model diverges from the recording; not in a what-if.
 fn diverges(report: &ReplayReport) -> bool {
     report.devices.iter().any(|device| device.exact == Some(false))
-}
-
-fn all_snapshots(args: &Replay, inputs: &[Input], output: Output) -> anyhow::Result<Exit> {
-    let (mut fleet, mut diverged) = (FleetReplay::default(), false);
-    let replay = |snapshot: &Snapshot, path: &str, _: u64| replay(args, snapshot, path, None);
-    let exit = each_answer(inputs, replay, |answer| {
-        match answer {
-            Ok(report) => {
-                diverged |= diverges(&report);
-                fleet.add(&report);
-            }
-            Err(file) => fleet.add_unreadable(file),
-        }
-        ControlFlow::Continue(())
-    })?;
-    if fleet.is_empty() {
-        return Ok(exit); // each file was reported
-    }
-    output.write_answer(args.model.output.format, &fleet.finish(), report::fleet_replay)?;
-    Ok(exit_code(exit, diverged))
 }
 
 fn one_snapshot(args: &Replay, input: &Input, output: Output) -> anyhow::Result<Exit> {

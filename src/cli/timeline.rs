@@ -1,16 +1,13 @@
 //! `oomscope timeline`
 
-use std::ops::ControlFlow;
-
 use anyhow::bail;
 use clap::Args;
 
 use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_release};
 use super::exit::Exit;
 use super::inputs;
-use super::lines::{each_answer, write_lines};
+use super::lines::write_lines;
 use super::output::Output;
-use crate::compare::fleet::FleetTimeline;
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::Window;
@@ -25,7 +22,6 @@ const BUCKETS: usize = 512;
 Examples:
   oomscope timeline snapshot.pickle                charts for a terminal
   oomscope timeline --around-oom 500 s.pickle      500 entries before and after the last failure
-  oomscope timeline ranks/                         peaks of each rank, and the charts of the worst
 
 The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
 bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
@@ -62,21 +58,7 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
             output.write_answer(format, &report, report::timeline)?;
             Ok(Exit::Success)
         }
-        (_, format) => {
-            let mut fleet = FleetTimeline::default();
-            let follow = |snapshot: &Snapshot, path: &str, _: u64| follow(snapshot, path);
-            let exit = each_answer(&inputs, follow, |answer| {
-                match answer {
-                    Ok(report) => fleet.add(report),
-                    Err(file) => fleet.add_unreadable(file),
-                }
-                ControlFlow::Continue(())
-            })?;
-            if !fleet.is_empty() {
-                output.write_answer(format, &fleet.finish(), report::fleet_timeline)?;
-            }
-            Ok(exit)
-        }
+        _ => bail!("timeline takes one snapshot; with --format jsonl several, one line each"),
     }
 }
 

@@ -123,11 +123,9 @@ mod statistics;
 mod summary;
 mod timeline;
 mod timeline_command;
-mod trend;
 mod variables;
 #[cfg(unix)]
 mod viewer;
-mod watch;
 mod whatif;
 mod where_memory_was;
 mod wide;

@@ -8,7 +8,6 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use super::limits::LimitArgs;
-use super::trend_args::TrendArgs;
 use crate::cli::args::{Format, format_parser, parse_release};
 use crate::cli::dry_run::MachineArgs;
 use crate::compare::gate::AllowMissing;
@@ -29,7 +28,6 @@ Examples:
   oomscope check --save-baseline memory-baseline.json snapshot.pickle
   oomscope check --baseline memory-baseline.json --max-growth-ratio 5% snapshot.pickle
   oomscope check --format github snapshot.pickle      annotations in GitHub Actions
-  oomscope check --trend 'runs/*.jsonl'               a source line that creeps from week to week
 
 With a command, the result of the dry run must be certain: `may fit`, `did not finish` and `no verdict` fail too; \
 --allow-missing may-fit accepts the first. The command's output goes to standard error.
@@ -77,9 +75,6 @@ pub(in crate::cli) struct Check {
         conflicts_with_all = ["LimitArgs", "baseline", "command", "config", "format", "output"]
     )]
     pub(super) save_baseline: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub(super) trend: TrendArgs,
 
     /// Read limits from FILE [default: oomscope.toml in this directory or the nearest parent]
     #[arg(long, value_name = "FILE")]

@@ -7,8 +7,6 @@ mod job;
 mod limits;
 mod outputs;
 mod repository;
-mod trend;
-mod trend_args;
 
 use std::ffi::OsString;
 
@@ -21,7 +19,6 @@ use self::entry::{EntryArgs, measured_entry};
 use self::job::{FinishedJob, command_line};
 use self::outputs::Outputs;
 use self::repository::{find_source, repository_root};
-use self::trend::check_trend;
 use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Exit, print_stderr};
 use super::inputs;
@@ -37,9 +34,6 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
         let output = Output::open(args.output.as_deref())?;
         output.write(&EXAMPLE)?;
         return Ok(Exit::Success);
-    }
-    if args.trend.is_given {
-        return check_trend(args);
     }
     if let Some(file) = &args.save_baseline {
         return save_baseline(args, file);

@@ -28,12 +28,7 @@ impl Outputs {
     }
 
     pub(super) fn write(self, report: &CheckReport) -> anyhow::Result<()> {
-        self.write_each(|format, output| write(report, format, output))
-    }
-
-    /// Calls `write` with each destination and its format.
-    pub(super) fn write_each(self, write: impl Fn(Format, Output) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        self.0.into_iter().try_for_each(|(format, output)| write(format, output))
+        self.0.into_iter().try_for_each(|(format, output)| write(report, format, output))
     }
 }
 

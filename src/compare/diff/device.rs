@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::figures::Figures;
 use super::holders::{DeviceHolders, OtherRows, StackChange, StackCounts};
-use super::limit::Growth;
 use super::lines::LineChange;
 use super::moment::{ComparedMemory, LiveStack};
 use super::options::{ComparedMoment, DiffOptions};
@@ -161,19 +160,4 @@ fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange],
 
 fn only_on_side(moment: &str, side: &str, figures: &Figures) -> String {
     format!("only in the snapshot {side}, with {} allocated {moment}", size(figures.number(Figure::Allocated)))
-}
-
-impl DeviceDiff {
-    /// The growth of allocated memory at the compared position.
-    pub fn growth(&self) -> Growth<'_> {
-        let allocated = |figures: Option<Figures>| figures.map_or(0, |figures| figures.number(Figure::Allocated));
-        Growth {
-            name: None,
-            device: self.device,
-            moment: &self.moment,
-            before_bytes: allocated(self.before),
-            after_bytes: allocated(self.after),
-            is_gone: self.before.is_some() && self.after.is_none(),
-        }
-    }
 }

@@ -8,7 +8,6 @@
 mod device;
 mod figures;
 mod holders;
-mod limit;
 mod lines;
 mod moment;
 mod moved;
@@ -27,7 +26,6 @@ pub use crate::study::TracePosition;
 pub use device::DeviceDiff;
 pub use figures::Figures;
 pub use holders::{LiveChange, OtherRows, StackChange, StackCounts, Status};
-pub use limit::{ExceededGrowth, FailOn, Growth, GrowthLimit, ParseGrowthError};
 pub use lines::LineChange;
 pub use options::{ComparedMoment, DiffOptions};
 pub use ranks::{RankChange, RanksDiff};

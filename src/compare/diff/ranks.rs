@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::device::DeviceDiff;
-use super::limit::Growth;
 use crate::analysis::Unreadable;
 use crate::study::figures::Figure;
 
@@ -16,12 +15,6 @@ pub struct RankChange {
     pub name: String,
     /// Device number.
     pub device: u64,
-    /// The compared position in words.
-    #[serde(skip)]
-    pub moment: String,
-    /// The rank lacks the device after.
-    #[serde(skip)]
-    pub is_gone: bool,
     /// Allocated bytes at the compared position before.
     pub before_allocated_bytes: u64,
     /// Allocated bytes at the compared position after.
@@ -65,8 +58,6 @@ impl RankChange {
         Self {
             name: name.to_owned(),
             device: device.device,
-            moment: device.moment.clone(),
-            is_gone: device.growth().is_gone,
             before_allocated_bytes,
             after_allocated_bytes,
             delta_allocated_bytes: device.delta.change(Figure::Allocated),
@@ -96,17 +87,5 @@ impl RanksDiff {
             (Reverse((fails_now, row.delta_allocated_bytes)), row.name.clone(), row.device)
         });
         Self { rows, only_before, only_after, unreadable }
-    }
-
-    /// The growth of allocated memory of every row.
-    pub fn growths(&self) -> impl Iterator<Item = Growth<'_>> {
-        self.rows.iter().map(|row| Growth {
-            name: Some(&row.name),
-            device: row.device,
-            moment: &row.moment,
-            before_bytes: row.before_allocated_bytes,
-            after_bytes: row.after_allocated_bytes,
-            is_gone: row.is_gone,
-        })
     }
 }

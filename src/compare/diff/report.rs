@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::device::{DeviceDiff, DevicePair, device_diff};
-use super::limit::FailOn;
 use super::options::{ComparedMoment, DiffOptions};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
@@ -50,9 +49,6 @@ pub struct DiffReport {
     /// The requested position.
     #[serde(skip_serializing)]
     pub at: ComparedMoment,
-    /// The result of `--fail-on`; absent without it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fail_on: Option<FailOn>,
     /// The ranks of two directories; the other fields are those of the worst rank. Absent for two files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RanksDiff>,
@@ -85,7 +81,6 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
         after: after.path.to_owned(),
         after_file: after.path.to_owned(),
         at: options.at,
-        fail_on: None,
         ranks: None,
         settings_changed: changed(&studies[0], &studies[1]),
         warnings: warnings(&studies, options.at, &devices),
@@ -94,12 +89,6 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
 }
 
 impl DiffReport {
-    /// Adds the result of `--fail-on`.
-    #[must_use]
-    pub fn failing_on(self, fail_on: FailOn) -> Self {
-        Self { fail_on: Some(fail_on), ..self }
-    }
-
     /// Adds the comparison of two directories, of which this is the report on the worst rank.
     #[must_use]
     pub fn for_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {

@@ -13,11 +13,6 @@ impl Names {
         Self { directory: directory.unwrap_or_default().to_owned(), ending: common_ending(paths) }
     }
 
-    /// The common directory of all paths, including its slash.
-    pub(super) fn directory(&self) -> &str {
-        &self.directory
-    }
-
     pub(crate) fn shorten<'p>(&self, path: &'p str) -> &'p str {
         let name = path.strip_prefix(&self.directory).unwrap_or(path);
         name.strip_suffix(&self.ending).unwrap_or(name)

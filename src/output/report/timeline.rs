@@ -44,18 +44,18 @@ pub fn timeline(report: &TimelineReport) -> Document {
     document.table(peaks_table(&report.devices));
     add_copy(&mut document, summary.copy.as_deref());
     let mut sections = Document::default();
-    add_devices(&mut sections, report, Some(worst.device));
+    add_devices(&mut sections, report, worst.device);
     add_other_notes(&mut sections, &report.warnings);
     document.add_sections(sections);
     document
 }
 
 /// All charts of each device, without that of memory for the device that is `shown` already.
-pub(super) fn add_devices(document: &mut Document, report: &TimelineReport, shown: Option<u64>) {
+fn add_devices(document: &mut Document, report: &TimelineReport, shown: u64) {
     for device in &report.devices {
         let mut page = TimelinePage { document, device };
         page.document.heading(format!("GPU {} over time: {}", device.device, range(device)));
-        if Some(device.device) != shown {
+        if device.device != shown {
             page.memory();
         }
         page.add_others();

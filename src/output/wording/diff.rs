@@ -19,8 +19,7 @@ impl DiffReport {
         };
         let rank = self.ranks.as_ref().map(|ranks| ranks.rows.first().map_or("", |worst| worst.name.as_str()));
         let rank = rank.map_or_else(String::new, |name| format!("{}: ", escape_text(name)));
-        let failed = if self.fail_on.as_ref().is_some_and(|fail_on| fail_on.failed) { "FAILED: " } else { "" };
-        let answer = format!("{failed}{rank}{answer}");
+        let answer = format!("{rank}{answer}");
         let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
         let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
             let place = line.location.label();

@@ -6,9 +6,8 @@ use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
 use crate::analysis::{Advice, AnalyzeReport, DryRunReason, ServingPlanReport, SizeSearchReport, TrialsReport};
 use crate::compare::diff::{ComparedMoment, DiffReport};
-use crate::compare::fleet::{FleetReplayReport, FleetTimelineReport, FleetWhatIfReport};
+use crate::compare::fleet::FleetWhatIfReport;
 use crate::compare::gate::CheckReport;
-use crate::compare::trend::TrendReport;
 use crate::explain::ExplainReport;
 use crate::study::timeline::TimelineReport;
 use crate::whatif::fit::{FitRefusal, FitReport};
@@ -50,8 +49,6 @@ reports! {
     ExplainReport = "oomscope/explain/1",
     FitRefusal = "oomscope/fit-refused/1",
     FitReport = "oomscope/fit/1",
-    FleetReplayReport = "oomscope/replay-fleet/1",
-    FleetTimelineReport = "oomscope/timeline-fleet/1",
     FleetWhatIfReport = "oomscope/whatif-fleet/1",
     PlanReport = "oomscope/plan/1",
     ProgramReport = "oomscope/whatif-program/1",
@@ -60,7 +57,6 @@ reports! {
     SizeSearchReport = "oomscope/dry-run-fit/1",
     TimelineReport = "oomscope/timeline/1",
     TogetherReport = "oomscope/plan-together/1",
-    TrendReport = "oomscope/trend/1",
     TrialsReport = "oomscope/dry-run-try/1",
     WhatIfReport = "oomscope/whatif/1",
 }

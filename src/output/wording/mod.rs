@@ -27,7 +27,6 @@ mod serving;
 mod summary;
 mod timeline;
 mod together;
-mod trend;
 mod trials;
 mod tried_run;
 mod variables;

@@ -8,9 +8,9 @@ use super::cells::{
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, OtherRows, Status, VariableChange,
+    ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, OtherRows, Status, VariableChange,
 };
-use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, faint, strong};
+use crate::output::document::{Cell, Document, Item, Table, Text, code, faint, strong};
 use crate::output::wording::{command_line, frame_label, location_label};
 use crate::study::figures::Figure;
 
@@ -34,7 +34,6 @@ pub fn diff(report: &DiffReport) -> Document {
     for of in warnings {
         document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
     }
-    limits(&mut document, report);
     if let Some(table) = report.ranks.as_ref().map(ranks).or_else(|| devices(report)) {
         document.table(table);
         lines(&mut document, most, MAX_LINES_BESIDE);
@@ -56,8 +55,6 @@ pub fn diff(report: &DiffReport) -> Document {
 
 /// `peak allocated 1.89 GiB → 3.44 GiB (+82%) · peak reserved 2.06 GiB → 3.85 GiB (+87%)`
 fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
-    let fails = report.fail_on.as_ref().is_some_and(|fail_on| fail_on.failed);
-    let start = if fails { alarm("FAILED: ") } else { Text::default() };
     let rank = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
     let rank = rank.map_or_else(Text::default, |worst| code(without_ending(&worst.name)).and(": "));
     let device_name = if report.devices.len() > 1 { format!("GPU {}: ", device.device) } else { String::new() };
@@ -73,7 +70,7 @@ fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
         let change = if change.is_empty() { change } else { format!(" ({change})") };
         format!("{name} {} → {}{change}", size(before), size(after))
     });
-    start.and(rank).and(device_name).and(figures.join(" · "))
+    rank.and(device_name).and(figures.join(" · "))
 }
 
 /// The compared position, unless it is the peak, and the compared steps, unless they are all.
@@ -85,16 +82,6 @@ fn context(device: &DeviceDiff) -> String {
     moment.or(steps).unwrap_or_default()
 }
 
-/// The limit of `--fail-on`, and what exceeds it if the headline does not say it.
-fn limits(document: &mut Document, report: &DiffReport) {
-    let Some(fail_on) = report.fail_on.as_ref().filter(|fail_on| fail_on.failed) else { return };
-    match (&*fail_on.failures, &*fail_on.missing) {
-        ([_], []) => document.field("limit", &*fail_on.limit),
-        _ => document.fields("limit", first_of(fail_on.messages().map(str::to_owned).collect(), MAX_MESSAGES)),
-    }
-}
-
-/// The devices, if there are several.
 fn devices(report: &DiffReport) -> Option<Table> {
     const MAX_DEVICES: usize = 8;
     let row = |device: &DeviceDiff| -> Vec<Cell> {
@@ -171,8 +158,6 @@ fn sections(report: &DiffReport, most: &DeviceDiff) -> Document {
     document.field("before", code(&*report.before));
     document.field("after", code(&*report.after));
     document.fields("settings", settings(&report.settings_changed).into_iter().skip(MAX_SETTINGS));
-    let messages = report.fail_on.iter().flat_map(FailOn::messages);
-    document.fields("limit", messages.skip(MAX_MESSAGES));
     for device in &report.devices {
         self::device(&mut document, device, report.at, device.device == most.device);
     }
