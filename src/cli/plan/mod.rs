@@ -42,8 +42,8 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }
     let targets = args.targets()?;
-    if find_placeholder(&args.command).is_err() && serving::is_vllm(&args.command) {
-        return serving::run(args, &targets);
+    if let Some(engine) = serving::engine_of(&args.command).filter(|_| find_placeholder(&args.command).is_err()) {
+        return serving::run(args, engine, &targets);
     }
     let output = Output::open(args.output.output.as_deref())?;
     let mut recordings = SizedRecordings::default();
