@@ -10,8 +10,8 @@ use crate::explain::message::{Log, MessageKind, Wording};
 pub struct Recording {
     /// PyTorch releases that the instructions are for.
     pub torch_version: &'static str,
-    /// A command that records the job without a change of the program; absent if `oomscope run` does not support the
-    /// device or release.
+    /// A command that records the job without a change of the program, or starts a serving engine without a GPU; absent if
+    /// `oomscope run` does not support the device or release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<&'static str>,
     /// Lines of Python for the program.
@@ -139,7 +139,7 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
     } else {
         Recording {
             torch_version: "2.1+",
-            command: Some(RECORD_COMMAND),
+            command: log.engine.and_then(|(engine, _)| engine.dry_run).or(Some(RECORD_COMMAND)),
             python: SINCE_2_1.to_vec(),
             shell,
             notes: vec![
