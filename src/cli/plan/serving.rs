@@ -7,13 +7,13 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::args::Plan;
+use crate::allocator::device::GpuModel;
 use crate::analysis::{DryRunVerdict, ServingPlanReport, ServingPlanRow};
 use crate::cli::dry_run::{AnalyzedRun, DryRun, Intervention};
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::output::Output;
 use crate::cli::run::record_to_log;
 use crate::output::report;
-use crate::whatif::plan::PlanTarget;
 
 /// Numbers of GPUs that share the model.
 const GPU_COUNTS: [u64; 4] = [1, 2, 4, 8];
@@ -25,16 +25,16 @@ pub(super) fn is_vllm(command: &[OsString]) -> bool {
     command.iter().any(|word| word.to_string_lossy().contains("vllm"))
 }
 
-pub(super) fn run(args: &Plan, targets: &[PlanTarget]) -> anyhow::Result<Exit> {
-    if targets.len() > MAX_MODELS {
+pub(super) fn run(args: &Plan, models: &[&'static GpuModel]) -> anyhow::Result<Exit> {
+    if models.len() > MAX_MODELS {
         bail!("name at most {MAX_MODELS} GPUs with --gpus: the engine is started on 1, 2, 4 and 8 of each");
     }
     let output = Output::open(args.output.output.as_deref())?;
     fs::create_dir_all(&args.runs).with_context(|| format!("{}: cannot be created", args.runs.display()))?;
     let mut rows = Vec::new();
-    for target in targets {
+    for model in models {
         for gpus in GPU_COUNTS {
-            rows.push(start(args, target, gpus)?);
+            rows.push(start(args, model, gpus)?);
         }
     }
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
@@ -44,8 +44,7 @@ pub(super) fn run(args: &Plan, targets: &[PlanTarget]) -> anyhow::Result<Exit> {
 }
 
 /// Starts the engine on `gpus` of a model, with the longest `max_model_len` that the memory allows.
-fn start(args: &Plan, target: &PlanTarget, gpus: u64) -> anyhow::Result<ServingPlanRow> {
-    let gpu = target.gpu;
+fn start(args: &Plan, gpu: &GpuModel, gpus: u64) -> anyhow::Result<ServingPlanRow> {
     let directory = args.runs.join(format!("{}-{gpus}", gpu.name));
     let log = directory.with_extension("txt");
     let dry_run = DryRun::on_gpu(gpu.name, None, &args.command)?;

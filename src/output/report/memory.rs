@@ -3,7 +3,7 @@
 use super::phrases::{self, pool_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
-use crate::output::document::{Cell, Document, Table};
+use crate::output::document::{Cell, Document, Table, faint};
 use crate::study::memory::{MemoryReport, PoolReport, SegmentReport, StreamReport};
 
 /// Totals, rounding and peaks.
@@ -100,7 +100,7 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     let all = counted(s.count, "segment");
     inside.paragraph(format!("{all}: {}{expandable}", kinds.join(", ")));
     if memory.blocks.inactive.count > 0 {
-        inside.table(free_segments(device).caption("Where memory is free, most stranded first:"));
+        inside.table(free_segments(device).note(Some(faint("most stranded free memory first"))));
     }
     document.details("Segments", inside);
 }
