@@ -73,6 +73,7 @@ EXPORT void *stub_pluggable_alloc(ssize_t size, int device, void *stream) {
 EXPORT void stub_pluggable_free(void *pointer, ssize_t size, int device, void *stream) { cudaFree(pointer); }
 
 /* ---- virtual memory management (expandable segments) ---- */
+/* Released memory keeps its record, without a size: a handle that is released again is an error, as with the driver. */
 typedef struct {
   uint64_t size;
   int device;
@@ -124,11 +125,12 @@ EXPORT int cuMemRelease(unsigned long long handle) {
   pthread_mutex_lock(&lock);
   ticks++;
   physical_memory *memory = (physical_memory *)(uintptr_t)handle;
-  release_memory(memory->device, memory->size);
-  log_call("cuMemRelease", memory->device, 0, memory->size, 0);
-  free(memory);
+  int result = memory->size ? 0 : INVALID_VALUE;
+  log_call("cuMemRelease", memory->device, 0, memory->size, result);
+  if (!result) release_memory(memory->device, memory->size);
+  memory->size = 0;
   pthread_mutex_unlock(&lock);
-  return 0;
+  return result;
 }
 EXPORT int cuMemMap(uint64_t pointer, size_t size, size_t offset, unsigned long long handle, unsigned long long flags) {
   ticks++;

@@ -14,7 +14,6 @@ The ledger has:
 import ctypes
 import functools
 import glob
-import importlib.util
 import json
 import os
 import re
@@ -36,6 +35,7 @@ import _oomscope_stub as stub
 import _oomscope_usage as usage
 import _oomscope_values as values
 import _oomscope_vllm as vllm
+from _oomscope_imports import AfterImport
 
 # Limit of code locations in the ledger. Reads at further ones are only counted.
 MAX_LOCATIONS = 1000
@@ -479,29 +479,6 @@ def provide_toolkit(torch_directory):
     compilers = sorted(glob.glob(os.path.join(site, "nvidia", "*", "bin", "nvcc")))
     if compilers and not has_own and not os.path.exists("/usr/local/cuda"):
         os.environ["CUDA_HOME"] = os.path.dirname(os.path.dirname(compilers[-1]))
-
-
-class AfterImport:
-    """Finds the module `name` through the other finders, and calls `then` with it after its import."""
-
-    def __init__(self, name, then):
-        self.name = name
-        self.then = then
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        execute = getattr(spec.loader, "exec_module", None) if spec else None
-        if execute is not None:
-
-            def exec_module(module):
-                execute(module)
-                self.then(module)
-
-            spec.loader.exec_module = exec_module
-        return spec
 
 
 def step_by_parameter():

@@ -9,8 +9,8 @@ initializes CUDA: it waits until the program does. There are three ways to use i
    `import torch`. It does nothing unless OOMSCOPE_DIR is set.
 3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write_to`.
 
-Beside it, `_names.py` and the files that it uses find the variable that keeps each tensor alive, and `_source.py` reads
-the source lines that an answer names.
+Beside it, `_names.py` and the files that it uses find the variable that keeps each tensor alive, `_source.py` reads the
+source lines that an answer names, and `_sleep.py` notes what vLLM's sleep mode unmaps.
 
 Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` starts recording, and
 `Recorder.on_oom` writes a snapshot. The processes of a job communicate through files in DIR/.recorder:
@@ -186,6 +186,7 @@ def arm(directory):
         return
 
     sys._oomscope_history = History(torch.cuda.memory)
+    watch_sleep()
 
     def start():
         try:
@@ -659,6 +660,24 @@ def names(options):
         return None
 
 
+def watch_sleep():
+    """Notes when vLLM's sleep mode unmaps memory: `_sleep.watch`."""
+    try:
+        sleep, imports = import_beside("sleep"), import_beside("imports")
+        if sleep.MODULE in sys.modules:
+            sleep.watch(sys.modules[sleep.MODULE])
+        else:
+            sys.meta_path.insert(0, imports.AfterImport(sleep.MODULE, sleep.watch))
+    except Exception as error:
+        log("sleeping memory will be counted: " + describe_error(error))
+
+
+def sleep():
+    """What vLLM's sleep mode unmapped and when: `_sleep.describe`."""
+    module = sys.modules.get((__package__ + "._sleep") if __package__ else "_oomscope_sleep")
+    return module and module.describe()
+
+
 def load_source():
     """The module that reads source lines, or None if it is not wanted or cannot be loaded. Loaded early, too."""
     if os.environ.get("OOMSCOPE_SOURCE") == "0":
@@ -706,6 +725,7 @@ def metadata(reason, oom, options):
         "stacks": options["stacks"],
         "time": int(time.time()),
         "threads": threads(),
+        "sleep": sleep(),
         "dry_run": dry_run().describe() if dry_run() else None,
     }
 

@@ -7,6 +7,7 @@ of releases 0.19 to 0.33; an absent one leaves a fact out.
 import logging
 import os
 import re
+import sys
 
 import _oomscope_ranks as ranks
 import _oomscope_serving as serving
@@ -250,6 +251,21 @@ def worker_rank():
     return int(os.environ.get("RANK", 0))
 
 
+# Sleep mode ----------------------------------------------------------------------------------------------------------
+
+
+def use_stub_of_runtime(module):
+    """Calls the stub in place of NVIDIA's runtime (`vllm.distributed.device_communicators.cuda_wrapper`).
+
+    vLLM finds the runtime by its name; it is loaded beside the stub and has no device. When vLLM sleeps, it copies its
+    weights to the host, which here have no values.
+    """
+    if hasattr(module, "find_loaded_library"):
+        module.find_loaded_library = lambda _: sys._oomscope_dry_run.library._name
+    if hasattr(module, "CudaRTLibrary"):
+        module.CudaRTLibrary.cudaMemcpy = lambda *_: None
+
+
 # Server --------------------------------------------------------------------------------------------------------------
 
 
@@ -279,6 +295,7 @@ HOOKS = {
     "vllm.v1.engine.core": read_core,
     "vllm.v1.executor.multiproc_executor": run_one_worker,
     "vllm.distributed.device_communicators.shm_broadcast": skip_queues,
+    "vllm.distributed.device_communicators.cuda_wrapper": use_stub_of_runtime,
     "vllm.entrypoints.openai.api_server": end_server_when_ready,
     "vllm.entrypoints.launchers.api_server.entry": end_server_when_ready,
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::batch_cure::batch_cure;
 use super::cure::Cure;
+use super::engine_beside::EngineBeside;
 use super::keeper_cure::keeper_cure;
 use super::local_tensors::LocalTensors;
 use super::process_cure::process_cure;
@@ -49,6 +50,8 @@ pub enum Advice {
     NoGrad(UnusedGraphs),
     /// Load the checkpoint into host memory; the line that loads it.
     LoadOnHost(CodeLocation),
+    /// Put a serving engine to sleep while other code runs.
+    SleepEngine(EngineBeside),
     /// The standard advice of the verdict.
     Standard(Verdict),
     /// The advice, unless other processes hold the missing memory: the size of the device is unknown.
@@ -176,7 +179,11 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(cure) = evidence.kept.and_then(|kept| keeper_cure(oom, kept).or_else(|| process_cure(oom, kept))) {
         return Advice::Cure(cure);
     }
-    if let Some(parts) = batch().filter(|_| explaining_growth(oom, evidence.leaks).is_none()) {
+    let is_grown = explaining_growth(oom, evidence.leaks).is_some();
+    if let Some(engine) = EngineBeside::from_failure(oom).filter(|_| !is_grown && oom.verdict == Verdict::Capacity) {
+        return Advice::SleepEngine(engine);
+    }
+    if let Some(parts) = batch().filter(|_| !is_grown) {
         return parts;
     }
     // In the first step of a training loop the backward pass is still to come.
@@ -186,7 +193,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some(graphs) = unused_graphs.filter(|graphs| graphs.bytes >= oom.shortfall_bytes) {
         return Advice::NoGrad(graphs.clone());
     }
-    if explaining_growth(oom, evidence.leaks).is_some() {
+    if is_grown {
         if let Some(graphs) = &evidence.leaks.kept_graphs {
             let variable = evidence.leaks.variable.clone().filter(|variable| variable.is_graph());
             return Advice::Detach(graphs.clone(), variable);

@@ -15,10 +15,11 @@ use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::study::annotations::{ByAnnotation, by_annotation};
-use crate::study::attribution::{self, Leaks, MemoryBreakdown, StepsReport};
+use crate::study::attribution::{self, Attribution, Leaks, MemoryBreakdown, StepsReport};
 use crate::study::memory::{
     BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, TopRows, top_lines, top_stacks,
 };
+use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
 use crate::whatif::program::{ProgramRow, find_best_changes};
@@ -81,13 +82,16 @@ pub struct DeviceReport {
     pub annotated: Option<TopRows<ByAnnotation>>,
     /// Attribution of the memory at the peak of allocated memory; null without a trace.
     pub at_peak: Option<MemoryBreakdown>,
-    /// Attribution of the memory at the requested position; absent if none was requested.
+    /// Attribution of the memory at the requested position, or without a trace at the snapshot; else absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_moment: Option<MemoryBreakdown>,
     /// The training steps of the trace.
     pub steps: StepsReport,
     /// Memory that grows with every training step.
     pub leaks: Leaks,
+    /// Memory that vLLM's sleep mode unmapped; absent if the recorder saw none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<SleepReport>,
     /// Totals over the trace; `None` without a trace.
     #[serde(skip)]
     pub timeline: Option<MemoryHistory>,
@@ -112,6 +116,11 @@ impl DeviceReport {
     /// The trace. The legacy recording API keeps a single entry, which is no history.
     pub fn history(&self) -> Option<&MemoryHistory> {
         self.timeline.as_ref().filter(|timeline| timeline.trace_entries > 1)
+    }
+
+    /// The most bytes of the device that PyTorch's segments occupied at once.
+    pub fn peak_on_device(&self) -> u64 {
+        self.sleep.as_ref().map_or(self.peak.reserved_bytes, |sleep| sleep.peak_on_device_bytes)
     }
 
     /// Bytes of growth per step that explain `oom`; `None` if growth is not the reason.
@@ -146,7 +155,11 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let position = moment.unwrap_or_default();
     let attribution =
         history.map(|history| attribution::attribute_memory(device, history, position, options.rules, top));
-    let attribution = attribution.unwrap_or_default(); // without a trace there is nothing to attribute
+    let without_trace = || Attribution {
+        at_position: attribution::attribute_snapshot(device, options.rules, top),
+        ..Attribution::default()
+    };
+    let attribution = attribution.unwrap_or_else(without_trace);
     let leaks = attribution.leaks;
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
     let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
@@ -198,6 +211,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         at_moment: attribution.at_position,
         steps: attribution.steps,
         leaks,
+        sleep: device.sleep().cloned(),
         timeline: history.cloned(),
         idle_cache,
         data_parallel: None,

@@ -7,10 +7,12 @@ use super::dry_failures::Failures;
 use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
+use crate::analysis::failure::OomReport;
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
 use crate::snapshot::{DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
 use crate::stacks::frames::CodeLocation;
+use crate::stacks::phases::Engine;
 use crate::study::Study;
 
 /// A run without a GPU, on a stub of CUDA.
@@ -53,6 +55,9 @@ pub struct DryRunReport {
     /// The serving engine that the program started; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<Serving>,
+    /// The program has training steps, perhaps beside an engine.
+    #[serde(skip)]
+    pub trains: bool,
 }
 
 /// How closely the requests of a dry run match those on a GPU.
@@ -85,7 +90,8 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         reads,
         omitted_reads: dry_run.omitted_reads,
         known_reads: dry_run.known_reads,
-        ranges: if devices.iter().any(|device| device.oom_count > 0) {
+        // A replay does not know what sleeps.
+        ranges: if devices.iter().any(|device| device.oom_count > 0 || device.sleep.is_some()) {
             Vec::new()
         } else {
             study.devices().filter_map(|device| range(device, dry_run)).collect()
@@ -96,8 +102,9 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         stopped: dry_run.is_stopped,
         alone: place.map(|(rank, ranks)| format!("{rank} of {ranks}")),
         serving: dry_run.serving.clone(),
+        trains: devices.iter().any(trains),
     };
-    let peak = devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max);
+    let peak = devices.iter().map(DeviceReport::peak_on_device).fold(0, u64::max);
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
     // Only the first notes are on the first screen.
     if let Some(stack) = dry_run.free_memory_query {
@@ -110,6 +117,12 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         warnings.add(Code::ValuesRead, DryRunWarning::Generated(length).to_string());
     }
     Some(report)
+}
+
+/// Whether the program has training steps, or a request of it failed outside any engine's code.
+fn trains(device: &DeviceReport) -> bool {
+    let is_of_engine = |oom: &OomReport| oom.frames.iter().any(|frame| Engine::of_file(&frame.file).is_some());
+    device.steps.completed > 0 || device.ooms.last().is_some_and(|oom| !is_of_engine(oom))
 }
 
 /// The facts for the verdict. `peak` is the most memory that a device has reserved.
@@ -179,6 +192,11 @@ impl DryRunCertainty {
 const AMPLE: u64 = 2;
 
 impl DryRunReport {
+    /// The serving engine, if the program does nothing else.
+    pub(crate) fn server(&self) -> Option<&Serving> {
+        self.serving.as_ref().filter(|_| !self.trains)
+    }
+
     /// Memory of a device without the CUDA context.
     pub(crate) fn usable_bytes(&self) -> u64 {
         self.total_bytes.saturating_sub(self.context_bytes)

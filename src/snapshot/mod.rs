@@ -25,6 +25,7 @@ mod recorder_info;
 mod segments;
 mod serving;
 mod settings;
+mod sleep;
 mod source_lines;
 mod stacks;
 mod tensor_names;
@@ -46,6 +47,7 @@ pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use serving::Serving;
 pub use settings::RawSettings;
+pub use sleep::{RecordedSleep, SleepCall, SleepChange, SleepSegment};
 pub use source_lines::SourceLines;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::dry_run::DryRun;
+use super::sleep::RecordedSleep;
 use crate::base::ids::StackId;
 
 /// Information from the recorder. Keys that the recorder did not write are absent.
@@ -41,6 +42,9 @@ pub struct RecorderInfo {
     /// The stack of each Python thread; the requesting thread comes first.
     #[serde(skip)]
     pub threads: Vec<StackId>,
+    /// Set if vLLM's sleep mode was used.
+    #[serde(skip)]
+    pub sleep: Option<RecordedSleep>,
     /// Set if the snapshot comes from `oomscope dry-run`.
     #[serde(skip)]
     pub dry_run: Option<DryRun>,

@@ -2,7 +2,7 @@
 
 use crate::base::ids::{StackId, to_u32};
 use crate::replay::literal::ReplayStep;
-use crate::snapshot::{Action, BlockState, TraceEntry};
+use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 /// Blocks are as large as their requests, rounded up to this, unless a request took a whole free block.
 const ROUNDING: u64 = 512;
@@ -41,6 +41,18 @@ fn usual_bytes(requested: u64) -> u64 {
 }
 
 impl BlockSizes {
+    /// The live blocks of a snapshot without a trace.
+    pub(crate) fn at_snapshot(device: Device<'_>) -> Self {
+        let live = device.blocks().filter(|block| block.state == BlockState::ActiveAllocated);
+        let initial = live.map(|block| InitialBlock {
+            address: block.address,
+            bytes: block.size,
+            requested_bytes: block.requested_size,
+            extended_stack: block.extended_stack,
+        });
+        Self { initial: initial.collect(), ..Self::default() }
+    }
+
     /// Records what `step` changed. The steps come in order.
     #[inline]
     pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {

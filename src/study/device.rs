@@ -18,6 +18,7 @@ use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
 use crate::study::iterations::{Growth, ProgramLoops};
 use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
+use crate::study::sleep::SleepReport;
 use crate::study::variables::LiveVariables;
 
 /// The facts of one device, each filled in on first use.
@@ -28,6 +29,7 @@ pub(super) struct DeviceCache<'a> {
     live_by_stack: OnceLock<BlockSums<StackId>>,
     variables: OnceLock<Option<LiveVariables<'a>>>,
     phases: OnceLock<Phases>,
+    sleep: OnceLock<Option<SleepReport>>,
     history: OnceLock<(MemoryHistory, BlockSizes)>,
     program: OnceLock<Program<'a>>,
     inferred_capacity: OnceLock<Option<u64>>,
@@ -47,6 +49,7 @@ impl<'a> DeviceCache<'a> {
             live_by_stack: OnceLock::new(),
             variables: OnceLock::new(),
             phases: OnceLock::new(),
+            sleep: OnceLock::new(),
             history: OnceLock::new(),
             program: OnceLock::new(),
             inferred_capacity: OnceLock::new(),
@@ -105,6 +108,11 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// Whether the program ran on the stub of CUDA, where no other process exists.
     pub fn is_dry_run(self) -> bool {
         self.snapshot().recorder_info.as_ref().is_some_and(|recorder| recorder.dry_run.is_some())
+    }
+
+    /// The memory that sleeps; `None` if the recorder saw none put to sleep.
+    pub fn sleep(self) -> Option<&'s SleepReport> {
+        self.cache.sleep.get_or_init(|| SleepReport::new(self)).as_ref()
     }
 
     /// See [`Study::stacks`].

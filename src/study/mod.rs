@@ -32,6 +32,7 @@ pub(crate) mod lifetimes;
 mod lost_history;
 pub mod memory;
 mod position;
+pub mod sleep;
 pub mod timeline;
 pub mod variables;
 mod warnings;

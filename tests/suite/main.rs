@@ -43,6 +43,7 @@ mod dry_run_remedies;
 mod dry_run_stub;
 mod edges;
 mod emit;
+mod engines;
 mod explain;
 mod explain_command;
 mod explain_messages;

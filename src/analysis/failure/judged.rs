@@ -82,6 +82,7 @@ impl VerdictReason {
             verdict,
             memory: failed.circumstances,
             totals: failed.totals,
+            asleep_bytes: 0,
             outside_bytes: failed.outside,
             max_split_size: settings.max_split_size,
             dead_end: None,

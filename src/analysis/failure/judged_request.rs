@@ -109,7 +109,10 @@ impl JudgedRequest {
             time_us: (request.time_us != 0).then_some(request.time_us),
             verdict: judgement.verdict,
             confidence: judgement.confidence,
-            verdict_reason: judgement.reason,
+            verdict_reason: VerdictReason {
+                asleep_bytes: device.sleep().map_or(0, |sleep| sleep.asleep_at(request.entry)),
+                ..judgement.reason
+            },
             growth: judgement.outlook.growth,
             next_step: judgement.outlook.next_step,
             filling: judgement.outlook.filling,

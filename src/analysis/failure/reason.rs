@@ -15,6 +15,8 @@ pub struct VerdictReason {
     pub memory: MemoryAtFailure,
     /// The totals of the allocator.
     pub totals: Totals,
+    /// Bytes of the totals that an engine had unmapped: they were not on the device.
+    pub asleep_bytes: u64,
     /// Bytes of device memory in use outside this allocator.
     pub outside_bytes: u64,
     /// The setting `max_split_size`, in bytes.

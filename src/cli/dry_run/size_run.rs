@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use super::analyzed_run::AnalyzedRun;
 use super::options::{DryRunOptions, Intervention};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{DryRunReport, DryRunVerdict, RangeReport, SnapshotReport};
+use crate::analysis::{DeviceReport, DryRunReport, DryRunVerdict, RangeReport, SnapshotReport};
 use crate::cli::run::record_to_log;
 
 /// The last line of an output is searched in this many bytes.
@@ -73,7 +73,7 @@ impl SizeRun {
 
     /// Peak reserved bytes of the device that reserved most; 0 if no device was used.
     pub(in crate::cli) fn reserved(&self) -> u64 {
-        self.report.devices.iter().map(|device| device.peak.reserved_bytes).fold(0, u64::max)
+        self.report.devices.iter().map(DeviceReport::peak_on_device).fold(0, u64::max)
     }
 
     pub(super) fn last_failure(&self) -> Option<&OomReport> {

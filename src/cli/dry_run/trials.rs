@@ -9,7 +9,9 @@ use super::engine_remedies::engine_remedies;
 use super::options::Intervention;
 use super::outside_remedy::{OutsideRemedy, option_words};
 use crate::allocator::conf::{ConfChange, shell_assignment};
-use crate::analysis::{DryRunReason, DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport};
+use crate::analysis::{
+    DeviceReport, DryRunReason, DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport,
+};
 use crate::cli::exit::print_stderr;
 use crate::cli::run::{CommandEnd, record_to_log};
 use crate::whatif::program::ProgramChange;
@@ -176,7 +178,7 @@ impl<'r> Trials<'r> {
             return TrialReport { requested_bytes, location, ..unknown(outcome, None) };
         }
         let devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-        let Some(reserved) = devices.map(|device| device.peak.reserved_bytes).max() else {
+        let Some(reserved) = devices.map(DeviceReport::peak_on_device).max() else {
             return unknown(TrialOutcome::Unknown, Some("no process used CUDA".to_owned()));
         };
         let headroom_bytes = Some(self.args.options.assumed_gpu().usable_bytes().saturating_sub(reserved));

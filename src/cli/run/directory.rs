@@ -19,9 +19,11 @@ use crate::cli::directory_lock::DirectoryLock;
 const RECORDER: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py")),
     ("_oomscope_writes.py", include_str!("../../../python/oomscope/_writes.py")),
+    ("_oomscope_imports.py", include_str!("../../../python/oomscope/_imports.py")),
     ("_oomscope_names.py", include_str!("../../../python/oomscope/_names.py")),
     ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),
     ("_oomscope_running.py", include_str!("../../../python/oomscope/_running.py")),
+    ("_oomscope_sleep.py", include_str!("../../../python/oomscope/_sleep.py")),
     ("_oomscope_source.py", include_str!("../../../python/oomscope/_source.py")),
     ("_oomscope_tensors.py", include_str!("../../../python/oomscope/_tensors.py")),
 ];

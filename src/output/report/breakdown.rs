@@ -6,7 +6,7 @@ use super::screen::moment_label;
 use crate::analysis::DeviceReport;
 use crate::base::units::{percent, ratio, size};
 use crate::output::document::{Cell, Document, Table};
-use crate::output::wording::location_label;
+use crate::output::wording::{category_label, location_label};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
 use crate::study::memory::{BlockSum, LiveByLine};
@@ -47,7 +47,8 @@ fn holder(held: &LiveByLine) -> Cell {
 /// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if nothing
 /// is known about it.
 fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> {
-    let requested = device.at_moment.as_ref().zip(device.moment.map(|at| phrases::describe_position_on(device, at)));
+    let position = device.moment.map(|at| phrases::describe_position_on(device, at));
+    let requested = device.at_moment.as_ref().zip(position.or_else(|| Some("at the snapshot".to_owned())));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let failure = || failure.map(|held| (held, "at the failure".to_owned()));
     let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
@@ -65,7 +66,7 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
     };
     let categories = held.by_category.iter().map(|of| {
         let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
-        (of.category.word().replace('-', " "), of.share, note)
+        (category_label(of.category), of.share, note)
     });
     let phases =
         held.by_phase.iter().map(|of| (of.phase.map_or("before the recording", Phase::word).to_owned(), of.share, ""));

@@ -4,9 +4,10 @@ use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, ratio, size};
 use crate::output::document::{Document, Stack, Text, code};
-use crate::output::wording::frame_label;
+use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
 use crate::study::TracePosition;
+use crate::study::attribution::{ByEngine, Category, MemoryBreakdown};
 use crate::study::memory::MemoryReport;
 use crate::whatif::FailedRequest;
 
@@ -101,13 +102,21 @@ pub(super) fn entry_range(first: u64, events: u64, all: u64, duration_us: Option
 /// Private pools are mentioned if they keep this share of reserved memory.
 const MIN_PRIVATE_RATIO: f64 = 0.01;
 
-/// Describes the memory that private pools keep; `None` if that is hardly any.
-pub(super) fn describe_private_pools(memory: &MemoryReport) -> Option<String> {
+/// Describes the memory that private pools keep, and what for by `held`; `None` if that is hardly any.
+pub(super) fn describe_private_pools(memory: &MemoryReport, held: Option<&MemoryBreakdown>) -> Option<String> {
     let pools = memory.private_pools?;
     let is_one = pools.count == 1;
+    let mut purposes: Vec<Category> = Vec::new();
+    for pool in held.iter().flat_map(|held| &held.by_pool) {
+        if pool.category != Category::Other && !purposes.contains(&pool.category) {
+            purposes.push(pool.category);
+        }
+    }
+    let purposes: Vec<String> = purposes.into_iter().map(category_label).collect();
+    let purposes = if purposes.is_empty() { "CUDA graphs, MemPool".to_owned() } else { purposes.join(", ") };
     (ratio(pools.reserved_bytes, memory.reserved_bytes) >= MIN_PRIVATE_RATIO).then(|| {
         format!(
-            "{} (CUDA graphs, MemPool) {} {}, {} of it free for {} alone",
+            "{} ({purposes}) {} {}, {} of it free for {} alone",
             counted(pools.count, "private pool"),
             if is_one { "keeps" } else { "keep" },
             size(pools.reserved_bytes),
@@ -115,6 +124,21 @@ pub(super) fn describe_private_pools(memory: &MemoryReport) -> Option<String> {
             if is_one { "it" } else { "them" }
         )
     })
+}
+
+/// Categories of an engine with a smaller share of its memory are not listed.
+const MIN_ENGINE_RATIO: f64 = 0.01;
+
+/// The memory of serving engines and of the rest of the program, by category; empty without an engine.
+pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
+    let describe = |row: &ByEngine| {
+        let bytes = row.share.bytes;
+        let large = row.by_category.iter().filter(|of| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO);
+        let parts: Vec<String> =
+            large.map(|of| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes))).collect();
+        format!("{} holds {}: {}", row.engine.unwrap_or("the rest of the program"), size(bytes), parts.join(", "))
+    };
+    held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
 }
 
 pub(super) fn pool_label(id: [u64; 2]) -> String {

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use super::category::category_label;
 use super::larger_input::limit_input;
 use super::outcome::{count_of, describe_unknown, outcome_clause, settings_action, settings_label};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
+use crate::analysis::{Advice, DataParallelImbalance, EngineBeside, IdleCache, NoSettingHelps, OversizedRequest};
 use crate::base::units::{percent, size};
 use crate::explain::Snippet;
 use crate::snapshot::RootKind;
@@ -55,6 +56,7 @@ impl fmt::Display for Advice {
                     location.brief_label()
                 )
             }
+            Self::SleepEngine(engine) => f.write_str(&describe_sleep(engine)),
             Self::Standard(verdict) => f.write_str(verdict.advice_text()),
             Self::UnknownCapacity(advice) => write!(
                 f,
@@ -168,6 +170,7 @@ impl Advice {
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
+            Self::SleepEngine(engine) => Some(sleep_calls(engine)[0].to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),
             Self::Standard(verdict) => match verdict.advice().snippet {
                 Snippet::AllocConf(option) => Some(shell_assignment(option, settings_string)),
@@ -201,6 +204,29 @@ fn describe_replays(why: &NoSettingHelps) -> String {
 }
 
 /// A line whose request failed because of its own size.
+/// Calls of an engine that take its memory off the device and bring it back, and the option that they need.
+fn sleep_calls(engine: &EngineBeside) -> [&'static str; 3] {
+    match engine.engine {
+        "vLLM" => ["llm.sleep()", "llm.wake_up()", "LLM(enable_sleep_mode=True)"],
+        _ => [
+            "engine.release_memory_occupation()",
+            "engine.resume_memory_occupation()",
+            "Engine(enable_memory_saver=True)",
+        ],
+    }
+}
+
+fn describe_sleep(engine: &EngineBeside) -> String {
+    let [sleep, wake, option] = sleep_calls(engine);
+    format!(
+        "take {} off the device while other code runs: it holds {}, {} of it {}; {sleep} before, {wake} after, with {option}",
+        engine.engine,
+        size(engine.bytes),
+        size(engine.category_bytes),
+        category_label(engine.category)
+    )
+}
+
 fn describe_oversized(request: &OversizedRequest) -> String {
     let (line, bytes) = (request.location.brief_label(), size(request.bytes));
     if request.bytes > request.reach_bytes {

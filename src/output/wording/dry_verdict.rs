@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::serving::describe_start;
-use crate::analysis::{AnalyzeReport, DryRunReason, DryRunReport, FailedRequest, JobVerdict, ProgramError, ReadReport};
+use crate::analysis::{
+    AnalyzeReport, DeviceReport, DryRunReason, DryRunReport, FailedRequest, JobVerdict, ProgramError, ReadReport,
+};
 use crate::base::units::size;
 use crate::snapshot::{ReadUsage, ReadValue, SizeChange};
 use crate::stacks::frames::FrameReport;
@@ -14,14 +16,14 @@ const NO_VALUES: &str = "a dry run has no values";
 /// The verdict in one line: `would fit on an NVIDIA H100 (dry run): 31.2 GiB of 79.1 GiB, 47.9 GiB headroom`.
 /// For a failed request only the verdict.
 pub(crate) fn describe_verdict(report: &AnalyzeReport, job: &JobVerdict, dry_run: &DryRunReport) -> String {
-    if let Some(serving) = &dry_run.serving {
+    if let Some(serving) = dry_run.server() {
         return describe_start(serving, job, &dry_run.gpu);
     }
     let start = format!("{} on {} (dry run)", job.verdict.phrase(), dry_run.gpu);
     match &job.reason {
         DryRunReason::Served => {
             let devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-            let reserved = devices.map(|device| device.peak.reserved_bytes).fold(0, u64::max);
+            let reserved = devices.map(DeviceReport::peak_on_device).fold(0, u64::max);
             let (usable, most) = (dry_run.usable_bytes(), dry_run.most_reserved(reserved));
             let up_to = if most > reserved { "up to " } else { "" };
             let headroom = size(usable.saturating_sub(most));

@@ -6,6 +6,7 @@
 mod advice;
 mod analyze;
 mod brief;
+mod category;
 mod cause;
 mod check;
 mod cure;
@@ -34,6 +35,7 @@ mod whatif;
 
 pub(crate) use analyze::{failure_headline, summarize_snapshot, usage_headline};
 pub use brief::{Brief, BriefLine};
+pub(crate) use category::{category_label, guessed_label};
 pub(crate) use cause::describe_cause;
 pub(crate) use dry_verdict::describe_verdict;
 pub(crate) use explain::describe_host_memory;

@@ -77,10 +77,12 @@ fn describe_dead_end(dead_end: DeadEnd, reason: &VerdictReason) -> String {
 }
 
 fn describe_full_device(reason: &VerdictReason) -> String {
-    let reach = reason.totals.reserved.saturating_add(reason.memory.device_free.bytes);
-    let needed = reason.totals.allocated.saturating_add(reason.memory.request.bytes);
+    let [reserved, allocated] =
+        [reason.totals.reserved, reason.totals.allocated].map(|bytes| bytes.saturating_sub(reason.asleep_bytes));
+    let reach = reserved.saturating_add(reason.memory.device_free.bytes);
+    let needed = allocated.saturating_add(reason.memory.request.bytes);
     if needed <= reach {
-        return format!("{} is free, but not in one place", size(reach - reason.totals.allocated));
+        return format!("{} is free, but not in one place", size(reach - allocated));
     }
     format!("live memory and the request need {}, and {} is within reach", size(needed), size(reach))
 }

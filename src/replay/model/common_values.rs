@@ -5,10 +5,11 @@ pub(super) const MEMORY_FRACTION_PERCENTS: [u64; 24] =
     [100, 99, 98, 95, 92, 90, 88, 85, 80, 75, 70, 66, 65, 60, 55, 50, 45, 40, 33, 30, 25, 20, 15, 10];
 /// For `roundup_power2_divisions`.
 pub(super) const ROUNDUP_DIVISIONS: [u64; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
-/// For `max_split_size_mb`, beside those that the sizes at the divergence suggest.
-pub(super) const SPLIT_LIMITS_MIB: [u64; 26] = [
-    21, 24, 25, 28, 30, 32, 40, 48, 50, 60, 64, 80, 96, 100, 128, 160, 192, 200, 256, 300, 400, 512, 768, 1024, 2048,
-    4096,
+/// For `max_split_size_mb`, beside those that the sizes at the divergence suggest. vLLM sets 20, the minimum, while it
+/// loads weights.
+pub(super) const SPLIT_LIMITS_MIB: [u64; 27] = [
+    20, 21, 24, 25, 28, 30, 32, 40, 48, 50, 60, 64, 80, 96, 100, 128, 160, 192, 200, 256, 300, 400, 512, 768, 1024,
+    2048, 4096,
 ];
 /// For `large_segment_size_mb` and `max_non_split_rounding_mb`.
 pub(super) const LARGE_SEGMENT_SIZES_MIB: [u64; 8] = [20, 32, 40, 48, 64, 100, 128, 256];

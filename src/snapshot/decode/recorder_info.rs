@@ -1,6 +1,8 @@
 //! Reading the key `oomscope`, which the recorder of `oomscope run` writes. As untrusted as the rest of the file.
 
-use super::super::{ObservedFailure, RecorderDevice, RecorderInfo};
+use super::super::{
+    ObservedFailure, RecordedSleep, RecorderDevice, RecorderInfo, SleepCall, SleepChange, SleepSegment,
+};
 use super::{Decoder, STACK};
 use crate::base::ids::StackId;
 use crate::snapshot::pickle::{Kind, Value};
@@ -9,6 +11,9 @@ use crate::snapshot::pickle::{Kind, Value};
 pub(super) const MAX_TEXT: usize = 2000;
 /// Further devices and threads are ignored.
 pub(super) const MAX_ITEMS: usize = 1000;
+
+/// Further changes and segments of vLLM's sleep mode are ignored.
+const MAX_SLEEPS: usize = 10_000;
 
 impl Decoder {
     pub(super) fn read_recorder_info(&mut self, value: Value) {
@@ -29,6 +34,7 @@ impl Decoder {
                 "dry_run" => recorded.dry_run = self.read_dry_run(value),
                 "names" => self.snapshot.tensor_names = self.read_tensor_names(value),
                 "source" => self.snapshot.source = self.read_source_lines(value),
+                "sleep" => recorded.sleep = self.read_sleep(value),
                 "threads" => recorded.threads = self.read_recorder_threads(value),
                 _ => {}
             }
@@ -52,6 +58,30 @@ impl Decoder {
             requested_bytes: number("request_bytes")?,
             free_bytes: number("device_free_bytes")?,
         })
+    }
+
+    fn read_sleep(&self, value: Value) -> Option<RecordedSleep> {
+        let number = |item, key| self.find(item, key).and_then(|it| self.integer(it));
+        let change = |item: Value| {
+            let by_tag = self.pairs(self.find(item, "asleep")?).into_iter().take(MAX_ITEMS);
+            let asleep = |(tag, bytes)| Some((self.snapshot.symbols.get(tag).to_owned(), self.integer(bytes)?));
+            let asleep = by_tag.filter_map(asleep).collect();
+            let call = match &*self.short_text(item, "call") {
+                "sleep" => SleepCall::Sleep,
+                "wake_up" => SleepCall::WakeUp,
+                _ => SleepCall::Snapshot,
+            };
+            Some(SleepChange { call, time_us: number(item, "time_us")?, device: number(item, "device")?, asleep })
+        };
+        let segment = |item: Value| {
+            let tag = self.short_text(item, "tag");
+            Some(SleepSegment { address: number(item, "address")?, bytes: number(item, "bytes")?, tag })
+        };
+        let items = |key| self.find(value, key).map_or_else(Vec::new, |it| self.items(it)).into_iter().take(MAX_SLEEPS);
+        let changes: Vec<SleepChange> = items("changes").filter_map(change).collect();
+        let mut segments: Vec<SleepSegment> = items("segments").filter_map(segment).collect();
+        segments.sort_unstable_by_key(|segment| segment.address);
+        (!changes.is_empty()).then_some(RecordedSleep { changes, segments })
     }
 
     fn read_recorder_threads(&self, value: Value) -> Vec<StackId> {

@@ -24,6 +24,8 @@ pub(crate) enum KnownPurpose {
     OptimizerState,
     /// The step of an optimizer whose state exists already: temporaries.
     OptimizerStep,
+    /// A buffer in which Megatron-LM accumulates all gradients.
+    GradientBuffer,
     /// `AccumulateGrad`.
     Gradients,
     /// cuBLAS workspaces, which stay allocated.
@@ -68,6 +70,8 @@ pub(super) enum FrameRole {
     /// DDP code that allocates buckets itself; does not apply to what it calls.
     GradientBuckets,
     ReducesGradients,
+    /// Code of Megatron-LM that allocates a buffer of gradients.
+    GradientBuffer,
     /// Code that wraps collectives: allocates buffers itself; does not apply to what it calls.
     CollectiveWrapper,
     ZeroGrad,
@@ -83,6 +87,7 @@ impl FrameRole {
             | Self::CollectiveBuffers
             | Self::GradientBuckets
             | Self::ReducesGradients
+            | Self::GradientBuffer
             | Self::CollectiveWrapper
             | Self::ZeroGrad => return None,
             Self::Constructor
@@ -113,6 +118,7 @@ impl FrameRole {
             Self::GathersParameters => KnownPurpose::GatheredParameters,
             Self::CollectiveBuffers => KnownPurpose::Communication,
             Self::ReducesGradients => KnownPurpose::ReducedGradients,
+            Self::GradientBuffer => KnownPurpose::GradientBuffer,
             _ => return None,
         })
     }
@@ -215,17 +221,55 @@ fn native_role(name: &str) -> FrameRole {
     }
 }
 
+/// A serving engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Engine {
+    /// vLLM.
+    Vllm,
+    /// `SGLang`.
+    Sglang,
+}
+
+impl Engine {
+    /// The engine that a frame of `file` belongs to. Directories of the packages alone: those that wrap an engine have its
+    /// name, too.
+    pub fn of_file(file: &str) -> Option<Self> {
+        let file = &*forward_slashes(file);
+        let is_in = |directories: &[&str]| directories.iter().any(|directory| file.contains(directory));
+        if is_in(&["/vllm/v1/", "/vllm/worker/", "/vllm/model_executor/"]) {
+            Some(Self::Vllm)
+        } else {
+            is_in(&["/sglang/srt/"]).then_some(Self::Sglang)
+        }
+    }
+
+    /// As its project writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+        }
+    }
+}
+
 /// Roles in serving engines and in transformers. Names are those of vLLM 0.19 and 0.33, of the engine before its V1, and of
 /// `SGLang` 0.5.
 fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
     let is_in = |directory: &str| file.contains(directory);
-    if is_in("/vllm/model_executor/model_loader/") || is_in("/sglang/srt/model_loader/") {
+    let is_loader = is_in("/vllm/model_executor/model_loader/") || is_in("/sglang/srt/model_loader/");
+    let is_model = is_in("/vllm/model_executor/models/") || is_in("/sglang/srt/models/");
+    if is_loader || (is_model && name == "__init__") {
         return Some(FrameRole::BuildsModel);
     }
     let is_cache = is_in("/sglang/srt/mem_cache/")
         || ((is_in("/vllm/v1/worker/") || is_in("/vllm/worker/")) && VLLM_ALLOCATES_CACHE.contains(&name))
         || (file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization"));
     is_cache.then_some(FrameRole::KvCache)
+}
+
+/// Whether the frame is the constructor of Megatron-LM's buffers, one for parameters and one for gradients.
+pub(super) fn builds_megatron_buffers(file: &str, name: &str) -> bool {
+    name == "__init__" && forward_slashes(file).ends_with("/param_and_grad_buffer.py")
 }
 
 /// Functions of vLLM that allocate the KV cache, in several releases.

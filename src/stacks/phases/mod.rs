@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use self::annotations::AnnotatedRanges;
 pub(crate) use self::clock::Clock;
+pub use self::frame_role::Engine;
 pub(crate) use self::frame_role::KnownPurpose;
 pub use self::phase::Phase;
 pub(crate) use self::phase::PhaseRun;

@@ -1,6 +1,6 @@
 //! The phase and the purpose of an allocation, as far as its stack reveals them.
 
-use super::frame_role::{FrameRole, KnownPurpose};
+use super::frame_role::{Engine, FrameRole, KnownPurpose, builds_megatron_buffers};
 use super::phase::Phase;
 use crate::base::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
@@ -22,6 +22,8 @@ pub(crate) struct StackTraits {
     /// A free by this stack drops gradients: `zero_grad` of a model or an optimizer.
     pub(crate) is_zero_grad: bool,
     pub(crate) routine: Option<Routine>,
+    /// The serving engine whose code ran.
+    pub(crate) engine: Option<Engine>,
     /// An optimizer of PyTorch works on all parameters at once (`foreach`).
     pub(crate) is_foreach_step: bool,
 }
@@ -49,10 +51,19 @@ pub(crate) enum Caller {
     Optimizer,
 }
 
+impl StackTraits {
+    /// Whether a serving engine allocated a buffer when it started, such as for inputs or sampling: no weight, no cache.
+    pub(crate) fn is_buffer_of_engine(&self) -> bool {
+        self.engine.is_some() && self.phase == Some(Phase::Init) && self.purpose.is_none()
+    }
+}
+
 /// Reads the traits of stacks; classifies each frame once.
 pub(super) struct TraitReader<'a> {
     snapshot: &'a Snapshot,
     roles: Vec<(FrameRole, Origin)>,
+    /// By frame.
+    engines: Vec<Option<Engine>>,
     /// By frame: it is the entry point of a Python thread.
     is_thread_entry: Vec<bool>,
     /// By frame: the function is called `step`.
@@ -71,7 +82,10 @@ impl<'a> TraitReader<'a> {
             let (file, name) = (snapshot.text(frame.file), snapshot.text(frame.name));
             (FrameRole::classify(file, name, origin), origin)
         };
-        let roles: Vec<(FrameRole, Origin)> = (0..snapshot.stacks.frame_count()).map(role).collect();
+        let mut roles: Vec<(FrameRole, Origin)> = (0..snapshot.stacks.frame_count()).map(role).collect();
+        mark_megatron_buffers(snapshot, &mut roles);
+        let file = |id| snapshot.text(snapshot.stacks.frame(FrameId::from_index(id)).file);
+        let engines = (0..snapshot.stacks.frame_count()).map(|id| Engine::of_file(file(id))).collect();
         let torch_only_is_backward = roles.iter().any(|(role, origin)| {
             *origin != Origin::Native && matches!(role.phase(), Some(Phase::Backward | Phase::Optimizer))
         });
@@ -81,7 +95,7 @@ impl<'a> TraitReader<'a> {
         };
         let is_thread_entry = is_named(&["<module>", "_bootstrap"]);
         let is_named_step = is_named(&["step"]);
-        Self { snapshot, roles, is_thread_entry, is_named_step, torch_only_is_backward }
+        Self { snapshot, roles, engines, is_thread_entry, is_named_step, torch_only_is_backward }
     }
 
     pub(super) fn read(&self, stack: StackId) -> StackTraits {
@@ -108,6 +122,7 @@ impl<'a> TraitReader<'a> {
                 _ => None,
             };
             traits.routine = traits.routine.max(routine);
+            traits.engine = traits.engine.or(self.engines[id.index()]);
             match role {
                 FrameRole::Optimizer
                 | FrameRole::StepCreatingState
@@ -151,5 +166,18 @@ impl<'a> TraitReader<'a> {
             starts_at_thread_entry.then_some(Caller::Program)
         };
         traits
+    }
+}
+
+/// Megatron-LM's constructor allocates a buffer of parameters, if any, then one of gradients: its last line that allocates.
+fn mark_megatron_buffers(snapshot: &Snapshot, roles: &mut [(FrameRole, Origin)]) {
+    let frame = |id: usize| snapshot.stacks.frame(FrameId::from_index(id));
+    let is_buffer =
+        |id: &usize| builds_megatron_buffers(snapshot.text(frame(*id).file), snapshot.text(frame(*id).name));
+    let buffers: Vec<usize> = (0..roles.len()).filter(is_buffer).collect();
+    let last_line = buffers.iter().map(|id| frame(*id).line).max();
+    for id in buffers {
+        let is_last = Some(frame(id).line) == last_line;
+        roles[id].0 = if is_last { FrameRole::GradientBuffer } else { FrameRole::MovesParameters };
     }
 }

@@ -1,4 +1,4 @@
-//! Sums up the live blocks of a position by category, phase, age, range, file, line and stack.
+//! Sums up the live blocks of a position by category, engine, pool, phase, age, range, file, line and stack.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -8,12 +8,12 @@ use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
 use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
-use crate::base::ids::{StackId, SymbolId};
+use crate::base::ids::{PoolId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::base::warning::words;
 use crate::snapshot::{Pools, Segment};
 use crate::stacks::frames::LineId;
-use crate::stacks::phases::{Phase, Phases};
+use crate::stacks::phases::{Engine, Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification, Confidence};
 use crate::study::memory;
@@ -36,6 +36,12 @@ pub struct MemoryBreakdown {
     pub blocks: u64,
     /// By category, most bytes first.
     pub by_category: Vec<ByCategory>,
+    /// By serving engine, most bytes first; absent if none holds any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_engine: Vec<ByEngine>,
+    /// By private pool (CUDA graphs, `MemPool`), most bytes first; absent without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_pool: Vec<ByPool>,
     /// By custom category of `oomscope.toml`, most bytes first; absent without custom categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_rule: Vec<ByRule>,
@@ -75,6 +81,30 @@ pub struct ByCategory {
     pub known_bytes: u64,
     /// Bytes with medium confidence; the confidence of the others is low.
     pub medium_bytes: u64,
+}
+
+/// Live memory that the code of one serving engine allocated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByEngine {
+    /// `vLLM` or `SGLang`; null for all other code of the program, such as training beside an engine.
+    pub engine: Option<&'static str>,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+    /// The same by category, most bytes first; shares are of all live memory.
+    pub by_category: Vec<ByCategory>,
+}
+
+/// Live memory in one private pool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByPool {
+    /// The pool, as in `pools`.
+    pub pool_id: [u64; 2],
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+    /// The category that most of these bytes have.
+    pub category: Category,
 }
 
 /// Live memory of one custom category.
@@ -197,7 +227,9 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             step: self.step,
             allocated_bytes: self.all.bytes,
             blocks: self.all.blocks,
-            by_category: self.by_category(&classified),
+            by_category: self.by_category(&classified, |_| true),
+            by_engine: self.by_engine(&classified),
+            by_pool: self.by_pool(&classified),
             by_rule: self.by_rule(rules),
             by_phase: self.by_phase(),
             by_age: self.by_age(),
@@ -225,10 +257,50 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         find_unused_graphs(stacks, self.live_set, classified, (self.lifetimes, self.phases), self.all.bytes)
     }
 
-    fn by_category(&self, classified: &[Classification]) -> Vec<ByCategory> {
-        let bytes = self.live_set.blocks.iter().map(|block| block.bytes);
-        let with_confidence = sum_by_key(classified.iter().copied().zip(bytes.clone()));
-        let sums = sum_by_key(classified.iter().map(|(category, _)| *category).zip(bytes));
+    fn by_engine(&self, classified: &[Classification]) -> Vec<ByEngine> {
+        let engine_of = |block: &LiveBlock| self.phases.stack_traits(block.stack).engine;
+        let sums = self.sums(|block| Some(engine_of(block)));
+        if sums.keys().all(Option::is_none) {
+            return Vec::new();
+        }
+        let row = |(engine, sum): (Option<Engine>, BlockSum)| ByEngine {
+            engine: engine.map(Engine::name),
+            share: sum.share_of(self.all),
+            by_category: self.by_category(classified, |block| engine_of(block) == engine),
+        };
+        sorted_by_bytes(sums).into_iter().map(row).collect()
+    }
+
+    /// Pools are those that exist at the snapshot.
+    fn by_pool(&self, classified: &[Classification]) -> Vec<ByPool> {
+        let mut private: Vec<&Segment> =
+            self.device.device().segments().filter(|segment| segment.pool != Pools::DEFAULT).collect();
+        private.sort_unstable_by_key(|segment| segment.address);
+        let pool_of = |block: &LiveBlock| {
+            let after = private.partition_point(|segment| segment.address <= block.address);
+            let segment = private[..after].last()?;
+            (block.address - segment.address < segment.total_size).then_some(segment.pool)
+        };
+        let blocks = self.live_set.blocks.iter().zip(classified);
+        let in_pools = blocks.filter_map(|(block, (category, _))| Some(((pool_of(block)?, *category), block.bytes)));
+        let mut largest: FxHashMap<PoolId, Category> = FxHashMap::default();
+        for ((pool, category), _) in sorted_by_bytes(sum_by_key(in_pools)) {
+            largest.entry(pool).or_insert(category); // descending: the first one has most
+        }
+        let sums = self.sums(pool_of);
+        let row = |(pool, sum): (PoolId, BlockSum)| ByPool {
+            pool_id: self.device.snapshot().pools.get(pool),
+            share: sum.share_of(self.all),
+            category: largest[&pool],
+        };
+        sorted_by_bytes(sums).into_iter().map(row).collect()
+    }
+
+    /// Sums up the blocks for which `is_wanted`.
+    fn by_category(&self, classified: &[Classification], is_wanted: impl Fn(&LiveBlock) -> bool) -> Vec<ByCategory> {
+        let blocks = self.live_set.blocks.iter().zip(classified).filter(|(block, _)| is_wanted(block));
+        let with_confidence = sum_by_key(blocks.clone().map(|(block, classified)| (*classified, block.bytes)));
+        let sums = sum_by_key(blocks.map(|(block, (category, _))| (*category, block.bytes)));
         let bytes_of = |key| with_confidence.get(&key).map_or(0, |sum| sum.bytes);
         let row = |(category, sum): (Category, BlockSum)| {
             let known_bytes = bytes_of((category, Confidence::Known));

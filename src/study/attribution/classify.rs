@@ -124,6 +124,7 @@ impl Classifier<'_> {
                 return (Parameters, High);
             }
             Some(KnownPurpose::KvCache) => return (Category::KvCache, High),
+            Some(KnownPurpose::GradientBuffer) => return (Gradients, High),
             Some(KnownPurpose::Communication) => return (Communication, High),
             Some(KnownPurpose::GradientBuckets) => return self.buckets.classification(),
             _ => {}
@@ -134,6 +135,9 @@ impl Classifier<'_> {
         }
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block, traits) };
         let lifetime = self.lifetime(block, allocated_at);
+        if traits.is_buffer_of_engine() && lifetime != Lifetime::InRun {
+            return (Other, High);
+        }
         if traits.purpose == Some(KnownPurpose::ReducedGradients) {
             return self.classify_reduced(block, lifetime);
         }
@@ -190,6 +194,7 @@ impl Classifier<'_> {
         use Category::{Activations, Gradients, OptimizerState, Other, Parameters};
         use Confidence::{High, Low, Medium};
         match traits.phase {
+            _ if traits.is_buffer_of_engine() => (Other, High),
             _ if traits.purpose == Some(KnownPurpose::ReducedGradients) => (Gradients, Low),
             Some(Phase::Init) if traits.purpose == Some(KnownPurpose::Model) => (Parameters, High),
             Some(Phase::Init) if traits.routine == Some(Routine::OptimizerConstructor) => (OptimizerState, Medium),

@@ -14,7 +14,7 @@ use crate::base::intern::{SeededMap, SeededSet};
 use crate::snapshot::{Action, TraceEntry};
 use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases, StackTraits};
 use crate::study::DeviceStudy;
-use crate::study::block_sizes::SizeChange;
+use crate::study::block_sizes::{BlockSizes, SizeChange};
 
 /// Evidence that parameters of some size were gathered for a pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,10 @@ impl<'a> Lifetimes<'a> {
         let (stacks, phases) = (device.stacks(), device.phases());
         let stack_count = device.snapshot().stacks.len();
         let mut lifetimes = Self::new(phases, stack_count);
-        let Some(block_sizes) = device.block_sizes() else { return lifetimes };
+        let Some(block_sizes) = device.block_sizes() else {
+            lifetimes.add_snapshot(device);
+            return lifetimes;
+        };
         let growing = growing_lines(device);
         if !growing.is_empty() {
             let is_growing = |stack| growing.contains(&stacks.line_id(StackId::from_index(stack)));
@@ -172,6 +175,14 @@ impl<'a> Lifetimes<'a> {
         let ends = live.iter().map(|(address, block)| (*address, block.allocated_at));
         lifetimes.named = NamedBlocks::new(device.snapshot(), ends);
         lifetimes
+    }
+
+    /// Without a trace, the blocks of the snapshot are the only live set.
+    fn add_snapshot(&mut self, device: DeviceStudy<'a, '_>) {
+        let mut live = open_initial_blocks(device.stacks(), &BlockSizes::at_snapshot(device.device()));
+        self.starts_empty = live.is_empty();
+        self.add_live_set(None, TracePoint { entry: 0, run: 0 }, &mut live, &mut SeededMap::default());
+        self.named = NamedBlocks::new(device.snapshot(), live.keys().map(|address| (*address, None)));
     }
 
     /// Adds the set of the live blocks after `entry`, which is at `point`.

@@ -2,6 +2,7 @@
 
 use crate::base::ids::StackId;
 use crate::stacks::phases::{Phase, StackTraits};
+use crate::study::DeviceStudy;
 
 /// An entry of the trace with its phase run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,4 +58,17 @@ pub(super) struct LiveSet {
     /// nothing about the purpose of a block.
     pub(super) observed_until: Option<TracePoint>,
     pub(super) blocks: Vec<LiveBlock>,
+}
+
+impl LiveSet {
+    /// Removes the blocks that were not on the device, because an engine had unmapped them.
+    pub(super) fn remove_asleep(&mut self, device: DeviceStudy<'_, '_>) {
+        let recorded = device.snapshot().recorder_info.as_ref().and_then(|recorder| recorder.sleep.as_ref());
+        let Some((recorded, sleep)) = recorded.zip(device.sleep()) else { return };
+        // Without a trace, the state is the last one.
+        let changes = if device.device().is_empty() { sleep.changes.len() } else { sleep.changes_until(self.entry) };
+        let mut of_device = recorded.changes.iter().filter(|change| change.device == device.id());
+        let Some(last) = changes.checked_sub(1).and_then(|index| of_device.nth(index)) else { return };
+        self.blocks.retain(|block| !recorded.tag_at(block.address).is_some_and(|tag| last.has_asleep(tag)));
+    }
 }

@@ -25,20 +25,25 @@ mod parameter_copies;
 mod rules;
 mod unused_graphs;
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 pub(crate) use self::allocations::{Allocation, classify_allocations};
 use self::breakdown::BreakdownBuilder;
-pub use self::breakdown::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, MemoryBreakdown};
+pub use self::breakdown::{
+    Age, ByAge, ByCategory, ByEngine, ByFile, ByPhase, ByPool, ByRange, ByRule, MemoryBreakdown,
+};
 pub use self::kept_graphs::KeptGraphs;
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::lifetimes::Lifetimes;
+use self::live_set::{LiveBlock, LiveSet};
 pub use self::rules::CategoryRule;
 pub use self::unused_graphs::UnusedGraphs;
 use crate::base::ids::StackId;
 use crate::replay::literal::inferred_capacity;
-use crate::stacks::phases::StepMarker;
+use crate::stacks::phases::{Engine, StepMarker};
 pub use crate::study::category::{Category, Confidence};
+use crate::study::memory::{sorted_by_bytes, sum_by_key};
 use crate::study::{DeviceStudy, MemoryHistory, TracePosition};
 
 /// The training steps of a recording.
@@ -88,7 +93,10 @@ pub(crate) fn attribute_memory(
     top: usize,
 ) -> Attribution {
     // Without a peak entry, the peak is the state before the window's first entry.
-    let peak = history.peak.allocated_event.or(history.first_entry.checked_sub(1));
+    let peak = match device.sleep() {
+        Some(sleep) => sleep.peak_event, // PyTorch's own peak counts memory that sleeps
+        None => history.peak.allocated_event.or(history.first_entry.checked_sub(1)),
+    };
     let peak = peak.and_then(|entry| usize::try_from(entry).ok());
     let failure = device.failed_requests().next_back();
     let mut wanted = vec![peak];
@@ -99,7 +107,8 @@ pub(crate) fn attribute_memory(
         TracePosition::Entry { event } => Some(usize::try_from(event).ok()),
     };
     wanted.extend(position);
-    let lifetimes = Lifetimes::from_trace(device, wanted);
+    let mut lifetimes = Lifetimes::from_trace(device, wanted);
+    lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let phases = device.phases();
     let breakdown = |entry: Option<usize>| {
         let live_set = lifetimes.live_sets.iter().find(|set| set.entry == entry)?;
@@ -116,6 +125,42 @@ pub(crate) fn attribute_memory(
         steps: StepsReport { completed: phases.completed_steps() as u64, marker: phases.step_marker() },
         leaks: Leaks::from_device(device, top, capacity),
     }
+}
+
+/// Attributes the memory at the snapshot of a `device` without a trace, as far as stacks alone show it.
+pub(crate) fn attribute_snapshot(
+    device: DeviceStudy<'_, '_>,
+    rules: &[CategoryRule],
+    top: usize,
+) -> Option<MemoryBreakdown> {
+    let mut lifetimes = Lifetimes::from_trace(device, vec![None]);
+    lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
+    let live_set = lifetimes.live_sets.first()?;
+    Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
+}
+
+/// Live memory that one engine allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct EngineMemory {
+    /// `vLLM` or `SGLang`; null for all other code.
+    pub engine: Option<&'static str>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// The live memory after each of `entries` (`None`: before the first), by engine, most bytes first.
+pub(crate) fn memory_by_engine(
+    device: DeviceStudy<'_, '_>,
+    entries: Vec<Option<usize>>,
+) -> FxHashMap<Option<usize>, Vec<EngineMemory>> {
+    let lifetimes = Lifetimes::from_trace(device, entries);
+    let by_engine = |live_set: &LiveSet| {
+        let engine_of = |block: &LiveBlock| device.phases().stack_traits(block.stack).engine.map(Engine::name);
+        let sums = sum_by_key(live_set.blocks.iter().map(|block| (engine_of(block), block.bytes)));
+        let rows = sorted_by_bytes(sums).into_iter();
+        (live_set.entry, rows.map(|(engine, sum)| EngineMemory { engine, bytes: sum.bytes }).collect())
+    };
+    lifetimes.live_sets.iter().map(by_engine).collect()
 }
 
 /// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.

@@ -2,13 +2,14 @@
 
 use super::holders::{add_blockers, add_growth, add_holders};
 use super::parts::{add_next, add_part, moment_label};
+use super::sleep::add_sleep;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Document, Source, Text, code, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::describe_private_pools;
+use crate::output::report::phrases::{describe_engines, describe_private_pools};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause, failure_headline, frame_label};
 use crate::stacks::frames::{FrameReport, Origin};
@@ -37,9 +38,14 @@ pub(super) fn show_failure(
     add_notes(document, &snapshot.warnings);
     add_memory(document, device, oom);
     // The pools are those of the snapshot, which may be later.
-    let pools = describe_private_pools(&device.memory).filter(|_| device.memory.reserved_bytes == oom.reserved_bytes);
+    let pools = describe_private_pools(&device.memory, oom.held.as_ref())
+        .filter(|_| device.memory.reserved_bytes == oom.reserved_bytes);
     document.fields("pools", pools);
+    document.fields("engine", describe_engines(oom.held.as_ref()));
     document.field("why", describe_cause(oom, device));
+    if let Some(sleep) = &device.sleep {
+        add_sleep(document, sleep);
+    }
     let grows = device.explaining_growth(oom).is_some();
     if grows {
         add_growth(document, device, ROWS_BESIDE_GROWTH);
@@ -83,7 +89,8 @@ pub(in crate::output::report) fn callers(frames: &[FrameReport], first: Option<&
 fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     let mut parts = Vec::new();
     let pending = oom.reserved_bytes.saturating_sub(oom.allocated_bytes).saturating_sub(oom.cached_bytes);
-    let (allocated, free) = (oom.allocated_bytes, oom.device_free_bytes);
+    let asleep = oom.verdict_reason.asleep_bytes;
+    let (allocated, free) = (oom.allocated_bytes.saturating_sub(asleep), oom.device_free_bytes);
     add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated", size(allocated)));
     add_part(&mut parts, pending, BarKind::Peak, format!("{} freed, in use by another stream", size(pending)));
     let largest = match oom.largest_free_block_bytes {
@@ -99,7 +106,7 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
         }
         _ => add_part(&mut parts, free, BarKind::Free, format!("{} free on the device{}", size(free), segment(oom))),
     }
-    let reach = oom.reserved_bytes.saturating_add(free);
+    let reach = oom.reserved_bytes.saturating_sub(asleep).saturating_add(free);
     let outside = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(reach));
     add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
     document.bar(parts);

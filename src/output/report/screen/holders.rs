@@ -5,7 +5,7 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, JudgedRequest};
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code, faint, source_location};
-use crate::output::wording::{frame_label, location_label};
+use crate::output::wording::{frame_label, guessed_label, location_label};
 use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
@@ -81,7 +81,8 @@ fn lines(held: &[LiveByLine], rows: usize, is_late: bool) -> (Vec<Vec<Cell>>, Ve
     let cells = |line: &LiveByLine| {
         let operation = line.operation.as_deref().and_then(|operation| operation.rsplit(' ').next());
         let operation = operation.map_or_else(Text::default, |name| faint(format!("  {name}")));
-        let category = category_label(line.category, line.category_confidence);
+        let category = line.category.zip(line.category_confidence).filter(|(category, _)| *category != Category::Other);
+        let category = category.map_or_else(String::new, |(category, confidence)| guessed_label(category, confidence));
         let place = if is_late && !line.location.has_stack {
             "allocated before the recording".into()
         } else {
@@ -139,17 +140,6 @@ fn variable_label(kept: &KeptByVariable) -> Text {
     name.and(what).and("  ").and(at)
 }
 
-/// `activations`, `activations?` if that is a guess; empty if nothing is known.
-fn category_label(category: Option<Category>, confidence: Option<Confidence>) -> String {
-    match category {
-        None | Some(Category::Other) => String::new(),
-        Some(category) => {
-            let guess = if confidence == Some(Confidence::Low) { "?" } else { "" };
-            format!("{}{guess}", category.word().replace('-', " "))
-        }
-    }
-}
-
 /// `activations 91% · optimizer state 5%`, for memory whose purpose is known; `None` if that is hardly any.
 fn categories(rows: &[ByCategory]) -> Option<String> {
     let mut others = rows.iter().filter(|row| row.category == Category::Other);
@@ -157,10 +147,10 @@ fn categories(rows: &[ByCategory]) -> Option<String> {
         return None;
     }
     let large = |row: &&ByCategory| row.category != Category::Other && row.share.share_ratio >= MIN_CATEGORY_RATIO;
-    let labels = rows.iter().filter(large).map(|row| {
-        let guess = if row.confidence == Confidence::Low { "?" } else { "" };
-        format!("{}{guess} {}", row.category.word().replace('-', " "), percent(row.share.share_ratio))
-    });
+    let labels = rows
+        .iter()
+        .filter(large)
+        .map(|row| format!("{} {}", guessed_label(row.category, row.confidence), percent(row.share.share_ratio)));
     let labels: Vec<String> = labels.collect();
     let has_guess = rows.iter().filter(large).any(|row| row.confidence == Confidence::Low);
     let legend = if has_guess { "   (?: a guess)" } else { "" };

@@ -8,6 +8,7 @@ mod holders;
 mod parts;
 mod ranks;
 mod serving;
+mod sleep;
 mod usage;
 
 pub(super) use self::failure::callers;
@@ -17,13 +18,13 @@ pub(super) use self::parts::{add_part, moment_label};
 pub(super) use self::ranks::{rank_table, screen_of_ranks};
 use self::serving::show_engine;
 use self::usage::{requested, usage};
-use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::output::document::Document;
 
 /// Appends the screen of `device`, the one of `snapshot` to look at first; `rows` limits the rows of each table.
 pub(super) fn screen(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
     let rows = rows.min(MAX_ROWS);
-    let serving = snapshot.dry_run.as_ref().and_then(|run| run.serving.as_ref());
+    let serving = snapshot.dry_run.as_ref().and_then(DryRunReport::server);
     match device.ooms.last() {
         _ if device.request.is_some() => requested(document, snapshot, device, rows),
         Some(oom) if device.moment.is_none() => show_failure(document, snapshot, device, oom, rows),

@@ -2,12 +2,13 @@
 
 use super::holders::{add_growth, add_holders};
 use super::parts::{add_next, add_part};
+use super::sleep::{add_memory_on_device, add_sleep};
 use crate::analysis::failure::RequestOutcome;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{counted, size};
 use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{describe_position_on, describe_private_pools};
+use crate::output::report::phrases::{describe_engines, describe_position_on, describe_private_pools};
 use crate::output::wording::{command_line, summarize_snapshot, usage_headline};
 
 /// A recording without a failed request, a state without a trace, or a moment that the user chose.
@@ -19,9 +20,16 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
     };
     document.headline(answer, faint(context(snapshot, device)));
     add_notes(document, &snapshot.warnings);
-    add_memory(document, snapshot, device, has_trace && device.moment.is_none());
-    document.fields("pools", describe_private_pools(&device.memory));
+    match device.sleep.as_ref().filter(|_| has_trace && device.moment.is_none()) {
+        Some(sleep) => add_memory_on_device(document, snapshot, device, sleep),
+        None => add_memory(document, snapshot, device, has_trace && device.moment.is_none()),
+    }
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref().filter(|_| device.moment.is_none()));
+    document.fields("pools", describe_private_pools(&device.memory, held));
+    document.fields("engine", describe_engines(held));
+    if let Some(sleep) = &device.sleep {
+        add_sleep(document, sleep);
+    }
     let grows = !device.leaks.suspects.is_empty() && device.moment.is_none();
     if grows {
         add_growth(document, device, rows.min(3));

@@ -1,0 +1,60 @@
+//! Memory that sleeps, and who holds what of the device when an engine sleeps or wakes.
+
+use super::parts::add_part;
+use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::base::units::{count, size};
+use crate::output::document::{BarKind, Cell, Document, Table};
+use crate::snapshot::SleepCall;
+use crate::study::sleep::{SleepReport, SleepSwitch};
+
+/// The last of the changes are listed: two of each kind.
+const MAX_CHANGES: usize = 4;
+
+/// Appends what PyTorch holds of the device now and at most, without memory that sleeps.
+pub(super) fn add_memory_on_device(
+    document: &mut Document,
+    snapshot: &SnapshotReport,
+    device: &DeviceReport,
+    sleep: &SleepReport,
+) {
+    let now = device.memory.reserved_bytes.saturating_sub(sleep.asleep_bytes);
+    let peak = sleep.peak_on_device_bytes.max(now);
+    let context = snapshot.dry_run.as_ref().map_or(0, |run| run.context_bytes);
+    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(context));
+    let free = reach.saturating_sub(peak);
+    let mut parts = Vec::new();
+    add_part(&mut parts, now, BarKind::Allocated, format!("{} reserved at the end", size(now)));
+    add_part(&mut parts, peak - now, BarKind::Peak, format!("up to {} at the peak", size(peak)));
+    add_part(&mut parts, free, BarKind::Free, format!("{} more on the device", size(free)));
+    add_part(&mut parts, context, BarKind::Outside, format!("{} outside PyTorch", size(context)));
+    document.bar(parts);
+}
+
+/// Appends what sleeps at the end, and the last changes.
+pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport) {
+    if sleep.asleep_bytes > 0 {
+        let asleep = size(sleep.asleep_bytes);
+        document
+            .field("asleep", format!("{asleep} of vLLM at the end: PyTorch counts it, the device does not hold it"));
+    }
+    let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
+    let rows = calls().skip(calls().count().saturating_sub(MAX_CHANGES)).map(row);
+    let header = ["sleep mode", "reserved on the device", "asleep", "vLLM allocated", "the rest"];
+    document.table(Table::new(&header, &[0], rows).wide());
+}
+
+fn row(change: &SleepSwitch) -> Vec<Cell> {
+    let allocated_by = |is_engine: bool| -> u64 {
+        let wanted = change.allocated.iter().filter(|held| held.engine.is_some() == is_engine);
+        wanted.map(|held| held.bytes).sum()
+    };
+    let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
+    let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
+    vec![
+        format!("vLLM {what}{at}").into(),
+        size(change.on_device_bytes).into(),
+        size(change.asleep_bytes).into(),
+        size(allocated_by(true)).into(),
+        size(allocated_by(false)).into(),
+    ]
+}
