@@ -15,7 +15,7 @@ from torch import nn
 
 import sharded
 from recording import write
-from sharded import Block, Model, ids
+from sharded import Model, ids
 
 SIZE = int(os.environ.get("SIZE", "4"))
 STEPS = 3
