@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::args::Plan;
+use crate::allocator::device::GpuModel;
 use crate::analysis::{DryRunVerdict, ServingPlanReport, ServingPlanRow};
 use crate::cli::dry_run::{AnalyzedRun, DryRun, Intervention};
 use crate::cli::exit::{Exit, print_stderr};
@@ -14,7 +15,6 @@ use crate::cli::output::Output;
 use crate::cli::run::record_to_log;
 use crate::output::report;
 use crate::stacks::phases::Engine;
-use crate::whatif::plan::PlanTarget;
 
 /// Numbers of GPUs that share the model. `SGLang` has a process for each, of which a dry run starts one.
 const GPU_COUNTS: [u64; 4] = [1, 2, 4, 8];
@@ -28,17 +28,17 @@ pub(super) fn engine_of(command: &[OsString]) -> Option<Engine> {
     if has("vllm") { Some(Engine::Vllm) } else { sglang() }
 }
 
-pub(super) fn run(args: &Plan, engine: Engine, targets: &[PlanTarget]) -> anyhow::Result<Exit> {
-    if targets.len() > MAX_MODELS {
+pub(super) fn run(args: &Plan, engine: Engine, models: &[&'static GpuModel]) -> anyhow::Result<Exit> {
+    if models.len() > MAX_MODELS {
         bail!("name at most {MAX_MODELS} GPUs with --gpus: an engine starts on each of them");
     }
     let output = Output::open(args.output.output.as_deref())?;
     fs::create_dir_all(&args.runs).with_context(|| format!("{}: cannot be created", args.runs.display()))?;
     let mut rows = Vec::new();
     let counts = if engine == Engine::Vllm { &GPU_COUNTS[..] } else { &GPU_COUNTS[..1] };
-    for target in targets {
+    for model in models {
         for gpus in counts {
-            rows.push(start(args, engine, target, *gpus)?);
+            rows.push(start(args, engine, model, *gpus)?);
         }
     }
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
@@ -48,8 +48,7 @@ pub(super) fn run(args: &Plan, engine: Engine, targets: &[PlanTarget]) -> anyhow
 }
 
 /// Starts the engine on `gpus` of a model; vLLM with the longest `max_model_len` that the memory allows.
-fn start(args: &Plan, engine: Engine, target: &PlanTarget, gpus: u64) -> anyhow::Result<ServingPlanRow> {
-    let gpu = target.gpu;
+fn start(args: &Plan, engine: Engine, gpu: &GpuModel, gpus: u64) -> anyhow::Result<ServingPlanRow> {
     let directory = args.runs.join(format!("{}-{gpus}", gpu.name));
     let log = directory.with_extension("txt");
     let dry_run = DryRun::on_gpu(gpu.name, None, &args.command)?;
