@@ -149,7 +149,8 @@ def sglang(monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, "_oomscope_" + name, __import__("_" + name))
     process = module_with(end={"kind": "finished"}, finished=[])
     process.finish = lambda: process.finished.append(process.end["kind"])
-    monkeypatch.setattr(sys, "_oomscope_dry_run", module_with(control=str(tmp_path), ending=process), raising=False)
+    dry_run = module_with(control=str(tmp_path), ending=process, options={})
+    monkeypatch.setattr(sys, "_oomscope_dry_run", dry_run, raising=False)
     return __import__("_sglang")
 
 
@@ -220,6 +221,10 @@ def test_sglang_needs_no_weights_and_no_tokenizer_that_are_not_there(sglang, tmp
     assert ServerArgs(model_path="org/model").resolve_once() == ("dummy", False)
     (tmp_path / "tokenizer.json").touch()
     assert ServerArgs().resolve_once() == ("dummy", False)
+    sys._oomscope_dry_run.options["engine_options"] = {"quantization": "fp8"}
+    options = ServerArgs()
+    options.resolve_once()
+    assert options.quantization == "fp8"
 
 
 def test_compiled_functions_of_cute_do_nothing_but_forget_their_arguments(monkeypatch):
