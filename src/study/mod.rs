@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! In: a [`Snapshot`] and a [`Scope`]. Out: memory figures, history and peaks, phases, attribution of live memory,
-//! timelines, and the inferred settings. Knows no changed settings and no output formats.
+//! In: a [`Snapshot`] and a [`Scope`]. Out: memory figures, history and peaks, phases, attribution of live memory
+//! and the inferred settings. Knows no changed settings and no output formats.
 //!
 //! [`DeviceStudy::replay`] also fills in the history, so call it before [`DeviceStudy::peak`] to save a replay. A study
 //! can be shared between threads. The inference uses all threads itself: request it before distributing work.
@@ -33,7 +33,6 @@ mod lost_history;
 pub mod memory;
 mod position;
 pub mod sleep;
-pub mod timeline;
 pub mod variables;
 mod warnings;
 mod window;

@@ -7,6 +7,7 @@ use super::recording::{DeviceRecording, Recording, is_live, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::base::units::escape_name;
+use crate::output::wording::keeper_name;
 use crate::snapshot::{Action, Snapshot};
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phase;
@@ -233,7 +234,7 @@ impl DeviceRows<'_, '_, '_> {
             let attached = self.metadata(attached);
             let name = one.variable.map(|index| index as usize).filter(|index| *index < names.len());
             let name = name.zip(variables).map(|(index, variables)| {
-                &*names[index].get_or_insert_with(|| variables.row(index, device.stacks()).holder())
+                &*names[index].get_or_insert_with(|| keeper_name(&variables.row(index, device.stacks())))
             });
             let [path, rank, device_id] = self.key();
             let AllocationLifetime { address, bytes, requested_bytes, made_by, place, .. } = *one;
