@@ -26,6 +26,7 @@ import _oomscope_ending as ending
 import _oomscope_files as files
 import _oomscope_flashinfer as flashinfer
 import _oomscope_generation as generation
+import _oomscope_imports as imports
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
 import _oomscope_retries as retries
@@ -35,7 +36,6 @@ import _oomscope_stub as stub
 import _oomscope_usage as usage
 import _oomscope_values as values
 import _oomscope_vllm as vllm
-from _oomscope_imports import AfterImport
 
 # Limit of code locations in the ledger. Reads at further ones are only counted.
 MAX_LOCATIONS = 1000
@@ -118,15 +118,15 @@ class DryRun:
         except OSError:  # it is closed
             self.stderr = None
         for module, hook in sglang.HOOKS.items():  # one of them imports torch
-            sys.meta_path.insert(0, AfterImport(module, hook))
+            sys.meta_path.insert(0, imports.AfterImport(module, hook))
         self.overlay = None
         if self.options["redirect_files"]:
             self.overlay = files.Overlay(os.path.dirname(control))
             self.overlay.install()
-            sys.meta_path.insert(0, AfterImport("safetensors", self.overlay.after_safetensors))
-            sys.meta_path.insert(0, AfterImport("wandb", self.overlay.after_wandb))
-            sys.meta_path.insert(0, AfterImport("sqlite3", self.overlay.after_sqlite))
-            sys.meta_path.insert(0, AfterImport("huggingface_hub.hf_api", files.keep_off_hub))
+            sys.meta_path.insert(0, imports.AfterImport("safetensors", self.overlay.after_safetensors))
+            sys.meta_path.insert(0, imports.AfterImport("wandb", self.overlay.after_wandb))
+            sys.meta_path.insert(0, imports.AfterImport("sqlite3", self.overlay.after_sqlite))
+            sys.meta_path.insert(0, imports.AfterImport("huggingface_hub.hf_api", files.keep_off_hub))
 
     # Loading -----------------------------------------------------------------------------------------------------
 
@@ -184,13 +184,13 @@ class DryRun:
         if self.options["steps_by_parameter"]:
             step_by_parameter()
         generation.length = self.options["generate"]
-        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", generation.end_by_length))
-        sys.meta_path.insert(0, AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
-        sys.meta_path.insert(0, AfterImport("flashinfer.jit.core", flashinfer.load_idle_modules))
-        sys.meta_path.insert(0, AfterImport("cutlass.cutlass_dsl.tvm_ffi_provider", cute.launch_nothing))
-        sys.meta_path.insert(0, AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
+        sys.meta_path.insert(0, imports.AfterImport("transformers.generation.utils", generation.end_by_length))
+        sys.meta_path.insert(0, imports.AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
+        sys.meta_path.insert(0, imports.AfterImport("flashinfer.jit.core", flashinfer.load_idle_modules))
+        sys.meta_path.insert(0, imports.AfterImport("cutlass.cutlass_dsl.tvm_ffi_provider", cute.launch_nothing))
+        sys.meta_path.insert(0, imports.AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
         for module, hook in vllm.HOOKS.items():
-            sys.meta_path.insert(0, AfterImport(module, hook))
+            sys.meta_path.insert(0, imports.AfterImport(module, hook))
 
     def note_memory_queries(self, torch):
         """Notes the lines that ask how much memory the device has or has free: the program may adapt to that."""
@@ -227,9 +227,13 @@ class DryRun:
             sys.stderr.write("oomscope: dry run: every value of the GPU is zero: %s\n" % error)
         if self.operators is not None:
             for module, launcher in TRITON_LAUNCHERS:
-                sys.meta_path.insert(0, AfterImport(module, functools.partial(self.operators.after_triton, launcher)))
-            sys.meta_path.insert(0, AfterImport("torch._meta_registrations", self.operators.pass_by))
-            sys.meta_path.insert(0, AfterImport("torchvision", lambda _: self.operators.register("torchvision")))
+                sys.meta_path.insert(
+                    0, imports.AfterImport(module, functools.partial(self.operators.after_triton, launcher))
+                )
+            sys.meta_path.insert(0, imports.AfterImport("torch._meta_registrations", self.operators.pass_by))
+            sys.meta_path.insert(
+                0, imports.AfterImport("torchvision", lambda _: self.operators.register("torchvision"))
+            )
 
     def on_cuda(self, recorder):
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""

@@ -668,6 +668,8 @@ def watch_sleep():
             sleep.watch(sys.modules[sleep.MODULE])
         else:
             sys.meta_path.insert(0, imports.AfterImport(sleep.MODULE, sleep.watch))
+    except ImportError:  # as in `load_names`
+        pass
     except Exception as error:
         log("sleeping memory will be counted: " + describe_error(error))
 

@@ -8,7 +8,7 @@ import time
 MODULE = "vllm.device_allocator.cumem"
 # Later changes are not kept.
 MAX_CHANGES = 10000
-# After each call that put memory to sleep or woke it: the call, the time, the device, and the bytes asleep by vLLM's tag.
+# After each call that put memory to sleep or woke it: the call, time and device, and the bytes asleep by vLLM's tag.
 changes = []
 # By address: bytes and tag of all memory that could sleep.
 segments = {}

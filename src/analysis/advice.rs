@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::batch_cure::batch_cure;
 use super::cure::Cure;
-use super::engine_beside::EngineBeside;
+use super::engine_beside::engine_beside;
 use super::keeper_cure::keeper_cure;
 use super::local_tensors::LocalTensors;
 use super::process_cure::process_cure;
@@ -50,8 +50,8 @@ pub enum Advice {
     NoGrad(UnusedGraphs),
     /// Load the checkpoint into host memory; the line that loads it.
     LoadOnHost(CodeLocation),
-    /// Put a serving engine to sleep while other code runs.
-    SleepEngine(EngineBeside),
+    /// Put a serving engine to sleep while other code runs: `vLLM` or `SGLang`.
+    SleepEngine(&'static str),
     /// The standard advice of the verdict.
     Standard(Verdict),
     /// The advice, unless other processes hold the missing memory: the size of the device is unknown.
@@ -180,7 +180,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
         return Advice::Cure(cure);
     }
     let is_grown = explaining_growth(oom, evidence.leaks).is_some();
-    if let Some(engine) = EngineBeside::from_failure(oom).filter(|_| !is_grown && oom.verdict == Verdict::Capacity) {
+    if let Some(engine) = engine_beside(oom).filter(|_| !is_grown && oom.verdict == Verdict::Capacity) {
         return Advice::SleepEngine(engine);
     }
     if let Some(parts) = batch().filter(|_| !is_grown) {

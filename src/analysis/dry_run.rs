@@ -121,8 +121,8 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
 
 /// Whether the program has training steps, or a request of it failed outside any engine's code.
 fn trains(device: &DeviceReport) -> bool {
-    let is_of_engine = |oom: &OomReport| oom.frames.iter().any(|frame| Engine::of_file(&frame.file).is_some());
-    device.steps.completed > 0 || device.ooms.last().is_some_and(|oom| !is_of_engine(oom))
+    let is_engines = |oom: &OomReport| oom.frames.iter().any(|frame| Engine::of_file(&frame.file).is_some());
+    device.steps.completed > 0 || device.ooms.last().is_some_and(|oom| !is_engines(oom))
 }
 
 /// The facts for the verdict. `peak` is the most memory that a device has reserved.

@@ -45,7 +45,6 @@ pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
 pub use dry_reads::ReadReport;
 pub use dry_run::{DryRunCertainty, DryRunReport, DryRunWarning};
 pub use dry_verdict::{DryRunReason, DryRunVerdict, FailedRequest, ProgramEnd, ProgramError, ReadBefore, Retry};
-pub use engine_beside::EngineBeside;
 pub use expandable_gain::ExpandableGain;
 pub use idle_cache::IdleCache;
 pub use lines::{LineMetric, LineShare, lines};

@@ -3,10 +3,10 @@
     oomscope dry-run --gpu h100 -o sleeping -- python colocated.py DIR
     oomscope dry-run --gpu h100 -o awake -- python colocated.py DIR --awake --rows 24
     python colocated.py --clean sleeping/*.pickle.gz 2.14.0-colocated-sleep.pickle.gz
-    python colocated.py --clean --no-trace sleeping/*.pickle.gz 2.14.0-colocated-no-history.pickle.gz
+    python colocated.py --clean --no-trace awake/*.pickle.gz 2.14.0-colocated-no-history.pickle.gz
 
-DIR has the configuration of a Llama. `--awake` is the mistake: vLLM keeps its memory while the program trains. `--clean`
-writes a snapshot anew with neutral paths and host.
+DIR has the configuration of a Llama. `--awake` is the mistake: vLLM keeps its memory while the program trains.
+`--clean` writes a snapshot anew with neutral paths and host.
 """
 
 import argparse

@@ -45,9 +45,9 @@ class GenerationMixin:
 PROGRAM = """
 import sys
 sys.path[:0] = [{directory!r}, {stub!r}]
-import _dry_run
 import _generation
-sys.meta_path.insert(0, _dry_run.AfterImport("transformers.generation.utils", _generation.end_by_length))
+import _imports
+sys.meta_path.insert(0, _imports.AfterImport("transformers.generation.utils", _generation.end_by_length))
 from transformers.generation.utils import GenerationMixin
 model = GenerationMixin()
 for _generation.length in ("max", "min"):
@@ -56,8 +56,8 @@ for _generation.length in ("max", "min"):
 
 
 MODULES = (
-    "cute draws ending files flashinfer generation operators ranks retries serving sglang shadow stub triton usage "
-    "values vllm"
+    "cute draws ending files flashinfer generation imports operators ranks retries serving sglang shadow stub triton "
+    "usage values vllm"
 ).split()
 ZEROED = """
 import ctypes, sys

@@ -48,6 +48,11 @@ pub struct SleepSegment {
 }
 
 impl RecordedSleep {
+    /// The changes on device `id`.
+    pub(crate) fn changes_on(&self, id: u64) -> impl Iterator<Item = &SleepChange> {
+        self.changes.iter().filter(move |change| change.device == id)
+    }
+
     /// The tag of the segment with `address`.
     pub(crate) fn tag_at(&self, address: u64) -> Option<&str> {
         let after = self.segments.partition_point(|segment| segment.address <= address);

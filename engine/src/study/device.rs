@@ -18,7 +18,7 @@ use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
 use crate::study::iterations::{Growth, ProgramLoops};
 use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
-use crate::study::sleep::SleepReport;
+use crate::study::sleep::{SleepReader, SleepReport};
 use crate::study::variables::LiveVariables;
 
 /// The facts of one device, each filled in on first use.
@@ -112,7 +112,12 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The memory that sleeps; `None` if the recorder saw none put to sleep.
     pub fn sleep(self) -> Option<&'s SleepReport> {
-        self.cache.sleep.get_or_init(|| SleepReport::new(self)).as_ref()
+        let find = || {
+            let mut reader = SleepReader::new(self.device(), self.stacks(), self.phases())?;
+            self.replay(Tracking::Totals, |step| reader.observe(step));
+            Some(reader.finish(self.memory().reserved_bytes))
+        };
+        self.cache.sleep.get_or_init(find).as_ref()
     }
 
     /// See [`Study::stacks`].

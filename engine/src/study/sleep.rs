@@ -1,14 +1,19 @@
 //! Memory that vLLM's sleep mode has unmapped, which PyTorch goes on counting as allocated and reserved.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use super::DeviceStudy;
-use super::attribution::{EngineMemory, memory_by_engine};
-use crate::replay::literal::Tracking;
-use crate::snapshot::{SleepCall, SleepChange};
+use crate::base::ids::StackId;
+use crate::base::intern::SeededMap;
+use crate::replay::literal::ReplayStep;
+use crate::snapshot::{Action, BlockState, Device, SleepCall, SleepChange};
+use crate::stacks::frames::StackReader;
+use crate::stacks::phases::{Engine, Phases};
 
-/// What sleeps on a device, and when that changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The memory of a device that sleeps, and when that changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SleepReport {
     /// Bytes asleep at the snapshot: allocated by PyTorch's count, but not on the device.
     pub asleep_bytes: u64,
@@ -16,7 +21,7 @@ pub struct SleepReport {
     pub peak_on_device_bytes: u64,
     /// Entry index of that peak; null if it lies before the first entry.
     pub peak_event: Option<u64>,
-    /// Each time that memory was put to sleep or woken, oldest first.
+    /// Each time that memory was put to sleep or woken, oldest first, and the snapshot.
     pub changes: Vec<SleepSwitch>,
 }
 
@@ -35,7 +40,7 @@ pub struct SleepSwitch {
     pub asleep_bytes: u64,
     /// Bytes of PyTorch's segments that are on the device: reserved, less those asleep.
     pub on_device_bytes: u64,
-    /// Live bytes by the engine that allocated them, including those asleep.
+    /// Live bytes by the engine that allocated them, including those asleep, most first.
     pub allocated: Vec<EngineMemory>,
 }
 
@@ -48,48 +53,36 @@ pub struct AsleepByTag {
     pub bytes: u64,
 }
 
+/// Live memory that one engine allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct EngineMemory {
+    /// `vLLM` or `SGLang`; null for all other code.
+    pub engine: Option<&'static str>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 impl SleepReport {
-    /// Replays the trace of `device`; `None` if the recorder saw no memory put to sleep.
-    pub(super) fn new(device: DeviceStudy<'_, '_>) -> Option<Self> {
-        let recorded = device.snapshot().recorder_info.as_ref()?.sleep.as_ref()?;
-        let changes: Vec<&SleepChange> =
-            recorded.changes.iter().filter(|change| change.device == device.id()).collect();
-        if changes.is_empty() {
-            return None;
-        }
-        let mut report = Self { asleep_bytes: 0, peak_on_device_bytes: 0, peak_event: None, changes: Vec::new() };
-        let mut reserved = device.device().is_empty().then(|| device.memory().reserved_bytes).unwrap_or_default();
-        device.replay(Tracking::Totals, |step| {
-            let Some((index, _)) = step.entry else {
-                // A replay may start over.
-                (report.asleep_bytes, report.peak_on_device_bytes, report.peak_event) = (0, 0, None);
-                report.changes.clear();
-                reserved = step.tiling.totals().reserved;
-                return;
-            };
-            let time = device.device().time_us(index);
-            while let Some(change) = changes.get(report.changes.len()).filter(|next| Some(next.time_us) <= time) {
-                report.add(change, index.checked_sub(1), reserved);
-            }
-            reserved = step.tiling.totals().reserved;
-            let on_device = reserved.saturating_sub(report.asleep_bytes);
-            if on_device > report.peak_on_device_bytes {
-                (report.peak_on_device_bytes, report.peak_event) = (on_device, Some(index as u64));
-            }
+    fn add(&mut self, change: &SleepChange, entry: Option<usize>, memory: &LiveMemory) {
+        let asleep = change.asleep.iter().map(|(tag, bytes)| AsleepByTag { tag: tag.clone(), bytes: *bytes });
+        let row =
+            |(engine, bytes): (&Option<Engine>, &u64)| EngineMemory { engine: engine.map(Engine::name), bytes: *bytes };
+        let mut allocated: Vec<EngineMemory> = memory.by_engine.iter().map(row).filter(|held| held.bytes > 0).collect();
+        allocated.sort_by_key(|held| Reverse(held.bytes));
+        self.asleep_bytes = change.bytes();
+        self.changes.push(SleepSwitch {
+            call: change.call,
+            event: entry.map(|entry| entry as u64),
+            time_us: change.time_us,
+            asleep: asleep.collect(),
+            asleep_bytes: self.asleep_bytes,
+            on_device_bytes: memory.reserved.saturating_sub(self.asleep_bytes),
+            allocated,
         });
-        while let Some(change) = changes.get(report.changes.len()) {
-            report.add(change, device.device().len().checked_sub(1), reserved);
-        }
-        let entry = |change: &SleepSwitch| change.event.and_then(|event| usize::try_from(event).ok());
-        let allocated = memory_by_engine(device, report.changes.iter().map(entry).collect());
-        for change in &mut report.changes {
-            change.allocated = allocated.get(&entry(change)).cloned().unwrap_or_default();
-        }
-        Some(report)
     }
 
     /// The number of changes up to entry `event` (`None`: before the first).
-    pub(crate) fn changes_until(&self, event: Option<usize>) -> usize {
+    fn changes_until(&self, event: Option<usize>) -> usize {
         let event = event.map(|event| event as u64);
         self.changes.partition_point(|change| change.event < event)
     }
@@ -100,17 +93,110 @@ impl SleepReport {
         last.map_or(0, |last| self.changes[last].asleep_bytes)
     }
 
-    fn add(&mut self, change: &SleepChange, entry: Option<usize>, reserved: u64) {
-        let asleep = change.asleep.iter().map(|(tag, bytes)| AsleepByTag { tag: tag.clone(), bytes: *bytes });
-        self.asleep_bytes = change.bytes();
-        self.changes.push(SleepSwitch {
-            call: change.call,
-            event: entry.map(|entry| entry as u64),
-            time_us: change.time_us,
-            asleep: asleep.collect(),
-            asleep_bytes: self.asleep_bytes,
-            on_device_bytes: reserved.saturating_sub(self.asleep_bytes),
-            allocated: Vec::new(),
-        });
+    /// Whether an address was not on `device` after entry `entry` (`None`: before the first; of the snapshot, without a
+    /// trace).
+    pub(crate) fn asleep_after<'a>(&self, device: Device<'a>, entry: Option<usize>) -> impl Fn(u64) -> bool + use<'a> {
+        let changes = if device.is_empty() { self.changes.len() } else { self.changes_until(entry) };
+        let recorded = device.snapshot().recorder_info.as_ref().and_then(|recorder| recorder.sleep.as_ref());
+        let last = recorded.zip(changes.checked_sub(1));
+        let last = last.and_then(|(recorded, at)| Some((recorded, recorded.changes_on(device.id()).nth(at)?)));
+        move |address| last.is_some_and(|(recorded, at)| recorded.tag_at(address).is_some_and(|tag| at.has_asleep(tag)))
+    }
+}
+
+/// Makes a [`SleepReport`] during a replay.
+pub(super) struct SleepReader<'s, 'a> {
+    device: Device<'a>,
+    stacks: &'s StackReader<'a>,
+    phases: &'s Phases,
+    changes: Vec<&'a SleepChange>,
+    report: SleepReport,
+    memory: LiveMemory,
+}
+
+impl<'s, 'a> SleepReader<'s, 'a> {
+    /// `None` if the recorder saw no memory of `device` put to sleep.
+    pub(super) fn new(device: Device<'a>, stacks: &'s StackReader<'a>, phases: &'s Phases) -> Option<Self> {
+        let recorded = device.snapshot().recorder_info.as_ref()?.sleep.as_ref()?;
+        let changes: Vec<&SleepChange> = recorded.changes_on(device.id()).collect();
+        let (report, memory) = (SleepReport::default(), LiveMemory::default());
+        (!changes.is_empty()).then_some(Self { device, stacks, phases, changes, report, memory })
+    }
+
+    pub(super) fn observe(&mut self, step: &ReplayStep<'_>) {
+        self.memory.reserved = step.tiling.totals().reserved;
+        let Some((index, entry)) = &step.entry else {
+            // A replay may start over.
+            (self.report, self.memory.blocks) = (SleepReport::default(), SeededMap::default());
+            self.memory.by_engine.clear();
+            for (address, bytes, _, state, stack) in step.tiling.active_blocks() {
+                if state == BlockState::ActiveAllocated {
+                    self.memory.alloc(address, bytes, self.engine_of(self.stacks.recorded_stack(stack)));
+                }
+            }
+            return;
+        };
+        match entry.action {
+            Action::Alloc => {
+                let engine = self.engine_of(entry.stack);
+                self.memory.alloc(entry.addr, step.tiling.allocated_bytes(), engine);
+            }
+            Action::FreeRequested | Action::FreeCompleted => self.memory.free(entry.addr),
+            _ => {}
+        }
+        let on_device = self.memory.reserved.saturating_sub(self.report.asleep_bytes);
+        if on_device > self.report.peak_on_device_bytes {
+            (self.report.peak_on_device_bytes, self.report.peak_event) = (on_device, Some(*index as u64));
+        }
+        let (next, is_last) = (self.device.time_us(index + 1), index + 1 >= self.device.len());
+        while let Some(change) = self.next_change().filter(|change| is_last || Some(change.time_us) <= next) {
+            self.report.add(change, Some(*index), &self.memory);
+        }
+    }
+
+    /// The report; `reserved` is that at the snapshot.
+    pub(super) fn finish(mut self, reserved: u64) -> SleepReport {
+        if self.device.is_empty() {
+            self.memory.reserved = reserved;
+        }
+        while let Some(change) = self.next_change() {
+            self.report.add(change, None, &self.memory);
+        }
+        let at_end = self.memory.reserved.saturating_sub(self.report.asleep_bytes);
+        self.report.peak_on_device_bytes = self.report.peak_on_device_bytes.max(at_end);
+        self.report
+    }
+
+    fn next_change(&self) -> Option<&'a SleepChange> {
+        self.changes.get(self.report.changes.len()).copied()
+    }
+
+    fn engine_of(&self, stack: StackId) -> Option<Engine> {
+        self.phases.stack_traits(stack).engine
+    }
+}
+
+/// Reserved memory, and live memory by engine, during a replay.
+#[derive(Default)]
+struct LiveMemory {
+    reserved: u64,
+    by_engine: BTreeMap<Option<Engine>, u64>,
+    /// Engine and size of each live block, by address.
+    blocks: SeededMap<u64, (Option<Engine>, u64)>,
+}
+
+impl LiveMemory {
+    fn alloc(&mut self, address: u64, bytes: u64, engine: Option<Engine>) {
+        self.free(address); // an entry may contradict the state
+        self.blocks.insert(address, (engine, bytes));
+        let sum = self.by_engine.entry(engine).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+
+    fn free(&mut self, address: u64) {
+        if let Some((engine, bytes)) = self.blocks.remove(&address) {
+            let sum = self.by_engine.entry(engine).or_default();
+            *sum = sum.saturating_sub(bytes);
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
 use crate::study::TracePosition;
-use crate::study::attribution::{ByEngine, Category, MemoryBreakdown};
+use crate::study::attribution::{ByCategory, ByEngine, Category, MemoryBreakdown};
 use crate::study::memory::MemoryReport;
 use crate::whatif::FailedRequest;
 
@@ -113,10 +113,13 @@ pub(super) fn describe_private_pools(memory: &MemoryReport, held: Option<&Memory
         }
     }
     let purposes: Vec<String> = purposes.into_iter().map(category_label).collect();
-    let purposes = if purposes.is_empty() { "CUDA graphs, MemPool".to_owned() } else { purposes.join(", ") };
+    let (kinds, purposes) = match purposes.as_slice() {
+        [] => (" (CUDA graphs, MemPool)", String::new()),
+        purposes => ("", format!(" for {}", purposes.join(", "))),
+    };
     (ratio(pools.reserved_bytes, memory.reserved_bytes) >= MIN_PRIVATE_RATIO).then(|| {
         format!(
-            "{} ({purposes}) {} {}, {} of it free for {} alone",
+            "{}{kinds} {} {}{purposes}; {} of it is free for {} alone",
             counted(pools.count, "private pool"),
             if is_one { "keeps" } else { "keep" },
             size(pools.reserved_bytes),
@@ -129,14 +132,16 @@ pub(super) fn describe_private_pools(memory: &MemoryReport, held: Option<&Memory
 /// Categories of an engine with a smaller share of its memory are not listed.
 const MIN_ENGINE_RATIO: f64 = 0.01;
 
-/// The memory of serving engines and of the rest of the program, by category; empty without an engine.
+/// The memory of serving engines and of all other code, by category; empty without an engine.
 pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
     let describe = |row: &ByEngine| {
         let bytes = row.share.bytes;
-        let large = row.by_category.iter().filter(|of| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO);
-        let parts: Vec<String> =
-            large.map(|of| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes))).collect();
-        format!("{} holds {}: {}", row.engine.unwrap_or("the rest of the program"), size(bytes), parts.join(", "))
+        let is_large = |of: &&ByCategory| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO;
+        let large = row.by_category.iter().filter(is_large).filter(|of| of.category != Category::Other);
+        let parts = large.map(|of| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes)));
+        let all = format!("{} {}", row.engine.unwrap_or("other code"), size(bytes));
+        let parts: Vec<String> = parts.collect();
+        if parts.is_empty() { all } else { format!("{all}: {}", parts.join(", ")) }
     };
     held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
 }

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use super::category::category_label;
 use super::larger_input::limit_input;
 use super::outcome::{count_of, describe_unknown, outcome_clause, settings_action, settings_label};
 use super::variables::{describe_keeper, keeper_aside};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Advice, DataParallelImbalance, EngineBeside, IdleCache, NoSettingHelps, OversizedRequest};
+use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
 use crate::base::units::{percent, size};
 use crate::explain::{Snippet, StandardAdvice};
 use crate::snapshot::RootKind;
@@ -205,8 +204,8 @@ fn describe_replays(why: &NoSettingHelps) -> String {
 
 /// A line whose request failed because of its own size.
 /// Calls of an engine that take its memory off the device and bring it back, and the option that they need.
-fn sleep_calls(engine: &EngineBeside) -> [&'static str; 3] {
-    match engine.engine {
+fn sleep_calls(engine: &str) -> [&'static str; 3] {
+    match engine {
         "vLLM" => ["llm.sleep()", "llm.wake_up()", "LLM(enable_sleep_mode=True)"],
         _ => [
             "engine.release_memory_occupation()",
@@ -216,15 +215,9 @@ fn sleep_calls(engine: &EngineBeside) -> [&'static str; 3] {
     }
 }
 
-fn describe_sleep(engine: &EngineBeside) -> String {
+fn describe_sleep(engine: &str) -> String {
     let [sleep, wake, option] = sleep_calls(engine);
-    format!(
-        "take {} off the device while other code runs: it holds {}, {} of it {}; {sleep} before, {wake} after, with {option}",
-        engine.engine,
-        size(engine.bytes),
-        size(engine.category_bytes),
-        category_label(engine.category)
-    )
+    format!("let {engine} sleep while other code runs: {sleep}, {wake}, {option}")
 }
 
 fn describe_oversized(request: &OversizedRequest) -> String {

@@ -63,12 +63,8 @@ pub(super) struct LiveSet {
 impl LiveSet {
     /// Removes the blocks that were not on the device, because an engine had unmapped them.
     pub(super) fn remove_asleep(&mut self, device: DeviceStudy<'_, '_>) {
-        let recorded = device.snapshot().recorder_info.as_ref().and_then(|recorder| recorder.sleep.as_ref());
-        let Some((recorded, sleep)) = recorded.zip(device.sleep()) else { return };
-        // Without a trace, the state is the last one.
-        let changes = if device.device().is_empty() { sleep.changes.len() } else { sleep.changes_until(self.entry) };
-        let mut of_device = recorded.changes.iter().filter(|change| change.device == device.id());
-        let Some(last) = changes.checked_sub(1).and_then(|index| of_device.nth(index)) else { return };
-        self.blocks.retain(|block| !recorded.tag_at(block.address).is_some_and(|tag| last.has_asleep(tag)));
+        let Some(sleep) = device.sleep() else { return };
+        let is_asleep = sleep.asleep_after(device.device(), self.entry);
+        self.blocks.retain(|block| !is_asleep(block.address));
     }
 }

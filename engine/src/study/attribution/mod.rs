@@ -25,7 +25,6 @@ mod parameter_copies;
 mod rules;
 mod unused_graphs;
 
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 pub(crate) use self::allocations::{Allocation, classify_allocations};
@@ -36,14 +35,12 @@ pub use self::breakdown::{
 pub use self::kept_graphs::KeptGraphs;
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::lifetimes::Lifetimes;
-use self::live_set::{LiveBlock, LiveSet};
 pub use self::rules::CategoryRule;
 pub use self::unused_graphs::UnusedGraphs;
 use crate::base::ids::StackId;
 use crate::replay::literal::inferred_capacity;
-use crate::stacks::phases::{Engine, StepMarker};
+use crate::stacks::phases::StepMarker;
 pub use crate::study::category::{Category, Confidence};
-use crate::study::memory::{sorted_by_bytes, sum_by_key};
 use crate::study::{DeviceStudy, MemoryHistory, TracePosition};
 
 /// The training steps of a recording.
@@ -137,30 +134,6 @@ pub(crate) fn attribute_snapshot(
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let live_set = lifetimes.live_sets.first()?;
     Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
-}
-
-/// Live memory that one engine allocated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct EngineMemory {
-    /// `vLLM` or `SGLang`; null for all other code.
-    pub engine: Option<&'static str>,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-/// The live memory after each of `entries` (`None`: before the first), by engine, most bytes first.
-pub(crate) fn memory_by_engine(
-    device: DeviceStudy<'_, '_>,
-    entries: Vec<Option<usize>>,
-) -> FxHashMap<Option<usize>, Vec<EngineMemory>> {
-    let lifetimes = Lifetimes::from_trace(device, entries);
-    let by_engine = |live_set: &LiveSet| {
-        let engine_of = |block: &LiveBlock| device.phases().stack_traits(block.stack).engine.map(Engine::name);
-        let sums = sum_by_key(live_set.blocks.iter().map(|block| (engine_of(block), block.bytes)));
-        let rows = sorted_by_bytes(sums).into_iter();
-        (live_set.entry, rows.map(|(engine, sum)| EngineMemory { engine, bytes: sum.bytes }).collect())
-    };
-    lifetimes.live_sets.iter().map(by_engine).collect()
 }
 
 /// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.
