@@ -228,8 +228,8 @@ impl Recording {
     /// By the variable that keeps the memory at the snapshot; `None` if the recorder named none.
     fn by_name(&self, device: DeviceStudy<'_, '_>) -> Option<Grouping> {
         let variables = device.variables()?;
-        let names = (0..variables.len()).map(|index| keeper_name(&variables.row(index, device.stacks())));
-        let mut groups = listed(names, variables.len(), "variables");
+        let names = (0..variables.count()).map(|index| keeper_name(&variables.row(index, device.stacks())));
+        let mut groups = listed(names, variables.count(), "variables");
         let freed = small(groups.len());
         groups.push(Group { name: "freed before the snapshot".to_owned(), slot: OTHER, is_guess: true });
         let of = self.allocations.iter().map(|one| one.variable.map_or(freed, |index| small(index as usize)));

@@ -7,6 +7,6 @@ pub mod input;
 pub mod intern;
 #[cfg(debug_assertions)]
 pub mod step_counter;
-pub(crate) mod threads;
+pub mod threads;
 pub mod units;
 pub mod warning;

@@ -12,7 +12,7 @@ fn has_free_core() -> bool {
 }
 
 /// The results of `first` and `second`, which run at the same time where a core is free.
-pub(crate) fn join<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
+pub fn join<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
     if !has_free_core() {
         return (first(), second());
     }
@@ -23,7 +23,7 @@ pub(crate) fn join<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() 
 }
 
 /// The results of `work` for each of `items`, in their order, on as many threads as there are cores.
-pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let count = rayon::current_num_threads().min(items.len());
     if count < 2 || !has_free_core() {
         return items.iter().map(work).collect();

@@ -5,7 +5,7 @@ use crate::base::ids::StackId;
 
 /// In the snapshot of a dry run this precedes the exit code, which is three digits, or question marks if the process
 /// ended as it had announced.
-pub(crate) const EXIT_CODE: &str = "oomscope exit code: ";
+pub const EXIT_CODE: &str = "oomscope exit code: ";
 
 /// A run on the stub of CUDA.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -36,7 +36,7 @@ use crate::base::input::looks_like_log;
 pub use column::Column;
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
-pub(crate) use dry_run::EXIT_CODE;
+pub use dry_run::EXIT_CODE;
 pub use dry_run::{
     DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, TextLength, UnsizedWork,
     ValueRead, Workspace,

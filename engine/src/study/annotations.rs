@@ -56,7 +56,7 @@ pub(crate) fn annotated_allocations(device: DeviceStudy<'_, '_>, entries: usize)
 }
 
 /// The annotations of memory that is live at the snapshot, most bytes first. A block with several counts for each.
-pub(crate) fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<ByAnnotation>> {
+pub fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<ByAnnotation>> {
     let live = annotated_allocations(device, device.device().len());
     let all = device.live_by_stack().values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     let each = live.values().flat_map(|(size, texts)| texts.iter().map(|text| (*text, *size)));

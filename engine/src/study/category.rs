@@ -4,7 +4,6 @@ use crate::base::warning::words;
 
 words! {
     /// The use of a block.
-    #[non_exhaustive]
     pub enum Category {
         /// Weights and buffers of a model
         Parameters = "parameters",

@@ -4,7 +4,7 @@ use super::DeviceStudy;
 use crate::snapshot::Action;
 
 /// Longer traces are not continued: every replay of the continuation would take too long.
-pub(crate) const MAX_CONTINUED_ENTRIES: usize = 2_000_000;
+pub const MAX_CONTINUED_ENTRIES: usize = 2_000_000;
 
 impl DeviceStudy<'_, '_> {
     /// Whether no allocation follows the last failed request of the window, and the trace is short enough to continue.

@@ -156,7 +156,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     }
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
-    pub(crate) fn variables(self) -> Option<&'s LiveVariables<'a>> {
+    pub fn variables(self) -> Option<&'s LiveVariables<'a>> {
         let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks());
         self.cache.variables.get_or_init(find).as_ref()
     }
@@ -272,7 +272,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     }
 
     /// Whether a replay under the recorded settings serves the last failed request; `replay` finds out.
-    pub(crate) fn replay_serves_failure(self, replay: impl FnOnce() -> bool) -> bool {
+    pub fn replay_serves_failure(self, replay: impl FnOnce() -> bool) -> bool {
         *self.cache.replay_serves_failure.get_or_init(replay)
     }
 
@@ -285,14 +285,14 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     }
 
     /// Works out what the stacks show: phases, training steps and loops. No replay is needed.
-    pub(crate) fn read_stacks(self) {
+    pub fn read_stacks(self) {
         self.phases();
         self.loop_growth();
     }
 
     /// The growth from iteration to iteration in the loop that the trace ends in: in a trace that a failed request ended,
     /// up to that; else up to the last request, or up to the last training step.
-    pub(crate) fn growth(self) -> Option<&'s Growth> {
+    pub fn growth(self) -> Option<&'s Growth> {
         let with_allocated = |growth: &Growth| {
             let allocated = self.allocated_before(&growth.start_entries);
             growth.clone().with_allocated(&allocated)

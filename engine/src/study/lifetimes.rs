@@ -11,62 +11,62 @@ use crate::study::DeviceStudy;
 use crate::study::attribution::{self, Category, Confidence};
 
 /// A position in the trace: the number of entries applied. 0 is before the first entry.
-pub(crate) type EntryCount = u32;
+pub type EntryCount = u32;
 
 /// An allocation and its lifetime.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AllocationLifetime {
+pub struct AllocationLifetime {
     /// 0 if it is older than the trace.
-    pub(crate) start: EntryCount,
+    pub start: EntryCount,
     /// When the program freed it; `None` if it did not.
-    pub(crate) freed_at: Option<EntryCount>,
+    pub freed_at: Option<EntryCount>,
     /// When its memory could be reused: later than `freed_at` if other streams used it.
-    pub(crate) reusable_at: Option<EntryCount>,
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    pub(crate) requested_bytes: u64,
-    pub(crate) made_by: StackId,
+    pub reusable_at: Option<EntryCount>,
+    pub address: u64,
+    pub bytes: u64,
+    pub requested_bytes: u64,
+    pub made_by: StackId,
     /// Index into [`MemoryLifetimes::places`].
-    pub(crate) place: u32,
-    pub(crate) category: Category,
-    pub(crate) confidence: Confidence,
+    pub place: u32,
+    pub category: Category,
+    pub confidence: Confidence,
     /// The phase that allocated it; `None` if it is older than the trace.
-    pub(crate) phase: Option<Phase>,
+    pub phase: Option<Phase>,
     /// The variable that keeps it at the snapshot, an index in `DeviceStudy::variables`.
-    pub(crate) variable: Option<u32>,
+    pub variable: Option<u32>,
     /// The last text that the program attached to it (`torch.cuda.memory._annotate_tensor`).
-    pub(crate) annotation: Option<SymbolId>,
+    pub annotation: Option<SymbolId>,
 }
 
 /// A range of reserved device memory: a segment, or a mapped part of an expandable segment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SegmentRange {
-    pub(crate) start: EntryCount,
-    pub(crate) end: Option<EntryCount>,
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    pub(crate) made_by: StackId,
+pub struct SegmentRange {
+    pub start: EntryCount,
+    pub end: Option<EntryCount>,
+    pub address: u64,
+    pub bytes: u64,
+    pub made_by: StackId,
     /// Index into [`MemoryLifetimes::places`].
-    pub(crate) place: u32,
-    pub(crate) is_expandable: bool,
+    pub place: u32,
+    pub is_expandable: bool,
 }
 
 /// A pool's blocks of one stream and size class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct PoolStream {
-    pub(crate) pool: PoolId,
-    pub(crate) stream: u64,
-    pub(crate) is_small: bool,
+pub struct PoolStream {
+    pub pool: PoolId,
+    pub stream: u64,
+    pub is_small: bool,
 }
 
 /// All lifetimes on one device.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryLifetimes {
+pub struct MemoryLifetimes {
     /// By ascending `start`.
-    pub(crate) allocations: Vec<AllocationLifetime>,
+    pub allocations: Vec<AllocationLifetime>,
     /// By ascending `start`. Adjacent ranges of one expandable segment are not joined.
-    pub(crate) segments: Vec<SegmentRange>,
-    pub(crate) places: Vec<PoolStream>,
+    pub segments: Vec<SegmentRange>,
+    pub places: Vec<PoolStream>,
     rows: SeededMap<PoolStream, u32>,
     /// Indexes of live allocations, by address.
     live: SeededMap<u64, u32>,
@@ -76,12 +76,12 @@ pub(crate) struct MemoryLifetimes {
 
 impl MemoryLifetimes {
     /// Replays `device`'s trace; without a trace, takes the blocks and segments of the snapshot.
-    pub(crate) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
+    pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
         Self::observe_device(device, |_| ())
     }
 
     /// Like [`Self::from_device`]; `observe` sees each step of the same replay.
-    pub(crate) fn observe_device(device: DeviceStudy<'_, '_>, mut observe: impl FnMut(&ReplayStep<'_>)) -> Self {
+    pub fn observe_device(device: DeviceStudy<'_, '_>, mut observe: impl FnMut(&ReplayStep<'_>)) -> Self {
         let mut lives = Self::default();
         let id = device.id();
         let traced = device.replay(Tracking::Changes, |step| {
@@ -300,7 +300,7 @@ impl AllocationLifetime {
 }
 
 impl SegmentRange {
-    pub(crate) fn end_address(&self) -> u64 {
+    pub fn end_address(&self) -> u64 {
         self.address.saturating_add(self.bytes)
     }
 }

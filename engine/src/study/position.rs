@@ -101,12 +101,12 @@ pub struct MemoryAt<'s, 'a> {
 
 impl MemoryAt<'_, '_> {
     /// Segments and blocks; `None` at the snapshot, where the file has them.
-    pub(crate) fn layout(&self) -> Option<&Layout> {
+    pub fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
     }
 
     /// Lists the `top` segments.
-    pub(crate) fn segments(&self, top: usize) -> SegmentList {
+    pub fn segments(&self, top: usize) -> SegmentList {
         let (snapshot, settings) = (self.device.snapshot(), self.device.settings());
         let pools = &snapshot.pools;
         match &self.layout {

@@ -226,7 +226,7 @@ impl DeviceRows<'_, '_, '_> {
         let trace = device.device();
         let pools = self.pools();
         let variables = device.variables();
-        let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::len)];
+        let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::count)];
         let peak = self.device.peak();
         for (id, one) in (0_u64..).zip(self.device.allocations()) {
             let [start, end] = [last_entry(one.start), one.freed_at.and_then(last_entry)];

@@ -15,7 +15,6 @@ words! {
 words! {
     /// Why a request failed. The questions are asked in this order; causes that are cheapest to fix come first.
     /// Each description is the question that gives the verdict.
-    #[non_exhaustive]
     pub enum Verdict {
         /// Did the device have room for the segment?
         MemoryLimit = "memory-limit",

@@ -17,4 +17,4 @@ pub const RECORD_HISTORY_CALL: &str = "torch.cuda.memory._record_memory_history(
 
 pub use code::Code;
 pub use warnings::{Warning, Warnings};
-pub(crate) use words::words;
+pub use words::words;

@@ -2,6 +2,8 @@
 
 /// Declares an enum in which each variant has a public word. The doc comment of a variant is its meaning, which the
 /// documentation prints: a sentence without its period.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! words {
     ($(#[$attribute:meta])* $vis:vis enum $Name:ident {
         $($(#[doc = $meaning:literal])+ $Variant:ident = $word:literal,)*
@@ -39,4 +41,4 @@ macro_rules! words {
     };
 }
 
-pub(crate) use words;
+pub use words;

@@ -4,7 +4,7 @@ use crate::snapshot::{Action, BlockState, Device};
 
 /// Whether the trace of `device` lacks `free_completed` entries (`skip_actions`): it has none, although more blocks
 /// were freed than are pending at the end.
-pub(crate) fn lacks_completions(device: Device<'_>) -> bool {
+pub fn lacks_completions(device: Device<'_>) -> bool {
     let mut freed = 0;
     for index in 0..device.len() {
         match device.action(index) {

@@ -9,7 +9,7 @@ use crate::snapshot::{Block, BlockState, Segment, Snapshot};
 const FOREIGN_PACKAGES: [&str; 3] = ["torch_npu", "torch_mlu", "torch_musa"];
 
 /// A warning for a file that another allocator wrote, since none of its figures can be trusted.
-pub(crate) fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
+pub fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
     let backend = |message: &str| Some(Warning::new(Code::ForeignBackend, message));
     let raw = snapshot.settings.as_ref();
     if raw.and_then(|raw| find_option(&raw.string, "backend")).is_some_and(|name| name != "native") {

@@ -25,8 +25,8 @@ mod totals;
 
 pub use capacity::{inferred_capacity, inferred_limit};
 pub use completions::is_completed_at_once;
-pub(crate) use completions::lacks_completions;
-pub(crate) use foreign::warn_if_foreign;
+pub use completions::lacks_completions;
+pub use foreign::warn_if_foreign;
 pub(crate) use initial_state::InitialState;
 pub use layout::Layout;
 pub(crate) use pool_index::PoolIndex;

@@ -17,7 +17,7 @@ mod workspaces;
 
 pub use device_frees::{DeviceFree, device_frees};
 pub use program::Program;
-pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope, ResizedRequest};
-pub(crate) use script::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
-pub(crate) use trace_op::{Boundary, TraceOp};
-pub(crate) use trace_ops::{TraceOps, reserved_after};
+pub use program::{ListRange, Operation, OperationKind, ReleaseScope, ResizedRequest};
+pub use script::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
+pub use trace_op::{Boundary, TraceOp};
+pub use trace_ops::{TraceOps, reserved_after};

@@ -15,35 +15,35 @@ use crate::snapshot::{BlockState, Device};
 /// The operations of one device's trace, and the memory that the allocator held before the first.
 #[derive(Debug, Clone)]
 pub struct Program<'a> {
-    pub(crate) device: Device<'a>,
-    pub(crate) initial_segments: Vec<InitialSegment>,
+    pub device: Device<'a>,
+    pub initial_segments: Vec<InitialSegment>,
     /// In address order; block `i` keeps slot `i`.
-    pub(crate) initial_blocks: Vec<InitialBlock>,
-    pub(crate) operations: Vec<Operation>,
+    pub initial_blocks: Vec<InitialBlock>,
+    pub operations: Vec<Operation>,
     /// The slots of pending frees, in the order in which they were completed.
-    pub(crate) completed: Vec<u32>,
+    pub completed: Vec<u32>,
     /// The private pools of each [`ReleaseScope::Pools`], one after the other.
-    pub(crate) released_pools: Vec<PoolId>,
+    pub released_pools: Vec<PoolId>,
     /// A slot is reused once its block is free.
-    pub(crate) slot_count: usize,
+    pub slot_count: usize,
 }
 
 /// An operation, with the last entry that it wrote.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Operation {
-    pub(crate) entry_index: u32,
-    pub(crate) kind: OperationKind,
+pub struct Operation {
+    pub entry_index: u32,
+    pub kind: OperationKind,
 }
 
 /// A range of [`Program::completed`] or [`Program::released_pools`].
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ListRange {
-    pub(crate) start: u32,
-    pub(crate) len: u32,
+pub struct ListRange {
+    pub start: u32,
+    pub len: u32,
 }
 
 impl ListRange {
-    pub(crate) fn range(self) -> Range<usize> {
+    pub fn range(self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.len as usize
     }
@@ -54,7 +54,7 @@ impl ListRange {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum OperationKind {
+pub enum OperationKind {
     /// A request. It has no slot if it failed when it was recorded.
     Alloc { size: u64, stream: u64, pool: PoolId, context: StackId, slot: Option<u32>, completions: ListRange },
     /// A free. It is pending if another stream still uses the block.
@@ -72,11 +72,11 @@ pub(crate) enum OperationKind {
 
 /// A request of a program at another size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ResizedRequest {
+pub struct ResizedRequest {
     /// `None` if it is not made at that size. Its block must be freed, and its free not be pending.
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
     /// Two blocks that its call requests after it, and frees when it ends.
-    pub(crate) temporaries: Option<[u64; 2]>,
+    pub temporaries: Option<[u64; 2]>,
 }
 
 /// A request, and what the program holds with it.
@@ -92,7 +92,7 @@ struct LiveRequest {
 
 /// Which pools a release empties.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum ReleaseScope {
+pub enum ReleaseScope {
     All,
     /// Private pools.
     Pools(ListRange),
@@ -144,7 +144,7 @@ impl Program<'_> {
     }
 
     /// Every request in order: entry index, stack and bytes.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = (usize, StackId, u64)> + '_ {
+    pub fn requests(&self) -> impl Iterator<Item = (usize, StackId, u64)> + '_ {
         self.operations.iter().filter_map(|operation| match operation.kind {
             OperationKind::Alloc { size, context, .. } => Some((operation.entry_index as usize, context, size)),
             _ => None,
@@ -153,7 +153,7 @@ impl Program<'_> {
 
     /// Every free of a block that the program allocated: the number of its request in [`Self::requests`], and the
     /// number of requests before the free.
-    pub(crate) fn frees(&self) -> Vec<(usize, usize)> {
+    pub fn frees(&self) -> Vec<(usize, usize)> {
         let mut request_of_slot: Vec<Option<usize>> = vec![None; self.slot_count];
         let (mut requests, mut frees) = (0, Vec::new());
         for operation in &self.operations {
@@ -177,19 +177,14 @@ impl Program<'_> {
     /// differ, nobody knows where they would have been, so the program allocates them first: see
     /// [`Self::with_empty_start`].
     #[must_use]
-    pub(crate) fn resized(&self, requests: &[ResizedRequest], initial_blocks: &[u64]) -> Self {
+    pub fn resized(&self, requests: &[ResizedRequest], initial_blocks: &[u64]) -> Self {
         let operations = resize_operations(&self.operations, requests, self.slot_count);
         self.with_operations(operations, self.slot_count + 2, initial_blocks)
     }
 
     /// The same program with other operations, and other bytes for each initial block.
     #[must_use]
-    pub(crate) fn with_operations(
-        &self,
-        operations: Vec<Operation>,
-        slot_count: usize,
-        initial_blocks: &[u64],
-    ) -> Self {
+    pub fn with_operations(&self, operations: Vec<Operation>, slot_count: usize, initial_blocks: &[u64]) -> Self {
         let mut resized = Self { operations, slot_count, ..self.clone() };
         let recorded = self.initial_blocks.iter().map(|block| block.requested);
         if recorded.eq(initial_blocks.iter().copied()) {
@@ -280,7 +275,7 @@ impl Program<'_> {
 
     /// Calls `visit` with the entry index of every request, and the bytes of the live blocks with it, rounded under
     /// `settings`.
-    pub(crate) fn for_each_request(&self, settings: &Settings, mut visit: impl FnMut(usize, u64)) {
+    pub fn for_each_request(&self, settings: &Settings, mut visit: impl FnMut(usize, u64)) {
         self.walk_requests(settings, |request| {
             visit(request.entry_index as usize, request.live_bytes);
         });

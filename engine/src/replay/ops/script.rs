@@ -7,25 +7,25 @@ use crate::snapshot::BlockState;
 
 /// The operations of a program, to be changed and converted back.
 #[derive(Debug, Clone)]
-pub(crate) struct Script {
-    pub(crate) ops: Vec<ScriptOp>,
+pub struct Script {
+    pub ops: Vec<ScriptOp>,
     /// First the program's initial blocks in address order, then one block for each request.
-    pub(crate) blocks: Vec<ScriptBlock>,
+    pub blocks: Vec<ScriptBlock>,
     /// Number of initial blocks.
-    pub(crate) initial_count: usize,
+    pub initial_count: usize,
 }
 
 /// An operation of the program, or a repetition of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ScriptOp {
+pub struct ScriptOp {
     /// Index of the program's operation.
-    pub(crate) source: u32,
-    pub(crate) kind: ScriptOpKind,
+    pub source: u32,
+    pub kind: ScriptOpKind,
 }
 
 /// Blocks are indexes into [`Script::blocks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScriptOpKind {
+pub enum ScriptOpKind {
     Alloc(u32),
     /// A free. One that was moved is never pending: the wait that was recorded belongs to another time.
     Free {
@@ -37,16 +37,16 @@ pub(crate) enum ScriptOpKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ScriptBlock {
+pub struct ScriptBlock {
     /// Requested bytes; 0 if the block was removed.
-    pub(crate) bytes: u64,
-    pub(crate) stack: StackId,
+    pub bytes: u64,
+    pub stack: StackId,
     /// The program's operation that allocates the block; `None` for an initial block.
-    pub(crate) allocated_at: Option<u32>,
+    pub allocated_at: Option<u32>,
     /// The program's operation that frees it; `None` if it stays.
-    pub(crate) freed_at: Option<u32>,
+    pub freed_at: Option<u32>,
     /// The allocation failed; the block never existed.
-    pub(crate) is_failed: bool,
+    pub is_failed: bool,
 }
 
 /// No block, for an operation that neither allocates nor frees one, and in a slot that holds none.
@@ -61,7 +61,7 @@ struct BlocksByOp {
 }
 
 impl Script {
-    pub(crate) fn from_program(program: &Program<'_>) -> Self {
+    pub fn from_program(program: &Program<'_>) -> Self {
         let initial_blocks = program.initial_blocks.iter().map(|block| ScriptBlock {
             bytes: block.requested,
             stack: block.context,
@@ -98,7 +98,7 @@ impl Script {
     }
 
     /// Adds a block equal to `block`, which no operation names yet.
-    pub(crate) fn duplicate_block(&mut self, block: u32) -> u32 {
+    pub fn duplicate_block(&mut self, block: u32) -> u32 {
         self.blocks.push(self.blocks[block as usize]);
         to_u32(self.blocks.len() - 1)
     }
@@ -109,12 +109,12 @@ impl Script {
 
     /// Whether the initial blocks differ from those of `program`. If so, nobody knows where they would have been, and
     /// [`Self::to_program`] allocates them first.
-    pub(crate) fn changes_initial_blocks(&self, program: &Program<'_>) -> bool {
+    pub fn changes_initial_blocks(&self, program: &Program<'_>) -> bool {
         !self.initial_block_sizes().eq(program.initial_blocks.iter().map(|block| block.requested))
     }
 
     /// Converts the script back; it must be a script of `program`.
-    pub(crate) fn to_program<'a>(&self, program: &Program<'a>) -> Program<'a> {
+    pub fn to_program<'a>(&self, program: &Program<'a>) -> Program<'a> {
         let blocks_by_op = BlocksByOp::from_program(program);
         let mut writer = ProgramWriter::new(self, program);
         for op in &self.ops {

@@ -6,7 +6,7 @@ use crate::base::ids::{PoolId, StackId};
 
 /// An operation; `entries` are the indexes of its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TraceOp {
+pub enum TraceOp {
     /// A request. Its last entry says whether it was served. `boundary` is set where the entries before the last one
     /// may belong to an earlier release.
     Alloc { entries: Range<usize>, pool: PoolId, boundary: Option<Boundary> },
@@ -22,7 +22,7 @@ pub(crate) enum TraceOp {
 
 /// The entry at which a request begins if the entries before it belong to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Boundary {
+pub struct Boundary {
     pub(crate) first_entry: usize,
     /// The device had room for the request without the release.
     pub(crate) is_likely: bool,

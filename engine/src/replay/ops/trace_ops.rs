@@ -14,7 +14,7 @@ use crate::snapshot::{Action, Device, TraceEntry};
 
 /// Reads one device's trace operation by operation.
 #[derive(Debug, Clone)]
-pub(crate) struct TraceOps<'a> {
+pub struct TraceOps<'a> {
     device: Device<'a>,
     pub(crate) pools: SegmentPools,
     next_entry: usize,
@@ -179,7 +179,7 @@ impl<'a> TraceOps<'a> {
 }
 
 /// Bytes reserved after `entry`, given those before it.
-pub(crate) fn reserved_after(reserved: u64, entry: &TraceEntry) -> u64 {
+pub fn reserved_after(reserved: u64, entry: &TraceEntry) -> u64 {
     match entry.action {
         Action::SegmentAlloc | Action::SegmentMap => reserved.saturating_add(entry.size),
         Action::SegmentFree | Action::SegmentUnmap => reserved.saturating_sub(entry.size),

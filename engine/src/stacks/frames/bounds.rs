@@ -19,11 +19,11 @@ const FAILURES_OF_DEVICE: [usize; 2] = [16, 1000];
 
 /// The room in a report of one snapshot.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReportBounds {
+pub struct ReportBounds {
     /// Bytes of JSON for each stack.
     pub(super) list_bytes: usize,
     /// Failed requests of each device.
-    pub(crate) failures: usize,
+    pub failures: usize,
 }
 
 impl ReportBounds {

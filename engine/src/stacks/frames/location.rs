@@ -9,20 +9,20 @@ use crate::base::ids::{FrameId, SymbolId};
 
 /// Identifies the [`CodeLocation`] of a stack. Stacks with equal ids share a table row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LineId {
+pub struct LineId {
     /// The leading line: the innermost frame of the user's code, or of an installed package that it called.
-    pub(crate) frame: Option<FrameId>,
+    pub frame: Option<FrameId>,
     /// The innermost frame of user code that encloses `frame`.
-    pub(crate) caller: Option<FrameId>,
+    pub caller: Option<FrameId>,
     /// In a backward pass, the C++ frame that names the autograd node; the same frame for all stacks of a node.
-    pub(crate) node: Option<FrameId>,
+    pub node: Option<FrameId>,
     /// The stack belongs to a backward pass: `frame` called `backward()`, or is called by the engine.
-    pub(crate) is_backward: bool,
+    pub is_backward: bool,
     /// In a backward pass, the forward line that created the node (anomaly mode).
-    pub(crate) forward: Option<FrameId>,
+    pub forward: Option<FrameId>,
     /// The `torch.compile` region.
-    pub(crate) compile_context: Option<SymbolId>,
-    pub(crate) has_stack: bool,
+    pub compile_context: Option<SymbolId>,
+    pub has_stack: bool,
 }
 
 /// The source line that represents a stack, with its caller and its autograd node.
@@ -56,7 +56,7 @@ pub struct CodeLocation {
 /// [`CodeLocation`] with the key `culprit` in place of `frame`, for failed requests and their blockers.
 #[derive(Serialize)]
 #[serde(remote = "CodeLocation")]
-pub(crate) struct Culprit {
+pub struct Culprit {
     /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded). Lines
     /// of helper packages yield to the user's.
     #[serde(rename = "culprit")]

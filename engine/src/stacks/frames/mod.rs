@@ -10,7 +10,7 @@ mod strip_paths;
 
 pub use self::frame::{FrameList, FrameReport};
 pub use self::location::{CodeLocation, UNKNOWN_NODE, code_and_caller};
-pub(crate) use self::location::{Culprit, LineId};
+pub use self::location::{Culprit, LineId};
 pub use self::origin::Origin;
-pub(crate) use self::origin::forward_slashes;
+pub use self::origin::forward_slashes;
 pub use self::reader::StackReader;

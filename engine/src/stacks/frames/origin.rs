@@ -108,7 +108,7 @@ pub(super) fn is_launcher(package: &str) -> bool {
 }
 
 /// `file` with `\` replaced by `/`.
-pub(crate) fn forward_slashes(file: &str) -> Cow<'_, str> {
+pub fn forward_slashes(file: &str) -> Cow<'_, str> {
     if file.contains('\\') { file.replace('\\', "/").into() } else { file.into() }
 }
 

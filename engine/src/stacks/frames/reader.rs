@@ -73,16 +73,16 @@ impl<'a> StackReader<'a> {
         Self { strips_paths, ..self }
     }
 
-    pub(crate) fn origin(&self, id: FrameId) -> Origin {
+    pub fn origin(&self, id: FrameId) -> Origin {
         self.origins[id.index()]
     }
 
     /// The recorded stack, without the caller and forward stack that the decoder attached to it.
-    pub(crate) fn recorded_stack(&self, stack: StackId) -> StackId {
+    pub fn recorded_stack(&self, stack: StackId) -> StackId {
         self.snapshot.stacks.recorded_stack(stack)
     }
 
-    pub(crate) fn frame_report(&self, id: FrameId) -> FrameReport {
+    pub fn frame_report(&self, id: FrameId) -> FrameReport {
         let frame = self.snapshot.stacks.frame(id);
         let file = self.snapshot.text(frame.file);
         let file =
@@ -91,7 +91,7 @@ impl<'a> StackReader<'a> {
     }
 
     /// The room in a report of the snapshot.
-    pub(crate) fn bounds(&self) -> ReportBounds {
+    pub fn bounds(&self) -> ReportBounds {
         self.bounds
     }
 
@@ -150,7 +150,7 @@ impl<'a> StackReader<'a> {
         }
     }
 
-    pub(crate) fn line_id(&self, stack: StackId) -> LineId {
+    pub fn line_id(&self, stack: StackId) -> LineId {
         let maker = self.snapshot.stacks.extended(stack);
         let (own_len, ids) = self.all_frames(maker);
         let frames = self.stack_frames(&ids);
@@ -186,7 +186,7 @@ impl<'a> StackReader<'a> {
     }
 
     /// The frames of `stack`, innermost first, then those of the `backward()` call that its thread serves.
-    pub(crate) fn frames_with_callers(&self, stack: StackId) -> Vec<FrameId> {
+    pub fn frames_with_callers(&self, stack: StackId) -> Vec<FrameId> {
         self.all_frames(self.snapshot.stacks.extended(stack)).1
     }
 
@@ -229,7 +229,7 @@ impl<'a> StackReader<'a> {
     }
 
     /// Frame, caller and autograd node of `line`, for output.
-    pub(crate) fn code_location(&self, line: LineId) -> CodeLocation {
+    pub fn code_location(&self, line: LineId) -> CodeLocation {
         let node_of = |id| autograd_node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
         let node = line.node.and_then(node_of).map(escape_name);
         CodeLocation {
@@ -258,7 +258,7 @@ impl<'a> StackReader<'a> {
     }
 
     /// The innermost frame of user code; without one, of an installed package (the program itself may be one).
-    pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
+    pub fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
         [Origin::User, Origin::Package]
             .iter()

@@ -9,9 +9,9 @@ use crate::snapshot::Snapshot;
 
 /// A frame, comparable across the two snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct FrameKey {
-    pub(crate) function: FunctionId,
-    pub(crate) line: u32,
+pub struct FrameKey {
+    pub function: FunctionId,
+    pub line: u32,
 }
 
 /// Stands for all files that `torch.compile` generates, in a directory `torchinductor_USER`. Their names are hashes of
@@ -26,14 +26,14 @@ fn stable_file(file: &str) -> &str {
 
 /// The frames of two snapshots, before (0) and after (1), with common ids.
 #[derive(Debug)]
-pub(crate) struct FrameTable {
+pub struct FrameTable {
     keys: [Vec<FrameKey>; 2],
     /// By function: the id that it shares with the function that it moved to.
     classes: Vec<FunctionId>,
 }
 
 impl FrameTable {
-    pub(crate) fn new(snapshots: [&Snapshot; 2]) -> Self {
+    pub fn new(snapshots: [&Snapshot; 2]) -> Self {
         let mut symbols = Symbols::default();
         let mut functions: Vec<Function> = Vec::new();
         let mut known: FxHashMap<(SymbolId, SymbolId), FunctionId> = FxHashMap::default();
@@ -55,12 +55,12 @@ impl FrameTable {
         Self { keys, classes }
     }
 
-    pub(crate) fn frame_key(&self, side: usize, id: FrameId) -> FrameKey {
+    pub fn frame_key(&self, side: usize, id: FrameId) -> FrameKey {
         self.keys[side][id.index()]
     }
 
     /// The frames of `stack`, innermost first, then those of its caller and its forward line.
-    pub(crate) fn stack_keys(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<FrameKey> {
+    pub fn stack_keys(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<FrameKey> {
         let maker = snapshot.stacks.extended(stack);
         let stacks = [stack, maker.caller, maker.forward];
         let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack));
@@ -68,7 +68,7 @@ impl FrameTable {
     }
 
     /// Equal for a function and the function that it moved to.
-    pub(crate) fn function_class(&self, function: FunctionId) -> FunctionId {
+    pub fn function_class(&self, function: FunctionId) -> FunctionId {
         self.classes[function as usize]
     }
 }

@@ -9,6 +9,6 @@ mod moved_functions;
 mod notebook;
 mod pairing;
 
-pub(crate) use self::frame_table::{FrameKey, FrameTable};
+pub use self::frame_table::{FrameKey, FrameTable};
 pub use self::pairing::MatchedBy;
-pub(crate) use self::pairing::{Candidate, Pair, pair_stacks};
+pub use self::pairing::{Candidate, Pair, pair_stacks};

@@ -22,25 +22,25 @@ words! {
 
 /// A stack to pair.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate<'a> {
+pub struct Candidate<'a> {
     /// Innermost first.
-    pub(crate) frames: &'a [FrameKey],
+    pub frames: &'a [FrameKey],
     /// Distinguishes stacks of the same functions: live bytes, or number of requests.
-    pub(crate) weight: u64,
+    pub weight: u64,
 }
 
 /// A stack of both lists, or of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub struct Pair {
     /// Rows in the lists before and after.
-    pub(crate) rows: [Option<usize>; 2],
+    pub rows: [Option<usize>; 2],
     /// `None` if the stack is in one list only.
-    pub(crate) matched_by: Option<MatchedBy>,
+    pub matched_by: Option<MatchedBy>,
 }
 
 /// Pairs stacks with the same functions in the same files, then those whose files moved. Each stack occurs once, the
 /// unmatched ones alone.
-pub(crate) fn pair_stacks(before: &[Candidate<'_>], after: &[Candidate<'_>], table: &FrameTable) -> Vec<Pair> {
+pub fn pair_stacks(before: &[Candidate<'_>], after: &[Candidate<'_>], table: &FrameTable) -> Vec<Pair> {
     let sides = [before, after];
     let mut unmatched = sides.map(|stacks| (0..stacks.len()).collect::<Vec<_>>());
     let mut pairs = Vec::new();

@@ -5,7 +5,7 @@ use crate::stacks::frames::{Origin, forward_slashes};
 
 /// The purpose of memory that known PyTorch code allocates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KnownPurpose {
+pub enum KnownPurpose {
     /// Moves or shards a model.
     Parameters,
     /// Builds or loads a model, with temporaries in between.

@@ -14,13 +14,13 @@ mod steps;
 use std::ops::Range;
 
 use self::annotations::AnnotatedRanges;
-pub(crate) use self::clock::Clock;
+pub use self::clock::Clock;
 pub use self::frame_role::Engine;
-pub(crate) use self::frame_role::KnownPurpose;
+pub use self::frame_role::KnownPurpose;
 pub use self::phase::Phase;
-pub(crate) use self::phase::PhaseRun;
+pub use self::phase::PhaseRun;
 use self::stack_traits::{Caller, TraitReader};
-pub(crate) use self::stack_traits::{Routine, StackTraits};
+pub use self::stack_traits::{Routine, StackTraits};
 pub use self::steps::StepMarker;
 use self::steps::Steps;
 use crate::base::ids::{StackId, SymbolId, to_u32};
@@ -120,17 +120,17 @@ impl Phases {
     }
 
     /// Oldest first.
-    pub(crate) fn runs(&self) -> &[PhaseRun] {
+    pub fn runs(&self) -> &[PhaseRun] {
         &self.runs
     }
 
     /// For each completed step, the first entry after it.
-    pub(crate) fn step_ends(&self) -> &[u32] {
+    pub fn step_ends(&self) -> &[u32] {
         self.steps.ends()
     }
 
     /// The traits of a stack of this device: of a trace entry or a final block.
-    pub(crate) fn stack_traits(&self, stack: StackId) -> StackTraits {
+    pub fn stack_traits(&self, stack: StackId) -> StackTraits {
         debug_assert!(self.traits[stack.index()].is_some(), "every stack of this device was read");
         self.traits[stack.index()].unwrap_or_default()
     }

@@ -4,7 +4,6 @@ use crate::base::warning::words;
 
 words! {
     /// The part of the program that allocated.
-    #[non_exhaustive]
     pub enum Phase {
         /// Building, moving or loading a model or optimizer
         Init = "init",
@@ -23,7 +22,7 @@ words! {
 
 /// Consecutive entries of one phase, from entry `start` to the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PhaseRun {
-    pub(crate) start: u32,
-    pub(crate) phase: Phase,
+pub struct PhaseRun {
+    pub start: u32,
+    pub phase: Phase,
 }

@@ -9,28 +9,28 @@ use crate::stacks::frames::{Origin, StackReader};
 /// The facts that a stack reveals about its allocation.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
-pub(crate) struct StackTraits {
+pub struct StackTraits {
     /// `None` for user code that names no phase, and if no stack was recorded.
-    pub(crate) phase: Option<Phase>,
+    pub phase: Option<Phase>,
     /// No frame names a phase reliably: at most one that any code may have, such as a constructor, `__getitem__` or a
     /// file loader.
     pub(crate) is_phase_weak: bool,
-    pub(crate) has_forward_frame: bool,
+    pub has_forward_frame: bool,
     /// The runner of user code.
     pub(crate) caller: Option<Caller>,
-    pub(crate) purpose: Option<KnownPurpose>,
+    pub purpose: Option<KnownPurpose>,
     /// A free by this stack drops gradients: `zero_grad` of a model or an optimizer.
     pub(crate) is_zero_grad: bool,
     pub(crate) routine: Option<Routine>,
     /// The serving engine whose code ran.
     pub(crate) engine: Option<Engine>,
     /// An optimizer of PyTorch works on all parameters at once (`foreach`).
-    pub(crate) is_foreach_step: bool,
+    pub is_foreach_step: bool,
 }
 
 /// A routine outside PyTorch's core that is recognizable by its name or caller. Later variants take precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Routine {
+pub enum Routine {
     /// Any constructor.
     Constructor,
     /// Code that loads a file.

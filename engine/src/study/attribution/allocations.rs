@@ -20,23 +20,23 @@ const MAX_FAILURE_CUTS: usize = 64;
 
 /// A block over its lifetime.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Allocation {
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    pub(crate) requested_bytes: u64,
+pub struct Allocation {
+    /// First address.
+    pub address: u64,
+    /// Rounded bytes.
+    pub bytes: u64,
+    /// Bytes before rounding.
+    pub requested_bytes: u64,
     /// The allocating stack, with its caller and forward stack.
-    pub(crate) extended_stack: StackId,
+    pub extended_stack: StackId,
     /// Index of the allocating entry; `None` if the block is older than the trace.
-    pub(crate) allocated_at: Option<u32>,
+    pub allocated_at: Option<u32>,
     /// Number of entries applied when it was freed; 0 is before the first entry.
-    pub(crate) freed_after: Option<u32>,
+    pub freed_after: Option<u32>,
 }
 
 /// The category of each of the `allocations` of `device`, which are sorted by allocation.
-pub(crate) fn classify_allocations(
-    device: DeviceStudy<'_, '_>,
-    allocations: &[Allocation],
-) -> Vec<(Category, Confidence)> {
+pub fn classify_allocations(device: DeviceStudy<'_, '_>, allocations: &[Allocation]) -> Vec<(Category, Confidence)> {
     let lifetimes = Lifetimes::from_trace(device, Vec::new());
     let mut classifier = AllocationClassifier {
         device,

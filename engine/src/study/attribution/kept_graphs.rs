@@ -44,7 +44,7 @@ struct OwnBlock {
 
 impl KeptGraphs {
     /// The graphs by which `device` grows.
-    pub(crate) fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
+    pub fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
         device.growth().and_then(|growth| Self::from_growth(device, growth))
     }
 

@@ -65,7 +65,7 @@ pub struct Leaks {
 
 impl Leaks {
     /// Whether the growth covers the `missing` bytes, and the remaining memory lasts for fewer steps than it has grown.
-    pub(crate) fn explain_shortfall(&self, missing: u64) -> bool {
+    pub fn explain_shortfall(&self, missing: u64) -> bool {
         let steps = |suspect: &LeakSuspect| u64::from(suspect.steps).saturating_mul(suspect.every_steps.into());
         let grown = self.suspects.iter().map(|suspect| suspect.bytes_per_step.saturating_mul(steps(suspect)));
         let longest = self.suspects.iter().map(steps).max().unwrap_or(0);
@@ -77,12 +77,12 @@ impl Leaks {
 
 impl Leaks {
     /// The growth per step on `device` in bytes; 0 if nothing grows.
-    pub(crate) fn bytes_per_step(device: DeviceStudy<'_, '_>) -> u64 {
+    pub fn bytes_per_step(device: DeviceStudy<'_, '_>) -> u64 {
         device.growth().map_or(0, Growth::bytes_per_step)
     }
 
     /// The growth on `device`, whose memory has `capacity` bytes; the `top` lines that grow most.
-    pub(crate) fn from_device(device: DeviceStudy<'_, '_>, top: usize, capacity: Option<u64>) -> Self {
+    pub fn from_device(device: DeviceStudy<'_, '_>, top: usize, capacity: Option<u64>) -> Self {
         let Some(growth) = device.growth() else { return Self::default() };
         let mut by_line: Vec<(LineId, LeakSuspect)> = Vec::new();
         for growing in &growth.lines {

@@ -27,7 +27,7 @@ mod unused_graphs;
 
 use serde::Serialize;
 
-pub(crate) use self::allocations::{Allocation, classify_allocations};
+pub use self::allocations::{Allocation, classify_allocations};
 use self::breakdown::BreakdownBuilder;
 pub use self::breakdown::{
     Age, ByAge, ByCategory, ByEngine, ByFile, ByPhase, ByPool, ByRange, ByRule, MemoryBreakdown,
@@ -72,17 +72,22 @@ pub struct CategorizedBlock {
 
 /// The result of attributing a device's memory in one replay.
 #[derive(Default)]
-pub(crate) struct Attribution {
-    pub(crate) at_peak: Option<MemoryBreakdown>,
-    pub(crate) at_failure: Option<MemoryBreakdown>,
-    pub(crate) at_position: Option<MemoryBreakdown>,
-    pub(crate) steps: StepsReport,
-    pub(crate) leaks: Leaks,
+pub struct Attribution {
+    /// At the peak of allocated memory.
+    pub at_peak: Option<MemoryBreakdown>,
+    /// At the last failed request.
+    pub at_failure: Option<MemoryBreakdown>,
+    /// At the position that the caller named.
+    pub at_position: Option<MemoryBreakdown>,
+    /// Each training step.
+    pub steps: StepsReport,
+    /// Memory that grows from step to step.
+    pub leaks: Leaks,
 }
 
 /// Attributes the memory of `device` at the peak, the last failure and `position`. `history` must be the device's own,
 /// so that the replay does not start over. Tables have `top` rows; `rules` add custom categories.
-pub(crate) fn attribute_memory(
+pub fn attribute_memory(
     device: DeviceStudy<'_, '_>,
     history: &MemoryHistory,
     position: TracePosition,
@@ -125,11 +130,7 @@ pub(crate) fn attribute_memory(
 }
 
 /// Attributes the memory at the snapshot of a `device` without a trace, as far as stacks alone show it.
-pub(crate) fn attribute_snapshot(
-    device: DeviceStudy<'_, '_>,
-    rules: &[CategoryRule],
-    top: usize,
-) -> Option<MemoryBreakdown> {
+pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], top: usize) -> Option<MemoryBreakdown> {
     let mut lifetimes = Lifetimes::from_trace(device, vec![None]);
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let live_set = lifetimes.live_sets.first()?;

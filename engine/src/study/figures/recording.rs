@@ -9,7 +9,6 @@ pub type Reading = Result<Amount, UnknownReason>;
 
 /// Why a figure is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum UnknownReason {
     /// The snapshot has no trace.
     #[error("no history was recorded; call torch.cuda.memory._record_memory_history() before the work")]

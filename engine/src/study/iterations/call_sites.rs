@@ -19,7 +19,7 @@ type CallOrigin = (u32, u64, PoolId);
 
 /// Numbers the call sites of one snapshot.
 #[derive(Debug)]
-pub(crate) struct CallSites {
+pub struct CallSites {
     /// By frame: Python code.
     is_python: Vec<bool>,
     /// By frame: code of [`INNER_FILES`].
@@ -101,22 +101,23 @@ impl CallSites {
         self.python_frames.get(self.origins[site as usize].0)
     }
 
-    pub(crate) fn has_python(&self, site: u32) -> bool {
+    /// Whether Python code makes the requests of `site`.
+    pub fn has_python(&self, site: u32) -> bool {
         !self.frames(site).is_empty()
     }
 
     /// Whether an optimizer of PyTorch makes the requests of `site`.
-    pub(crate) fn is_in_optimizer(&self, site: u32) -> bool {
+    pub fn is_in_optimizer(&self, site: u32) -> bool {
         self.frames(site).iter().any(|id| self.is_optimizer[id.index()])
     }
 
     /// Whether a module makes the requests of `site` while it is called.
-    pub(crate) fn is_in_module_call(&self, site: u32) -> bool {
+    pub fn is_in_module_call(&self, site: u32) -> bool {
         self.frames(site).iter().any(|id| self.is_module_call[id.index()])
     }
 
     /// Whether code of PyTorch or a constructor makes the requests of `site`, as it does for parameters.
-    pub(crate) fn is_in_torch_or_constructor(&self, site: u32) -> bool {
+    pub fn is_in_torch_or_constructor(&self, site: u32) -> bool {
         self.frames(site).iter().any(|id| self.makes_parameters[id.index()])
     }
 

@@ -35,17 +35,19 @@ words! {
 
 /// Live memory that grows with every iteration, between iterations.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Growth {
-    pub(crate) kind: GrowthKind,
+pub struct Growth {
+    /// How memory grows.
+    pub kind: GrowthKind,
     /// Number of differences between consecutive iterations that were compared.
     pub(crate) iterations: usize,
-    pub(crate) bytes_per_iteration: u64,
+    /// The mean of the differences, without the extreme ones.
+    pub bytes_per_iteration: u64,
     /// The mean over all iterations but the first, with the rare ones that leave more.
     pub(crate) mean_bytes: u64,
     /// Allocated bytes at the start of the last iteration.
     pub(crate) allocated_bytes: u64,
     /// The trace entries of the first requests of the iterations, including the last.
-    pub(crate) start_entries: Vec<usize>,
+    pub start_entries: Vec<usize>,
     /// Training steps in each iteration; 1 without an optimizer.
     pub(crate) steps_per_iteration: u64,
     /// Each iteration makes one request, as where a program loads its data.
@@ -56,7 +58,7 @@ pub(crate) struct Growth {
 
 /// A call site whose blocks grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct GrowingLine {
+pub struct GrowingLine {
     /// The trace entry of its last request that is still live.
     pub(crate) last_entry: usize,
     /// That of the first one.
@@ -75,27 +77,27 @@ pub(crate) struct GrowingLine {
 
 /// The rise of the live bytes from iteration to iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GrowthRate {
+pub struct GrowthRate {
     /// The typical rise.
-    pub(crate) bytes_per_iteration: u64,
+    pub bytes_per_iteration: u64,
     /// The mean over all iterations but the first, with the rare ones that leave more.
     pub(crate) mean_bytes: u64,
 }
 
 impl GrowthRate {
     /// `live` has the live bytes at the start of each iteration. `None` if they do not rise.
-    pub(crate) fn from_live(live: &[i64]) -> Option<Self> {
+    pub fn from_live(live: &[i64]) -> Option<Self> {
         let bytes_per_iteration = typical_rise(live).filter(|bytes| *bytes > 0)?;
         Some(Self { bytes_per_iteration, mean_bytes: mean_rise(live).unwrap_or(bytes_per_iteration) })
     }
 
     /// Whether each iteration adds about the same, so that the figures of one predict those of all.
-    pub(crate) fn is_steady(self) -> bool {
+    pub fn is_steady(self) -> bool {
         self.mean_bytes.abs_diff(self.bytes_per_iteration) <= self.bytes_per_iteration / STEADY_PARTS
     }
 
     /// The rise per iteration in the long run.
-    pub(crate) fn lasting_bytes(self) -> u64 {
+    pub fn lasting_bytes(self) -> u64 {
         if self.is_steady() { self.bytes_per_iteration } else { self.mean_bytes }
     }
 }
@@ -117,21 +119,23 @@ impl Growth {
         self
     }
 
-    pub(crate) fn rate(&self) -> GrowthRate {
+    /// The bytes of a usual iteration, and the mean.
+    pub fn rate(&self) -> GrowthRate {
         GrowthRate { bytes_per_iteration: self.bytes_per_iteration, mean_bytes: self.mean_bytes }
     }
 
-    pub(crate) fn bytes_per_step(&self) -> u64 {
+    /// An iteration may be several steps.
+    pub fn bytes_per_step(&self) -> u64 {
         self.bytes_per_iteration / self.steps_per_iteration
     }
 
     /// Number of steps in which memory grew.
-    pub(crate) fn steps(&self) -> u64 {
+    pub fn steps(&self) -> u64 {
         self.iterations as u64 * self.steps_per_iteration
     }
 
     /// Total growth.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes_per_iteration.saturating_mul(self.iterations as u64)
     }
 }
@@ -139,7 +143,7 @@ impl Growth {
 impl ProgramLoops {
     /// The growth from iteration to iteration; `None` without a loop, or if nothing grows. `step_at` is the training
     /// step of a trace entry.
-    pub(crate) fn growth(&self, step_at: &dyn Fn(usize) -> Option<u32>) -> Option<Growth> {
+    pub fn growth(&self, step_at: &dyn Fn(usize) -> Option<u32>) -> Option<Growth> {
         let is_loop = |iterations: &&Iterations| iterations.complete() >= MIN_DIFFERENCES && !iterations.is_inner;
         let iterations = self.iterations.as_ref().filter(is_loop)?;
         let starts = iterations.starts();
@@ -201,7 +205,7 @@ fn with_keys(requests: &Requests, range: Range<RequestId>) -> impl Iterator<Item
 /// it may free its blocks yet.
 fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, SiteGrowth> {
     let mut kept: FxHashMap<RequestKey, (u64, usize)> = FxHashMap::default();
-    let last = requests.len() - 1;
+    let last = requests.count() - 1;
     let compared = iterations.complete() - 1;
     for index in 0..compared {
         for (key, request) in with_keys(requests, iterations.range(index)) {
@@ -260,7 +264,7 @@ fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_ite
 
 fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts: &[RequestId]) -> Vec<GrowingLine> {
     let mut lines: SeededMap<u32, GrowingLine> = SeededMap::default();
-    let last = requests.len() - 1;
+    let last = requests.count() - 1;
     // The last two iterations may free some of theirs yet.
     let recent = &starts[starts.len() - 2..];
     let mut last_recent: FxHashMap<u32, usize> = FxHashMap::default();

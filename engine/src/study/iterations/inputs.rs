@@ -30,36 +30,37 @@ words! {
 
 /// An iteration that needs more memory than those before it, at the same request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnusualInput {
-    pub(crate) change: InputChange,
+pub struct UnusualInput {
+    /// How the inputs changed.
+    pub change: InputChange,
     /// The trace entry of the first request of the iteration whose size differs.
-    pub(crate) entry: usize,
+    pub entry: usize,
     /// The trace entries of the first requests of the first iteration that was compared, and of this one.
-    pub(crate) start_entries: [usize; 2],
+    pub start_entries: [usize; 2],
     /// Its bytes.
-    pub(crate) input_bytes: u64,
+    pub input_bytes: u64,
     /// The median of its bytes in the iterations before.
-    pub(crate) usual_input_bytes: u64,
+    pub usual_input_bytes: u64,
     /// The most of them.
-    pub(crate) most_input_bytes: u64,
+    pub most_input_bytes: u64,
     /// Peak of the live bytes of this iteration beyond those at its start, so far.
-    pub(crate) needed_bytes: u64,
+    pub needed_bytes: u64,
     /// The median of the same up to the same request in the iterations before.
-    pub(crate) usual_bytes: u64,
+    pub usual_bytes: u64,
     /// The most of them.
-    pub(crate) most_bytes: u64,
+    pub most_bytes: u64,
     /// Number of iterations before.
-    pub(crate) iterations: usize,
+    pub iterations: usize,
 }
 
 impl ProgramLoops {
     /// The input of the last iteration, if it is the reason why the iteration needs more than the ones before.
-    pub(crate) fn unusual_input(&self) -> Option<UnusualInput> {
+    pub fn unusual_input(&self) -> Option<UnusualInput> {
         let iterations =
             self.iterations.as_ref().filter(|iterations| iterations.complete() > 1 && !iterations.is_inner)?;
         let requests = &self.requests;
         let start = iterations.start();
-        let len = requests.len() - start;
+        let len = requests.count() - start;
         // Up to the same request.
         let before = || {
             (0..iterations.complete()).map(|index| iterations.range(index)).map(|range| {
@@ -67,7 +68,7 @@ impl ProgramLoops {
                 range.start..end
             })
         };
-        let needed_bytes = requests.needed_in(start..requests.len());
+        let needed_bytes = requests.needed_in(start..requests.count());
         let needs: Vec<u64> = before().map(|range| requests.needed_in(range)).collect();
         let most_bytes = needs.iter().copied().max()?;
         let usual_bytes = median(needs);

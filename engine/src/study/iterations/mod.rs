@@ -16,19 +16,19 @@ mod requests;
 
 use std::ops::Range;
 
-pub(crate) use self::call_sites::CallSites;
+pub use self::call_sites::CallSites;
 pub use self::growth::GrowthKind;
-pub(crate) use self::growth::{GrowingLine, Growth, GrowthRate};
+pub use self::growth::{GrowingLine, Growth, GrowthRate};
 pub use self::inputs::InputChange;
-pub(crate) use self::inputs::UnusualInput;
-pub(crate) use self::period::Repetition;
+pub use self::inputs::UnusualInput;
+pub use self::period::Repetition;
 use self::period::longest_repetition;
-pub(crate) use self::requests::{NEVER, RequestId, Requests};
+pub use self::requests::{NEVER, RequestId, Requests};
 use crate::snapshot::Device;
 use crate::stacks::frames::StackReader;
 
 /// Complete iterations that are compared, at most.
-pub(crate) const MAX_COMPARED: usize = 8;
+pub const MAX_COMPARED: usize = 8;
 /// A shorter repetition of call sites and sizes is no loop.
 const MIN_REPEATED: usize = 8;
 /// Fewer iterations whose requests differ are no loop.
@@ -42,51 +42,52 @@ const LONG_REPEATED: usize = 64;
 
 /// The requests of a program and the loop that it is in.
 #[derive(Debug)]
-pub(crate) struct ProgramLoops {
-    pub(crate) requests: Requests,
+pub struct ProgramLoops {
+    /// The requests, in order.
+    pub requests: Requests,
     /// The loop that the last request belongs to, if it is not inside one call.
-    pub(crate) iterations: Option<Iterations>,
+    pub iterations: Option<Iterations>,
     /// The longest repetition inside one call of a module, an optimizer or a backward pass, if there is no other.
-    pub(crate) inner: Option<Repetition>,
+    pub inner: Option<Repetition>,
 }
 
 /// Iterations of the loop that a sequence of requests ends in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Iterations {
+pub struct Iterations {
     /// The first requests of the complete iterations and of the last one, which may be incomplete.
     starts: Vec<RequestId>,
     /// How the sequence repeats.
-    pub(crate) repetition: Repetition,
+    pub repetition: Repetition,
     /// All iterations make requests at the same call sites in the same order.
-    pub(crate) is_uniform: bool,
+    pub is_uniform: bool,
     /// They are inside one call of a module, an optimizer or a backward pass; sizes show them.
-    pub(crate) is_inner: bool,
+    pub is_inner: bool,
 }
 
 impl Iterations {
     /// The first requests of the complete iterations and of the last one.
-    pub(crate) fn starts(&self) -> &[RequestId] {
+    pub fn starts(&self) -> &[RequestId] {
         &self.starts
     }
 
     /// The first request of the last iteration, which may be incomplete.
-    pub(crate) fn start(&self) -> RequestId {
+    pub fn start(&self) -> RequestId {
         self.starts.last().copied().unwrap_or(0)
     }
 
     /// Number of complete iterations.
-    pub(crate) fn complete(&self) -> usize {
+    pub fn complete(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// The requests of complete iteration `index`.
-    pub(crate) fn range(&self, index: usize) -> Range<RequestId> {
+    pub fn range(&self, index: usize) -> Range<RequestId> {
         self.starts[index]..self.starts[index + 1]
     }
 
     fn from_repetition(requests: &Requests, repetition: Repetition) -> Option<Self> {
         let Repetition { period, matched } = repetition;
-        let last = requests.len().checked_sub(1)?;
+        let last = requests.count().checked_sub(1)?;
         // Requests before a match that is shorter than one iteration belong to something else: the setup, or state made
         // once.
         let lowest = (last + 1).saturating_sub(period.min(matched)).max(period);
@@ -105,7 +106,7 @@ impl Iterations {
     /// Iterations whose requests differ, as where sizes decide on kernels and their workspaces. Each starts with the call
     /// site at which least is live.
     fn from_lowest_site(requests: &Requests, sites: &CallSites, repetition: Repetition) -> Option<Self> {
-        let last = requests.len().checked_sub(1)?;
+        let last = requests.count().checked_sub(1)?;
         let window = (last + 1).saturating_sub(repetition.period)..last + 1;
         let live = |request: &RequestId| requests.live_before(*request);
         let lowest = window.clone().rev().min_by_key(live)?;
@@ -155,7 +156,7 @@ impl ProgramLoops {
     }
 
     /// The loops of `device` at the last request up to entry `end`.
-    pub(crate) fn from_trace(device: Device<'_>, stacks: &StackReader<'_>, end: Option<usize>) -> (Self, CallSites) {
+    pub fn from_trace(device: Device<'_>, stacks: &StackReader<'_>, end: Option<usize>) -> (Self, CallSites) {
         let mut sites = CallSites::new(stacks, device.snapshot());
         let requests = Requests::from_trace(device, end, &mut sites);
         (Self::from_requests(requests, &sites), sites)

@@ -2,10 +2,11 @@
 
 /// The end of a sequence equals what is `period` earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Repetition {
-    pub(crate) period: usize,
+pub struct Repetition {
+    /// The shift, in elements.
+    pub period: usize,
     /// Number of equal elements.
-    pub(crate) matched: usize,
+    pub matched: usize,
 }
 
 /// The shift of at least `min_period` with the longest match that ends at the end of `sequence`; of several the

@@ -8,17 +8,17 @@ use crate::base::intern::SeededMap;
 use crate::snapshot::{Action, Device};
 
 /// A request, counted from 0.
-pub(crate) type RequestId = usize;
+pub type RequestId = usize;
 
 /// In place of the request before a free: the block stays.
-pub(crate) const NEVER: u32 = u32::MAX;
+pub const NEVER: u32 = u32::MAX;
 
 /// Sizes are multiples of this.
 const BLOCK: u64 = 512;
 
 /// The requests of a trace up to one of them. Those that failed earlier are left out. Sizes are rounded to 512 bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+pub struct Requests {
     sites: Vec<u32>,
     /// In blocks of 512 bytes.
     sizes: Vec<u32>,
@@ -80,7 +80,7 @@ impl Requests {
     /// The requests up to entry `end`; `None` if those are all.
     pub(super) fn up_to(mut self, end: usize) -> Option<Self> {
         let len = self.entries.partition_point(|entry| *entry as usize <= end);
-        if len == self.len() {
+        if len == self.count() {
             return None;
         }
         self.sites.truncate(len);
@@ -94,11 +94,13 @@ impl Requests {
         Some(self)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of requests.
+    pub fn count(&self) -> usize {
         self.sizes.len()
     }
 
-    pub(crate) fn site(&self, request: RequestId) -> u32 {
+    /// The call site of `request`.
+    pub fn site(&self, request: RequestId) -> u32 {
         self.sites[request]
     }
 
@@ -106,22 +108,23 @@ impl Requests {
         &self.sites
     }
 
-    pub(crate) fn bytes(&self, request: RequestId) -> u64 {
+    /// The rounded bytes of `request`.
+    pub fn bytes(&self, request: RequestId) -> u64 {
         u64::from(self.sizes[request]) * BLOCK
     }
 
     /// The trace entry of `request`.
-    pub(crate) fn entry(&self, request: RequestId) -> usize {
+    pub fn entry(&self, request: RequestId) -> usize {
         self.entries[request] as usize
     }
 
     /// Live bytes before `request`, beyond those before the first.
-    pub(crate) fn live_before(&self, request: RequestId) -> i64 {
+    pub fn live_before(&self, request: RequestId) -> i64 {
         self.live_before[request].saturating_mul(BLOCK.cast_signed())
     }
 
     /// The last request before the block of `request` is freed, or [`NEVER`].
-    pub(crate) fn freed_after(&self, request: RequestId) -> u32 {
+    pub fn freed_after(&self, request: RequestId) -> u32 {
         self.freed_after[request]
     }
 

@@ -51,7 +51,7 @@ pub struct LiveByLine {
 }
 
 /// The `top` stacks by live bytes. `all` is the sum over all of `live`.
-pub(crate) fn top_stacks(
+pub fn top_stacks(
     stacks: &StackReader<'_>,
     live: BlockSums<StackId>,
     all: BlockSum,
@@ -72,7 +72,7 @@ pub(crate) fn top_stacks(
 }
 
 /// The `top` lines by live bytes. `all` is the sum over all of `live`; `category_of` has the category of each line.
-pub(crate) fn top_lines(
+pub fn top_lines(
     stacks: &StackReader<'_>,
     live: BlockSums<StackId>,
     all: BlockSum,
@@ -105,7 +105,7 @@ pub(crate) fn top_lines(
 }
 
 /// The operation with most bytes, and these bytes; the first one on a tie.
-pub(crate) fn largest_operation(operations: impl Iterator<Item = (Option<String>, u64)>) -> Option<(String, u64)> {
+pub fn largest_operation(operations: impl Iterator<Item = (Option<String>, u64)>) -> Option<(String, u64)> {
     let mut rows: SeededMap<String, usize> = SeededMap::default();
     let mut sums: Vec<(String, u64)> = Vec::new();
     for (operation, bytes) in operations {

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use self::live::{LiveByLine, LiveByStack, sum_live_by_stack};
-pub(crate) use self::live::{largest_operation, top_lines, top_stacks};
+pub use self::live::{largest_operation, top_lines, top_stacks};
 pub use self::sums::{BlockSum, Share, TopRows};
-pub(crate) use self::sums::{BlockSums, sorted_by_bytes, sum_by_key, top_rows};
+pub use self::sums::{BlockSums, sorted_by_bytes, sum_by_key, top_rows};
 use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::snapshot::{Block, BlockState, Pools, Segment};

@@ -18,11 +18,15 @@ pub struct BlockSum {
 }
 
 impl BlockSum {
-    pub(crate) fn plus(self, other: Self) -> Self {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_add(other.bytes), blocks: self.blocks.saturating_add(other.blocks) }
     }
 
-    pub(crate) fn minus(self, other: Self) -> Self {
+    /// The sum of the blocks in `self` but not in `other`.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(other.bytes), blocks: self.blocks.saturating_sub(other.blocks) }
     }
 
@@ -51,10 +55,11 @@ pub struct TopRows<T> {
     pub rest: BlockSum,
 }
 
-pub(crate) type BlockSums<K> = FxHashMap<K, BlockSum>;
+/// Sums by key.
+pub type BlockSums<K> = FxHashMap<K, BlockSum>;
 
 /// Sums up blocks, given as key and bytes.
-pub(crate) fn sum_by_key<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -> BlockSums<K> {
+pub fn sum_by_key<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -> BlockSums<K> {
     let mut sums: BlockSums<K> = FxHashMap::default();
     for (key, bytes) in blocks {
         let sum = sums.entry(key).or_default();
@@ -64,14 +69,14 @@ pub(crate) fn sum_by_key<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -
 }
 
 /// The sums by descending bytes, then by key, so that the order depends only on the file.
-pub(crate) fn sorted_by_bytes<K: Copy + Ord>(sums: BlockSums<K>) -> Vec<(K, BlockSum)> {
+pub fn sorted_by_bytes<K: Copy + Ord>(sums: BlockSums<K>) -> Vec<(K, BlockSum)> {
     let mut ranked: Vec<(K, BlockSum)> = sums.into_iter().collect();
     ranked.sort_unstable_by_key(|(key, sum)| (Reverse(sum.bytes), *key));
     ranked
 }
 
 /// The `top` largest of `sums` as rows. The rest is `all` minus these rows.
-pub(crate) fn top_rows<K: Copy + Ord, T>(
+pub fn top_rows<K: Copy + Ord, T>(
     sums: BlockSums<K>,
     all: BlockSum,
     top: usize,

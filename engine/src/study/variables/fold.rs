@@ -2,7 +2,7 @@
 
 /// `name` with `*` for every index: `blocks[*].weight` for `blocks[3].weight`, `state[blocks.*.weight]` for
 /// `state[blocks.3.weight]`. Below an index keys are folded, too: `best[*][*]` for `best[3]['head.bias']`.
-pub(crate) fn fold_indexes(name: &str) -> String {
+pub fn fold_indexes(name: &str) -> String {
     let mut rest = fold_numbers(name);
     let Some(first_item) = rest.find("[*]") else { return rest };
     let mut below = rest.split_off(first_item);

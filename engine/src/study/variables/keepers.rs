@@ -21,7 +21,7 @@ impl LiveVariables<'_> {
         let modules = Modules::new(self.snapshot(), self.names());
         let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
         let mut rows: Vec<KeptByVariable> = Vec::new();
-        for variable in (0..self.len().min(MAX_VARIABLES)).map(|index| self.row(index, stacks)) {
+        for variable in (0..self.count().min(MAX_VARIABLES)).map(|index| self.row(index, stacks)) {
             let Some(name) = owner(&variable, &modules) else {
                 rows.push(variable);
                 continue;

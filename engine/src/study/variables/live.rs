@@ -17,7 +17,7 @@ use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 
 /// The variables of a device, by the bytes that they keep, descending.
 #[derive(Debug)]
-pub(crate) struct LiveVariables<'a> {
+pub struct LiveVariables<'a> {
     snapshot: &'a Snapshot,
     names: &'a TensorNames,
     variables: Vec<(Holder, Group<'a>)>,
@@ -74,7 +74,8 @@ impl<'a> LiveVariables<'a> {
         Some(Self { snapshot, names, variables, of_block, all, containers: Containers::new(names, snapshot) })
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of variables.
+    pub fn count(&self) -> usize {
         self.variables.len()
     }
 
@@ -101,12 +102,12 @@ impl<'a> LiveVariables<'a> {
     }
 
     /// The variable that keeps the live block at `address`.
-    pub(crate) fn of_block(&self, address: u64) -> Option<usize> {
+    pub fn of_block(&self, address: u64) -> Option<usize> {
         self.of_block.get(&address).map(|index| *index as usize)
     }
 
     /// Variable `index` as a row of a report.
-    pub(crate) fn row(&self, index: usize, stacks: &StackReader<'_>) -> KeptByVariable {
+    pub fn row(&self, index: usize, stacks: &StackReader<'_>) -> KeptByVariable {
         let (holder, group) = &self.variables[index];
         let (snapshot, names) = (self.snapshot, self.names);
         let text = |id| escape_name(snapshot.text(id));

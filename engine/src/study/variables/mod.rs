@@ -10,8 +10,8 @@ mod live;
 
 use serde::Serialize;
 
-pub(crate) use self::fold::fold_indexes;
-pub(crate) use self::live::LiveVariables;
+pub use self::fold::fold_indexes;
+pub use self::live::LiveVariables;
 use super::memory::TopRows;
 use crate::base::ids::SymbolId;
 use crate::base::units::{escape_name, ratio};
@@ -147,8 +147,8 @@ pub const ITEM: &str = "[*]";
 
 impl KeptReport {
     /// The `top` variables.
-    pub(crate) fn new(variables: &LiveVariables<'_>, stacks: &StackReader<'_>, top: usize) -> Self {
-        let shown = variables.len().min(top);
+    pub fn new(variables: &LiveVariables<'_>, stacks: &StackReader<'_>, top: usize) -> Self {
+        let shown = variables.count().min(top);
         let rest = (0..shown).fold(variables.all(), |rest, index| rest.minus(variables.sum(index)));
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
         let keepers = variables.keepers(stacks);
@@ -172,13 +172,13 @@ impl KeptReport {
 
 impl KeptByVariable {
     /// Whether an autograd graph keeps nearly all of it.
-    pub(crate) fn is_graph(&self) -> bool {
+    pub fn is_graph(&self) -> bool {
         ratio(self.graph_bytes, self.bytes) > NEARLY_ALL
     }
 
     /// The owner, for a sum over similar variables: the module of parameters, buffers and gradients, the
     /// optimizer of its state, the container of items.
-    pub(crate) fn owner(&self) -> (Option<String>, Option<Container>) {
+    pub fn owner(&self) -> (Option<String>, Option<Container>) {
         let Some(name) = &self.name else { return (None, None) };
         let module = |name: &str| name.rsplit_once('.').map_or(name, |(module, _)| module).to_owned();
         let owner = match self.kind {
@@ -194,7 +194,7 @@ impl KeptByVariable {
     }
 
     /// Whether these are items of a list or a deque.
-    pub(crate) fn is_list(&self) -> bool {
+    pub fn is_list(&self) -> bool {
         self.container.as_ref().is_some_and(|container| matches!(&*container.r#type, "list" | "deque"))
     }
 }
