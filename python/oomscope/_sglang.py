@@ -32,6 +32,8 @@ def set_options(module):
         if getattr(self, "_resolution_finished", False):  # in another process, or earlier
             return
         chosen = []
+        for name, value in serving.options().items():
+            setattr(self, name, value)
         if self.load_format == "auto":
             self.load_format = "dummy"
             chosen.append("load_format=dummy")

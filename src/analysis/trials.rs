@@ -80,8 +80,6 @@ pub struct SizeSearchReport {
     pub usable_bytes: u64,
     /// The largest such size that fits; null if none is known to fit, or if every size fits.
     pub largest: Option<u64>,
-    /// The largest size that fits under all placements of memory and with all workspaces of libraries; null if none.
-    pub largest_in_worst_case: Option<u64>,
     /// The smallest size that was run and fails, above all that fit; null if none does.
     pub fails: Option<u64>,
     /// There is no such size between `largest`, or 0, and `fails`. Both were run.

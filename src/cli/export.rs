@@ -59,10 +59,6 @@ pub(super) struct Export {
     #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position)]
     at: Option<PositionSelector>,
 
-    /// Make each allocation and each free an event with its stack (perfetto only)
-    #[arg(long, conflicts_with = "with")]
-    allocs: bool,
-
     /// Add the memory to this trace of torch.profiler, on its clock (perfetto only)
     ///
     /// The result is the trace's JSON with counters, slices and failures in it: kernels and memory on one timeline.
@@ -96,8 +92,8 @@ enum ExportFormat {
 pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
     let scope =
         Scope { device: args.device, window: args.window.window()?, minor: args.torch_version, ..Scope::default() };
-    if args.to != ExportFormat::Perfetto && (args.allocs || args.with.is_some()) {
-        bail!("{} is for --to perfetto", if args.allocs { "--allocs" } else { "--with" });
+    if args.to != ExportFormat::Perfetto && args.with.is_some() {
+        bail!("--with is for --to perfetto");
     }
     if args.at.is_some() && !matches!(args.to, ExportFormat::Pprof | ExportFormat::Folded) {
         bail!("--at is for --to pprof and --to folded; --from and --until select a part of the trace for every format");
@@ -152,7 +148,7 @@ fn write_perfetto(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
     let output = Output::open(args.output.as_deref())?;
     output.write_streamed(|out| match &profile {
         None => {
-            let mut writer = PerfettoWriter::new(out, args.allocs);
+            let mut writer = PerfettoWriter::new(out);
             let exit = job.each(|recording| Ok(writer.add(recording)?))?;
             writer.finish()?;
             Ok(exit)

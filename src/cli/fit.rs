@@ -17,7 +17,7 @@ use crate::base::units::MIB;
 use crate::output::document::Document;
 use crate::output::report;
 use crate::study::Scope;
-use crate::whatif::fit::{FitOptions, Size, fit};
+use crate::whatif::fit::{FitOptions, fit};
 
 /// Find the largest size that fits, by dry runs of a command or from recordings at two or more sizes
 #[derive(Debug, Args)]
@@ -29,34 +29,29 @@ Examples:
   oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            on another device
   oomscope fit 512=s512.pickle 1024=s1024.pickle --at 2048,4096    peaks at other lengths
   oomscope fit 4=b4.pickle 8=b8.pickle 16=b16.pickle               fitted to two, checked with the third
-  oomscope fit 4=b4 8=b8 --format html -o fit.html                 a chart of peaks, for a browser
-  oomscope fit 2x512=a 4x512=b 2x1024=c 4x1024=d --at x2048        the largest batch at another length
 
 A command needs no GPU: it runs as in `oomscope dry-run`, at most five times, with each size in place of the word in \
 braces. Two runs are small; then the predicted largest size and the next are run, and a wrong prediction is corrected. \
 Only a size that was run is named.
 
 For recordings, record the same program at each size for two or three steps, starting before the model is built. Change nothing but \
-the size, which is any whole number: a batch size, a sequence length, a number of layers. A size of two numbers \
-needs four recordings or more; fit then searches for the largest first number, for each second number recorded or \
-given with --at. Requests are paired across recordings by their stacks, extrapolated to other sizes, and replayed on \
+the size, which is any whole number: a batch size, a sequence length, a number of layers. Requests are paired across recordings by their stacks, extrapolated to other sizes, and replayed on \
 the allocator model. Unpaired requests are reported.
 
 Exit codes: 0 success, even if no size fits; 2 wrong usage, an unreadable file, or recordings of different programs.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Fit {
-    /// Recordings with their sizes: 8=snapshot.pickle, or 8x512=snapshot.pickle for two numbers
+    /// Recordings with their sizes: 8=snapshot.pickle
     ///
     /// A recording is a snapshot, or a directory with one snapshot, as `oomscope run` writes.
     #[arg(value_name = "SIZE=SNAPSHOT", required_unless_present = "command", value_parser = parse_recording)]
-    recordings: Vec<(Size, PathBuf)>,
+    recordings: Vec<(u64, PathBuf)>,
 
-    /// Sizes to predict, instead of the recorded ones; x2048 searches with this second number
+    /// Sizes to predict, instead of the recorded ones
     ///
-    /// Sizes next to the largest that fits are always listed. x2048 finds the largest first number for the second
-    /// number 2048.
-    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = parse_predict_at)]
-    at: Vec<PredictAt>,
+    /// Sizes next to the largest that fits are always listed.
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    at: Vec<u64>,
 
     /// Device memory: 80GiB, or a GPU such as h100 [default: the memory that a failed request in a recording shows]
     ///
@@ -69,7 +64,7 @@ pub(super) struct Fit {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Option<String>,
 
-    /// Search only multiples of N, for the first number
+    /// Search only multiples of N
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     multiple_of: u64,
 
@@ -112,32 +107,13 @@ fn parse_fit_capacity(text: &str) -> Result<Capacity, String> {
 }
 
 /// Parses `8=snapshot.pickle`.
-pub(super) fn parse_recording(text: &str) -> Result<(Size, PathBuf), String> {
+pub(super) fn parse_recording(text: &str) -> Result<(u64, PathBuf), String> {
     let Some((size, path)) = text.split_once('=') else {
         return Err(format!("give the size of the recording, such as 8={text}"));
     };
     match size.parse() {
-        Ok(size) if !path.is_empty() => Ok((size, path.into())),
-        _ => Err("a size is a whole number from 1, such as 8=snapshot.pickle, or two numbers, such as \
-                  8x512=snapshot.pickle"
-            .to_owned()),
-    }
-}
-
-/// An argument of `--at`: a size, or a second number for which the first is searched.
-#[derive(Debug, Clone, Copy)]
-enum PredictAt {
-    Size(Size),
-    Second(u64),
-}
-
-fn parse_predict_at(text: &str) -> Result<PredictAt, String> {
-    match text.strip_prefix(['x', 'X']) {
-        Some(second) => match second.parse() {
-            Ok(second @ 1..) => Ok(PredictAt::Second(second)),
-            _ => Err("give the second number after the x, as in x2048".to_owned()),
-        },
-        None => text.parse().map(PredictAt::Size),
+        Ok(size @ 1..) if !path.is_empty() => Ok((size, path.into())),
+        _ => Err("a size is a whole number from 1, such as 8=snapshot.pickle".to_owned()),
     }
 }
 
@@ -176,12 +152,12 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     }
     let output_path = args.output.output.as_deref();
     let recordings = args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
-    let recordings: Vec<(Size, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
+    let recordings: Vec<(u64, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
     for (_, path) in &recordings {
         output_path.map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
     }
     for (index, (size, path)) in recordings.iter().enumerate() {
-        let is_same = |other: &&(Size, PathBuf)| other.0 != *size && inputs::are_same_file(&other.1, path);
+        let is_same = |other: &&(u64, PathBuf)| other.0 != *size && inputs::are_same_file(&other.1, path);
         if let Some((other, _)) = recordings[..index].iter().find(is_same) {
             bail!("{}: is given for both size {other} and size {size}; record each size", path.display());
         }
@@ -195,18 +171,9 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     if args.at.len() > MAX_SIZES {
         bail!("--at takes at most {MAX_SIZES} sizes");
     }
-    let at = args.at.iter().filter_map(|at| match at {
-        PredictAt::Size(size) => Some(*size),
-        PredictAt::Second(_) => None,
-    });
-    let at_second = args.at.iter().filter_map(|at| match at {
-        PredictAt::Second(second) => Some(*second),
-        PredictAt::Size(_) => None,
-    });
     let options = FitOptions {
         device: args.device,
-        at: &at.collect::<Vec<_>>(),
-        at_second: &at_second.collect::<Vec<_>>(),
+        at: &args.at,
         capacity: args.capacity.map(|capacity| capacity.bytes),
         gpu: args.capacity.and_then(|capacity| capacity.gpu),
         settings: args.set.as_deref(),

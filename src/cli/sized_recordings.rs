@@ -5,16 +5,16 @@ use std::path::Path;
 use super::inputs;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
-use crate::whatif::fit::{FitInput, Size};
+use crate::whatif::fit::FitInput;
 
 #[derive(Default)]
 pub(super) struct SizedRecordings {
-    read: Vec<(Size, String, Snapshot)>,
+    read: Vec<(u64, String, Snapshot)>,
 }
 
 impl SizedRecordings {
-    pub(super) fn add(&mut self, size: impl Into<Size>, path: &Path) -> anyhow::Result<()> {
-        self.read.push((size.into(), path.display().to_string(), inputs::read_one(path)?));
+    pub(super) fn add(&mut self, size: u64, path: &Path) -> anyhow::Result<()> {
+        self.read.push((size, path.display().to_string(), inputs::read_one(path)?));
         Ok(())
     }
 
@@ -24,7 +24,7 @@ impl SizedRecordings {
 
     /// The largest size; 0 without recordings.
     pub(super) fn largest(&self) -> u64 {
-        self.read.iter().map(|(size, ..)| size.first).fold(0, u64::max)
+        self.read.iter().map(|(size, ..)| *size).fold(0, u64::max)
     }
 
     /// Adds a recording in place of the one with the smallest size.

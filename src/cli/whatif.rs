@@ -15,7 +15,7 @@ use crate::compare::fleet::FleetWhatIf;
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
-use crate::whatif::program::{DEFAULT_LINES, ProgramReport, find_program_changes};
+use crate::whatif::program::{ProgramReport, find_program_changes};
 use crate::whatif::{WhatIfOptions, WhatIfReport, compare_settings};
 
 /// Replay the trace with many settings and changes of the program: what the job does then, and peak reserved memory
@@ -55,8 +55,8 @@ pub(super) struct Whatif {
     #[arg(long, conflicts_with_all = ["set", "settings"])]
     program: bool,
 
-    /// Number of settings to list for each device, or of source lines with --program [default: all settings, 10 lines]
-    #[arg(long, value_name = "N")]
+    /// Number of settings to list for each device [default: all]
+    #[arg(long, value_name = "N", conflicts_with = "program")]
     top: Option<usize>,
 
     /// PyTorch release that recorded the snapshot [default: inferred from the file]
@@ -92,13 +92,13 @@ fn compare(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> anyhow::Result<WhatIfReport> {
     let tries_program = !args.settings && args.set.is_empty();
-    let program_lines = options.program_lines.filter(|_| tries_program);
-    let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, program_lines, ..options };
+    let tries_program = tries_program && options.tries_program;
+    let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, tries_program, ..options };
     compare_settings(study, path, options, progress).map_err(|error| anyhow!("--set {error}"))
 }
 
 fn program_changes(args: &Whatif, study: &Study<'_>, path: &str) -> ProgramReport {
-    find_program_changes(study, path, args.model.capacity, args.top.unwrap_or(DEFAULT_LINES))
+    find_program_changes(study, path, args.model.capacity)
 }
 
 fn stream(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exit> {
@@ -107,7 +107,7 @@ fn stream(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exi
             Ok(program_changes(args, &study(args, snapshot, path)?, path))
         });
     }
-    let options = WhatIfOptions { top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
+    let options = WhatIfOptions { top: args.top, tries_program: true, ..WhatIfOptions::default() };
     write_lines(output, inputs, |snapshot, path, _| {
         compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
     })
@@ -142,7 +142,7 @@ fn one_snapshot(args: &Whatif, input: &Input, output: Output) -> anyhow::Result<
         return Ok(Exit::Success);
     }
     let progress = Progress::for_replays();
-    let options = WhatIfOptions { top: args.top, program_lines: Some(DEFAULT_LINES), ..WhatIfOptions::default() };
+    let options = WhatIfOptions { top: args.top, tries_program: true, ..WhatIfOptions::default() };
     let report = compare(args, &study, &input.name, options, &|done, total| progress.set_done(done, total))?;
     drop(progress);
     output.write_answer(format, &report, report::whatif)?;

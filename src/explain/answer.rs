@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::figures::PrintedFigure;
-use super::recording::Recording;
 use super::statistics::StatisticsReport;
 use crate::allocator::verdict::{Cause, Certainty, Verdict};
 use crate::stacks::frames::FrameReport;
@@ -26,9 +25,10 @@ pub struct ExplainReport {
     pub statistics: Vec<StatisticsReport>,
     /// Warnings that the device refused memory for an expandable segment, one entry per device.
     pub refused_mappings: Vec<RefusedMapping>,
-    /// How to record a snapshot at the failure; absent if no message is from a device whose memory PyTorch can record.
+    /// A command that records a snapshot at the failure, or starts a serving engine without a GPU; absent if neither
+    /// supports the device or release.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recording: Option<Recording>,
+    pub next_command: Option<&'static str>,
 }
 
 /// One message and its explanation. Values that the message does not have are absent.

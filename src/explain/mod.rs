@@ -14,7 +14,6 @@ mod figures;
 pub mod message;
 mod numbers;
 mod other_system;
-mod recording;
 mod same_failures;
 mod standard_advice;
 mod statistics;
@@ -25,14 +24,14 @@ mod verdict;
 
 pub use answer::{ExplainReport, ExplainedFailure, RefusedMapping};
 pub use figures::PrintedFigure;
-pub use recording::Recording;
 pub use standard_advice::{Snippet, StandardAdvice};
 pub use statistics::StatisticsReport;
 
 use self::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, Certainty, Verdict};
 use crate::base::units::{escape_name, escape_text};
-use crate::explain::message::{Log, Mapping, Message, MessageKind};
+use crate::base::warning::RECORD_COMMAND;
+use crate::explain::message::{Log, Mapping, Message, MessageKind, Wording};
 use crate::stacks::frames::{FrameReport, code_and_caller};
 
 /// Explains `log`, read from `path`; `None` if it holds nothing about memory.
@@ -59,8 +58,26 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         statistics_count: log.statistics_count,
         statistics: log.statistics.iter().map(statistics::evaluate).collect(),
         refused_mappings: log.mappings.iter().map(refused).collect(),
-        recording: recording::recording(log),
+        next_command: is_recordable(log)
+            .then(|| log.engine.and_then(|(engine, _)| engine.dry_run).unwrap_or(RECORD_COMMAND)),
     })
+}
+
+/// Whether `oomscope run` records the job whose log this is: its device, and PyTorch 2.1 or later.
+fn is_recordable(log: &Log) -> bool {
+    let is_old = |wording: Wording| matches!(wording, Wording::Cached | Wording::Reserved);
+    let is_recorded = |message: &Message| match &message.kind {
+        MessageKind::Allocation(allocation) => {
+            matches!(allocation.backend.as_str(), "CUDA" | "HIP") && allocation.wording != Wording::Async
+        }
+        MessageKind::OtherSystem(system) => system.is_recordable,
+    };
+    let mut wordings = log.messages.iter().filter_map(|message| match &message.kind {
+        MessageKind::Allocation(allocation) => Some(allocation.wording),
+        MessageKind::OtherSystem(_) => None,
+    });
+    let is_new = wordings.clone().any(|wording| !is_old(wording)) || wordings.next().is_none();
+    is_new && (log.messages.is_empty() || log.messages.iter().any(is_recorded))
 }
 
 /// Advice for a request that was refused while enough was free: an error before line `line` may be the cause.

@@ -178,8 +178,8 @@ impl<'s, 'a> Replayer<'s, 'a> {
 
     fn changes(&self, capacity: Option<u64>) -> ChangeList {
         let device = self.explorer.changes(capacity);
-        let rows = device.rows.iter().chain(&device.without);
-        let changes = rows.map(|row| Change { key: row.key(), label: row.label(), row: row.clone() }).collect();
+        let changes =
+            device.rows.iter().map(|row| Change { key: row.key(), label: row.label(), row: row.clone() }).collect();
         let verified = verify_study(self.study, &self.name);
         let report = ProgramReport {
             path: self.name.clone(),

@@ -32,8 +32,8 @@ pub struct WhatIfOptions<'a> {
     pub capacity: Option<u64>,
     /// Also settings without a use for this recording, to compare them with those of other ranks.
     pub every_setting: bool,
-    /// Also changes to the program, and the program without each of this many source lines; `None` tries settings only.
-    pub program_lines: Option<usize>,
+    /// Also changes to the program.
+    pub tries_program: bool,
     /// How many rows of each device to keep, other than that of the recorded settings; `None` keeps all.
     pub top: Option<usize>,
 }
@@ -77,8 +77,8 @@ pub fn compare_settings(
             let order = |r: &WhatIfRow| (r.ooms, Reverse(r.then.reach()), r.peak_reserved_bytes, r.device_allocs);
             others.sort_by_key(order);
         }
-        let lines = options.program_lines.filter(|_| is_tried_by_default(device));
-        let program = lines.map(|lines| analyze_device(device, options.capacity, lines));
+        let tries_program = options.tries_program && is_tried_by_default(device);
+        let program = tries_program.then(|| analyze_device(device, options.capacity));
         let is_unreplayable = is_failure_unreplayable(device);
         let shows_nothing = is_unreplayable || device.lost_history() == Some(LostHistory::RingOfOne);
         let mut tried = if shows_nothing { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
@@ -101,7 +101,7 @@ pub fn compare_settings(
             exact: device.inferred().verification.is_exact(),
             some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
             tried,
-            skips_program: options.program_lines.is_some() && !is_tried_by_default(device),
+            skips_program: options.tries_program && !is_tried_by_default(device),
             verdict: SettingsVerdict {
                 best,
                 best_tried,
@@ -123,7 +123,7 @@ pub fn compare_settings(
         rows,
         lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).fold(0, u64::max),
         devices,
-        program: options.program_lines.map(|_| programs),
+        program: options.tries_program.then_some(programs),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use thiserror::Error;
@@ -16,11 +16,7 @@ use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCa
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
 use crate::replay::model::{Hypothesis, Simulation, simulate_on};
-use crate::snapshot::Device;
 use crate::study::{DeviceStudy, Study};
-
-/// How often a waiting replay checks whether to stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The JSON of `oomscope live`.
 #[derive(Debug, Serialize)]
@@ -38,8 +34,6 @@ pub struct LiveReport {
     pub warnings: Vec<Warning>,
     /// The GPU on which the trace was replayed.
     pub gpu: GpuReport,
-    /// `recorded` if calls were made at their recorded times, `full` if as fast as possible.
-    pub pace: &'static str,
     /// Whether all memory was written once after it was allocated.
     pub touched: bool,
     /// Every device of the snapshot with a trace, replayed one after the other.
@@ -75,9 +69,6 @@ pub struct LiveDevice {
     pub start: &'static str,
     /// Number of trace entries.
     pub events: usize,
-    /// Number of replays: `--repeat`, or fewer if one differed from the prediction. Figures are those of the last one,
-    /// durations and the driver's peak those of all.
-    pub runs: u32,
     /// Requests that failed.
     pub ooms: Vec<FailedRequest>,
     /// Peak of reserved bytes, as the allocator counts.
@@ -103,8 +94,6 @@ pub struct LiveDevice {
 /// The first difference between the GPU and the simulated device.
 #[derive(Debug, Serialize)]
 pub struct LiveDifference {
-    /// The replay in which it occurred, counted from 1.
-    pub run: u32,
     /// Entry index of the call in the device's trace.
     pub event: usize,
     /// The entry that the allocator wrote on the simulated device; null if it wrote none.
@@ -144,19 +133,6 @@ pub struct CallTimes {
     pub p99_us: u64,
 }
 
-/// Options of a replay on a GPU.
-#[derive(Debug)]
-pub struct LiveOptions<'a> {
-    /// Settings in place of the recorded ones, and the string that they were parsed from.
-    pub settings: Option<(Settings, String)>,
-    /// Number of replays.
-    pub runs: u32,
-    /// Make calls at their recorded times instead of as fast as possible.
-    pub recorded_pace: bool,
-    /// Once set, the replay ends before its next call.
-    pub stop: &'a AtomicBool,
-}
-
 /// Why a replay on a GPU has no result.
 #[derive(Debug, Error)]
 pub enum LiveError {
@@ -173,23 +149,25 @@ pub enum LiveError {
     Stopped { device: u64, event: usize },
 }
 
-/// Replays the trace of every device on `gpu`, one after the other.
+/// Replays the trace of every device on `gpu`, one after the other, under `settings` in place of the recorded ones.
+/// Once `stop` is set, the replay ends before its next call.
 pub fn replay_on_gpu(
     study: &Study<'_>,
     path: &str,
     gpu: &mut CudaDevice,
-    options: &LiveOptions<'_>,
+    settings: Option<(Settings, String)>,
+    stop: &AtomicBool,
 ) -> Result<LiveReport, LiveError> {
     let verified = super::replay::verify_study(study, path);
     let mut devices = Vec::new();
     for device in study.devices().filter(|device| !device.device().is_empty()) {
         let overrides =
-            Overrides { settings: options.settings.clone(), capacity: Some(gpu.info().total), ..Overrides::default() };
+            Overrides { settings: settings.clone(), capacity: Some(gpu.info().total), ..Overrides::default() };
         let hypothesis = hypothesis_with(device, &overrides);
-        let mut replay = GpuReplay { device, hypothesis: &hypothesis, gpu, options };
+        let mut replay = GpuReplay { device, hypothesis: &hypothesis, gpu, stop };
         devices.push(replay.replay_device()?);
     }
-    let settings_string = options.settings.as_ref().map(|(_, string)| string.clone());
+    let settings_string = settings.map(|(_, string)| string);
     Ok(LiveReport {
         schema: "oomscope/live/1",
         path: path.to_owned(),
@@ -197,7 +175,6 @@ pub fn replay_on_gpu(
         torch_version: verified.torch_version,
         warnings: verified.warnings,
         gpu: gpu_report(gpu.info()),
-        pace: if options.recorded_pace { "recorded" } else { "full" },
         touched: gpu.touches_memory(),
         devices,
     })
@@ -207,7 +184,7 @@ struct GpuReplay<'a, 's> {
     device: DeviceStudy<'a, 's>,
     hypothesis: &'a Hypothesis,
     gpu: &'a mut CudaDevice,
-    options: &'a LiveOptions<'a>,
+    stop: &'a AtomicBool,
 }
 
 struct LiveRun {
@@ -218,28 +195,16 @@ struct LiveRun {
 impl GpuReplay<'_, '_> {
     fn replay_device(&mut self) -> Result<LiveDevice, LiveError> {
         let predicted = self.simulate_entries();
-        let mut timings = Vec::new();
-        let mut driver_peak_bytes = 0;
-        let mut run_number = 1;
-        let last_run = loop {
-            let run = self.run(run_number, &predicted)?;
-            timings.extend_from_slice(self.gpu.timings());
-            driver_peak_bytes = self.gpu.peak_used().max(driver_peak_bytes);
-            if run_number >= self.options.runs || run.difference.is_some() {
-                break run;
-            }
-            run_number += 1;
-        };
+        let LiveRun { simulation, difference } = self.run(&predicted)?;
+        let (calls, driver_peak_bytes) = (call_report(self.gpu.timings()), self.gpu.peak_used());
         let gpu = self.gpu.info().gpu;
         let released = self.gpu.release_all();
         released.map_err(|error| LiveError::Driver { gpu, error })?;
-        let LiveRun { simulation, difference } = last_run;
         let statistics = simulation.allocator.statistics();
         Ok(LiveDevice {
             device: self.device.id(),
             start: if self.device.inferred().verification.starts_empty { "empty" } else { "reconstructed" },
             events: self.device.inferred().verification.recorded,
-            runs: run_number,
             ooms: simulation.ooms.iter().map(failed_request).collect(),
             peak_reserved_bytes: statistics.reserved_bytes.all.peak,
             peak_allocated_bytes: statistics.allocated_bytes.all.peak,
@@ -249,7 +214,7 @@ impl GpuReplay<'_, '_> {
             retries: statistics.num_alloc_retries,
             as_predicted: difference.is_none(),
             first_difference: difference,
-            calls: call_report(&timings),
+            calls,
         })
     }
 
@@ -262,12 +227,11 @@ impl GpuReplay<'_, '_> {
         entries
     }
 
-    fn run(&mut self, run_number: u32, predicted: &[AllocatorEntry]) -> Result<LiveRun, LiveError> {
-        let Self { device, hypothesis, options, .. } = *self;
+    fn run(&mut self, predicted: &[AllocatorEntry]) -> Result<LiveRun, LiveError> {
+        let Self { device, hypothesis, stop, .. } = *self;
         let gpu = &mut *self.gpu;
         let driver_error = |gpu: &CudaDevice, error: CudaError| LiveError::Driver { gpu: gpu.info().gpu, error };
         gpu.reset(device.id()).map_err(|error| driver_error(gpu, error))?;
-        let pace = options.recorded_pace.then(|| Pace::start(device.device()));
         let current_entry = Cell::new(0);
         let (mut refused_at, mut is_stopped) = (None, false);
         let mut expected = predicted.iter();
@@ -289,8 +253,7 @@ impl GpuReplay<'_, '_> {
                     refused_at.get_or_insert(current_entry.get());
                 }
                 current_entry.set(event);
-                is_stopped = pace.as_ref().is_some_and(|pace| !pace.wait(event, options.stop))
-                    || options.stop.load(Ordering::Relaxed);
+                is_stopped = stop.load(Ordering::Relaxed);
                 !is_stopped && !gpu.is_broken()
             },
             Some(&mut compare),
@@ -312,7 +275,6 @@ impl GpuReplay<'_, '_> {
         let refused_here = || refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None));
         let difference = difference.or_else(|| expected.next().map(missing_on_gpu)).or_else(refused_here);
         let difference = difference.map(|(event, predicted, live)| LiveDifference {
-            run: run_number,
             event,
             predicted: predicted.map(entry_report),
             live: live.map(entry_report),
@@ -320,38 +282,6 @@ impl GpuReplay<'_, '_> {
             driver_free_bytes: refused.map(|Refusal { driver_free, .. }| driver_free),
         });
         Ok(LiveRun { simulation, difference })
-    }
-}
-
-/// Delays calls until their recorded times.
-struct Pace<'a> {
-    device: Device<'a>,
-    /// The recorded time of the first entry.
-    from_us: u64,
-    started: Instant,
-}
-
-impl<'a> Pace<'a> {
-    fn start(device: Device<'a>) -> Self {
-        let from_us = device.time_us(0).unwrap_or(0); // without recorded times `wait` does not wait
-        Self { device, from_us, started: Instant::now() }
-    }
-
-    /// Waits until the recorded time of entry `event`, at which a call ends; false if `stop` is set before.
-    fn wait(&self, event: usize, stop: &AtomicBool) -> bool {
-        // Without recorded times the entry is due at once.
-        let time_us = self.device.time_us(event).unwrap_or(0);
-        let due = Duration::from_micros(time_us.saturating_sub(self.from_us));
-        loop {
-            let left = due.saturating_sub(self.started.elapsed());
-            if left.is_zero() {
-                return true;
-            }
-            if stop.load(Ordering::Relaxed) {
-                return false;
-            }
-            std::thread::sleep(left.min(STOP_POLL_INTERVAL));
-        }
     }
 }
 

@@ -39,7 +39,7 @@ pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use self::gpu_replay::{
-    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions, LiveReport, replay_on_gpu,
+    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveReport, replay_on_gpu,
 };
 pub(crate) use self::grid::{Candidate, candidates_with_use};
 pub use self::inferred_settings::SettingsFrom;

@@ -97,16 +97,8 @@ fn other_sizes(c: &mut Criterion) {
         generator::write_snapshot(&mut bytes, &options).unwrap();
         made_by_the_model(&bytes)
     });
-    let options = FitOptions {
-        device: None,
-        at: &[],
-        at_second: &[],
-        capacity: Some(80 << 30),
-        gpu: None,
-        settings: None,
-        multiple: 1,
-        top: 10,
-    };
+    let options =
+        FitOptions { device: None, at: &[], capacity: Some(80 << 30), gpu: None, settings: None, multiple: 1, top: 10 };
     let mut group = c.benchmark_group("fit");
     let entries = recorded.iter().map(|snapshot| snapshot.entries.len() as u64).sum();
     group.sample_size(10).throughput(Throughput::Elements(entries));
@@ -116,7 +108,7 @@ fn other_sizes(c: &mut Criterion) {
             let sized: Vec<FitInput<'_, '_>> = batches
                 .iter()
                 .zip(&studies)
-                .map(|(size, study)| FitInput { size: (*size).into(), path: "bench", study })
+                .map(|(size, study)| FitInput { size: *size, path: "bench", study })
                 .collect();
             fit(&sized, &options).unwrap()
         });

@@ -1,12 +1,10 @@
 //! Replays that go well, or fail for lack of memory as predicted.
 
-use std::time::Instant;
-
 use oomscope::snapshot::Snapshot;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::driver::{MIB, assert_nothing_left, fixture, live, program_of, report, small_program};
+use crate::driver::{MIB, assert_nothing_left, fixture, live, report, small_program};
 use crate::program::{result_of, run};
 
 const FIGURES: [&str; 5] = ["ooms", "peak_reserved_bytes", "device_allocs", "device_frees", "retries"];
@@ -154,21 +152,6 @@ fn touching_writes_what_is_taken() {
 }
 
 #[test]
-fn repeats_begin_anew_and_their_times_add_up() {
-    let directory = TempDir::new().unwrap();
-    let path = small_program(&directory);
-    let calls = |report: &Value| report["devices"][0]["calls"]["malloc"]["count"].as_u64().unwrap();
-    let (once, _) = report(&[&path], &[]);
-    let (thrice, ledger) = report(&["--repeat", "3", &path], &[]);
-    assert_eq!(calls(&thrice), 3 * calls(&once));
-    assert_eq!(thrice["devices"][0]["runs"], 3);
-    for key in FIGURES {
-        assert_eq!(once["devices"][0][key], thrice["devices"][0][key]);
-    }
-    assert_eq!(ledger["peak"], once["devices"][0]["driver_peak_bytes"].as_u64().unwrap());
-}
-
-#[test]
 fn a_call_takes_as_long_as_the_driver_takes() {
     let directory = TempDir::new().unwrap();
     let path = small_program(&directory);
@@ -190,22 +173,6 @@ fn a_call_takes_as_long_as_the_driver_takes() {
             assert!(total >= count * least, "{call}: {times}");
         }
     }
-}
-
-#[test]
-fn the_recorded_pace_takes_as_long_as_the_recording() {
-    let directory = TempDir::new().unwrap();
-    let calls = [(1, 20 * MIB), (2, 20 * MIB), (1, 0), (3, 40 * MIB)];
-    let timed = |pace: &str, gap_us: u64| {
-        let path = program_of(&directory, &calls, gap_us);
-        let started = Instant::now();
-        let (report, _) = report(&["--pace", pace, &path], &[]);
-        assert_eq!(report["pace"], pace);
-        started.elapsed().as_millis()
-    };
-    // Three gaps lie between the first entry and the last.
-    assert!(timed("recorded", 100_000) >= 300);
-    assert!(timed("full", 100_000_000) < 60_000, "five minutes of recording need not be waited for");
 }
 
 #[test]

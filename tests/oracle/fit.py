@@ -6,9 +6,6 @@ usage: fit.py OOMSCOPE DIR VENV [PROGRAM ..]
 Records each program of sizes.py at 4, 8, 13 and 29, learns from 4 and 8, and compares peaks at 13 and 29. Then on a
 device that is too small for 29 the largest size is predicted, with and without expandable segments, and the program is
 really run there at that size and the next. Recordings are kept in DIR and made once.
-
-Programs named two_.. have a batch and a length: learned from two batches at two lengths, then at three, the peaks at
-another batch and length between those and beyond them, and the largest batch at a length that was not shown.
 """
 
 import json
@@ -20,7 +17,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LEARNED, UNSEEN = (4, 8), (13, 29)
-GRIDS, INSIDE, OUTSIDE = {"2x2": ((4, 8), (128, 256)), "2x3": ((4, 8), (128, 256, 384))}, "6x192", "12x512"
 KINDS = {"": {}, "expandable_segments:True": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}
 
 
@@ -30,14 +26,13 @@ def names():
 
 
 def record(program, size, out, venv, **more):
-    sizes = dict(zip(("SIZE", "LENGTH"), str(size).split("x")))
     if not out.exists():
         env = {
             k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"
         }
         done = subprocess.run(
             [HERE / "run.sh", HERE / "sizes.py", program, out],
-            env=env | {"VENV": venv} | sizes | more,
+            env=env | {"VENV": venv, "SIZE": str(size)} | more,
             capture_output=True,
             text=True,
         )
@@ -101,68 +96,6 @@ def off(said, true):
     return "equal" if said == true else f"{100 * (said - true) / true:+.2f} %"
 
 
-def two(oomscope, directory, venv, program):
-    """A line for each grid."""
-
-    def at(size):
-        return directory / f"{program}-{size}.pickle.gz"
-
-    facts = {size: record(program, size, at(size), venv) for size in (INSIDE, OUTSIDE)}
-    lines = []
-    for name, (batches, lengths) in GRIDS.items():
-        sizes = [f"{batch}x{length}" for batch in batches for length in lengths]
-        recordings = {size: at(size) for size in sizes}
-        for size in sizes:
-            record(program, size, at(size), venv)
-        device, codes = fit(oomscope, recordings, "--at", f"{INSIDE},{OUTSIDE}")
-        if device is None:
-            lines.append(f"| {program} | {name} | refused: {codes} |")
-            continue
-        rows = {f"{row['size']}x{row['second']}": row for row in device["sizes"]}
-        cells = [
-            off(rows[size][f"peak_{what}_bytes"], facts[size][f"peak_{what}"])
-            for size in (INSIDE, OUTSIDE)
-            for what in ("allocated", "reserved")
-        ]
-        # A device on which some 12 to 24 fit at the length that was not shown.
-        length = OUTSIDE.split("x")[1]
-        capacity = facts[OUTSIDE]["peak_reserved"] * 3 // 2 >> 20
-        for kind, env in KINDS.items():
-            device, prediction = fit(
-                oomscope,
-                recordings,
-                "--capacity",
-                f"{capacity}MiB",
-                "--at",
-                f"x{length}",
-                "--set",
-                kind or "expandable_segments:False",
-            )
-            n = (device["largest"] or {}).get("size")
-            kept = f"{program}-{capacity}-{'e' if kind else 'p'}"
-            fails = (
-                [
-                    record(
-                        program,
-                        size,
-                        directory / f"{kept}-{size}.pickle.gz",
-                        venv,
-                        STUBCUDA_TOTAL_MIB=str(capacity),
-                        **env,
-                    )["error"]
-                    is not None
-                    for size in (f"{n}x{length}", f"{n + 1}x{length}")
-                ]
-                if n
-                else None
-            )
-            cells.append(
-                "not stated" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}"
-            )
-        lines.append(f"| {program} | {name} | " + " | ".join(cells) + f" | {prediction} |")
-    return "\n".join(lines)
-
-
 def main():
     oomscope, directory, venv, *wanted = sys.argv[1:]
     directory = Path(directory)
@@ -173,20 +106,8 @@ def main():
     )
     print("|---|---|---|---|---|---|---|---|---|")
     with ThreadPoolExecutor(2) as pool:
-        wanted = wanted or names()
-        for line in pool.map(
-            lambda name: one(oomscope, directory, venv, name), [name for name in wanted if not name.startswith("two_")]
-        ):
+        for line in pool.map(lambda name: one(oomscope, directory, venv, name), wanted or names()):
             print(line, flush=True)
-        print(
-            f"\n| program | grid | {INSIDE} allocated | {INSIDE} reserved | {OUTSIDE} allocated | {OUTSIDE} reserved "
-            "| largest | expandable | warnings |"
-        )
-        print("|---|---|---|---|---|---|---|---|---|")
-        for lines in pool.map(
-            lambda name: two(oomscope, directory, venv, name), [name for name in wanted if name.startswith("two_")]
-        ):
-            print(lines, flush=True)
 
 
 main()

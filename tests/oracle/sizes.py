@@ -2,8 +2,8 @@
 
 usage: SIZE=8 run.sh sizes.py PROGRAM OUT.pickle.gz        (torch 2.9 or later for fsdp2)
 
-What SIZE is (a batch, a length, a width) each program says; those named two_.. also take LENGTH. OUT's name with
-.json gets what PyTorch measured, and whether a request failed. STUBCUDA_TOTAL_MIB is the device.
+What SIZE is (a batch, a length, a width) each program says. OUT's name with .json gets what PyTorch
+measured, and whether a request failed. STUBCUDA_TOTAL_MIB is the device.
 """
 
 import os
@@ -15,9 +15,9 @@ from torch import nn
 
 import sharded
 from recording import write
-from sharded import Block, Model, ids
+from sharded import Model, ids
 
-SIZE, LENGTH = int(os.environ.get("SIZE", "4")), int(os.environ.get("LENGTH", "64"))
+SIZE = int(os.environ.get("SIZE", "4"))
 STEPS = 3
 torch.backends.cudnn.enabled = False  # its kernels cannot be looked for without a GPU
 
@@ -283,103 +283,6 @@ def vary_data():
     train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, next(lengths)), steps=6)
 
 
-def two_dense():
-    """A transformer; SIZE is the batch, LENGTH that of a sequence, in whose square attention grows."""
-    model = Model(3).cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, LENGTH))
-
-
-class Fused(Block):
-    """Attention in one kernel, which keeps no square."""
-
-    def forward(self, x):
-        h = self.norm(x)
-        q, k, v = (of(h).unflatten(-1, (4, 64)).transpose(1, 2) for of in (self.q, self.k, self.v))
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-
-def two_fused():
-    model = Model(3)
-    model.blocks = nn.ModuleList(Fused() for _ in range(3))
-    model.bfloat16().cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, LENGTH))
-
-
-def two_decode():
-    """A server: prompts of LENGTH, then sixteen tokens, for which the cache is copied each time."""
-    model = Model(2).cuda().eval()
-    cache = [[], []]
-    with torch.inference_mode():
-        x = model.embed(ids(SIZE, LENGTH))
-        for _ in range(16):
-            for at, block in enumerate(model.blocks):
-                k, v = block.k(x), block.v(x)
-                cache[at] = [torch.cat([old, new], 1) for old, new in zip(cache[at], (k, v))] if cache[at] else [k, v]
-                x = x + block.out(F.softmax(block.q(x) @ cache[at][0].transpose(-1, -2), -1) @ cache[at][1])
-            x = x[:, -1:]
-            model.head(x).argmax(-1).zero_()
-
-
-def two_tokens():
-    """A server that begins with nothing: LENGTH is how many tokens it makes, and how often it asks for them."""
-    model = Model(1).cuda().eval()
-    old = None
-    with torch.inference_mode():
-        x = torch.zeros(8 * SIZE, 1, 256).cuda()
-        for _ in range(LENGTH // 4):
-            k = model.blocks[0].k(x)
-            old = k if old is None else torch.cat([old, k], 1)
-            model.head(F.softmax(x @ old.transpose(-1, -2), -1) @ old)
-
-
-def two_encoder():
-    layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
-    model = nn.Sequential(nn.Embedding(1000, 256), nn.TransformerEncoder(layer, 3), nn.Linear(256, 1000)).cuda()
-    train(
-        model,
-        torch.optim.AdamW(model.parameters()),
-        lambda: ids(SIZE, LENGTH),
-        loss_of=lambda y: F.cross_entropy(
-            y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long, device="cuda")
-        ),
-    )
-
-
-def two_checkpointing():
-    model = Checkpointed(5).cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, LENGTH))
-
-
-def two_shifted():
-    """Logits of all but the last position, as language models are trained."""
-    model = Model(3).cuda()
-    train(
-        model,
-        torch.optim.SGD(model.parameters(), lr=0.1),
-        lambda: ids(SIZE, LENGTH),
-        loss_of=lambda y: F.cross_entropy(
-            y[:, :-1].flatten(0, 1), torch.zeros(y.shape[0] * (y.shape[1] - 1), dtype=torch.long, device="cuda")
-        ),
-    )
-
-
-class WithClass(Model):
-    """One position more than the data have: attention grows with (LENGTH + 1) ** 2."""
-
-    def forward(self, x):
-        x = self.embed(x)
-        x = torch.cat([x, x[:, :1]], 1)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x[:, 0]))
-
-
-def two_class():
-    model = WithClass(4).cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, LENGTH))
-
-
 PROGRAMS = {
     name: it
     for name, it in list(globals().items())
@@ -400,7 +303,6 @@ if __name__ == "__main__":
         {
             "program": program,
             "size": SIZE,
-            "length": LENGTH,
             "error": error,
             "peak_allocated": stats["allocated_bytes.all.peak"],
             "peak_reserved": stats["reserved_bytes.all.peak"],

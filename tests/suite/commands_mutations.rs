@@ -171,7 +171,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
             Ok(report) => shown(&report::whatif(&report)).concat(),
             Err(sentence) => sentence.escape_debug().to_string(),
         });
-        said.extend(shown(&report::program(&find_program_changes(&study, "a", capacity, 2))));
+        said.extend(shown(&report::program(&find_program_changes(&study, "a", capacity))));
     }
 
     let of_other = Study::new(other, Scope::default());

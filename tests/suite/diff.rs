@@ -269,22 +269,6 @@ fn a_stack_of_other_callers_with_equal_bytes_is_the_same() {
     assert_eq!((all.count, all.held.delta_bytes), (1, 0));
 }
 
-#[test]
-fn sizes_that_scale_throughout_name_what_scales_them() {
-    let stack = |line| frames(&[("/p/model.py", line, "forward")]);
-    let sized = |sizes: [u64; 3]| {
-        snapshot(&sizes.into_iter().zip([1, 2, 3]).map(|(mib, line)| (0, mib, stack(line))).collect::<Vec<_>>())
-    };
-    let summary = |before, after| only(&in_memory(&sized(before), &sized(after))).summary.clone();
-    assert!(summary([100, 40, 20], [50, 20, 10]).contains("16-bit instead of 32-bit"));
-    let longer = summary([400, 10, 10], [400, 40, 160]);
-    assert!(longer.contains("4 times or 16 times as large, as with a sequence 4 times as long"), "{longer}");
-    let batch = summary([400, 10, 20], [400, 30, 60]);
-    assert!(batch.contains("3 times as large, as with a batch or sequence 3 times as large"), "{batch}");
-    let other = summary([400, 10, 20], [400, 30, 25]);
-    assert!(!other.contains("as large"), "{other}");
-}
-
 /// Lines that cancel each other are both named: the net change is the difference.
 #[test]
 fn changes_larger_than_the_net_change_are_named_with_what_offsets_them() {

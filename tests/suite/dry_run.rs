@@ -33,7 +33,6 @@ fn what_cannot_be_is_said_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let cases = [
         (&["--gpu", "gtx1080", "--", "true"][..], "name one like it and give --memory"),
-        (&["--try", "--size", "BATCH=4", "--", "true"][..], "the command has no {BATCH}"),
         (&["--memory", "540MiB", "--", "true"][..], "takes 540 MiB, which leaves nothing"),
         (&["--rank", "1", "--", "true"][..], "such as 3/64"),
         (&["--value", "train.py=1", "--", "true"][..], "give a line and a value"),

@@ -193,7 +193,7 @@ fn memory_that_others_could_not_have_is_told_from_pytorchs() {
     let host = only("DefaultCPUAllocator: not enough memory: you tried to allocate 4294967296 bytes.");
     assert_eq!(host.requested_bytes, Some(4 << 30));
     assert!(host.verdict_reason.contains("not GPU memory"));
-    assert_eq!(report(b"DefaultCPUAllocator: not enough memory").unwrap().recording, None);
+    assert_eq!(report(b"DefaultCPUAllocator: not enough memory").unwrap().next_command, None);
 }
 
 #[test]

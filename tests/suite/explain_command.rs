@@ -51,6 +51,21 @@ fn finding_nothing_is_said_in_one_sentence() {
     assert!(said.contains("overwrite"), "{said}");
 }
 
+#[test]
+fn the_log_of_an_engine_leads_to_a_start_without_a_gpu() {
+    let directory = TempDir::new().unwrap();
+    let oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
+               79.10 GiB of which 1.00 GiB is free.";
+    for (start, command) in [
+        ("$ vllm serve llama", "oomscope dry-run --gpu h100 --try -- vllm serve DIR"),
+        ("$ python train.py", "oomscope run -- python train.py"),
+    ] {
+        let log = file(&directory, "start.log", format!("{start}\n{oom}\n").as_bytes());
+        let page = result_of(&["explain", &log]);
+        assert!(page.contains(&format!("next    {command}")), "{page}");
+    }
+}
+
 /// Terminal sequences, and names that imitate them, do not reach the page.
 #[test]
 fn nothing_in_a_log_reaches_the_terminal_unescaped() {

@@ -166,11 +166,9 @@ proptest! {
             let _ = (folded.add(&recording), pprof.add(&recording));
             folded.finish(&mut Vec::new()).unwrap();
             pprof.finish(&mut Vec::new()).unwrap();
-            for has_allocations in [false, true] {
-                let mut perfetto = PerfettoWriter::new(Vec::new(), has_allocations);
-                perfetto.add(&recording).unwrap();
-                perfetto.finish().unwrap();
-            }
+            let mut perfetto = PerfettoWriter::new(Vec::new());
+            perfetto.add(&recording).unwrap();
+            perfetto.finish().unwrap();
             let profile = br#"{"baseTimeNanoseconds": 1, "traceEvents": []}"#;
             let mut merged = Vec::new();
             let mut kineto = KinetoWriter::new(profile, &mut merged).unwrap().unwrap();
@@ -424,7 +422,6 @@ fn what_cannot_be_exported_is_refused_in_one_sentence() {
     assert!(refusal(&["export", FAILED, "--to", "folded", "-o", FAILED]).contains("is an input file"));
     assert!(refusal(&["export", FAILED, "--to", "folded", "--from", "9", "--until", "3"]).contains("leaves no entry"));
     assert_eq!(program::run(&["export", FAILED, "--to", "2000"]).code, 2);
-    assert!(refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--allocs"]).contains("is for --to perfetto"));
     assert!(refusal(&["export", FAILED, FAILED, "--to", "pickle", "-o", &out]).contains("takes one snapshot"));
     let json = program::text(&directory.path().join("a.json"));
     std::fs::write(&json, "{\"traceEvents\": []}").unwrap();

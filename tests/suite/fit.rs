@@ -1,6 +1,5 @@
 //! `oomscope fit`: what it says of other sizes is what PyTorch's allocator did there.
 
-use std::fmt::Display;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -15,12 +14,12 @@ fn truth(program: &str, size: impl ToString, key: &str) -> u64 {
     facts[program][size.to_string()][key].as_u64().unwrap()
 }
 
-fn file(program: &str, size: impl Display) -> String {
+fn file(program: &str, size: u64) -> String {
     format!("{size}=fixtures/sizes/2.15.0-{program}-{size}.pickle.gz")
 }
 
-fn fit(program: &str, sizes: &[impl Display], more: &[&str]) -> Value {
-    let files: Vec<String> = sizes.iter().map(|size| file(program, size)).collect();
+fn fit(program: &str, sizes: &[u64], more: &[&str]) -> Value {
+    let files: Vec<String> = sizes.iter().map(|size| file(program, *size)).collect();
     let args = ["fit", "--format", "json"].into_iter();
     let args: Vec<&str> = args.chain(files.iter().map(String::as_str)).chain(more.iter().copied()).collect();
     serde_json::from_str(&result_of(&args)).unwrap()
@@ -245,44 +244,6 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
     assert_eq!(sizes.collect::<Vec<_>>(), [6, LARGEST_OF_DENSE, LARGEST_OF_DENSE + 1]);
 }
 
-const GRID: [&str; 4] = ["4x128", "8x128", "4x256", "8x256"];
-
-#[test]
-fn a_batch_and_a_length_that_nobody_recorded_are_those_of_the_allocator() {
-    let report = fit("two_fused", &GRID, &["--at", "6x192,4x384,12x512"]);
-    assert_eq!(codes(&report), [""; 0]);
-    let rows = report["devices"][0]["sizes"].as_array().unwrap();
-    for (row, size) in rows.iter().zip(["6x192", "4x384", "12x512"]) {
-        assert_eq!(format!("{}x{}", row["size"], row["second"]), size);
-        assert_eq!(row["peak_allocated_bytes"], truth("two_fused", size, "peak_allocated"));
-        assert_eq!(row["peak_reserved_bytes"], truth("two_fused", size, "peak_reserved"));
-    }
-    let four = truth("two_fused", "4x128", "peak_reserved");
-    let recorded = fit("two_fused", &GRID, &["--at", "4x128"]);
-    assert_eq!(recorded["devices"][0]["sizes"][0]["peak_reserved_bytes"], four);
-}
-
-#[test]
-fn the_largest_first_number_is_told_for_each_second() {
-    let of = |more: &[&str]| {
-        let report = fit("two_fused", &GRID, &[&["--capacity", "200MiB"], more].concat());
-        let rows = report["devices"][0]["by_second"].as_array().unwrap().clone();
-        let pair = |row: &Value| (row["second"].as_u64().unwrap(), row["largest"]["size"].as_u64());
-        let rows: Vec<(u64, Option<u64>)> = rows.iter().map(pair).collect();
-        (rows, report)
-    };
-    let (rows, report) = of(&[]);
-    assert_eq!(rows, [(128, Some(32)), (256, Some(16))]);
-    let device = &report["devices"][0];
-    assert_eq!((&device["largest"]["size"], &device["largest"]["second"]), (&16.into(), &256.into()));
-    assert_eq!(report["summary"]["answer"], "largest size on 200 MiB: 16x256 (should fit)");
-    let line = &device["growth"][0];
-    assert_eq!((&line["law"], &line["second_law"]), (&"linear".into(), &"linear".into()));
-    let (rows, report) = of(&["--at", "x512", "--multiple-of", "4"]);
-    assert_eq!(rows, [(128, Some(32)), (256, Some(16)), (512, Some(8))]);
-    assert_eq!(report["summary"]["answer"], "largest size on 200 MiB: 8x512 (should fit)");
-}
-
 /// Other kernels may begin in between, which two recordings cannot show.
 #[test]
 fn what_is_far_and_not_checked_is_no_promise() {
@@ -319,24 +280,6 @@ fn the_largest_size_below_which_all_fit_leads() {
         rows.iter().find(|row| row["size"] == size).unwrap()["fits"].as_bool().unwrap()
     };
     assert!((20..=28).all(fits) && !fits(29) && fits(32));
-}
-
-#[test]
-fn two_numbers_take_four_recordings_of_two_by_two() {
-    let said = |sizes: &[&str], more: &[&str]| {
-        let files: Vec<String> = sizes.iter().map(|size| file("two_fused", size)).collect();
-        let files = files.iter().map(String::as_str);
-        refusal(&["fit"].into_iter().chain(files).chain(more.iter().copied()).collect::<Vec<_>>())
-    };
-    let lacks = said(&GRID[..3], &[]);
-    assert!(lacks.contains("4x128, 4x256, 8x128 do not show how a program grows"), "{lacks}");
-    assert!(lacks.contains("also record 8x256"), "{lacks}");
-    assert!(said(&GRID[..2], &[]).contains("also record 4x256, 8x256"));
-    let mixed = refusal(&["fit", &file("two_fused", "4x128"), &file("dense", 8)]);
-    assert!(mixed.contains("sizes of one and of two numbers cannot be mixed: 8 and 4x128"), "{mixed}");
-    assert!(said(&GRID, &["--at", "16"]).contains("--at 16: give as many numbers"));
-    let one = refusal(&["fit", &file("dense", 4), &file("dense", 8), "--at", "x512"]);
-    assert!(one.contains("--at x512: the recorded sizes have no second number"), "{one}");
 }
 
 /// A program that keeps a tensor of `[8, n + 100, n + 100]`, and its shape or not.

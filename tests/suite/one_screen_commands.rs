@@ -64,10 +64,9 @@ fn pages_of_sizes_and_logs() -> Vec<Vec<String>> {
         sizes.iter().map(|size| format!("{size}=fixtures/sizes/2.15.0-{program}-{size}.pickle.gz")).collect()
     };
     // The last has an answer, and none: on 1 GiB it would be searched for 8 s.
-    let programs: [(&str, &str, &[&str]); 5] = [
+    let programs: [(&str, &str, &[&str]); 4] = [
         ("dense", "1GiB", &["4", "8", "13"]),
         ("padded", "1GiB", &["4", "8"]),
-        ("two_fused", "1GiB", &["4x128", "4x256", "8x128", "8x256"]),
         ("rnn_steps", "64MiB", &["4", "8"]),
         ("rnn_steps", "16MiB", &["4", "8"]),
     ];

@@ -88,7 +88,7 @@ fn the_table_of_analyze_is_that_of_whatif() {
     {
         let snapshot = fixtures::snapshot(name);
         let study = Study::new(&snapshot, Scope::default());
-        let options = WhatIfOptions { program_lines: Some(0), ..WhatIfOptions::default() };
+        let options = WhatIfOptions { tries_program: true, ..WhatIfOptions::default() };
         let whole = compare_settings(&study, name, options, &|_, _| {}).unwrap();
         for device in devices(&snapshot) {
             let whole = &whole.devices.iter().find(|whole| whole.device == device.device).unwrap().tried;
@@ -128,7 +128,7 @@ fn changes_that_start_without_the_cache_are_compared_with_the_program_without_it
     let snapshot = fixtures::snapshot("2.15.0-gpt_varlen-wrapped");
     let study = Study::new(&snapshot, Scope::default());
     let options = ["expandable_segments:True".to_owned()];
-    let options = WhatIfOptions { options: &options, program_lines: Some(0), ..WhatIfOptions::default() };
+    let options = WhatIfOptions { options: &options, tries_program: true, ..WhatIfOptions::default() };
     let report = compare_settings(&study, "a", options, &|_, _| {}).unwrap();
     let changes = report.devices[0].tried.iter().filter(|row| row.kind == TriedKind::Program);
     let unchanged = changes.map(|row| row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes.unwrap()));
@@ -157,7 +157,7 @@ fn only_what_stops_a_growth_helps() {
         let snapshot = fixtures::snapshot(name);
         let study = Study::new(&snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
-        let options = WhatIfOptions { options: &options, program_lines: Some(0), ..WhatIfOptions::default() };
+        let options = WhatIfOptions { options: &options, tries_program: true, ..WhatIfOptions::default() };
         let report = compare_settings(&study, name, options, &|_, _| {}).unwrap();
         let device = &report.devices[0];
         assert!(!device.tried.is_empty(), "{name}");

@@ -27,7 +27,7 @@ fn cell<'v>(gpu: &'v Value, change: &str, ranks: &Value) -> &'v Value {
 
 #[test]
 fn the_sizes_are_those_of_fit() {
-    let report = plan(&["--gpus", "h100,t4", "--price", "t4=0.5"]);
+    let report = plan(&["--gpus", "h100,t4"]);
     let [t4, h100] = report["gpus"].as_array().unwrap().as_slice() else { panic!("{report}") };
     assert_eq!((&t4["gpu"], &h100["gpu"]), (&json!("t4"), &json!("h100")));
     for gpu in [t4, h100] {
@@ -51,9 +51,6 @@ fn the_sizes_are_those_of_fit() {
     let as_is = size(t4, "as-is", Value::Null);
     assert!(size(t4, "checkpoint", Value::Null) > as_is * 3 / 2);
     assert!(size(t4, "state-sharded", json!(8)) >= as_is);
-    let price = t4["price_per_size"].as_f64().unwrap();
-    assert!((price - 0.5 / as_is as f64).abs() < 1e-9, "{price}");
-    assert!(h100["price"].is_null());
 }
 
 #[test]
@@ -120,9 +117,6 @@ fn what_cannot_be_planned_is_refused() {
     assert!(refusal(&["plan"]).contains("give recordings, such as 4=b4.pickle"));
     assert!(refusal(&["plan", "--runs", path, "--", "train", "4"]).contains("no word in braces"));
     assert!(refusal(&["plan", "--runs", path, "--", "train", "{A}", "{B}"]).contains("{A}, {B}"));
-    assert!(refusal(&["plan", &dense(4), "--gpus", "t4", "--price", "h100=2"]).contains("--price h100"));
-    let price = run(&["plan", &dense(4), "--price", "h100=-1"]);
-    assert!(price.code == 2 && price.err.contains("give a GPU and a price"), "{}", price.err);
     assert!(refusal(&["plan", &dense(4)]).contains("give two of different sizes"));
     std::fs::write(directory.path().join("plan.json"), r#"{"command":["other"],"settings":"","runs":[]}"#).unwrap();
     let other = refusal(&["plan", "--runs", path, "--", "train", "{N}"]);

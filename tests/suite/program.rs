@@ -157,25 +157,6 @@ fn a_failure_in_the_first_pass_is_a_guess() {
     assert!(page.contains("record a backward pass: without one"), "{page}");
 }
 
-#[test]
-fn a_line_gone_is_never_more() {
-    for program in ["dense", "dense-320MiB", "small"] {
-        let device = recorded(program);
-        let plain = bytes(&device["as_recorded"], "peak_allocated_bytes");
-        let without = device["without"].as_array().unwrap();
-        assert!(!without.is_empty());
-        for row in without {
-            let (said, held) = (bytes(row, "peak_allocated_bytes"), bytes(row, "bytes_at_peak"));
-            // A block may be larger than what was asked for, where the rest is too small to be cut off.
-            assert!(said <= plain && said + held + plain / 50 >= plain, "{row}");
-        }
-    }
-    assert_eq!(
-        self::device("fixtures/changes/2.15.0-dense.pickle.gz", &["--top", "3"])["without"].as_array().unwrap().len(),
-        3
-    );
-}
-
 /// Recordings of all kinds: streams, several devices, late beginnings, pools, failures in the middle.
 #[test]
 fn any_recording_is_told() {

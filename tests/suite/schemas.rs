@@ -106,10 +106,7 @@ const RUNS: [(&str, &str); 28] = [
         "fit 4=fixtures/sizes/2.15.0-dense-4.pickle.gz 8=fixtures/sizes/2.15.0-dense-8.pickle.gz --capacity 3GiB",
     ),
     ("fit-refused/1", "fit 4=fixtures/sizes/2.15.0-dense-4.pickle.gz 8=fixtures/sizes/2.15.0-gan-8.pickle.gz"),
-    (
-        "plan/1",
-        "plan 4=fixtures/sizes/2.15.0-dense-4.pickle.gz 8=fixtures/sizes/2.15.0-dense-8.pickle.gz --gpus t4 --price t4=1",
-    ),
+    ("plan/1", "plan 4=fixtures/sizes/2.15.0-dense-4.pickle.gz 8=fixtures/sizes/2.15.0-dense-8.pickle.gz --gpus t4"),
     (
         "plan-together/1",
         "plan --gpus t4 --together fixtures/together/2.15.0-0.pickle.gz fixtures/together/2.15.0-1.pickle.gz",

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::{Args, Parser, ValueEnum};
 
 use super::options::DryRunOptions;
-use super::placeholder;
 use crate::cli::args::{Format, format_parser};
 
 /// Run a command without a GPU, to test whether it would fit on one
@@ -38,10 +37,6 @@ pub(in crate::cli) struct DryRun {
     #[arg(long = "try")]
     pub(super) tries: bool,
 
-    /// With --try: N in place of {NAME} in the command, then half of it, and so on
-    #[arg(long, value_name = "NAME=N", requires = "tries", value_parser = parse_size)]
-    pub(super) size: Option<(String, u64)>,
-
     /// Format of the runs of --try; the program's output then goes to DIR/output.txt
     #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
     pub(super) format: Format,
@@ -57,15 +52,6 @@ pub(in crate::cli) struct DryRun {
     /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
-}
-
-/// Parses `BATCH=32`.
-fn parse_size(text: &str) -> Result<(String, u64), String> {
-    let parsed = text.split_once('=').and_then(|(name, size)| Some((name, size.parse().ok()?)));
-    match parsed {
-        Some((name, size)) if placeholder::is_name(name) && size > 0 => Ok((name.to_owned(), size)),
-        _ => Err(format!("give a name and a size, such as BATCH=32, not {text}")),
-    }
 }
 
 /// The exit code of `oomscope dry-run`.
@@ -87,16 +73,5 @@ impl DryRun {
         let memory = memory.map(|bytes| format!("--memory={bytes}"));
         let words = ["dry-run", "--gpu", gpu].into_iter().chain(memory.as_deref()).chain(["--"]).map(OsString::from);
         Ok(Parsed::try_parse_from(words.chain(command.iter().cloned()))?.args)
-    }
-
-    /// The command to run first.
-    pub(super) fn first_command(&self) -> anyhow::Result<Vec<OsString>> {
-        match &self.size {
-            None => Ok(self.command.clone()),
-            Some((name, size)) => {
-                placeholder::check(&self.command, name, "--size")?;
-                Ok(placeholder::fill(&self.command, name, *size))
-            }
-        }
     }
 }

@@ -11,13 +11,28 @@ const HIGH_UTILIZATION: f64 = 0.95;
 const SMALL_BATCHED_TOKENS: u64 = 2048;
 const SMALL_SEQS: u64 = 64;
 
-/// The options of vLLM to try, each alone, the least change first. Without an estimate by vLLM, none for the length.
+/// The options of the engine to try, each alone, the least change first.
 pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
-    if !serving.is_vllm() {
-        return Vec::new();
-    }
+    let options = if serving.is_vllm() { vllm_options(serving) } else { sglang_options(serving) };
+    let given =
+        options.into_iter().filter_map(|(name, value)| Some(OutsideRemedy::EngineOption { name, value: value? }));
+    given.collect()
+}
+
+type Options = Vec<(&'static str, Option<Value>)>;
+
+/// Not its share of the memory: it leaves the rest for activations.
+fn sglang_options(serving: &Serving) -> Options {
+    vec![
+        ("kv_cache_dtype", (serving.kv_cache_dtype == "auto").then(|| json!("fp8_e4m3"))),
+        ("quantization", serving.quantization.is_empty().then(|| json!("fp8"))),
+    ]
+}
+
+/// Without an estimate by vLLM, none for the length.
+fn vllm_options(serving: &Serving) -> Options {
     let is_plain = serving.quantization.is_empty();
-    let options: [(&'static str, Option<Value>); 6] = [
+    vec![
         ("max_model_len", serving.possible_model_len.map(|length| json!(length))),
         ("gpu_memory_utilization", (serving.memory_utilization < HIGH_UTILIZATION).then(|| json!(HIGH_UTILIZATION))),
         (
@@ -27,10 +42,7 @@ pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
         ("max_num_seqs", (serving.max_num_seqs > SMALL_SEQS).then(|| json!(SMALL_SEQS))),
         ("quantization", is_plain.then(|| json!("fp8"))),
         ("tensor_parallel_size", Some(json!(serving.tensor_parallel.max(1) * 2))),
-    ];
-    let given =
-        options.into_iter().filter_map(|(name, value)| Some(OutsideRemedy::EngineOption { name, value: value? }));
-    given.collect()
+    ]
 }
 
 #[cfg(test)]
@@ -68,6 +80,7 @@ mod tests {
             ..Serving::default()
         };
         assert_eq!(names(&small), ["tensor_parallel_size=2"]);
-        assert!(names(&Serving { engine: "SGLang".to_owned(), ..large }).is_empty());
+        let sglang = Serving { engine: "SGLang".to_owned(), kv_cache_dtype: "auto".to_owned(), ..large };
+        assert_eq!(names(&sglang), ["kv_cache_dtype=fp8_e4m3", "quantization=fp8"]);
     }
 }

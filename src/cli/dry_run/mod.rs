@@ -44,7 +44,7 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if args.format != Format::Human && !args.tries {
         bail!("--format needs --try; oomscope analyze --format json DIR describes one dry run");
     }
-    let command = args.first_command()?;
+    let command = &args.command;
     let directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;
     let name = directory.name().to_owned();
     if !args.options.real_files {
@@ -53,10 +53,10 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     // The output of the program must not mix with that of `--format`.
     let log = (args.format != Format::Human).then(|| name.join("output.txt"));
     let (end, status, snapshots) = match &log {
-        None => record(&command, directory)?,
-        Some(log) => record_to_log(&command, directory, log)?,
+        None => record(command, directory)?,
+        Some(log) => record_to_log(command, directory, log)?,
     };
-    let verdict = print_result(&command, end, &status, &snapshots);
+    let verdict = print_result(command, end, &status, &snapshots);
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
     }

@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 
-use crate::base::units::count;
-
 /// A remedy from outside of the program, which needs no change to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutsideRemedy {
@@ -11,8 +9,6 @@ pub(super) enum OutsideRemedy {
     Settings(String),
     /// `foreach=False` in every optimizer.
     StepByParameter,
-    /// A smaller size in place of `{name}`.
-    Size { name: String, size: u64 },
     /// An option of a serving engine.
     EngineOption { name: &'static str, value: Value },
 }
@@ -23,7 +19,6 @@ impl OutsideRemedy {
             Self::EngineOption { name, value } => format!("{name}={}", format_value(value)),
             Self::Settings(change) => change.clone(),
             Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
-            Self::Size { name, size } => format!("{name} = {}", count(*size)),
         }
     }
 }

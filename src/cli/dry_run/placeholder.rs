@@ -10,17 +10,8 @@ fn placeholder(name: &str) -> String {
 }
 
 /// Whether `name` is a valid name of a placeholder.
-pub(super) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')
-}
-
-/// Fails unless `command` contains `{name}`; `option` is the option that needs it.
-pub(super) fn check(command: &[OsString], name: &str, option: &str) -> anyhow::Result<()> {
-    let placeholder = placeholder(name);
-    if !command.iter().any(|arg| arg.to_string_lossy().contains(&placeholder)) {
-        bail!("{option} {name}=..: the command has no {placeholder} to replace by a size");
-    }
-    Ok(())
 }
 
 /// The name of the only placeholder in `command`.

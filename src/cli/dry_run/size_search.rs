@@ -17,9 +17,6 @@ use crate::cli::sized_recordings::SizedRecordings;
 use crate::study::Scope;
 use crate::whatif::fit::{Bracket, FitOptions, SizeChooser, fit};
 
-/// Maximum number of dry runs to find the largest size that fits in the worst case.
-const MAX_WORST_CASE_CHECKS: usize = 5;
-
 /// The dry runs of one command.
 pub(in crate::cli) struct SizeSearch<'r> {
     options: &'r DryRunOptions,
@@ -92,7 +89,7 @@ impl<'r> SizeSearch<'r> {
         let label = format!("{name} = {value}");
         let run = SizeRun::record(self.options, &command, &directory, &log, Intervention::default(), &label)?;
         self.done.insert(value, run);
-        let report = self.report(None);
+        let report = self.report();
         if let Some(run) = report.run_at(value) {
             let (made, max) = (self.done.len(), self.max_runs);
             print_stderr(&format!("{name} = {}: {} (run {made} of at most {max})", count(value), run.describe()));
@@ -108,7 +105,7 @@ impl<'r> SizeSearch<'r> {
             let guess = match self.predict_largest() {
                 Ok(Some(size)) => Some(size),
                 Ok(None) if bracket.high.is_none() => {
-                    return Ok(SizeSearchReport { every_size_fits: true, largest: None, ..self.report(None) });
+                    return Ok(SizeSearchReport { every_size_fits: true, largest: None, ..self.report() });
                 }
                 // Two runs have too little in common for a prediction.
                 Ok(None) | Err(_) => self.extrapolate(),
@@ -118,12 +115,10 @@ impl<'r> SizeSearch<'r> {
             let Some(next) = chooser.next(bracket, guess, runs_left) else { break };
             self.run_at(next.saturating_mul(self.multiple))?;
         }
-        let low = self.fitting().last().filter(|_| self.bracket().low > 0);
-        let worst_case = low.map(|low| self.find_largest_in_worst_case(low)).transpose()?;
-        Ok(self.report(worst_case.flatten()))
+        Ok(self.report())
     }
 
-    fn report(&self, largest_in_worst_case: Option<u64>) -> SizeSearchReport {
+    fn report(&self) -> SizeSearchReport {
         let (bracket, gpu) = (self.bracket(), self.options.assumed_gpu());
         let runs = self.done.iter().map(|(at, ran)| {
             let oom = ran.last_failure().filter(|_| ran.failed());
@@ -143,7 +138,6 @@ impl<'r> SizeSearch<'r> {
             gpu: gpu.name(),
             usable_bytes: gpu.usable_bytes(),
             largest: (bracket.low > 0).then(|| bracket.low * self.multiple),
-            largest_in_worst_case,
             fails: self.failing(),
             is_exact: bracket.high == Some(bracket.low + 1),
             every_size_fits: false,
@@ -162,37 +156,6 @@ impl<'r> SizeSearch<'r> {
         Some(last.saturating_add(u64::try_from(more).ok()?))
     }
 
-    /// The largest size up to `low` that fits in the worst case. The search starts close to `low`.
-    fn find_largest_in_worst_case(&mut self, low: u64) -> anyhow::Result<Option<u64>> {
-        let largest_safe = |done: &BTreeMap<u64, SizeRun>| {
-            let found = done.iter().rev().find(|(_, ran)| ran.fits_in_worst_case());
-            found.map(|(at, _)| *at)
-        };
-        let first = largest_safe(&self.done);
-        for tried in 0..MAX_WORST_CASE_CHECKS.min(self.runs_left()) {
-            let found = largest_safe(&self.done);
-            let from = found.map_or(1, |found| found + 1);
-            if from > low {
-                break;
-            }
-            // `low` itself was run, so there is a size in the range.
-            let Some((&high, _)) = self.done.range(from..=low).next() else { break };
-            if high == from {
-                break;
-            }
-            let next = match found {
-                Some(found) if Some(found) != first => found.midpoint(high),
-                _ => high.saturating_sub((low / 64).max(1) << tried).max(from),
-            };
-            let next = next - next % self.multiple;
-            if next < from || self.done.contains_key(&next) {
-                break;
-            }
-            self.run_at(next)?;
-        }
-        Ok(largest_safe(&self.done))
-    }
-
     /// The largest size that fits according to `fit`; `None` if all sizes fit.
     fn predict_largest(&self) -> anyhow::Result<Option<u64>> {
         let mut recordings = SizedRecordings::default();
@@ -202,7 +165,6 @@ impl<'r> SizeSearch<'r> {
         let options = FitOptions {
             device: None,
             at: &[],
-            at_second: &[],
             capacity: Some(self.options.assumed_gpu().usable_bytes()),
             // The dry run was on the GPU to predict for.
             gpu: None,

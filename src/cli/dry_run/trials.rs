@@ -1,7 +1,6 @@
 //! After a failure, runs the command again with remedies that need no change to the program: `--try`.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
@@ -9,7 +8,6 @@ use super::args::DryRun;
 use super::engine_remedies::engine_remedies;
 use super::options::Intervention;
 use super::outside_remedy::{OutsideRemedy, option_words};
-use super::placeholder;
 use crate::allocator::conf::{ConfChange, shell_assignment};
 use crate::analysis::{
     DeviceReport, DryRunReason, DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport,
@@ -59,19 +57,11 @@ pub(super) fn run(
     if !first.has_failed() {
         return Ok(trials.finish());
     }
-    trials.run_all(&remedies_without_size(&first))?;
-    if let Some((name, size)) = &args.size {
-        let halves = std::iter::successors(Some(*size / 2), |size| Some(*size / 2)).take_while(|size| *size > 0);
-        for size in halves.take(MAX_RUNS - trials.made) {
-            if trials.run(&OutsideRemedy::Size { name: name.clone(), size })?.is_end() {
-                break; // smaller sizes fit as well
-            }
-        }
-    }
+    trials.run_all(&remedies_of(&first))?;
     if trials.made == 0 {
         print_stderr(
             "--try: no allocator setting serves the request in a replay, and the optimizer is not the reason; \
-             --size NAME=N tries smaller sizes",
+             oomscope fit -- COMMAND with {BATCH} in place of the size finds the largest that fits",
         );
     }
     Ok(trials.finish())
@@ -82,8 +72,8 @@ fn option_names(settings: &str) -> Vec<&str> {
     settings.split(',').filter_map(|option| option.split_once(':')).map(|(name, _)| name).collect()
 }
 
-/// The remedies for the failure of `run` other than smaller sizes, the best first.
-pub(super) fn remedies_without_size(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
+/// The remedies for the failure of `run`, the best first.
+fn remedies_of(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     let mut devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
     let Some(device) = devices.find(|device| device.oom_count > 0) else { return Vec::new() };
     let Some(oom) = device.ooms.last() else { return Vec::new() };
@@ -128,9 +118,9 @@ impl<'r> Trials<'r> {
         let directory = self.directory.join(format!("try-{}", self.made));
         let log = directory.with_extension("txt");
         print_stderr(&format!("with {}: the output is in {}", remedy.describe(), log.display()));
-        let (command, intervention, settings) = self.changed(remedy)?;
+        let (intervention, settings) = self.changed(remedy);
         let run_directory = self.args.options.prepare(Some(&directory), intervention)?;
-        let (end, _, snapshots) = record_to_log(&command, run_directory, &log)?;
+        let (end, _, snapshots) = record_to_log(&self.args.command, run_directory, &log)?;
         let run = AnalyzedRun::read(&snapshots, Some(end))?;
         let is_applied = |snapshot: &SnapshotReport| match (remedy, &snapshot.settings_string) {
             (OutsideRemedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
@@ -143,16 +133,12 @@ impl<'r> Trials<'r> {
         };
         trial.remedy = Some(remedy.describe());
         trial.output = Some(log.display().to_string());
-        if let OutsideRemedy::Settings(change) = remedy
-            && trial.outcome.is_end()
-        {
-            trial.copy = Some(shell_assignment(change, self.settings.as_deref()));
-        }
-        if let OutsideRemedy::EngineOption { name, value } = remedy
-            && trial.outcome.is_end()
-        {
-            trial.copy = Some(option_words(name, value));
-        }
+        let copy = match remedy {
+            OutsideRemedy::Settings(change) => Some(shell_assignment(change, self.settings.as_deref())),
+            OutsideRemedy::EngineOption { name, value } => Some(option_words(name, value)),
+            OutsideRemedy::StepByParameter => None,
+        };
+        trial.copy = copy.filter(|_| trial.outcome.is_end());
         let outcome = trial.outcome;
         self.runs.push(trial);
         Ok(outcome)
@@ -163,8 +149,8 @@ impl<'r> Trials<'r> {
         TrialsReport { gpu: gpu.name(), usable_bytes: gpu.usable_bytes(), runs: self.runs }
     }
 
-    /// The command with `remedy`, what else changes from outside, and the settings string if it is known.
-    fn changed(&self, remedy: &OutsideRemedy) -> anyhow::Result<(Vec<OsString>, Intervention, Option<String>)> {
+    /// The changes from outside the program, and the settings string if it is known.
+    fn changed(&self, remedy: &OutsideRemedy) -> (Intervention, Option<String>) {
         let settings = match remedy {
             OutsideRemedy::Settings(change) => {
                 Some(ConfChange::parse(change).apply_to(self.settings.as_deref().unwrap_or_default()))
@@ -177,12 +163,7 @@ impl<'r> Trials<'r> {
             OutsideRemedy::EngineOption { name, value } => Intervention::with_engine_options([(*name, value.clone())]),
             _ => with_settings,
         };
-        let intervention = Intervention { steps_by_parameter, ..with_settings };
-        let command = match remedy {
-            OutsideRemedy::Size { name, size } => placeholder::fill(&self.args.command, name, *size),
-            _ => self.args.first_command()?,
-        };
-        Ok((command, intervention, settings))
+        (Intervention { steps_by_parameter, ..with_settings }, settings)
     }
 
     fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -19,7 +19,7 @@ use crate::cli::inputs;
 use crate::cli::output::Output;
 use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::whatif::{LiveOptions, apply_option, replay_on_gpu};
+use crate::whatif::{apply_option, replay_on_gpu};
 
 /// Replay the trace on a real GPU, to test whether it fits and to time device calls
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ use crate::whatif::{LiveOptions, apply_option, replay_on_gpu};
 Examples:
   oomscope live snapshot.pickle                      on GPU 0
   oomscope live --gpu 1 --set expandable_segments:True snapshot.pickle
-  oomscope live --repeat 10 --touch snapshot.pickle  time ten replays, writing all memory once
+  oomscope live --touch snapshot.pickle              writing all memory once
 
 The model of PyTorch's allocator replays the recorded requests with real memory from the CUDA driver, but without \
 kernels or data. All memory is freed at the end. Tested against a stub of the driver, not yet measured on a GPU: see \
@@ -61,28 +61,12 @@ pub(in crate::cli) struct Live {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512MiB")]
     reserve: u64,
 
-    /// Number of replays
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
-
-    /// Speed of the replay
-    #[arg(long, value_enum, default_value_t = PaceArg::Full)]
-    pace: PaceArg,
-
     /// Write all memory once when it is allocated
     #[arg(long)]
     touch: bool,
 
     #[command(flatten)]
     output: OutputArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PaceArg {
-    /// As fast as possible
-    Full,
-    /// At their recorded times
-    Recorded,
 }
 
 pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Exit> {
@@ -102,9 +86,8 @@ pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Exit> {
         .map_err(|error| anyhow!("--set {error}"))?;
     let stop = stop_flag()?;
     let mut gpu = CudaDevice::open(args.gpu, args.reserve, args.touch)?;
-    let options =
-        LiveOptions { settings, runs: args.repeat, recorded_pace: args.pace == PaceArg::Recorded, stop: &stop };
-    let report = handled_by(|| replay_on_gpu(&study, &path, &mut gpu, &options)).with_context(|| path.clone())?;
+    let report =
+        handled_by(|| replay_on_gpu(&study, &path, &mut gpu, settings, &stop)).with_context(|| path.clone())?;
     drop(gpu);
     output.write_answer(args.output.format, &report, report::live)?;
     let as_predicted = report.devices.iter().all(|device| device.as_predicted);

@@ -3,15 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::bail;
 use clap::Args;
 
 use crate::allocator::device::{GPUS, GpuModel};
 use crate::cli::args::OutputArgs;
 use crate::cli::dry_run::parse_known_gpu;
 use crate::cli::fit::parse_recording;
-use crate::whatif::fit::Size;
-use crate::whatif::plan::{PlanOptions, PlanRun, PlanTarget};
+use crate::whatif::plan::{PlanOptions, PlanRun};
 
 /// Plan which GPU a job needs, how large it may be on each, and which change makes it larger
 #[derive(Debug, Args)]
@@ -19,9 +17,7 @@ use crate::whatif::plan::{PlanOptions, PlanRun, PlanTarget};
 Examples:
   oomscope plan --gpus t4,l4,a10,a100,h100 -- python train.py --batch {BATCH}
   oomscope plan --for-size 64 -- python train.py --batch {BATCH}   the smallest GPU
-  oomscope plan --price h100=2.5,a100=1.6 -- python train.py --batch {BATCH}
   oomscope plan 4=b4 8=b8 --gpus l4,h100                           from recordings
-  oomscope plan --format html -o plan.html -- python train.py --batch {BATCH}
   oomscope plan --gpus l4,h100 -- vllm serve MODEL                 KV cache on 1, 2, 4 and 8 of each
   oomscope plan --together train.pickle rollout.pickle --gpu h100  two processes on one GPU
 
@@ -34,17 +30,15 @@ continues where it was interrupted.
 --together replays the recordings on one device in the order of their clocks, if they were recorded at the same time, \
 and adds up their peaks.
 
-It knows nothing of speed: a price is for an hour, divided by the largest size.
-
 Exit codes: 0 success, even if no size fits; 2 wrong usage, a job that fails otherwise, or no dry run was possible.")]
 pub(in crate::cli) struct Plan {
     /// Recordings with their sizes, instead of a command: 8=snapshot.pickle
     #[arg(value_name = "SIZE=SNAPSHOT", value_parser = parse_recording)]
-    pub(super) recordings: Vec<(Size, PathBuf)>,
+    pub(super) recordings: Vec<(u64, PathBuf)>,
 
     /// Recordings of processes that share one GPU: do they fit together?
     #[arg(long, value_name = "SNAPSHOT", num_args = 1..,
-        conflicts_with_all = ["recordings", "command", "for_size", "price"])]
+        conflicts_with_all = ["recordings", "command", "for_size"])]
     pub(super) together: Vec<PathBuf>,
 
     /// GPUs to plan for [default: all known]
@@ -54,10 +48,6 @@ pub(in crate::cli) struct Plan {
     /// Name the smallest GPU for this size
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     for_size: Option<u64>,
-
-    /// Price of an hour on a GPU, in any currency: h100=2.5,a100=1.6
-    #[arg(long, value_name = "NAME=P,..", value_delimiter = ',', value_parser = parse_price)]
-    price: Vec<(&'static GpuModel, f64)>,
 
     /// Sizes of the first runs: two or more that every GPU may run
     #[arg(long, value_name = "N,M,..", value_delimiter = ',', default_value = "4,8",
@@ -81,37 +71,30 @@ pub(in crate::cli) struct Plan {
     pub(super) command: Vec<OsString>,
 }
 
-/// Parses `h100=2.5`.
-fn parse_price(text: &str) -> Result<(&'static GpuModel, f64), String> {
-    let error = || format!("give a GPU and a price, such as h100=2.5, not {text}");
-    let (name, price) = text.split_once('=').ok_or_else(error)?;
-    let price = price.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0).ok_or_else(error)?;
-    Ok((parse_known_gpu(name)?, price))
-}
-
 impl Plan {
-    /// The GPUs to plan for, with their prices.
-    pub(super) fn targets(&self) -> anyhow::Result<Vec<PlanTarget>> {
+    /// The GPUs to plan for, in order of their memory.
+    pub(super) fn gpus(&self) -> Vec<&'static GpuModel> {
         let mut gpus = self.gpus.clone();
         if gpus.is_empty() {
             gpus = GPUS.iter().collect();
         }
         gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
         gpus.dedup();
-        if let Some((gpu, _)) = self.price.iter().find(|(gpu, _)| !gpus.contains(gpu)) {
-            bail!("--price {}: is not one of the GPUs of --gpus", gpu.name);
-        }
-        let price = |gpu| self.price.iter().find(|(priced, _)| *priced == gpu).map(|(_, price)| *price);
-        Ok(gpus.into_iter().map(|gpu| PlanTarget { gpu, price: price(gpu) }).collect())
+        gpus
     }
 
     /// The options of a plan without changes of the program.
-    pub(super) fn options<'o>(&self, name: &'o str, targets: &'o [PlanTarget], runs: &'o [PlanRun]) -> PlanOptions<'o> {
+    pub(super) fn options<'o>(
+        &self,
+        name: &'o str,
+        gpus: &'o [&'static GpuModel],
+        runs: &'o [PlanRun],
+    ) -> PlanOptions<'o> {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         PlanOptions {
             name,
             command: (!words.is_empty()).then(|| words.join(" ")),
-            targets,
+            gpus,
             runs,
             wanted_size: self.for_size,
             multiple: self.multiple_of,

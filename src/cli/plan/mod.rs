@@ -21,9 +21,10 @@ use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use super::sized_recordings::SizedRecordings;
+use crate::allocator::device::GpuModel;
 use crate::output::report;
 use crate::study::Scope;
-use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, PlanTarget, plan};
+use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, plan};
 
 /// Most recordings at larger sizes than those of `--sizes`.
 const MAX_FURTHER_RECORDINGS: usize = 2;
@@ -41,9 +42,9 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
     if args.recordings.is_empty() == args.command.is_empty() {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }
-    let targets = args.targets()?;
-    if find_placeholder(&args.command).is_err() && serving::is_vllm(&args.command) {
-        return serving::run(args, &targets);
+    let gpus = args.gpus();
+    if let Some(engine) = serving::engine_of(&args.command).filter(|_| find_placeholder(&args.command).is_err()) {
+        return serving::run(args, engine, &gpus);
     }
     let output = Output::open(args.output.output.as_deref())?;
     let mut recordings = SizedRecordings::default();
@@ -56,10 +57,10 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         ("size".to_owned(), Vec::new())
     } else {
         let name = find_placeholder(&args.command)?;
-        let runs = make_runs(args, &name, &targets, &mut recordings)?;
+        let runs = make_runs(args, &name, &gpus, &mut recordings)?;
         (name, runs)
     };
-    let report = plan_from(&recordings, &PlanOptions { changes: true, ..args.options(&name, &targets, &runs) })?;
+    let report = plan_from(&recordings, &PlanOptions { changes: true, ..args.options(&name, &gpus, &runs) })?;
     output.write_answer(args.output.format, &report, report::plan)?;
     Ok(Exit::Success)
 }
@@ -68,10 +69,10 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
 fn make_runs(
     args: &Plan,
     name: &str,
-    targets: &[PlanTarget],
+    gpus: &[&'static GpuModel],
     recordings: &mut SizedRecordings,
 ) -> anyhow::Result<Vec<PlanRun>> {
-    let Some(reference) = targets.iter().map(|target| target.gpu).max_by_key(|gpu| gpu.usable_bytes()) else {
+    let Some(reference) = gpus.iter().copied().max_by_key(|gpu| gpu.usable_bytes()) else {
         bail!("give at least one GPU");
     };
     let mut runs = Runs::open(&args.runs, &args.command, name)?;
@@ -93,7 +94,7 @@ fn make_runs(
     let (mut further, mut doublings) = (0, 0);
     loop {
         let made = runs.made().to_vec();
-        let report = match plan_from(recordings, &args.options(name, targets, &made)) {
+        let report = match plan_from(recordings, &args.options(name, gpus, &made)) {
             Ok(report) => report,
             // Small sizes may take other paths than larger ones.
             Err(error) if doublings < MAX_DOUBLINGS => {

@@ -7,34 +7,38 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::args::Plan;
+use crate::allocator::device::GpuModel;
 use crate::analysis::{DryRunVerdict, ServingPlanReport, ServingPlanRow};
 use crate::cli::dry_run::{AnalyzedRun, DryRun, Intervention};
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::output::Output;
 use crate::cli::run::record_to_log;
 use crate::output::report;
-use crate::whatif::plan::PlanTarget;
+use crate::stacks::phases::Engine;
 
-/// Numbers of GPUs that share the model.
+/// Numbers of GPUs that share the model. `SGLang` has a process for each, of which a dry run starts one.
 const GPU_COUNTS: [u64; 4] = [1, 2, 4, 8];
 /// Maximum number of GPU models: a start takes a minute.
 const MAX_MODELS: usize = 4;
 
-/// Whether `command` starts vLLM, by its words.
-pub(super) fn is_vllm(command: &[OsString]) -> bool {
-    command.iter().any(|word| word.to_string_lossy().contains("vllm"))
+/// The engine that `command` starts, by its words.
+pub(super) fn engine_of(command: &[OsString]) -> Option<Engine> {
+    let has = |name: &str| command.iter().any(|word| word.to_string_lossy().contains(name));
+    let sglang = || has("sglang").then_some(Engine::Sglang);
+    if has("vllm") { Some(Engine::Vllm) } else { sglang() }
 }
 
-pub(super) fn run(args: &Plan, targets: &[PlanTarget]) -> anyhow::Result<Exit> {
-    if targets.len() > MAX_MODELS {
-        bail!("name at most {MAX_MODELS} GPUs with --gpus: the engine is started on 1, 2, 4 and 8 of each");
+pub(super) fn run(args: &Plan, engine: Engine, models: &[&'static GpuModel]) -> anyhow::Result<Exit> {
+    if models.len() > MAX_MODELS {
+        bail!("name at most {MAX_MODELS} GPUs with --gpus: an engine starts on each of them");
     }
     let output = Output::open(args.output.output.as_deref())?;
     fs::create_dir_all(&args.runs).with_context(|| format!("{}: cannot be created", args.runs.display()))?;
     let mut rows = Vec::new();
-    for target in targets {
-        for gpus in GPU_COUNTS {
-            rows.push(start(args, target, gpus)?);
+    let counts = if engine == Engine::Vllm { &GPU_COUNTS[..] } else { &GPU_COUNTS[..1] };
+    for model in models {
+        for gpus in counts {
+            rows.push(start(args, engine, model, *gpus)?);
         }
     }
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
@@ -43,13 +47,15 @@ pub(super) fn run(args: &Plan, targets: &[PlanTarget]) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Starts the engine on `gpus` of a model, with the longest `max_model_len` that the memory allows.
-fn start(args: &Plan, target: &PlanTarget, gpus: u64) -> anyhow::Result<ServingPlanRow> {
-    let gpu = target.gpu;
+/// Starts the engine on `gpus` of a model; vLLM with the longest `max_model_len` that the memory allows.
+fn start(args: &Plan, engine: Engine, gpu: &GpuModel, gpus: u64) -> anyhow::Result<ServingPlanRow> {
     let directory = args.runs.join(format!("{}-{gpus}", gpu.name));
     let log = directory.with_extension("txt");
     let dry_run = DryRun::on_gpu(gpu.name, None, &args.command)?;
-    let options = [("tensor_parallel_size", json!(gpus)), ("max_model_len", json!(-1))];
+    let options = match engine {
+        Engine::Vllm => vec![("tensor_parallel_size", json!(gpus)), ("max_model_len", json!(-1))],
+        Engine::Sglang => Vec::new(),
+    };
     print_stderr(&format!("on {gpus} x {}: the output is in {}", gpu.name, log.display()));
     let prepared = dry_run.options.prepare(Some(&directory), Intervention::with_engine_options(options))?;
     let (end, _, snapshots) = record_to_log(&args.command, prepared, &log)?;

@@ -12,7 +12,7 @@ use crate::study::{Scope, Study};
 use crate::whatif::together::{TogetherInput, fit_together};
 
 pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
-    let gpus: Vec<_> = args.targets()?.into_iter().map(|target| target.gpu).collect();
+    let gpus = args.gpus();
     let mut read: Vec<(String, Snapshot)> = Vec::new();
     for path in &args.together {
         let path = inputs::single_snapshot(path)?;

@@ -7,8 +7,6 @@ use super::holders::{DeviceHolders, OtherRows, StackChange, StackCounts};
 use super::lines::LineChange;
 use super::moment::{ComparedMemory, LiveStack};
 use super::options::{ComparedMoment, DiffOptions};
-use super::scale::Scale;
-use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
 use super::variables::VariablesDiff;
@@ -42,20 +40,12 @@ pub struct DeviceDiff {
     /// The compared training steps; absent if steps are unknown or cannot be aligned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<CommonSteps>,
-    /// The factor by which nearly all changed memory changed, as another precision, batch or sequence causes; absent
-    /// without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scale: Option<Scale>,
     /// The peak of each phase; absent if there are no phases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_phase: Vec<PhaseChange>,
     /// The peak of each compared step; absent if there are no steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_step: Vec<StepChange>,
-    /// Changes by pool.
-    pub pools: Vec<PoolChange>,
-    /// Changes by stream.
-    pub streams: Vec<StreamChange>,
     /// The lines of user code whose live memory changed, largest change first, `--top` of them.
     pub lines: Vec<LineChange>,
     /// The sum of all other lines.
@@ -100,16 +90,14 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     let holders = DeviceHolders { readers: both.readers, words: both.words, sides: memories.each_ref(), pairs: &pairs };
     let pairs = holders.with_moved_pairs();
     let holders = DeviceHolders { pairs: &pairs, ..holders };
-    let scale = holders.scale();
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
     let moment = moment(at, recorded.steps);
-    let summary = summarize(&moment, &figures, &lines, scale.as_ref());
+    let summary = summarize(&moment, &figures, &lines);
     for line in lines.split_off(options.top.min(lines.len())) {
         other_lines.add(&line.held);
     }
     let (stacks, other_stacks) = holders.by_stack(options.top);
     let [before, after] = figures.map(Option::unwrap_or_default);
-    let memories = memories.each_ref().map(|it| &it.memory);
     DeviceDiff {
         device: both.number,
         at,
@@ -121,11 +109,8 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         after: figures[1],
         delta: before.change_to(&after),
         steps: recorded.steps,
-        scale,
         by_phase: recorded.by_phase(),
         by_step: recorded.by_step(),
-        pools: pools(memories),
-        streams: streams(memories),
         lines,
         other_lines,
         variables: VariablesDiff::new(both.devices, options.top),
@@ -145,15 +130,14 @@ impl DevicePair<'_, '_> {
     }
 }
 
-fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange], scale: Option<&Scale>) -> String {
+fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange]) -> String {
     match figures {
         [None, Some(after)] => only_on_side(moment, "after", after),
         [Some(before), None] => only_on_side(moment, "before", before),
         [None, None] => String::new(), // a device is listed because one of the snapshots has it
         [Some(before), Some(after)] => {
             let number = |figure| [before.number(figure), after.number(figure)];
-            let scale = scale.map_or_else(String::new, |scale| format!(": {}", scale.describe()));
-            summary(moment, number(Figure::Allocated), lines) + &scale + &failures(number(Figure::Ooms))
+            summary(moment, number(Figure::Allocated), lines) + &failures(number(Figure::Ooms))
         }
     }
 }

@@ -10,6 +10,8 @@ pub struct Engine {
     words: &'static [&'static str],
     /// Words of its log if a start ends before the weights are loaded.
     load_failures: &'static [&'static str],
+    /// The command that starts it without a GPU, and tries what makes room.
+    pub dry_run: Option<&'static str>,
     /// The advice while the weights are loaded.
     pub weights: &'static str,
     /// The advice afterwards: in the profile run, in the capture of graphs, under load.
@@ -22,6 +24,7 @@ const ENGINES: [Engine; 3] = [
         folders: &["compilation", "distributed", "engine", "entrypoints", "executor", "model_executor", "v1", "worker"],
         words: &["vllm serve ", "vllm.entrypoints", "(EngineCore", "Error in model execution (input dumped"],
         load_failures: &[],
+        dry_run: Some("oomscope dry-run --gpu h100 --try -- vllm serve DIR"),
         weights: "Let the weights of each GPU take less: --tensor-parallel-size over more GPUs, or a quantized model.",
         running: "Lower --gpu-memory-utilization (about 0.9 unless set): the KV cache then leaves more room for \
                   activations. --max-num-batched-tokens and --max-num-seqs lower what they need, --enforce-eager saves CUDA \
@@ -32,6 +35,7 @@ const ENGINES: [Engine; 3] = [
         folders: &["srt"],
         words: &["sglang.launch_server", "(SGLang"],
         load_failures: &[],
+        dry_run: Some("oomscope dry-run --gpu h100 --try -- python -m sglang.launch_server --model-path DIR"),
         weights: "Let the weights of each GPU take less: --tp over more GPUs, or a quantized model.",
         running: "Lower --mem-fraction-static: the KV cache then leaves more room for activations. \
                   --chunked-prefill-size and --max-running-requests lower what they need, --cuda-graph-max-bs the graphs.",
@@ -46,6 +50,7 @@ const ENGINES: [Engine; 3] = [
             "Unable to warmup model",
         ],
         load_failures: &["ShardCannotStart"],
+        dry_run: None,
         weights: "Let the weights of each GPU take less: --num-shard over more GPUs, or --quantize.",
         running: "Set --max-batch-total-tokens below what the server computed at its start: the KV cache then leaves more \
                   room for activations. --max-batch-prefill-tokens lowers what they need.",

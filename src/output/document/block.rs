@@ -41,8 +41,6 @@ pub enum Block {
     Callers(Vec<Text>),
     /// Stack frames; folded where the format supports it.
     Stack(Stack),
-    /// Lines for the reader to copy.
-    Code(Vec<String>),
     /// A section with a heading; folded where the format supports it.
     Details(Text, Document),
     /// A warning's code and message.
@@ -64,7 +62,7 @@ impl Block {
                 items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details)).collect()
             }
             Self::Table(table) => table.texts_mut(),
-            Self::Code(_) | Self::Chart(_) | Self::Source(_) | Self::Stack(_) => Vec::new(),
+            Self::Chart(_) | Self::Source(_) | Self::Stack(_) => Vec::new(),
         }
     }
 }
@@ -193,10 +191,6 @@ impl Document {
         self.blocks.push(Block::Source(source));
     }
 
-    pub fn title(&mut self, text: impl Into<Text>) {
-        self.blocks.push(Block::Heading(1, text.into()));
-    }
-
     pub fn heading(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Heading(2, text.into()));
     }
@@ -273,10 +267,6 @@ impl Document {
         if !stack.frames.is_empty() || stack.folded_frames > 0 {
             self.blocks.push(Block::Stack(stack));
         }
-    }
-
-    pub fn code(&mut self, lines: impl IntoIterator<Item = impl ToString>) {
-        self.blocks.push(Block::Code(lines.into_iter().map(|line| line.to_string()).collect()));
     }
 
     pub fn details(&mut self, heading: impl Into<Text>, inside: Self) {

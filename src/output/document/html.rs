@@ -41,7 +41,6 @@ fn block(block: &Block) -> String {
             format!("<p class=\"callers\">called from {}</p>\n", callers.join(" ← "))
         }
         Block::Stack(stack) => self::stack(stack),
-        Block::Code(lines) => format!("<pre><code>{}</code></pre>\n", escape_lines(lines)),
         Block::Details(heading, inside) => details("", &inline(heading), &html(inside)),
         Block::Warning(code, text) => {
             format!("<p class=\"warning\"><strong>{}</strong>: {}</p>\n", escape_html(code), inline(text))
@@ -91,7 +90,6 @@ fn table(table: &Table) -> String {
     let class = |column: usize| {
         if table.text_columns.contains(&column) { "" } else { " class=\"number\"" }
     };
-    let caption = |text| format!("<caption>{}</caption>\n", inline(text));
     let head = |(column, name): (usize, &Cow<'_, str>)| {
         // A header without text is read aloud as one.
         if name.is_empty() {
@@ -107,8 +105,7 @@ fn table(table: &Table) -> String {
     let header = if table.header.is_empty() { String::new() } else { format!("<thead><tr>{header}</tr></thead>\n") };
     let note = |text| format!("<p class=\"note\">{}</p>\n", inline(text));
     format!(
-        "<div class=\"table\"><table>\n{}{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
-        table.caption.as_ref().map_or_else(String::new, caption),
+        "<div class=\"table\"><table>\n{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
         table.rows.iter().map(row).collect::<String>(),
         table.note.as_ref().map_or_else(String::new, note)
     )
@@ -182,19 +179,19 @@ mod tests {
     #[test]
     fn names_from_files_stay_text() {
         let mut document = Document::default();
-        document.title(code("</h1><script>alert(1)</script>"));
+        document.heading(code("</h2><script>alert(1)</script>"));
         document.field("a\"b", alarm("'x' & \u{202e}y"));
         document.list(["<li>"]);
-        document.table(Table::new(&["t"], &[0], [vec!["<td onclick=\"x\">"]]).caption("<b>"));
-        document.code(["</code></pre><img src=x onerror=alert(1)>"]);
-        document.stack(Stack { name: "stack", frames: vec!["</details>".to_owned()], folded_frames: 1 });
+        document.table(Table::new(&["t"], &[0], [vec!["<td onclick=\"x\">"]]).note(Some("<b>")));
+        let frames = vec!["</details>".to_owned(), "</pre><img src=x onerror=alert(1)>".to_owned()];
+        document.stack(Stack { name: "stack", frames, folded_frames: 1 });
         document.details("<summary>", Document::default());
         document.warning("<w>", "</p>");
         let page = html(&document);
-        for forbidden in ["<script", "<img", "</h1><", "<b>", "<w>", "onclick=\"", "\u{202e}"] {
+        for forbidden in ["<script", "<img", "</h2><", "<b>", "<w>", "onclick=\"", "\u{202e}"] {
             assert!(!page.contains(forbidden), "{forbidden} in {page}");
         }
-        assert!(page.contains("<h1><code>&lt;/h1&gt;&lt;script&gt;alert(1)"), "{page}");
+        assert!(page.contains("<h2><code>&lt;/h2&gt;&lt;script&gt;alert(1)"), "{page}");
         assert!(page.contains("<dt>a&quot;b</dt><dd><strong class=\"alarm\">&#39;x&#39; &amp; \\u{202e}y"));
     }
 }

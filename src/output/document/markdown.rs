@@ -49,7 +49,6 @@ fn block(block: &Block) -> String {
             format!("called from {}", callers.join(" ← "))
         }
         Block::Stack(stack) => self::stack(stack),
-        Block::Code(lines) => code_fence(lines),
         Block::Details(heading, inside) => details(&inline(heading, Context::Html), &blocks(inside)),
         Block::Warning(code, text) => {
             format!("> **{}**: {}", plain_text(code, Context::Text), inline(text, Context::Text))
@@ -84,10 +83,8 @@ fn table(table: &Table) -> String {
         row((0..table.header.len()).map(|column| rule(column).to_owned()).collect()),
     ];
     lines.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
-    let caption = table.caption.as_ref().map(|text| inline(text, Context::Text));
     let note = table.note.as_ref().map(|text| inline(text, Context::Text));
-    let parts = caption.into_iter().chain([lines.join("\n")]).chain(note);
-    parts.collect::<Vec<_>>().join("\n\n")
+    [lines.join("\n")].into_iter().chain(note).collect::<Vec<_>>().join("\n\n")
 }
 
 fn cell(cell: &Cell) -> String {
@@ -262,6 +259,7 @@ fn inline_code(text: &str, context: Context) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::Source;
     use super::super::text::{self, strong};
     use super::*;
 
@@ -307,9 +305,10 @@ mod tests {
         let mut document = Document::default();
         document.details("by @me", Document::default());
         assert!(markdown(&document).contains("<summary>by <code>@me</code></summary>"));
+        let source = ["  ::set-output name=a::b", "##[group]x"].map(str::to_owned).to_vec();
         let mut document = Document::default();
-        document.code(["  ::set-output name=a::b", "##[group]x"]);
-        assert_eq!(markdown(&document), "```\n  :\\u{3a}set-output name=a::b\n#\\u{23}[group]x\n```\n");
+        document.source(Source { first: 8, lines: source, marked: 0, note: String::new() });
+        assert_eq!(markdown(&document), "```\n8   ::set-output name=a::b\n9 #\\u{23}[group]x\n```\n");
     }
 
     #[test]
@@ -334,8 +333,9 @@ mod tests {
     #[test]
     fn fences_and_folds_cannot_be_closed() {
         let mut document = Document::default();
-        document.code(["```", "</details>", "````x"]);
-        assert_eq!(markdown(&document), "`````\n```\n</details>\n````x\n`````\n");
+        let source = ["```", "</details>", "````x"].map(str::to_owned).to_vec();
+        document.source(Source { first: 1, lines: source, marked: 0, note: String::new() });
+        assert_eq!(markdown(&document), "`````\n1 ```\n2 </details>\n3 ````x\n`````\n");
         let mut document = Document::default();
         let mut inside = Document::default();
         inside.paragraph("x");

@@ -6,7 +6,6 @@ use super::text::Text;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    pub caption: Option<Text>,
     /// Column names; empty strings where the cells need none.
     pub header: Vec<Cow<'static, str>>,
     /// Indexes of the columns that hold text (left-aligned, may be cut). The others hold numbers.
@@ -72,7 +71,7 @@ impl<T: Into<Text>> From<T> for Cell {
 }
 
 impl Table {
-    /// A table without caption and note; `text_columns` are indexes of the columns that hold text.
+    /// A table without note; `text_columns` are indexes of the columns that hold text.
     pub fn new<H: Into<Cow<'static, str>> + Clone, C: Into<Cell>>(
         header: &[H],
         text_columns: &[usize],
@@ -80,7 +79,6 @@ impl Table {
     ) -> Self {
         let cells = |row: Vec<C>| row.into_iter().map(Into::into).collect();
         Self {
-            caption: None,
             header: header.iter().cloned().map(Into::into).collect(),
             text_columns: text_columns.to_vec(),
             optional_columns: Vec::new(),
@@ -92,12 +90,7 @@ impl Table {
 
     pub(super) fn texts_mut(&mut self) -> Vec<&mut Text> {
         let cells = self.rows.iter_mut().flatten().flat_map(Cell::texts_mut);
-        self.caption.iter_mut().chain(&mut self.note).chain(cells).collect()
-    }
-
-    #[must_use]
-    pub fn caption(self, caption: impl Into<Text>) -> Self {
-        Self { caption: Some(caption.into()), ..self }
+        self.note.iter_mut().chain(cells).collect()
     }
 
     /// Sets the columns to drop on a narrow page, the first of `by_priority` first.

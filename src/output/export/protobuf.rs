@@ -8,7 +8,6 @@ pub(super) struct Message {
 
 /// Wire types.
 const VARINT: u64 = 0;
-const FIXED64: u64 = 1;
 const LENGTH_DELIMITED: u64 = 2;
 
 impl Message {
@@ -31,12 +30,6 @@ impl Message {
     pub(super) fn unsigned(&mut self, field: u32, value: u64) -> &mut Self {
         self.tag(field, VARINT);
         push_varint(&mut self.bytes, value);
-        self
-    }
-
-    pub(super) fn double(&mut self, field: u32, value: f64) -> &mut Self {
-        self.tag(field, FIXED64);
-        self.bytes.extend(value.to_le_bytes());
         self
     }
 

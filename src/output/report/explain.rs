@@ -5,7 +5,7 @@ use super::phrases::stack_block;
 use super::screen::{add_part, callers};
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
-use crate::explain::{ExplainReport, ExplainedFailure, Recording, StatisticsReport};
+use crate::explain::{ExplainReport, ExplainedFailure, StatisticsReport};
 use crate::output::document::{BarKind, Cell, Document, Source, Table, Text, alarm, code, faint, strong};
 use crate::output::wording::{describe_host_memory, frame_label};
 
@@ -25,8 +25,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         }
         None => without_message(&mut document, report),
     }
-    let command = report.recording.as_ref().and_then(|recording| recording.command);
-    document.fields("next", command.map(code));
+    document.fields("next", report.next_command.map(code));
     let mut sections = Document::default();
     for (index, group) in groups.iter().take(top.max(1)).enumerate() {
         if index == 0 {
@@ -40,7 +39,6 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         other_messages(&mut sections, &groups[1..], MAX_ROWS);
     }
     statistics(&mut sections, &report.statistics, groups.is_empty());
-    report.recording.iter().for_each(|recording| self::recording(&mut sections, recording));
     document.add_sections(sections);
     document
 }
@@ -258,16 +256,4 @@ fn rows(last: &StatisticsReport) -> Vec<Vec<Cell>> {
         rows.push(row("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));
     }
     rows
-}
-
-fn recording(document: &mut Document, recording: &Recording) {
-    let without = if recording.command.is_some() { " without that command" } else { "" };
-    document.heading(format!("To record a snapshot{without} (PyTorch {})", recording.torch_version));
-    if !recording.python.is_empty() {
-        document.code(&recording.python);
-    }
-    for note in &recording.notes {
-        document.paragraph(&**note);
-    }
-    document.code(&recording.shell);
 }

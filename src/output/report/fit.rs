@@ -7,8 +7,8 @@ use crate::base::units::{count, counted, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
 use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::{
-    FitCertainty, FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, LeaveOneOutCheck, PredictedFailure,
-    RepeatedOperations, Size, SizeReport, SortLine, ThresholdLine,
+    FitCertainty, FitDevice, FitReport, GrowingLine, LawKind, LeaveOneOutCheck, PredictedFailure, RepeatedOperations,
+    SizeReport,
 };
 
 /// Sizes and lines on the first screen, at most.
@@ -19,14 +19,13 @@ const MAX_LINES: usize = 5;
 pub fn fit(report: &FitReport) -> Document {
     let mut document = Document::default();
     let Some(device) = report.limiting_device() else { return document }; // a report has a device
-    let recorded: Vec<String> = report.recordings.iter().map(|recording| recording.size.to_string()).collect();
+    let recorded: Vec<String> = report.recordings.iter().map(|recording| count(recording.size)).collect();
     document.headline(headline(report, device), faint(format!("recorded at {}", recorded.join(", "))));
     add_notes(&mut document, &report.warnings);
     let shown = sizes_around_answer(device);
     let left_out = device.sizes.len() - shown.len();
     let note = (left_out > 0).then(|| faint(format!("{}: --full", counted(left_out as u64, "other size"))));
     document.table(peaks(device, device.sizes.get(shown).unwrap_or_default()).note(note));
-    largest_sizes(&mut document, device);
     growth(&mut document, device, MAX_LINES);
     let summary = report.summary();
     document.fields("do", summary.action);
@@ -42,15 +41,15 @@ pub fn fit(report: &FitReport) -> Document {
         if !is_shown || left_out > 0 {
             sections.table(peaks(of, &of.sizes));
         }
-        if !is_shown {
-            largest_sizes(&mut sections, of);
-        }
         if !is_shown || of.growth.len() > MAX_LINES {
             growth(&mut sections, of, of.growth.len());
         }
         details(&mut sections, of);
     }
-    sections.fields("recording", report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", one.size))));
+    sections.fields(
+        "recording",
+        report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", count(one.size)))),
+    );
     sections.field("rules", format!("of PyTorch {}", report.torch_version));
     add_other_notes(&mut sections, &report.warnings);
     document.add_sections(sections);
@@ -68,7 +67,7 @@ fn headline(report: &FitReport, device: &FitDevice) -> Text {
 
 /// The sizes on the first screen: those next to the largest that fits.
 fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
-    let answer = device.largest_safe.as_ref().and_then(Largest::to_size);
+    let answer = device.largest_safe.as_ref().and_then(|largest| largest.size);
     let at = device.sizes.iter().position(|of| Some(of.size) == answer).unwrap_or(device.sizes.len());
     let last_start = device.sizes.len().saturating_sub(MAX_SIZES);
     let start = at.saturating_sub(MAX_SIZES / 2).min(last_start);
@@ -78,7 +77,7 @@ fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
 /// The peaks at `sizes`.
 fn peaks(device: &FitDevice, sizes: &[SizeReport]) -> Table {
     let row = |of: &SizeReport| -> Vec<Cell> {
-        let name = Text::from(of.size.to_string());
+        let name = Text::from(count(of.size));
         let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == FitCertainty::Estimate;
         let name = match of.fits {
             Some(true) if is_guess => Cell::Marked(Judgement::Perhaps, name),
@@ -108,31 +107,6 @@ fn describe_failure(failed: &PredictedFailure) -> Text {
         .and(location_label(&failed.location))
 }
 
-/// The largest size with each second number, unless the table of sizes has them all.
-fn largest_sizes(document: &mut Document, device: &FitDevice) {
-    let row = |of: &LargestAt| -> Vec<Cell> {
-        let fits = of.largest_safe.as_ref();
-        let name = |of: Option<Size>| match of {
-            None => "every size".to_owned(),
-            Some(Size { first: 0, .. }) => "none".to_owned(),
-            Some(at) => at.to_string(),
-        };
-        let best = of.best.as_ref().map(|best| format!("{} with {}", name(best.to_size()), best.settings));
-        vec![
-            format!("x{}", of.second.unwrap_or(1)).into(),
-            best.unwrap_or_default().into(),
-            fits.map_or_else(|| "unknown".to_owned(), |largest| name(largest.to_size())).into(),
-            fits.and_then(Largest::headroom).map_or_else(String::new, size).into(),
-        ]
-    };
-    let is_size =
-        |of: &LargestAt| of.largest_safe.as_ref().is_some_and(|largest| largest.size.is_some_and(|size| size > 0));
-    if device.by_second.iter().any(|of| of.best.is_some() || !is_size(of)) {
-        let header = ["second number", "best setting", "largest", "headroom"];
-        document.table(Table::new(&header, &[0, 1], device.by_second.iter().map(row)).wide());
-    }
-}
-
 /// The `rows` lines that grow most, at the peak of the largest size that fits.
 fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
     let (shown, others) = device.growth.split_at(rows.min(device.growth.len()));
@@ -145,20 +119,19 @@ fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
         let rest = [size(others), percent((1.0 - share).max(0.0)), String::new(), String::new()];
         [faint("everything else").into()].into_iter().chain(rest.map(Cell::from)).collect()
     });
-    let header = [format!("held at {}", device.growth_size()), "bytes".to_owned(), "share".to_owned()];
-    let rates = if device.growth_at_second.is_some() { ["first +1", "second +1"] } else { ["a unit", "growth"] };
-    let header: Vec<String> = header.into_iter().chain(rates.map(str::to_owned)).collect();
-    let text_columns: &[usize] = if device.growth_at_second.is_some() { &[0] } else { &[0, 4] };
-    document.table(Table::new(&header, text_columns, shown.iter().map(growth_row).chain(rest)).wide());
+    let header = ["bytes", "share", "a unit", "growth"].map(str::to_owned);
+    let header: Vec<String> = [format!("held at {}", count(device.growth_at))].into_iter().chain(header).collect();
+    document.table(Table::new(&header, &[0, 4], shown.iter().map(growth_row).chain(rest)).wide());
 }
 
 fn growth_row(line: &GrowingLine) -> Vec<Cell> {
-    let rates = match line.second_bytes_per_unit {
-        Some(second) => [line.bytes_per_unit, second].map(signed_size),
-        None => [signed_size(line.bytes_per_unit), describe_law(line.law).to_owned()],
-    };
-    let cells = [size(line.bytes), percent(line.share_ratio)].into_iter().chain(rates);
-    [location_label(&line.location).into()].into_iter().chain(cells.map(Cell::from)).collect()
+    vec![
+        location_label(&line.location).into(),
+        size(line.bytes).into(),
+        percent(line.share_ratio).into(),
+        signed_size(line.bytes_per_unit).into(),
+        describe_law(line.law).into(),
+    ]
 }
 
 fn describe_law(law: LawKind) -> &'static str {
@@ -174,18 +147,8 @@ fn describe_law(law: LawKind) -> &'static str {
     }
 }
 
-/// Lines at risk, and the evidence for the prediction.
+/// The evidence for the prediction.
 fn details(document: &mut Document, device: &FitDevice) {
-    if !device.thresholds.is_empty() {
-        let header = [format!("begins to take a buffer before {}", device.growth_size())];
-        let header: Vec<String> = header.into_iter().chain(["at size", "buffer"].map(str::to_owned)).collect();
-        document.table(Table::new(&header, &[0], device.thresholds.iter().map(threshold_row)));
-    }
-    if !device.sorts.is_empty() {
-        let row =
-            |line: &SortLine| -> Vec<Cell> { vec![location_label(&line.location).into(), size(line.bytes).into()] };
-        document.table(Table::new(&["sorts or scans growing data", "storage"], &[0], device.sorts.iter().map(row)));
-    }
     document.heading("Evidence");
     let paired = [device.paired_ratio, device.asked_paired_ratio].map(percent);
     let [at_peak, all] = paired;
@@ -196,14 +159,13 @@ fn details(document: &mut Document, device: &FitDevice) {
     }
     document.fields("repeated", device.repeated.as_ref().map(describe_repeated));
     if device.checked.is_empty() {
-        let more = if device.growth_at_second.is_none() { "third" } else { "further" };
-        document.field("checked", format!("no {more} recording; add one at another size to test the prediction"));
+        document.field("checked", "no third recording; add one at another size to test the prediction");
     } else {
         let row = |check: &LeaveOneOutCheck| -> Vec<Cell> {
             let errors = [check.allocated_error_ratio, check.reserved_error_ratio].map(describe_error);
             let [allocated, reserved] = errors;
             vec![
-                check.size.to_string().into(),
+                count(check.size).into(),
                 size(check.predicted_allocated_bytes).into(),
                 allocated.into(),
                 size(check.predicted_reserved_bytes).into(),
@@ -217,12 +179,6 @@ fn details(document: &mut Document, device: &FitDevice) {
         "unpaired",
         device.unpaired.iter().map(|line| location_label(&line.location).and(format!(": {}", size(line.bytes)))),
     );
-}
-
-/// A line whose kernel begins to take a buffer.
-fn threshold_row(line: &ThresholdLine) -> Vec<Cell> {
-    let condition = ", if it is a reduction: not in the peaks";
-    vec![location_label(&line.location).and(condition).into(), count(line.start).into(), size(line.bytes).into()]
 }
 
 fn describe_repeated(repeated: &RepeatedOperations) -> String {

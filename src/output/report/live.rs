@@ -48,19 +48,13 @@ fn setup(document: &mut Document, report: &LiveReport) {
     let [total, free, reach] = [gpu.total_bytes, gpu.free_bytes, gpu.within_reach_bytes].map(size);
     document.field("memory", format!("{total}, {free} free; {left} left unused, so {reach} is within reach"));
     document.field("what-ifs", format!("on this GPU: --capacity {}", gpu.within_reach_bytes));
-    let pace = if report.pace == "recorded" { "at the recorded times" } else { "as fast as possible" };
-    let touched = if report.touched { ", all memory written once" } else { "" };
-    document.field("calls", format!("{pace}{touched}"));
+    document.fields("calls", report.touched.then_some("all memory written once"));
     let settings = report.settings_string.as_deref().unwrap_or("not recorded by this release");
     let settings = if settings.is_empty() { "default" } else { settings };
     document.field("rules", format!("of PyTorch {}, settings {settings}", report.torch_version));
     for device in &report.devices {
-        let runs = match device.runs {
-            1 => "once".to_owned(),
-            n => format!("{} times; the times are those of all", count(n.into())),
-        };
         let start = if device.start == "reconstructed" { ", from a reconstructed start" } else { "" };
-        document.field("replayed", format!("{}, {runs}{start}", counted(device.events as u64, "entry")));
+        document.field("replayed", format!("{}{start}", counted(device.events as u64, "entry")));
     }
 }
 

@@ -98,9 +98,11 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
         n => format!("; {} of them expandable ({})", count(n), size(s.expandable.bytes)),
     };
     let all = counted(s.count, "segment");
-    inside.paragraph(format!("{all}: {}{expandable}", kinds.join(", ")));
-    if memory.blocks.inactive.count > 0 {
-        inside.table(free_segments(device).caption("Where memory is free, most stranded first:"));
+    let has_free = memory.blocks.inactive.count > 0;
+    let order = if has_free { "; those with free memory, most stranded first:" } else { "" };
+    inside.paragraph(format!("{all}: {}{expandable}{order}", kinds.join(", ")));
+    if has_free {
+        inside.table(free_segments(device));
     }
     document.details("Segments", inside);
 }

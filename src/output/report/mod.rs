@@ -19,7 +19,6 @@ mod memory;
 mod notes;
 mod phrases;
 mod plan;
-mod program;
 mod ranks;
 mod replay;
 mod screen;

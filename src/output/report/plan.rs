@@ -8,9 +8,6 @@ use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::FitCertainty;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
 
-/// Prices have at most this many decimals.
-const MAX_DECIMALS: i32 = 9;
-
 /// Lays out `report`.
 pub fn plan(report: &PlanReport) -> Document {
     let mut document = Document::default();
@@ -43,7 +40,6 @@ fn sizes(report: &PlanReport) -> Table {
             columns.push((cell.change, cell.ranks));
         }
     }
-    let has_price = report.gpus.iter().any(|gpu| gpu.price.is_some());
     let titles = columns.iter().map(|(change, ranks)| match change {
         PlanChange::ExpandableSegments => "expandable".to_owned(),
         PlanChange::Checkpoint => "checkpoint".to_owned(),
@@ -51,7 +47,7 @@ fn sizes(report: &PlanReport) -> Table {
         PlanChange::AsIs => "as it is".to_owned(),
     });
     let header = [format!("largest {} on", report.name), "memory".to_owned()].into_iter().chain(titles);
-    let header: Vec<String> = header.chain(has_price.then(|| format!("price/{}", report.name))).collect();
+    let header: Vec<String> = header.collect();
     let serves = |cell: &PlanCell| report.wanted_size.is_none_or(|wanted| cell.size.is_none_or(|size| size >= wanted));
     let name = |gpu: &PlanGpu| match report.wanted_size {
         None => Cell::from(gpu.gpu),
@@ -68,8 +64,7 @@ fn sizes(report: &PlanReport) -> Table {
     };
     let rows = report.gpus.iter().map(|gpu| {
         let sizes = columns.iter().map(|(change, ranks)| label(gpu, *change, *ranks));
-        let price = has_price.then(|| gpu.price_per_size.map_or(String::new(), short_price).into());
-        [name(gpu), size(gpu.usable_bytes).into()].into_iter().chain(sizes).chain(price).collect::<Vec<Cell>>()
+        [name(gpu), size(gpu.usable_bytes).into()].into_iter().chain(sizes).collect::<Vec<Cell>>()
     });
     let sharded = columns.iter().enumerate().filter(|(_, (change, _))| *change == PlanChange::StateSharded);
     let optional: Vec<usize> = sharded.map(|(index, _)| index + 2).chain([1]).collect();
@@ -83,19 +78,9 @@ fn legend(report: &PlanReport) -> Option<String> {
         (has(|cell| cell.certainty == FitCertainty::Confirmed), "* a dry run on this GPU ended"),
         (has(|cell| cell.short_label().starts_with('~')), "~ about"),
         (has(|cell| cell.change == PlanChange::StateSharded), "state/N: optimizer state over N ranks"),
-        (report.gpus.iter().any(|gpu| gpu.price.is_some()), "price: of an hour, by the largest size as it is"),
     ];
     let signs: Vec<&str> = signs.into_iter().filter(|(is_used, _)| *is_used).map(|(_, text)| text).collect();
     (!signs.is_empty()).then(|| signs.join(" · "))
-}
-
-/// `price` with three digits.
-fn short_price(price: f64) -> String {
-    if price == 0.0 {
-        return "0".to_owned();
-    }
-    let decimals = (0..MAX_DECIMALS).find(|decimals| price * 10f64.powi(*decimals) >= 100.0);
-    format!("{price:.*}", usize::try_from(decimals.unwrap_or(MAX_DECIMALS)).unwrap_or_default())
 }
 
 /// The first request that fails at the next size, for the program as it is.
@@ -136,7 +121,10 @@ fn runs(document: &mut Document, report: &PlanReport) {
 fn add_evidence(document: &mut Document, report: &PlanReport) {
     document.heading("Evidence");
     document.fields("command", report.command.as_deref().map(code));
-    document.fields("recording", report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", one.size))));
+    document.fields(
+        "recording",
+        report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", count(one.size)))),
+    );
     document.field("sizes", "without * are predicted by replay");
     document.field(
         "~",

@@ -1,7 +1,6 @@
 //! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
 
 use super::notes::{add_notes, add_other_notes};
-use super::program::add_program;
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
@@ -41,7 +40,6 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     if report.devices.iter().any(|device| device.skips_program) {
         document.paragraph("Changes of the program were not tried, because the trace is long: --program tries them");
     }
-    report.program.iter().flatten().for_each(|device| add_program(&mut sections, device));
     end(&mut document, &summary, &report.path);
     add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
@@ -68,7 +66,6 @@ pub fn program(report: &ProgramReport) -> Document {
             let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
             add_device(&mut document, notes, (&device.tried(), &summary), baseline, (context, MAX_ROWS / shown));
         }
-        add_program(&mut sections, device);
     }
     end(&mut document, &summary, &report.path);
     add_other_notes(&mut sections, &report.warnings);

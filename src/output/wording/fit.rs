@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
-use crate::whatif::fit::{DataRange, FitCertainty, FitDevice, FitRefusal, FitReport, GrowingLine, Largest, Size};
+use crate::whatif::fit::{DataRange, FitCertainty, FitDevice, FitRefusal, FitReport, GrowingLine, Largest};
 
 impl FitRefusal {
     /// Why nothing is predicted.
@@ -37,12 +37,13 @@ impl FitReport {
                 (Some("pad the data of every step to one length to know the largest size".to_owned()), None)
             }
             (_, _, Some(nearer)) => {
-                (Some(format!("record at {nearer} too: the answer is far from the recordings")), None)
+                (Some(format!("record at {} too: the answer is far from the recordings", count(nearer))), None)
             }
             (Some(best), ..) => {
-                let (size, option) = (best.to_size(), &best.settings);
-                let action =
-                    size.map(|at| format!("size {at} {} with {option}{}", describe_fit(best), describe_headroom(best)));
+                let (size, option) = (best.size, &best.settings);
+                let action = size.map(|at| {
+                    format!("size {} {} with {option}{}", count(at), describe_fit(best), describe_headroom(best))
+                });
                 (action, Some(shell_assignment(option, self.settings_string.as_deref())))
             }
             _ if self.multiple > 1 && device.largest_safe.as_ref().is_some_and(|none| none.size == Some(0)) => {
@@ -61,10 +62,9 @@ impl FitReport {
 }
 
 /// The size to record if the answer is an estimate because the recordings are far from it: half of it.
-fn nearer_size(device: &FitDevice) -> Option<Size> {
+fn nearer_size(device: &FitDevice) -> Option<u64> {
     let answer = device.largest_safe.as_ref().filter(|answer| answer.certainty == FitCertainty::Estimate)?;
-    let nearer = answer.to_size().map(|size| Size { first: size.first / 2, ..size })?;
-    (nearer.first > device.largest_recorded).then_some(nearer)
+    answer.size.map(|size| size / 2).filter(|nearer| *nearer > device.largest_recorded)
 }
 
 /// `largest size on 80 GiB: 95 (checked)`
@@ -75,7 +75,8 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
             |at| {
                 let [allocated, reserved] = [at.peak_allocated_bytes, at.peak_reserved_bytes].map(size);
                 let estimate = if device.is_doubtful() { " (estimate)" } else { "" };
-                format!("at size {} the peak is {allocated} allocated, {reserved} reserved{estimate}", at.size)
+                let at = count(at.size);
+                format!("at size {at} the peak is {allocated} allocated, {reserved} reserved{estimate}")
             },
         );
     };
@@ -84,7 +85,7 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
         if let Some(first) =
             device.sizes.first().filter(|_| device.repeated.is_some() && sizes.all(|at| at.fits == Some(false)))
         {
-            let first = first.size;
+            let first = count(first.size);
             return format!("no size from {first} on fits on {}; smaller ones are unknown: record one", size(capacity));
         }
         let why = match device.repeated {
@@ -96,24 +97,27 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     };
     let of = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
     let on = format!("on {}{of}", size(capacity));
-    let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
     if let (Some(DataRange { minimum, maximum, steps }), Some(middle)) = (device.data_range, largest.size) {
         let [minimum, middle, maximum] = [minimum, middle.clamp(minimum, maximum), maximum].map(count);
         return format!(
-            "largest size{with_second} {on}: about {middle}, from {minimum} to {maximum} as the data of {steps} steps decides"
+            "largest size {on}: about {middle}, from {minimum} to {maximum} as the data of {steps} steps decides"
         );
     }
-    match largest.to_size() {
-        None => format!("every size{with_second} fits {on}: the peak does not grow"),
-        Some(Size { first: 0, .. }) => {
+    match largest.size {
+        None => format!("every size fits {on}: the peak does not grow"),
+        Some(0) => {
             let what =
                 if report.multiple > 1 { format!("multiple of {}", count(report.multiple)) } else { "size".into() };
             let settings = if device.best.is_some() { " under the recorded settings" } else { "" };
-            format!("no {what}{with_second} fits {on}{settings}")
+            format!("no {what} fits {on}{settings}")
         }
         Some(at) => {
             let should = largest.certainty == FitCertainty::Should;
-            format!("largest size {on}: {at} ({})", if should { "should fit" } else { largest.certainty.word() })
+            format!(
+                "largest size {on}: {} ({})",
+                count(at),
+                if should { "should fit" } else { largest.certainty.word() }
+            )
         }
     }
 }
@@ -142,7 +146,7 @@ fn describe_growth(line: &GrowingLine, device: &FitDevice) -> String {
         "{}: {} at size {}, {} more for each unit",
         line.location.label(),
         size(line.bytes),
-        device.growth_size(),
+        count(device.growth_at),
         size(line.bytes_per_unit.unsigned_abs())
     )
 }

@@ -91,12 +91,12 @@ impl SizeSearchReport {
         }
         let largest = self.largest.unwrap_or(run.size);
         let adjective = if self.is_exact { "largest" } else { "largest tried" };
-        let answer = match self.largest_in_worst_case {
-            Some(worst) if worst < largest => {
-                format!("{} in the worst case, otherwise {}", count(worst), count(largest))
+        let answer = match self.runs.iter().rfind(|run| run.fits_in_worst_case) {
+            Some(worst) if worst.size < largest => {
+                format!("{} in the worst case, otherwise {}", count(worst.size), count(largest))
             }
             Some(_) => count(largest),
-            None => format!("{}, but none fits in the worst case", count(largest)),
+            None => format!("{}, but no size that was run fits in the worst case", count(largest)),
         };
         let unknown = match self.fails {
             _ if self.is_exact => String::new(),

@@ -2,37 +2,35 @@
 
 use super::data_search::search_data_range;
 use super::device_recordings::DeviceRecordings;
+use super::fit_search::{Answer, FitSearch};
 use super::fitted_program::FittedProgram;
 use super::options::FitOptions;
 use super::prediction::{SizeReport, predict};
-use super::size::Size;
 use super::size_search::{FoundSizes, LargestSize};
-use super::slice::{LargestAt, SizeSlice};
 use crate::whatif::Overrides;
 
 impl<'s, 'a> DeviceRecordings<'s, 'a> {
-    /// The largest sizes with one second number; none if the data decides more than the recorded steps show.
+    /// The largest sizes; none if the data decides more than the recorded steps show.
     pub(super) fn find_answer(
         &self,
-        slice: &SizeSlice<'_, '_, 's, 'a>,
+        search: &FitSearch<'_, '_, 's, 'a>,
         found: Option<FoundSizes>,
         varies: bool,
         overrides: &Overrides,
         options: &FitOptions<'_>,
-    ) -> LargestAt {
-        let search = |_| search_data_range(self, slice, overrides, self.largest_recorded().first);
-        let data_range = found.filter(|_| varies).and_then(search);
+    ) -> Answer {
+        let in_range = |_| search_data_range(self, search.multiple, overrides, self.largest_recorded());
+        let data_range = found.filter(|_| varies).and_then(in_range);
         let found = found.filter(|_| !varies || data_range.is_some());
-        LargestAt {
-            second: slice.second,
-            largest: found.map(|found| slice.to_largest(found.largest, overrides)),
-            largest_safe: found.map(|found| slice.to_largest(found.safe, overrides)),
+        Answer {
+            largest: found.map(|found| search.to_largest(found.largest, overrides)),
+            largest_safe: found.map(|found| search.to_largest(found.safe, overrides)),
             data_range,
             best: match found.map(|found| found.safe) {
                 // The gain of a setting is small beside that of other data.
                 _ if options.settings.is_some() || varies => None,
-                Some(LargestSize::Size(size)) => slice.best_settings(overrides, size),
-                Some(LargestSize::Nothing) => slice.best_settings(overrides, 0),
+                Some(LargestSize::Size(size)) => search.best_settings(overrides, size),
+                Some(LargestSize::Nothing) => search.best_settings(overrides, 0),
                 _ => None,
             },
         }
@@ -42,7 +40,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     pub(super) fn predict_size(
         &self,
         fitted: &FittedProgram<'_, 's, 'a>,
-        size: Size,
+        size: u64,
         overrides: &Overrides,
         [requests_grow, is_open]: [bool; 2],
         options: &FitOptions<'_>,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::certainty::FitCertainty;
 use super::data_range::DataRange;
 use super::device_recordings::DeviceRecordings;
+use super::fit_search::{Answer, FitSearch, Largest};
 use super::fitted_program::FittedProgram;
 use super::fitted_sizes::FittedSizes;
 use super::growth::{GrowingLine, PeakMemory};
@@ -17,11 +18,8 @@ use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO,
 use super::options::FitOptions;
 use super::prediction::SizeReport;
 use super::repetition::{RepeatedOperations, Repetitions};
-use super::size::{Size, missing_sizes};
 use super::size_search::{FoundSizes, LargestSize};
-use super::slice::{Largest, LargestAt, SizeSlice};
 use super::steps::Steps;
-use super::thresholds::{SortLine, ThresholdLine, sort_lines, threshold_lines};
 
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, apply_option, hypothesis_with};
@@ -50,13 +48,10 @@ pub struct FitDevice {
     /// Share of all requested bytes of the largest recording whose growth is a guess, because too few sizes are
     /// recorded.
     pub guessed_ratio: f64,
-    /// The largest recorded first number.
+    /// The largest recorded size.
     pub largest_recorded: u64,
-    /// The largest recorded second number; absent for sizes of one number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub largest_recorded_second: Option<u64>,
-    /// Predictions in ascending order of the second number, then of the first. Those of `--at`, else the recorded
-    /// sizes, and those around the largest that fits.
+    /// Predictions in ascending order of the size. Those of `--at`, else the recorded sizes, and those around the
+    /// largest that fits.
     pub sizes: Vec<SizeReport>,
     /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, if the number
     /// of unpaired requests at the peak grows with the size, and if the data decides more than the recorded steps show.
@@ -68,15 +63,8 @@ pub struct FitDevice {
     pub data_range: Option<DataRange>,
     /// The largest safe size under any setting tried, if that is larger than `largest_safe`; otherwise null.
     pub best: Option<Largest>,
-    /// The largest sizes for each second number that was recorded or given; absent for sizes of one number. `largest`
-    /// and `best` are those of the largest given second number, or of the largest recorded one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by_second: Vec<LargestAt>,
-    /// First number of the size of `growth`: the largest that fits, or the largest recorded one.
+    /// The size of `growth`: the largest that fits, or the largest recorded one.
     pub growth_at: u64,
-    /// Second number of the size of `growth`; absent for sizes of one number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub growth_at_second: Option<u64>,
     /// The source lines that hold memory at the peak, those that grow most first.
     pub growth: Vec<GrowingLine>,
     /// Bytes of all other lines at that peak.
@@ -86,11 +74,6 @@ pub struct FitDevice {
     /// Source lines with unpaired memory at the peak of the largest recording, which is assumed to grow like other
     /// requests of the same bytes.
     pub unpaired: Vec<GrowingLine>,
-    /// Lines at risk: a kernel begins to request a buffer at a size between the largest recorded one and `growth_at`.
-    pub thresholds: Vec<ThresholdLine>,
-    /// Lines that sort or scan growing data: such a kernel takes other paths at other sizes, so that the answer is at most
-    /// `should`.
-    pub sorts: Vec<SortLine>,
     /// Product name of the GPU whose number of multiprocessors decides which reductions take a buffer: that of
     /// `--capacity`, else the recorded one; null if no reduction is known, or the recordings do not name their GPU.
     pub launched_on: Option<&'static str>,
@@ -107,7 +90,7 @@ pub struct FitDevice {
     pub(super) has_recording_warnings: bool,
     /// The recorded sizes.
     #[serde(skip)]
-    recorded_sizes: Vec<Size>,
+    recorded_sizes: Vec<u64>,
     /// Only multiples of this size count as fitting.
     #[serde(skip)]
     multiple: u64,
@@ -130,21 +113,15 @@ impl FitDevice {
             || self.checked.iter().any(LeaveOneOutCheck::is_off)
     }
 
-    /// The largest recorded numbers.
-    pub fn recorded_size(&self) -> Size {
-        Size { first: self.largest_recorded, second: self.largest_recorded_second }
-    }
-
     /// The largest size that fits or has a predicted peak, if it is far from the recorded ones; with its ratio to the
     /// largest recorded size.
-    pub(super) fn distant_size(&self) -> Option<(Size, u128)> {
-        let others = self.by_second.iter().filter_map(|of| of.largest.as_ref());
-        let fits = self.largest.iter().chain(others).filter_map(Largest::to_size);
+    pub(super) fn distant_size(&self) -> Option<(u64, u64)> {
+        let fits = self.largest.iter().filter_map(|largest| largest.size);
         let predicted =
             self.sizes.iter().filter(|prediction| prediction.failed.is_none()).map(|prediction| prediction.size);
-        let farthest = fits.chain(predicted).max_by_key(|size| size.product())?;
-        let times = farthest.product() / self.recorded_size().product().max(1);
-        (times >= FAR_FACTOR.into()).then_some((farthest, times))
+        let farthest = fits.chain(predicted).max()?;
+        let times = farthest / self.largest_recorded.max(1);
+        (times >= FAR_FACTOR).then_some((farthest, times))
     }
 
     /// Whether requests at the peak change their size from step to step.
@@ -153,22 +130,20 @@ impl FitDevice {
     }
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
-    fn rate_answers(&mut self, confirmed: &[Size]) {
+    fn rate_answers(&mut self, confirmed: &[u64]) {
         let ratings: Vec<FitCertainty> = self.answers().map(|answer| self.rate(answer, confirmed)).collect();
-        let of_seconds = self.by_second.iter_mut().flat_map(|of| [&mut of.largest, &mut of.largest_safe, &mut of.best]);
-        let answers = [&mut self.largest, &mut self.largest_safe, &mut self.best].into_iter().chain(of_seconds);
-        for (answer, certainty) in answers.flatten().zip(ratings) {
+        let answers = [&mut self.largest, &mut self.largest_safe, &mut self.best].into_iter().flatten();
+        for (answer, certainty) in answers.zip(ratings) {
             answer.certainty = certainty;
         }
     }
 
     fn answers(&self) -> impl Iterator<Item = &Largest> {
-        let of_seconds = self.by_second.iter().flat_map(|of| [&of.largest, &of.largest_safe, &of.best]);
-        [&self.largest, &self.largest_safe, &self.best].into_iter().chain(of_seconds).flatten()
+        [&self.largest, &self.largest_safe, &self.best].into_iter().flatten()
     }
 
-    fn rate(&self, answer: &Largest, confirmed: &[Size]) -> FitCertainty {
-        let size = answer.to_size();
+    fn rate(&self, answer: &Largest, confirmed: &[u64]) -> FitCertainty {
+        let size = answer.size;
         let is_confirmed = answer.settings.is_empty() && size.is_some_and(|size| confirmed.contains(&size));
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
@@ -189,35 +164,30 @@ impl FitDevice {
 
     /// Whether no recording shows that the number of repetitions at `size`, and at the next one that fails, is predicted
     /// well: a last chunk that is smaller than the others is not in recordings of whole chunks.
-    fn has_unchecked_repetitions(&self, size: Option<Size>) -> bool {
+    fn has_unchecked_repetitions(&self, size: Option<u64>) -> bool {
         let Some(repeated) = &self.repeated else { return false };
         let remainder = |size: u64| size % repeated.units.max(1);
-        let is_recorded = |size: u64| self.recorded_sizes.iter().any(|of| remainder(of.first) == remainder(size));
-        let sizes = size.iter().flat_map(|size| [size.first, size.first.saturating_add(self.multiple)]);
+        let is_recorded = |size: u64| self.recorded_sizes.iter().any(|of| remainder(*of) == remainder(size));
+        let sizes = size.iter().flat_map(|size| [*size, size.saturating_add(self.multiple)]);
         self.checked.is_empty() || !sizes.into_iter().all(is_recorded)
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
-    pub fn certainty_at(&self, size: Option<Size>) -> FitCertainty {
-        let times = size.map(|size| size.product() / self.recorded_size().product().max(1));
+    pub fn certainty_at(&self, size: Option<u64>) -> FitCertainty {
+        let times = size.map(|size| size / self.largest_recorded.max(1));
         match times {
             _ if self.has_doubtful_recordings() => FitCertainty::Estimate,
-            Some(times) if times >= FAR_FACTOR.into() => FitCertainty::Estimate,
-            Some(times) if times < CHECKED_FACTOR.into() && self.is_exact() => FitCertainty::Checked,
+            Some(times) if times >= FAR_FACTOR => FitCertainty::Estimate,
+            Some(times) if times < CHECKED_FACTOR && self.is_exact() => FitCertainty::Checked,
             _ => FitCertainty::Should,
         }
     }
 
     /// The largest size that is checked, and the largest that should be predicted well.
-    pub(super) fn trusted_sizes(&self) -> [Size; 2] {
-        let largest = self.recorded_size();
-        let below = |factor: u64| largest.with_number(0, |n| n.saturating_mul(factor).saturating_sub(1));
+    pub(super) fn trusted_sizes(&self) -> [u64; 2] {
+        let largest = self.largest_recorded;
+        let below = |factor: u64| largest.saturating_mul(factor).saturating_sub(1);
         [if self.is_exact() { below(CHECKED_FACTOR) } else { largest }, below(FAR_FACTOR)]
-    }
-
-    /// The size of `growth`.
-    pub fn growth_size(&self) -> Size {
-        Size { first: self.growth_at, second: self.growth_at_second }
     }
 }
 
@@ -228,12 +198,12 @@ const CHECKED_FACTOR: u64 = 2;
 /// and a nearer recording is cheap to make.
 const FAR_FACTOR: u64 = 8;
 
-impl<'s, 'a> DeviceRecordings<'s, 'a> {
+impl DeviceRecordings<'_, '_> {
     /// # Errors
     /// One sentence, for an invalid option or recordings that do not belong together.
     pub(super) fn fit(&self, options: &FitOptions<'_>, has_recording_warnings: bool) -> Result<FitDevice, String> {
         let fitted_sizes = FittedSizes::new(self);
-        let fitted = |size: Size| fitted_sizes.at(size);
+        let fitted = |size: u64| fitted_sizes.at(size);
         let devices = || self.recordings.iter().map(|recording| recording.device);
         let recorded = devices().find_map(DeviceStudy::recorded_capacity);
         let inferred = || devices().filter_map(DeviceStudy::inferred_capacity).max();
@@ -260,37 +230,22 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         // If the number of unpaired requests grows with the size, the peak at another size is unknown.
         let requests_grow = at_recorded.paired_ratio() < 1.0 - WARN_UNMATCHED_RATIO
             && self.recordings.windows(2).any(|two| makes_more_requests(&two[0], &two[1]));
-        let slices: Vec<(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)> = self
-            .second_numbers(options)
-            .into_iter()
-            .map(|second| {
-                let slice = SizeSlice { fitted: &fitted, second, multiple: options.multiple };
-                let found = if requests_grow { None } else { slice.search(&overrides, largest_recorded.first) };
-                (slice, found)
-            })
-            .collect();
+        let search = FitSearch { fitted: &fitted, multiple: options.multiple };
+        let found = if requests_grow { None } else { search.search(&overrides, largest_recorded) };
         let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
-        let answer_of = |(slice, found): &(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)| {
-            self.find_answer(slice, *found, varies, &overrides, options)
-        };
-        let mut by_second: Vec<LargestAt> = slices.iter().map(answer_of).collect();
-        let answered_second = options.at_second.iter().max().copied().or(largest_recorded.second);
-        let answer = by_second.iter().find(|of| of.second == answered_second).cloned();
-        let (largest, largest_safe, data_range, best) =
-            answer.map_or((None, None, None, None), |of| (of.largest, of.largest_safe, of.data_range, of.best));
-        let fits = largest_safe.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
-        let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
+        let answer = self.find_answer(&search, found, varies, &overrides, options);
+        let fits = answer.largest_safe.as_ref().and_then(|largest| largest.size).filter(|size| *size > 0);
+        let growth_at = fits.unwrap_or(largest_recorded);
         let sizes = self
-            .sizes_to_predict(&slices, &by_second, options)
+            .sizes_to_predict(found, &answer, options)
             .into_par_iter()
             .filter(|size| fitted(*size).can_predict(*size))
             .map(|size| {
-                let range = by_second.iter().find(|of| of.second == size.second).and_then(|of| of.data_range);
-                let is_open = varies && range.is_none_or(|range| range.contains(size.first));
+                let is_open = varies && answer.data_range.is_none_or(|range| range.contains(size));
                 self.predict_size(fitted(size), size, &overrides, [requests_grow, is_open], options)
             })
             .collect();
-        by_second.retain(|of| of.second.is_some());
+        let Answer { largest, largest_safe, data_range, best } = answer;
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
         let growth = at_growth.growing_lines(fitted(growth_at), &settings, options.top);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
@@ -304,22 +259,17 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             freed_elsewhere_ratio,
             varying_ratio: at_recorded.varying_ratio(base),
             guessed_ratio: base.guessed_ratio(),
-            largest_recorded: largest_recorded.first,
-            largest_recorded_second: largest_recorded.second,
+            largest_recorded,
             sizes,
             largest,
             largest_safe,
             data_range,
             best,
-            by_second,
-            growth_at: growth_at.first,
-            growth_at_second: growth_at.second,
+            growth_at,
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
             growth,
             requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
             unpaired: at_recorded.unpaired_lines(base, options.top),
-            thresholds: threshold_lines(fitted(growth_at), [largest_recorded, growth_at], options.gpu, options.top),
-            sorts: sort_lines(base, options.top),
             launched_on: base.launched_on(options.gpu),
             is_launched_elsewhere: options.gpu.is_none() && options.capacity.is_some(),
             checked: self.leave_one_out(base.repetitions.is_some()),
@@ -335,77 +285,43 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         Ok(device)
     }
 
-    /// The largest recorded first and second number.
-    pub(super) fn largest_recorded(&self) -> Size {
-        let sizes = || self.recordings.iter().map(|recording| recording.size);
-        Size {
-            first: sizes().map(|size| size.first).max().unwrap_or(1),
-            second: sizes().filter_map(|size| size.second).max(),
-        }
+    pub(super) fn largest_recorded(&self) -> u64 {
+        self.recordings.iter().map(|recording| recording.size).max().unwrap_or(1)
     }
 
-    /// The second numbers to search the largest first number for: recorded and given ones; `None` for sizes of one
-    /// number.
-    fn second_numbers(&self, options: &FitOptions<'_>) -> BTreeSet<Option<u64>> {
-        let recorded = self.recordings.iter().map(|recording| recording.size.second);
-        recorded.chain(options.at_second.iter().copied().map(Some)).collect()
-    }
-
-    fn sizes_to_predict(
-        &self,
-        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<FoundSizes>)],
-        answers: &[LargestAt],
-        options: &FitOptions<'_>,
-    ) -> Vec<Size> {
+    fn sizes_to_predict(&self, found: Option<FoundSizes>, answer: &Answer, options: &FitOptions<'_>) -> Vec<u64> {
         let multiple = options.multiple;
-        let answered_sizes = |of: &LargestAt| -> Vec<u64> {
-            let answers = [&of.largest_safe, &of.largest].map(|answer| answer.as_ref()?.size.filter(|size| *size > 0));
-            let next = |size: u64| size.saturating_add(multiple);
-            match of.data_range {
-                Some(range) => {
-                    answers[0].into_iter().chain([range.minimum, range.maximum, next(range.maximum)]).collect()
+        let mut sizes: BTreeSet<u64> = options.at.iter().copied().collect();
+        if sizes.is_empty() {
+            sizes.extend(self.recordings.iter().map(|recording| recording.size));
+            let largest = self.largest_recorded();
+            match found.map(|found| found.largest) {
+                Some(LargestSize::Size(size)) => {
+                    let doubled = std::iter::successors(largest.checked_mul(2), |double| double.checked_mul(2));
+                    sizes.extend(doubled.take_while(|double| *double < size));
                 }
-                None => answers.into_iter().flatten().flat_map(|size| [size, next(size)]).collect(),
-            }
-        };
-        let mut sizes = options.at.to_vec();
-        if sizes.is_empty() && options.at_second.is_empty() {
-            let mut firsts: BTreeSet<u64> = self.recordings.iter().map(|recording| recording.size.first).collect();
-            let largest = self.largest_recorded().first;
-            for ((_, found), answer) in slices.iter().zip(answers) {
-                firsts.extend(answered_sizes(answer));
-                match &found.map(|found| found.largest) {
-                    Some(LargestSize::Size(size)) => {
-                        let mut double = largest.saturating_mul(2);
-                        while double < *size {
-                            firsts.insert(double);
-                            double = double.saturating_mul(2);
-                        }
-                    }
-                    Some(LargestSize::Nothing) => _ = firsts.insert(multiple),
-                    _ => firsts.extend([2, 4].map(|times| largest.saturating_mul(times))),
-                }
-            }
-            let sizes_of = |(slice, _): &(SizeSlice<'_, '_, 's, 'a>, _)| {
-                firsts.iter().map(|first| slice.size(*first)).collect::<Vec<_>>()
-            };
-            sizes = slices.iter().flat_map(sizes_of).collect();
-        } else {
-            for ((slice, _), answer) in slices.iter().zip(answers) {
-                sizes.extend(answered_sizes(answer).into_iter().map(|first| slice.size(first)));
+                Some(LargestSize::Nothing) => _ = sizes.insert(multiple),
+                _ => sizes.extend([2, 4].map(|times| largest.saturating_mul(times))),
             }
         }
-        sizes.sort_unstable_by_key(|size| (size.second, size.first));
-        sizes.dedup();
-        sizes
+        let answers =
+            [&answer.largest_safe, &answer.largest].map(|answer| answer.as_ref()?.size.filter(|size| *size > 0));
+        let next = |size: u64| size.saturating_add(multiple);
+        match answer.data_range {
+            Some(range) => {
+                sizes.extend(answers[0].into_iter().chain([range.minimum, range.maximum, next(range.maximum)]));
+            }
+            None => sizes.extend(answers.into_iter().flatten().flat_map(|size| [size, next(size)])),
+        }
+        sizes.into_iter().collect()
     }
 
     /// Predicts each recording from the others, if enough are left; with `repeats`, where operations repeat among these.
     fn leave_one_out(&self, repeats: bool) -> Vec<LeaveOneOutCheck> {
         let check = |recording: &SizedRecording<'_, '_>| {
             let others = self.recordings.iter().map(|other| other.size);
-            let others: Vec<Size> = others.filter(|size| *size != recording.size).collect();
-            if !missing_sizes(&others).is_empty() {
+            let others: Vec<u64> = others.filter(|size| *size != recording.size).collect();
+            if others.len() < 2 {
                 return None;
             }
             let left_out = Some(recording.size);

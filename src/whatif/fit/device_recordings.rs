@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use super::fitted_program::FittedProgram;
 use super::input::{FitInput, SizedRecording};
 use super::recorded_scratch::mark_scratch;
-use super::size::Size;
 
 /// The recordings of one device, in order of size.
 pub(in crate::whatif) struct DeviceRecordings<'s, 'a> {
@@ -17,26 +16,24 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     pub(in crate::whatif) fn from_inputs(inputs: &[FitInput<'s, 'a>], id: u64) -> Self {
         let mut recordings: Vec<SizedRecording<'s, 'a>> =
             inputs.iter().filter_map(|input| SizedRecording::from_input(input, id)).collect();
-        recordings.sort_by_key(|recording| (recording.size.product(), recording.size));
+        recordings.sort_by_key(|recording| recording.size);
         mark_scratch(&mut recordings);
         Self { recordings }
     }
 
     /// The recording nearest to `size`, without the one of size `left_out`. Recordings that do not end with a failure
     /// come first, and the larger of two equally near ones.
-    pub(super) fn nearest(&self, size: Size, left_out: Option<Size>) -> Option<usize> {
+    pub(super) fn nearest(&self, size: u64, left_out: Option<u64>) -> Option<usize> {
         let candidates = self.recordings.iter().enumerate();
         let candidates = candidates.filter(|(_, recording)| Some(recording.size) != left_out);
         let rank = |(_, recording): &(usize, &SizedRecording<'_, '_>)| {
-            let [distance, second_distance] =
-                [0, 1].map(|of| recording.size.numbers()[of].abs_diff(size.numbers()[of]));
-            (recording.ends_in_failure(), second_distance, distance, Reverse(recording.size))
+            (recording.ends_in_failure(), recording.size.abs_diff(size), Reverse(recording.size))
         };
         candidates.min_by_key(rank).map(|(index, _)| index)
     }
 
     /// The largest recording, without the one of size `left_out`, if each makes more requests than smaller ones.
-    pub(super) fn most_requests(&self, left_out: Option<Size>) -> Option<usize> {
+    pub(super) fn most_requests(&self, left_out: Option<u64>) -> Option<usize> {
         let candidates = self.recordings.iter().enumerate();
         let candidates: Vec<(usize, usize)> = candidates
             .filter(|(_, recording)| Some(recording.size) != left_out)
@@ -47,7 +44,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     }
 
     /// Fits the recording at `index` to all others, without the one of size `left_out`.
-    pub(super) fn fit_recording(&self, index: usize, left_out: Option<Size>) -> FittedProgram<'_, 's, 'a> {
+    pub(super) fn fit_recording(&self, index: usize, left_out: Option<u64>) -> FittedProgram<'_, 's, 'a> {
         let base = &self.recordings[index];
         let is_other =
             |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;

@@ -6,9 +6,6 @@
 //! largest step takes, and the largest of other steps is estimated by order statistics.
 
 use super::data_factor::DataFactor;
-use super::near_power::NearPower;
-use super::polynomial::{Exponents, Point};
-use super::size::Numbers;
 
 /// Student's t for 19 of 20 draws, with one degree of freedom and more.
 const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
@@ -31,18 +28,23 @@ pub(super) struct Draws {
 
 /// The bytes that the data decides in each step of a recording.
 pub(super) struct Run {
-    pub(super) size: Numbers,
+    pub(super) size: u64,
     pub(super) bytes: Vec<u64>,
 }
 
 impl Run {
-    /// The logarithm of the first number.
+    /// The logarithm of the size.
     fn x(&self) -> f64 {
-        (self.size[0] as f64).ln()
+        (self.size as f64).ln()
+    }
+
+    /// The logarithm of the bytes of each step.
+    fn logarithms(&self) -> impl Iterator<Item = f64> {
+        self.bytes.iter().map(|bytes| (*bytes as f64).ln())
     }
 }
 
-/// The logarithm of the bytes as a line of the logarithm of the first number.
+/// The logarithm of the bytes as a line of the logarithm of the size.
 struct Line {
     slope: f64,
     /// Half of the range that holds the slope in 19 of 20 cases.
@@ -81,9 +83,9 @@ impl Draws {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// The powers with which the bytes grow.
-    pub(super) fn exponents(&self) -> Exponents {
-        [self.line().map_or(0, |line| line.exponent()), self.second_exponent()]
+    /// The power with which the bytes grow.
+    pub(super) fn exponent(&self) -> u32 {
+        self.line().map_or(0, |line| line.exponent())
     }
 
     /// How much less and more another run may take than the largest steps of the recordings predict; `None` if too few
@@ -92,7 +94,7 @@ impl Draws {
         let line = self.line()?;
         let exponent = f64::from(line.exponent());
         let draws_of =
-            |run: &Run| -> Vec<f64> { self.logarithms(run).map(|logarithm| logarithm - exponent * run.x()).collect() };
+            |run: &Run| -> Vec<f64> { run.logarithms().map(|logarithm| logarithm - exponent * run.x()).collect() };
         let by_run: Vec<Vec<f64>> = self.runs.iter().map(draws_of).collect();
         let maxima = by_run.iter().map(|draws| draws.iter().copied().fold(f64::NEG_INFINITY, f64::max));
         let predicted = maxima.sum::<f64>() / by_run.len() as f64;
@@ -115,9 +117,9 @@ impl Draws {
         Some([factor(-1.0, less, flatter), factor(1.0, more, steeper)])
     }
 
-    /// The line nearest to all steps; `None` for fewer than three of them, or a single first number.
+    /// The line nearest to all steps; `None` for fewer than three of them, or a single size.
     fn line(&self) -> Option<Line> {
-        let points = || self.runs.iter().flat_map(|run| self.logarithms(run).map(|y| (run.x(), y)));
+        let points = || self.runs.iter().flat_map(|run| run.logarithms().map(|y| (run.x(), y)));
         let count = self.all_steps() as f64;
         let mean_x = points().map(|(x, _)| x).sum::<f64>() / count;
         let mean_y = points().map(|(_, y)| y).sum::<f64>() / count;
@@ -131,18 +133,6 @@ impl Draws {
         let deviation = (rest / freedom as f64).sqrt();
         let slope_error = student(freedom) * deviation / squares.sqrt();
         Some(Line { slope, slope_error, deviation, mean_x })
-    }
-
-    /// The logarithm of the bytes of each step, with the second number at 1.
-    fn logarithms<'r>(&self, run: &'r Run) -> impl Iterator<Item = f64> + use<'r> {
-        let second = f64::from(self.second_exponent()) * (run.size[1] as f64).ln();
-        run.bytes.iter().map(move |bytes| (*bytes as f64).ln() - second)
-    }
-
-    /// The power of the second number.
-    fn second_exponent(&self) -> u32 {
-        let points = self.runs.iter().flat_map(|run| run.bytes.iter().map(|bytes| (run.size, *bytes)));
-        NearPower::fit(&points.collect::<Vec<Point>>(), 1).map_or(0, |near| near.exponents[1])
     }
 }
 
@@ -182,7 +172,7 @@ mod tests {
     /// Runs of which each step takes one of `bytes`, times a power of the size.
     fn draws(power: i32, bytes: &[u64]) -> Draws {
         let run = |size: u64| Run {
-            size: [size, 1],
+            size,
             bytes: bytes.iter().map(|bytes| bytes * size.pow(power.cast_unsigned())).collect(),
         };
         Draws::new([8, 12, 16].map(run).into()).unwrap()
@@ -191,14 +181,12 @@ mod tests {
     #[test]
     fn the_nearest_power_is_predicted() {
         for power in [1, 2] {
-            assert_eq!(draws(power, &[1000, 1300, 800, 1100]).exponents(), [power.cast_unsigned(), 0]);
+            assert_eq!(draws(power, &[1000, 1300, 800, 1100]).exponent(), power.cast_unsigned());
         }
         // Padded to the longest of `n` draws, whose expected value grows with `n`.
-        let longest = |size: u64| Run {
-            size: [size, 1],
-            bytes: [2, 3, 4, 5, 9].map(|draw| size * (draw * 1000 + 100 * size)).into(),
-        };
-        assert_eq!(Draws::new([8, 12, 16].map(longest).into()).unwrap().exponents(), [1, 0]);
+        let longest =
+            |size: u64| Run { size, bytes: [2, 3, 4, 5, 9].map(|draw| size * (draw * 1000 + 100 * size)).into() };
+        assert_eq!(Draws::new([8, 12, 16].map(longest).into()).unwrap().exponent(), 1);
         assert!(Draws::new(Vec::new()).is_none());
     }
 

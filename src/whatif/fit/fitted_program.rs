@@ -9,13 +9,12 @@ use super::data_factor::DataFactor;
 use super::hidden_dimension::{find_hidden_dimensions, law_with};
 use super::input::{SizedRecording, SizedRequest};
 use super::law::{Law, LawKind};
-use super::pairing::{RecordingPairs, pair_with_all};
+use super::pairing::{RecordingPairs, pair_recordings};
 use super::polynomial::Point;
 use super::reduction::Scratch;
 use super::reductions::{Reduction, Reductions};
 use super::repetition::Repetitions;
 use super::shape_law::{Dimension, ShapeLaw};
-use super::size::Size;
 use super::sized_program::SizedProgram;
 use super::steps::{draws, largest_in_any_step};
 use crate::allocator::device::GpuModel;
@@ -58,23 +57,20 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
 impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Fits the requests of `base` to it and to `others`, recordings at other sizes.
     pub(super) fn from_recordings(base: &'r SizedRecording<'s, 'a>, others: &[&'r SizedRecording<'s, 'a>]) -> Self {
-        let mut others: Vec<_> = others.iter().copied().zip(pair_with_all(base, others)).collect();
+        let mut others: Vec<_> = others.iter().map(|other| (*other, pair_recordings(base, other))).collect();
         let mut repetitions = Repetitions::find(base, &others);
         if let Some(found) = &mut repetitions {
             let pairs = found.take_pairs();
             let used = others.split_off(others.len() - pairs.len());
             others = used.into_iter().zip(pairs).map(|((other, _), pairs)| (other, pairs)).collect();
         }
-        let dimensions = base.size.dimensions();
         let points = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
-            let mut points: Vec<Point> = vec![(base.size.numbers(), own_bytes)];
+            let mut points: Vec<Point> = vec![(base.size, own_bytes)];
             for (other_index, (other, _)) in others.iter().enumerate() {
-                points.extend(bytes_of(other_index, index).map(|bytes| (other.size.numbers(), bytes)));
+                points.extend(bytes_of(other_index, index).map(|bytes| (other.size, bytes)));
             }
             points.sort_unstable();
-            let varies_in = |dimension: usize| points.iter().any(|(size, _)| size[dimension] != points[0].0[dimension]);
-            // The points have to vary in every number.
-            (points.len() > dimensions && (0..dimensions).all(varies_in)).then_some(points)
+            (points.len() > 1).then_some(points)
         };
         let law = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
             Law::fit(&points(own_bytes, index, bytes_of)?)
@@ -89,7 +85,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let largest_in_step = largest_in_any_step(base);
         let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
         let draws = draws(std::iter::once(base).chain(others.iter().map(|(other, _)| *other)));
-        let data_exponents = draws.map(|draws| draws.exponents());
+        let data_exponent = draws.map(|draws| draws.exponent());
         let varies_by_step = |index: usize| {
             let varies_elsewhere = others.iter().zip(&largest_elsewhere).any(|((_, pairs), largest_in_step)| {
                 let paired = pairs.requests[index].and_then(|paired| largest_in_step.get(paired as usize));
@@ -134,7 +130,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             }
             let largest = largest_in_step[index].unwrap_or(request.bytes);
             let points = points(largest, index, &largest_request_bytes);
-            let law = points.zip(data_exponents).and_then(|(points, common)| Law::near_power(&points, common));
+            let law = points.zip(data_exponent).and_then(|(points, common)| Law::near_power(&points, common));
             (law, Some(ratio(request.bytes, largest)))
         });
         let (mut request_laws, step_shares): (Vec<Option<Law>>, Vec<Option<f64>>) = laws.unzip();
@@ -142,8 +138,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         for (output, request) in base.requests.iter().enumerate() {
             if request.scratch.is_some() && reductions.explains(output) {
                 for buffer in [output + 1, output + 2] {
-                    let point = (base.size.numbers(), base.requests[buffer].bytes);
-                    request_laws[buffer] = Some(Law::Power { degrees: [0, 0], point });
+                    let point = (base.size, base.requests[buffer].bytes);
+                    request_laws[buffer] = Some(Law::Power { degree: 0, point });
                 }
             }
         }
@@ -172,7 +168,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
     /// size, as activations do, unless the block is never freed.
     fn assumed_law(&self, request: &SizedRequest) -> Option<Law> {
-        let in_proportion = Law::Power { degrees: [1, 1], point: (self.base.size.numbers(), request.bytes) };
+        let in_proportion = Law::Power { degree: 1, point: (self.base.size, request.bytes) };
         let most_common = self.law_by_bytes.get(&request.bytes).copied();
         most_common.or(request.requests_before_free.map(|_| in_proportion))
     }
@@ -208,14 +204,14 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
 
     /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
     /// them itself, from an empty pool.
-    pub(super) fn program_at(&self, size: Size, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
+    pub(super) fn program_at(&self, size: u64, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
         let (requests, initial) = self.requests_at(size, gpu);
         self.sized(size, &requests, &initial)
     }
 
-    fn sized(&self, size: Size, requests: &[ResizedRequest], initial: &[u64]) -> SizedProgram<'a> {
+    fn sized(&self, size: u64, requests: &[ResizedRequest], initial: &[u64]) -> SizedProgram<'a> {
         let program = self.base.program();
-        match self.repetitions.as_ref().and_then(|repetitions| repetitions.ops_at(size.first)) {
+        match self.repetitions.as_ref().and_then(|repetitions| repetitions.ops_at(size)) {
             Some(ops) => SizedProgram::from_ops(program, &ops, requests, initial),
             None => SizedProgram::from_requests(program, requests, initial),
         }
@@ -223,8 +219,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
 
     /// Whether the program at `size` can be replayed: it has as many repetitions as those that differ from the others,
     /// and not too many operations.
-    pub(super) fn can_predict(&self, size: Size) -> bool {
-        self.repetitions.as_ref().is_none_or(|repetitions| repetitions.has_ops_at(size.first))
+    pub(super) fn can_predict(&self, size: u64) -> bool {
+        self.repetitions.as_ref().is_none_or(|repetitions| repetitions.has_ops_at(size))
     }
 
     /// Product name of the GPU that decides which reductions take a buffer: `gpu`, or the recorded one; `None` without
@@ -240,35 +236,33 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 
     /// Number of requests at `size`.
-    pub(super) fn request_count(&self, size: Size) -> usize {
-        let ops = self.repetitions.as_ref().and_then(|repetitions| repetitions.op_count_at(size.first));
+    pub(super) fn request_count(&self, size: u64) -> usize {
+        let ops = self.repetitions.as_ref().and_then(|repetitions| repetitions.op_count_at(size));
         ops.map_or(self.base.requests.len(), |ops| ops / 2)
     }
 
     /// The buffers of `reduction` at `size`.
-    pub(super) fn scratch_at(&self, reduction: &Reduction, size: Size, gpu: Option<&GpuModel>) -> Option<Scratch> {
+    fn scratch_at(&self, reduction: &Reduction, size: u64, gpu: Option<&GpuModel>) -> Option<Scratch> {
         self.reductions.scratch_of(reduction, gpu, |index| self.request_bytes_at(index, size))
     }
 
     /// Whether a possible reduction takes two stages at `size`.
-    pub(super) fn has_possible_scratch(&self, size: Size, gpu: Option<&GpuModel>) -> bool {
+    pub(super) fn has_possible_scratch(&self, size: u64, gpu: Option<&GpuModel>) -> bool {
         self.reductions.possible.iter().any(|reduction| self.scratch_at(reduction, size, gpu).is_some())
     }
 
-    /// The requests for the storage of sorts and scans of growing data. Such a call takes other paths at other sizes, and
-    /// its storage differs.
-    pub(super) fn growing_sorts(&self) -> impl Iterator<Item = usize> + '_ {
-        let requests = self.base.requests.iter().enumerate();
-        let sorts = requests.filter(|(index, request)| {
+    /// Whether sorts or scans of growing data request storage. Such a call takes other paths at other sizes, and its
+    /// storage differs.
+    pub(super) fn has_growing_sorts(&self) -> bool {
+        self.base.requests.iter().enumerate().any(|(index, request)| {
             let is_temporary = request.requests_before_free.is_some_and(|freed| freed <= index + MAX_SORT_REQUESTS);
             let is_storage = request.bytes % SORT_ALIGNMENT == SORT_ALIGNMENT - 1 && request.bytes > MIN_SORT_BYTES;
-            is_temporary && is_storage && self.request_laws[*index].is_none_or(|law| law.grows())
-        });
-        sorts.map(|(index, _)| index)
+            is_temporary && is_storage && self.request_laws[index].is_none_or(|law| law.grows())
+        })
     }
 
     /// The same program, in which every possible reduction that takes two stages at `size` has its largest buffers.
-    pub(super) fn worst_program_at(&self, size: Size, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
+    pub(super) fn worst_program_at(&self, size: u64, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
         let (mut requests, initial) = self.requests_at(size, gpu);
         for (output, scratch) in self.possible_scratch_at(size, gpu) {
             requests[output].temporaries = Some(scratch.to_bytes());
@@ -277,7 +271,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 
     /// The largest buffers of each possible reduction at `size`, by its output.
-    fn possible_scratch_at(&self, size: Size, gpu: Option<&GpuModel>) -> BTreeMap<usize, Scratch> {
+    fn possible_scratch_at(&self, size: u64, gpu: Option<&GpuModel>) -> BTreeMap<usize, Scratch> {
         let mut largest: BTreeMap<usize, Scratch> = BTreeMap::new();
         for reduction in &self.reductions.possible {
             if let Some(scratch) = self.scratch_at(reduction, size, gpu) {
@@ -289,7 +283,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 
     /// Each request and the bytes of each block from before the recording, at `size`.
-    fn requests_at(&self, size: Size, gpu: Option<&GpuModel>) -> (Vec<ResizedRequest>, Vec<u64>) {
+    fn requests_at(&self, size: u64, gpu: Option<&GpuModel>) -> (Vec<ResizedRequest>, Vec<u64>) {
         let (mut bytes, mut initial) = self.bytes_at(size);
         // A workspace of cuBLAS is larger on some GPUs. It is not made smaller: its 32 MiB may be a tensor's.
         let workspaces = self.base.gpu.zip(gpu).map(|(of, to)| [of, to].map(GpuModel::cublas_workspace_bytes));
@@ -310,19 +304,19 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 
     /// The bytes of each request and of each block from before the recording, at `size`.
-    pub(in crate::whatif) fn bytes_at(&self, size: Size) -> (Vec<u64>, Vec<u64>) {
+    pub(in crate::whatif) fn bytes_at(&self, size: u64) -> (Vec<u64>, Vec<u64>) {
         let requests = (0..self.base.requests.len()).map(|index| self.request_bytes_at(index, size));
         let initial = self.initial_laws.iter().zip(&self.base.program().initial_blocks);
-        let initial = initial.map(|(law, block)| law.map_or(block.requested, |law| law.bytes_at(size.numbers())));
+        let initial = initial.map(|(law, block)| law.map_or(block.requested, |law| law.bytes_at(size)));
         (requests.collect(), initial.collect())
     }
 
-    fn request_bytes_at(&self, index: usize, size: Size) -> u64 {
+    fn request_bytes_at(&self, index: usize, size: u64) -> u64 {
         let request = &self.base.requests[index];
         let law = self.request_laws[index].or_else(|| self.assumed_law(request));
-        let bytes = law.map_or(request.bytes, |law| law.bytes_at(size.numbers()));
+        let bytes = law.map_or(request.bytes, |law| law.bytes_at(size));
         match self.step_shares[index] {
-            Some(share) => self.data_factor.apply(bytes, share, size.first).max(1),
+            Some(share) => self.data_factor.apply(bytes, share, size).max(1),
             None => bytes,
         }
     }
@@ -346,20 +340,16 @@ fn points_at_all(
     bytes: &[u64],
 ) -> Vec<Point> {
     let sizes = std::iter::once(base.size).chain(others.iter().map(|(other, _)| other.size));
-    sizes.zip(bytes).map(|(size, bytes)| (size.numbers(), *bytes)).collect()
+    sizes.zip(bytes.iter().copied()).collect()
 }
 
-/// Dimensions that the bytes of the requests show, for sizes of one number.
+/// Dimensions that the bytes of the requests show.
 fn hidden_dimensions(
     base: &SizedRecording<'_, '_>,
     others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
 ) -> Vec<Dimension> {
-    if base.size.dimensions() > 1 {
-        return Vec::new();
-    }
     let mut order: Vec<usize> = (0..=others.len()).collect();
-    let sizes: Vec<u64> =
-        std::iter::once(base.size.first).chain(others.iter().map(|(other, _)| other.size.first)).collect();
+    let sizes: Vec<u64> = std::iter::once(base.size).chain(others.iter().map(|(other, _)| other.size)).collect();
     order.sort_by_key(|index| sizes[*index]);
     let in_order = |bytes: Vec<u64>| order.iter().map(|index| bytes[*index]).collect::<Vec<u64>>();
     let bytes = (0..base.requests.len()).filter_map(|index| Some(in_order(bytes_at_all(base, others, index)?)));
@@ -396,10 +386,9 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
     let mut law_counts: FxHashMap<_, (usize, Law)> = FxHashMap::default();
     for (request, law) in base.requests.iter().zip(laws) {
         let Some(law) = law else { continue };
-        let kinds = [1, 0].map(|dimension| simplicity(law.kind(dimension)));
-        law_counts.entry((request.bytes, kinds)).or_insert((0, *law)).0 += 1;
+        law_counts.entry((request.bytes, simplicity(law.kind()))).or_insert((0, *law)).0 += 1;
     }
     let mut law_counts: Vec<_> = law_counts.into_iter().collect();
-    law_counts.sort_by_key(|((bytes, kinds), (occurrences, _))| (*bytes, *occurrences, Reverse(*kinds)));
+    law_counts.sort_by_key(|((bytes, kind), (occurrences, _))| (*bytes, *occurrences, Reverse(*kind)));
     law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use super::data_factor::DataFactor;
 use super::device_recordings::DeviceRecordings;
 use super::fitted_program::FittedProgram;
-use super::size::Size;
 
 pub(in crate::whatif) struct FittedSizes<'r, 's, 'a> {
     recordings: &'r DeviceRecordings<'s, 'a>,
@@ -26,7 +25,7 @@ impl<'r, 's, 'a> FittedSizes<'r, 's, 'a> {
     }
 
     /// The program of the recording nearest to `size`, or of the largest one if its operations repeat.
-    pub(in crate::whatif) fn at(&self, size: Size) -> &FittedProgram<'r, 's, 'a> {
+    pub(in crate::whatif) fn at(&self, size: u64) -> &FittedProgram<'r, 's, 'a> {
         let fit = |index: usize| {
             let mut fitted = self.recordings.fit_recording(index, None);
             fitted.data_factor = self.data_factor;

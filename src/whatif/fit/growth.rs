@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::fitted_program::FittedProgram;
 use super::law::{Law, LawKind};
-use super::size::{Numbers, Size};
 use super::sized_program::SizedProgram;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::GpuModel;
@@ -25,16 +24,10 @@ pub struct GrowingLine {
     pub bytes: u64,
     /// `bytes` as a share of all bytes at that peak.
     pub share_ratio: f64,
-    /// Additional bytes if the first number is larger by 1.
+    /// Additional bytes if the size is larger by 1.
     pub bytes_per_unit: i64,
-    /// How most of the growing bytes grow with the first number.
+    /// How most of the growing bytes grow with the size.
     pub law: LawKind,
-    /// Additional bytes if the second number is larger by 1; absent for sizes of one number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub second_bytes_per_unit: Option<i64>,
-    /// How most of the growing bytes grow with the second number; absent for sizes of one number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub second_law: Option<LawKind>,
     /// The stack of the line that grows most, innermost frame first.
     #[serde(flatten)]
     pub frames: FrameList,
@@ -57,7 +50,7 @@ struct PeakBlock {
 /// The live blocks at the peak, at one size.
 #[derive(Debug)]
 pub(super) struct PeakMemory {
-    size: Size,
+    size: u64,
     /// Number of requests made before the peak.
     requests_made: usize,
     blocks: Vec<PeakBlock>,
@@ -110,7 +103,7 @@ impl PeakMemory {
     /// The peak of the program at `size`, with requests rounded as under `settings`.
     pub(super) fn from_program(
         fitted: &FittedProgram<'_, '_, '_>,
-        size: Size,
+        size: u64,
         settings: &Settings,
         gpu: Option<&GpuModel>,
     ) -> Self {
@@ -124,7 +117,7 @@ impl PeakMemory {
             .map(|((stack, law), resident)| {
                 let bytes = match (law, resident.state) {
                     (_, BlockState::ActivePendingFree) => 0,
-                    (Some(law), _) => round_size(law.bytes_at(size.numbers()), settings),
+                    (Some(law), _) => round_size(law.bytes_at(size), settings),
                     (None, _) => resident.size,
                 };
                 PeakBlock { bytes, stack, law: *law, index: None }
@@ -135,9 +128,7 @@ impl PeakMemory {
             let source = requests_made.checked_sub(initial_requests).and_then(|index| sources.get(index));
             let index = source.map(|source| source.request);
             let law = match source {
-                Some(source) if source.is_temporary => {
-                    Some(Law::Power { degrees: [0, 0], point: (size.numbers(), bytes) })
-                }
+                Some(source) if source.is_temporary => Some(Law::Power { degree: 0, point: (size, bytes) }),
                 Some(source) => fitted.request_laws.get(source.request).copied().flatten(),
                 None => slot.and_then(|slot| initial.get(slot as usize)).and_then(|block| block.law),
             };
@@ -217,7 +208,7 @@ impl PeakMemory {
     /// The share of the bytes that would shrink at a larger size; 0 for recordings of one program.
     pub(super) fn shrinking_ratio(&self) -> f64 {
         let shrinks = |block: &&PeakBlock| {
-            let is_less = |law: Law| self.doubled().any(|n| law.bytes_at(n) < law.bytes_at(self.size.numbers()));
+            let is_less = |law: Law| law.bytes_at(self.size.saturating_mul(2)) < law.bytes_at(self.size);
             block.law.is_some_and(|law| !law.follows_last_chunk() && is_less(law))
         };
         let shrinking = self.blocks.iter().filter(shrinks);
@@ -225,21 +216,14 @@ impl PeakMemory {
         ratio(bytes, self.total_bytes())
     }
 
-    /// Twice the size, by each of its numbers.
-    fn doubled(&self) -> impl Iterator<Item = Numbers> {
-        let size = self.size;
-        let of = move |dimension| size.with_number(dimension, |n| n.saturating_mul(2)).numbers();
-        (0..size.dimensions()).map(of)
-    }
-
-    /// Whether the total would shrink if a number of the size doubled.
+    /// Whether the total would shrink if the size doubled.
     pub(super) fn shrinks(&self) -> bool {
-        let bytes_at = |n: Numbers| {
+        let bytes_at = |n: u64| {
             let blocks = self.blocks.iter().filter(|block| block.law.is_none_or(|law| !law.follows_last_chunk()));
             let bytes = blocks.map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
             bytes.fold(0, u64::saturating_add)
         };
-        self.doubled().any(|n| bytes_at(n) < bytes_at(self.size.numbers()))
+        bytes_at(self.size.saturating_mul(2)) < bytes_at(self.size)
     }
 
     /// The `top` lines with most unpaired bytes.
@@ -260,7 +244,7 @@ impl PeakMemory {
         let report = repetitions.report();
         let unit = report.units.div_ceil(report.repetitions);
         let bytes_at = |units: u64| {
-            let size = self.size.with_number(0, |n| n.saturating_add(units * unit));
+            let size = self.size.saturating_add(units * unit);
             let larger = fitted.can_predict(size).then(|| Self::from_program(fitted, size, settings, None));
             larger.map(|larger| larger.bytes_by_line(fitted)).unwrap_or_default()
         };
@@ -308,8 +292,9 @@ impl PeakMemory {
             bytes: u64,
             /// The index of the first of its requests.
             request: Option<usize>,
-            /// For each number, the additional bytes if it is larger by 1, in total and by kind of law.
-            growth: [(u64, [u64; LawKind::ALL.len()]); 2],
+            /// The additional bytes if the size is larger by 1.
+            growth: u64,
+            growth_by_law: [u64; LawKind::ALL.len()],
             growth_by_stack: FxHashMap<StackId, u64>,
         }
         let stacks = fitted.base.device.stacks();
@@ -320,38 +305,27 @@ impl PeakMemory {
             let totals = lines.entry(line_id).or_default();
             totals.bytes = totals.bytes.saturating_add(block.bytes);
             totals.request = totals.request.or(block.index);
-            for dimension in 0..self.size.dimensions() {
-                let (total_growth, by_law) = &mut totals.growth[dimension];
-                let kind = block.law.map_or(LawKind::Constant, |law| law.kind(dimension));
-                let law_index = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
-                let next_size = self.size.with_number(dimension, |n| n.saturating_add(1)).numbers();
-                let growth = block
-                    .law
-                    .map_or(0, |law| law.bytes_at(next_size).saturating_sub(law.bytes_at(self.size.numbers())));
-                *total_growth = total_growth.saturating_add(growth);
-                *totals.growth_by_stack.entry(block.stack).or_default() += growth.max(1);
-                // A block that does not grow counts as 1 byte, so that its kind decides only if no block grows.
-                by_law[law_index] = by_law[law_index].saturating_add(growth.max(1));
-            }
+            let kind = block.law.map_or(LawKind::Constant, |law| law.kind());
+            let law_index = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
+            let next_size = self.size.saturating_add(1);
+            let growth = block.law.map_or(0, |law| law.bytes_at(next_size).saturating_sub(law.bytes_at(self.size)));
+            totals.growth = totals.growth.saturating_add(growth);
+            *totals.growth_by_stack.entry(block.stack).or_default() += growth.max(1);
+            // A block that does not grow counts as 1 byte, so that its kind decides only if no block grows.
+            totals.growth_by_law[law_index] = totals.growth_by_law[law_index].saturating_add(growth.max(1));
         }
         let total_bytes = self.total_bytes();
         let mut rows: Vec<(LineId, LineTotals)> = lines.into_iter().collect();
-        rows.sort_by_key(|(name, line)| (line.growth.map(|(next, _)| Reverse(next)), Reverse(line.bytes), *name));
+        rows.sort_by_key(|(name, line)| (Reverse(line.growth), Reverse(line.bytes), *name));
         rows.truncate(top);
         let reports = rows.into_iter().map(|(name, line)| {
             let stack = line.growth_by_stack.iter().max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
-            let [(growth, law), (second_growth, second_law)] = line.growth.map(|(next, by_law)| {
-                let main_law = LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
-                (signed_difference(0, next), main_law.map_or(LawKind::Constant, |(kind, _)| *kind))
-            });
-            let second = self.size.second;
+            let main_law = LawKind::ALL.iter().zip(line.growth_by_law).rev().max_by_key(|(_, bytes)| *bytes);
             let report = GrowingLine {
                 bytes: line.bytes,
                 share_ratio: ratio(line.bytes, total_bytes),
-                bytes_per_unit: growth,
-                law,
-                second_bytes_per_unit: second.map(|_| second_growth),
-                second_law: second.map(|_| second_law),
+                bytes_per_unit: signed_difference(0, line.growth),
+                law: main_law.map_or(LawKind::Constant, |(kind, _)| *kind),
                 frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
                 location: fitted
                     .base

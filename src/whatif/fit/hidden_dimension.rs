@@ -14,11 +14,11 @@ use super::shape_law::{Dimension, ShapeLaw};
 const DEGREES: [u32; 2] = [1, 2];
 
 /// The dimensions that explain the bytes of some requests, those of most requests first. `bytes` has those of each
-/// request, in the order of `sizes`, which have one number.
+/// request, in the order of `sizes`.
 pub(super) fn find_hidden_dimensions(sizes: &[u64], bytes: &BTreeSet<Vec<u64>>) -> Vec<Dimension> {
     let mut counts: BTreeMap<Dimension, usize> = BTreeMap::new();
     for bytes in bytes.iter().filter(|bytes| bytes.len() == sizes.len()) {
-        let points: Vec<(u64, u64)> = sizes.iter().copied().zip(bytes.iter().copied()).collect();
+        let points: Vec<Point> = sizes.iter().copied().zip(bytes.iter().copied()).collect();
         if let Some(dimension) = [0, 1].into_iter().find_map(|factors| root_dimension(&points, factors)) {
             *counts.entry(dimension).or_default() += 1;
         }
@@ -37,7 +37,7 @@ pub(super) fn law_with(dimension: Dimension, points: &[Point]) -> Option<ShapeLa
 
 /// The dimension whose square, times the size if `factors` is 1, the bytes are in proportion to. A dimension without an
 /// offset is no hidden one: bytes in proportion to a power of the size need none.
-fn root_dimension(points: &[(u64, u64)], factors: usize) -> Option<Dimension> {
+fn root_dimension(points: &[Point], factors: usize) -> Option<Dimension> {
     let (low, high) = (points.first()?, points.last()?);
     let without_factor = |bytes: u64, other_size: u64| {
         let factor = if factors == 0 { 1 } else { other_size };
@@ -54,10 +54,9 @@ fn root_dimension(points: &[(u64, u64)], factors: usize) -> Option<Dimension> {
         let (more, fewer) = (i128::try_from(more).ok()?, i128::try_from(fewer).ok()?);
         // (large + offset) / (small + offset) = more / fewer
         let offset = fewer.checked_mul(large?)?.checked_sub(more.checked_mul(small?)?)?;
-        let points: Vec<Point> = points.iter().map(|(size, bytes)| ([*size, 1], *bytes)).collect();
-        let numbers: Vec<u64> = points.iter().map(|(size, _)| size[0].saturating_pow(degree)).collect();
+        let numbers: Vec<u64> = points.iter().map(|(size, _)| size.saturating_pow(degree)).collect();
         let dimension = Dimension::with_rational_offset(degree, [offset, more - fewer], &numbers)?;
-        ShapeLaw::with_dimension(&points, dimension, 2, factors).map(|_| dimension)
+        ShapeLaw::with_dimension(points, dimension, 2, factors).map(|_| dimension)
     })
 }
 
@@ -80,8 +79,8 @@ mod tests {
     }
 
     fn bytes_at(dimension: Dimension, sizes: &[u64], bytes: fn(u64) -> u64, at: u64) -> Option<u64> {
-        let points: Vec<Point> = sizes.iter().map(|size| ([*size, 1], bytes(*size))).collect();
-        law_with(dimension, &points).map(|law| law.bytes_at([at, 1]))
+        let points: Vec<Point> = sizes.iter().map(|size| (*size, bytes(*size))).collect();
+        law_with(dimension, &points).map(|law| law.bytes_at(at))
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::reduction::{LaunchConditions, Scratch};
-use super::size::Size;
 use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
 use crate::replay::ops::Program;
@@ -18,7 +17,7 @@ use crate::study::{DeviceStudy, Study};
 #[derive(Debug, Clone, Copy)]
 pub struct FitInput<'s, 'a> {
     /// The batch or length of this run.
-    pub size: Size,
+    pub size: u64,
     /// Path of the snapshot, for messages.
     pub path: &'s str,
     /// The recording.
@@ -28,7 +27,7 @@ pub struct FitInput<'s, 'a> {
 /// The recording of one device.
 #[derive(Debug)]
 pub(in crate::whatif) struct SizedRecording<'s, 'a> {
-    pub(super) size: Size,
+    pub(super) size: u64,
     pub(in crate::whatif) device: DeviceStudy<'s, 'a>,
     /// In the order of the program's requests.
     pub(super) requests: Vec<SizedRequest>,

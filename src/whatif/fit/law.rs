@@ -2,13 +2,12 @@
 
 use super::chunks::Chunks;
 use super::near_power::NearPower;
-use super::polynomial::{Exponents, Point, Points, Polynomial};
+use super::polynomial::{Point, Points, Polynomial};
 use super::shape_law::ShapeLaw;
-use super::size::Numbers;
 use crate::base::warning::words;
 
 words! {
-    /// How bytes grow with one number of the size.
+    /// How bytes grow with the size.
     pub enum LawKind {
         /// The same at every size
         Constant = "constant",
@@ -39,9 +38,9 @@ const MAX_DEGREE: u32 = 4;
 /// sizes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Law {
-    /// The bytes of `point`, scaled by `(n / point) ^ degree` for each number.
+    /// The bytes of `point`, scaled by `(n / point) ^ degree`.
     Power {
-        degrees: Exponents,
+        degree: u32,
         point: Point,
     },
     Polynomial(Polynomial),
@@ -59,20 +58,15 @@ pub(super) enum Law {
 impl Law {
     /// The simplest law through `points`, whose sizes all differ; `None` for fewer than two.
     pub(super) fn fit(points: &[Point]) -> Option<Self> {
-        let largest = *points.iter().max_by_key(|(size, _)| size.map(u128::from).iter().product::<u128>())?;
+        let largest = *points.iter().max()?;
         if points.len() < 2 {
             return None;
         }
-        let points = Points::new(points, largest);
-        let max_degrees = points.values.map(|values| if values > 1 { MAX_DEGREE } else { 0 });
-        let mut candidates: Vec<Exponents> =
-            (0..=max_degrees[0]).flat_map(|i| (0..=max_degrees[1]).map(move |j| [i, j])).collect();
-        candidates.sort_by_key(|[i, j]| (i + j, *j));
-        let is_exact =
-            |degrees: &&Exponents| points.all.iter().all(|point| is_power_through(**degrees, largest, *point));
-        if let Some(degrees) = candidates.iter().find(is_exact) {
-            return Some(Self::Power { degrees: *degrees, point: largest });
+        let is_exact = |degree: &u32| points.iter().all(|point| is_power_through(*degree, largest, *point));
+        if let Some(degree) = (0..=MAX_DEGREE).find(is_exact) {
+            return Some(Self::Power { degree, point: largest });
         }
+        let points = Points { all: points, largest };
         let (sparse, dense) = (points.fit_sparse(), points.fit_dense());
         let certain = sparse.filter(|sum| !sum.is_guess).or(dense.filter(|sum| sum.is_exact));
         certain.or(sparse).or(dense).map(Self::Polynomial)
@@ -80,38 +74,35 @@ impl Law {
 
     /// The power of the size nearest to `points`, whose bytes the data decides: `common` of most of such requests, unless
     /// another comes much nearer.
-    pub(super) fn near_power(points: &[Point], common: Exponents) -> Option<Self> {
+    pub(super) fn near_power(points: &[Point], common: u32) -> Option<Self> {
         let size = points.iter().max()?.0;
-        let common = NearPower::with_exponents(points, common);
-        let own = NearPower::fit(points, 0).filter(|own| own.squares * MUCH_NEARER < common.squares);
+        let common = NearPower::with_exponent(points, common);
+        let own = NearPower::fit(points).filter(|own| own.squares * MUCH_NEARER < common.squares);
         let near = own.unwrap_or(common);
-        Some(Self::Power { degrees: near.exponents, point: (size, near.bytes_at(size)) })
+        Some(Self::Power { degree: near.exponent, point: (size, near.bytes_at(size)) })
     }
 
     /// The bytes at `size`, at least 1.
-    pub(super) fn bytes_at(&self, size: Numbers) -> u64 {
+    pub(super) fn bytes_at(&self, size: u64) -> u64 {
         match self {
-            Self::Power { degrees, point: (point_size, bytes) } => {
-                let power = |size: Numbers| {
-                    let [a, b] = [0, 1].map(|at| u128::from(size[at]).saturating_pow(degrees[at]));
-                    a.saturating_mul(b)
-                };
+            Self::Power { degree, point: (point_size, bytes) } => {
+                let power = |size: u64| u128::from(size).saturating_pow(*degree);
                 saturate(u128::from(*bytes).saturating_mul(power(size)) / power(*point_size).max(1))
             }
             Self::Polynomial(sum) => sum.bytes_at(size),
             Self::Shape(shape) | Self::LikelyShape(shape) => shape.bytes_at(size),
             Self::LastChunk { full_bytes, chunks } => {
-                let [part, full] = chunks.last_part(size[0]);
+                let [part, full] = chunks.last_part(size);
                 saturate(u128::from(*full_bytes) * u128::from(part) / u128::from(full).max(1))
             }
         }
         .max(1)
     }
 
-    /// How bytes grow with one of the two numbers.
-    pub(super) fn kind(&self, dimension: usize) -> LawKind {
+    /// How bytes grow with the size.
+    pub(super) fn kind(&self) -> LawKind {
         match self {
-            Self::Power { degrees, .. } => match degrees[dimension] {
+            Self::Power { degree, .. } => match degree {
                 0 => LawKind::Constant,
                 1 => LawKind::Linear,
                 2 => LawKind::Quadratic,
@@ -120,14 +111,11 @@ impl Law {
             },
             Self::LastChunk { .. } => LawKind::Constant,
             Self::Polynomial(sum) if !sum.is_exact => LawKind::Near,
-            Self::Polynomial(sum) => match sum.exponents(dimension) {
-                0b001 => LawKind::Constant,
-                0b010 => LawKind::Linear,
-                0b100 => LawKind::Quadratic,
+            Self::Polynomial(sum) => match sum.powers {
                 0b011 => LawKind::Line,
                 _ => LawKind::Parabola,
             },
-            Self::Shape(shape) | Self::LikelyShape(shape) => match shape.degree(dimension) {
+            Self::Shape(shape) | Self::LikelyShape(shape) => match shape.degree() {
                 (0, _) => LawKind::Constant,
                 (1, true) => LawKind::Line,
                 (_, true) => LawKind::Parabola,
@@ -149,9 +137,9 @@ impl Law {
         matches!(self, Self::LastChunk { .. })
     }
 
-    /// Whether bytes depend on a number.
+    /// Whether bytes depend on the size.
     pub(super) fn grows(&self) -> bool {
-        (0..2).any(|dimension| self.kind(dimension) != LawKind::Constant)
+        self.kind() != LawKind::Constant
     }
 
     /// Whether other polynomials go through the recorded sizes too.
@@ -177,43 +165,24 @@ fn saturate(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Whether bytes grow from `a` to `b` in exact proportion to these powers of the numbers.
-fn is_power_through(degrees: Exponents, a: Point, b: Point) -> bool {
-    let product = |point: Point, by: Point| {
-        let candidates = [0, 1].map(|at| u128::from(by.0[at]).checked_pow(degrees[at]));
-        u128::from(point.1).checked_mul(candidates[0]?)?.checked_mul(candidates[1]?)
-    };
+/// Whether bytes grow from `a` to `b` in exact proportion to this power of the size.
+fn is_power_through(degree: u32, a: Point, b: Point) -> bool {
+    let product = |point: Point, by: Point| u128::from(point.1).checked_mul(u128::from(by.0).checked_pow(degree)?);
     let left = product(a, b);
     left.is_some() && left == product(b, a)
 }
 
-/// Whether bytes grow from `a` to `b` in exact proportion to some power of each number that differs, at most `most`.
-pub(super) fn grows_by_powers(most: u32, a: Point, b: Point) -> bool {
-    let max_degrees = [0, 1].map(|at| if a.0[at] == b.0[at] { 0 } else { most });
-    (0..=max_degrees[0]).any(|i| (0..=max_degrees[1]).any(|j| is_power_through([i, j], a, b)))
+/// Whether bytes grow from `a` to `b` in exact proportion to some power of the size, at most `most`.
+pub(super) fn grows_by_power(most: u32, a: Point, b: Point) -> bool {
+    (0..=most).any(|degree| is_power_through(degree, a, b))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn through(points: &[(u64, u64)]) -> Option<Law> {
-        Law::fit(&points.iter().map(|(size, bytes)| ([*size, 1], *bytes)).collect::<Vec<_>>())
-    }
-
-    fn law(points: &[(u64, u64)]) -> Law {
-        through(points).unwrap()
-    }
-
-    /// Laws of a single number.
-    trait Single {
-        fn one(&self, size: u64) -> u64;
-    }
-
-    impl Single for Law {
-        fn one(&self, size: u64) -> u64 {
-            self.bytes_at([size, 1])
-        }
+    fn law(points: &[Point]) -> Law {
+        Law::fit(points).unwrap()
     }
 
     #[test]
@@ -226,16 +195,16 @@ mod tests {
             (&[(4, 256), (8, 4096)], LawKind::Quartic, 12, 20_736),
         ] {
             let law = law(points);
-            assert_eq!((law.kind(0), law.one(size)), (kind, bytes), "{points:?}");
+            assert_eq!((law.kind(), law.bytes_at(size)), (kind, bytes), "{points:?}");
         }
     }
 
     #[test]
     fn two_points_make_a_line() {
         let law = law(&[(4, 1000), (8, 1400)]);
-        assert_eq!((law.kind(0), law.one(4), law.one(8), law.one(29)), (LawKind::Line, 1000, 1400, 3500));
-        assert_eq!(law.one(1), 700);
-        assert_eq!(through(&[(4, 1000)]), None);
+        assert_eq!((law.kind(), law.bytes_at(4), law.bytes_at(8), law.bytes_at(29)), (LawKind::Line, 1000, 1400, 3500));
+        assert_eq!(law.bytes_at(1), 700);
+        assert_eq!(Law::fit(&[(4, 1000)]), None);
     }
 
     #[test]
@@ -246,36 +215,36 @@ mod tests {
             (|size| (size - 1) * 1000, LawKind::Line),
         ] {
             let law = law(&[(4, product(4)), (8, product(8))]);
-            assert!(law.is_guess() && law.kind(0) == kind, "{law:?}");
-            assert!(law.one(29).abs_diff(product(29)) * 1000 < product(29), "{law:?}: {}", law.one(29));
+            assert!(law.is_guess() && law.kind() == kind, "{law:?}");
+            assert!(law.bytes_at(29).abs_diff(product(29)) * 1000 < product(29), "{law:?}: {}", law.bytes_at(29));
         }
         assert!(!law(&[(4, 3996), (8, 7996)]).is_guess());
     }
 
     #[test]
     fn falling_lines_end_at_one_byte() {
-        assert_eq!(law(&[(4, 1000), (8, 500)]).one(100), 1);
+        assert_eq!(law(&[(4, 1000), (8, 500)]).bytes_at(100), 1);
     }
 
     #[test]
     fn three_points_separate_a_line_from_a_parabola() {
-        assert_eq!(law(&[(1, 13), (2, 23), (4, 43)]).kind(0), LawKind::Line);
+        assert_eq!(law(&[(1, 13), (2, 23), (4, 43)]).kind(), LawKind::Line);
         let mut curve = vec![(10, 110), (20, 420), (40, 1640)];
         for more in [50, 60] {
             let curved = law(&curve);
-            assert_eq!((curved.kind(0), curved.one(80)), (LawKind::Parabola, 6480));
+            assert_eq!((curved.kind(), curved.bytes_at(80)), (LawKind::Parabola, 6480));
             curve.push((more, more * (more + 1)));
         }
         // Padded to multiples of 64.
         let padded = law(&[(100, 6400), (200, 12_800), (301, 19_328)]);
-        assert_eq!(padded.kind(0), LawKind::Near);
+        assert_eq!(padded.kind(), LawKind::Near);
     }
 
     #[test]
     fn nothing_overflows() {
         let huge = law(&[(4, u64::MAX / 2), (8, u64::MAX)]);
-        assert_eq!(huge.one(u64::MAX), u64::MAX);
-        assert!(law(&[(1, 1), (2, u64::MAX)]).one(u64::MAX) > 1 << 60);
+        assert_eq!(huge.bytes_at(u64::MAX), u64::MAX);
+        assert!(law(&[(1, 1), (2, u64::MAX)]).bytes_at(u64::MAX) > 1 << 60);
     }
 
     proptest::proptest! {
@@ -285,7 +254,7 @@ mod tests {
         ) {
             let points = [(a, x), (a + more, y)];
             let law = law(&points);
-            assert_eq!(points.map(|(size, _)| law.one(size)), points.map(|(_, bytes)| bytes));
+            assert_eq!(points.map(|(size, _)| law.bytes_at(size)), points.map(|(_, bytes)| bytes));
         }
     }
 }

@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::fitted_program::FittedProgram;
 use super::input::SizedRecording;
 use super::prediction::predict;
-use super::size::Size;
 use super::size_search::relative_error;
 use crate::whatif::Overrides;
 
@@ -22,8 +21,7 @@ pub(super) const MIN_PAIRED_RATIO: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LeaveOneOutCheck {
     /// The size of the recording that is predicted.
-    #[serde(flatten)]
-    pub size: Size,
+    pub size: u64,
     /// Recorded peak of allocated bytes.
     pub recorded_allocated_bytes: u64,
     /// Peak of allocated bytes, predicted from the other recordings.

@@ -2,8 +2,7 @@
 //!
 //! In: recordings of one program, each with its size. Out: the largest size that fits a device, peaks at other sizes,
 //! and the source lines whose memory grows. Does not know what the size means: it is any positive whole number that the
-//! program depends on, such as a batch size, a sequence length or a number of layers; or two such numbers, of which the
-//! first is searched. A size of one number is handled as one of two numbers whose second is always 1.
+//! program depends on, such as a batch size, a sequence length or a number of layers.
 //!
 //! ```text
 //! recordings -- pairing ----------> which request of one recording is which of another
@@ -12,7 +11,7 @@
 //!            -- repetition -------> ranges of operations that larger sizes repeat more often
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
 //!            -- prediction -------> their replay: peaks and failures
-//!            -- size_search ------> the largest size at which no request fails; slice: for each second number
+//!            -- size_search ------> the largest size at which no request fails, by fit_search
 //!            -- next_size --------> which size to run next, where the program can be run
 //!            -- growth -----------> the source lines of the memory at the peak, and how they grow
 //! ```
@@ -31,6 +30,7 @@ mod data_search;
 mod device;
 mod device_recordings;
 mod draws;
+mod fit_search;
 mod fitted_program;
 mod fitted_sizes;
 mod growth;
@@ -52,18 +52,17 @@ mod refusal;
 mod repetition;
 mod report;
 mod shape_law;
-mod size;
 mod size_search;
 mod sized_program;
-mod slice;
 mod steps;
-mod thresholds;
 mod warnings;
 
 pub use self::certainty::FitCertainty;
 pub use self::data_range::DataRange;
 pub use self::device::FitDevice;
 pub(super) use self::device_recordings::DeviceRecordings;
+pub(super) use self::fit_search::FitSearch;
+pub use self::fit_search::Largest;
 pub(super) use self::fitted_program::FittedProgram;
 pub(super) use self::fitted_sizes::FittedSizes;
 pub use self::growth::GrowingLine;
@@ -78,8 +77,4 @@ pub use self::prediction::{PredictedFailure, SizeReport};
 pub use self::refusal::{FitRefusal, RefusalCode};
 pub use self::repetition::RepeatedOperations;
 pub use self::report::{FitReport, RecordingReport, fit};
-pub use self::size::Size;
 pub(super) use self::size_search::{LargestSize, SizeSearch};
-pub(super) use self::slice::SizeSlice;
-pub use self::slice::{Largest, LargestAt};
-pub use self::thresholds::{SortLine, ThresholdLine};

@@ -1,6 +1,5 @@
 //! The options of a fit.
 
-use super::size::Size;
 use crate::allocator::device::GpuModel;
 
 /// The sizes, the device and the settings of a prediction.
@@ -9,16 +8,14 @@ pub struct FitOptions<'o> {
     /// Only this device.
     pub device: Option<u64>,
     /// Sizes to predict; if empty, the recorded ones, some larger ones, and those around the largest that fits.
-    pub at: &'o [Size],
-    /// Second numbers for which to search the largest first number, in addition to the recorded ones.
-    pub at_second: &'o [u64],
+    pub at: &'o [u64],
     /// Device memory in bytes.
     pub capacity: Option<u64>,
     /// The GPU to predict for, if it is known: how its kernels are launched.
     pub gpu: Option<&'static GpuModel>,
     /// Options that override the recorded settings.
     pub settings: Option<&'o str>,
-    /// Only multiples of this are searched, for the first number.
+    /// Only multiples of this are searched.
     pub multiple: u64,
     /// How many source lines to report.
     pub top: usize,

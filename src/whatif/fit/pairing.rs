@@ -10,8 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::align::align;
 use super::input::{SizedRecording, SizedRequest};
-use super::law::grows_by_powers;
-use super::size::Numbers;
+use super::law::grows_by_power;
 use super::steps::Steps;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededMap;
@@ -28,48 +27,8 @@ pub(super) struct RecordingPairs {
     pub(super) initial_blocks: Vec<Option<u32>>,
 }
 
-impl RecordingPairs {
-    /// The pairs in a third recording, given the pairs `next` from the second to the third.
-    fn chain(&self, next: &Self) -> Self {
-        let compose =
-            |left: &[Option<u32>], next: &[Option<u32>]| left.iter().map(|row| *next.get((*row)? as usize)?).collect();
-        Self {
-            requests: compose(&self.requests, &next.requests),
-            initial_blocks: compose(&self.initial_blocks, &next.initial_blocks),
-        }
-    }
-}
-
-/// Pairs `base` with each of `others`. A recording whose size differs in both numbers is paired through one that shares
-/// a number with each of the two: if both numbers change, growth by two, four and eight times is hard to tell apart.
-pub(super) fn pair_with_all<'s, 'a>(
-    base: &SizedRecording<'s, 'a>,
-    others: &[&SizedRecording<'s, 'a>],
-) -> Vec<RecordingPairs> {
-    let differs_in_both = |other: &SizedRecording<'_, '_>| {
-        let [base_numbers, other_numbers] = [base.size.numbers(), other.size.numbers()];
-        base_numbers[0] != other_numbers[0] && base_numbers[1] != other_numbers[1]
-    };
-    let intermediate = |other: &SizedRecording<'_, '_>| {
-        let [base_numbers, other_numbers] = [base.size.numbers(), other.size.numbers()];
-        let is_between =
-            |size: Numbers| size == [base_numbers[0], other_numbers[1]] || size == [other_numbers[0], base_numbers[1]];
-        others.iter().position(|base| is_between(base.size.numbers()))
-    };
-    let near = others.iter().map(|other| (!differs_in_both(other)).then(|| pair_recordings(base, other)));
-    let near: Vec<Option<RecordingPairs>> = near.collect();
-    let far = others.iter().zip(&near).map(|(other, known)| {
-        known.is_none().then(|| match intermediate(other).and_then(|at| Some((others[at], near[at].as_ref()?))) {
-            Some((base, known)) => known.chain(&pair_recordings(base, other)),
-            None => pair_recordings(base, other),
-        })
-    });
-    let far: Vec<Option<RecordingPairs>> = far.collect();
-    near.into_iter().zip(far).filter_map(|(near, far)| near.or(far)).collect()
-}
-
-/// Pairs the requests and initial blocks of `one` with those of `other`.
-fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording<'s, 'a>) -> RecordingPairs {
+/// Pairs the requests and initial blocks of `base` with those of `other`.
+pub(super) fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording<'s, 'a>) -> RecordingPairs {
     let stack_numbers = number_stacks([base, other]);
     let [left_numbers, right_numbers] = &stack_numbers;
     let sequence_of = |recording: &SizedRecording<'_, '_>, stack_numbers: &FxHashMap<StackId, StackNumber>| {
@@ -79,7 +38,7 @@ fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording
         // The buffers of reductions follow from their shapes.
         let kept = recording.requests.iter().enumerate().filter(|(_, request)| !request.is_scratch);
         let (indexes, requests) = kept.map(|(index, request)| (index, paired_request(request))).unzip();
-        RequestSequence { size: recording.size.numbers(), indexes, requests }
+        RequestSequence { size: recording.size, indexes, requests }
     };
     let sides = [sequence_of(base, left_numbers), sequence_of(other, right_numbers)];
     let steps = [Steps::from_recording(base), Steps::from_recording(other)];
@@ -155,7 +114,7 @@ struct PairedRequest {
 
 /// The requests of one recording.
 struct RequestSequence {
-    size: Numbers,
+    size: u64,
     /// The index of each in the recording.
     indexes: Vec<usize>,
     requests: Vec<PairedRequest>,
@@ -175,7 +134,7 @@ fn pair_in_order(
     let pair_rest = |pairs| pair_between(pairs, [left.len(), right.len()], is_same_stack);
     let grows = |a: usize, b: usize| {
         let points = [(base.size, left[a].bytes), (other.size, right[b].bytes)];
-        is_same_stack(a, b) && grows_by_powers(MAX_PAIRED_DEGREE, points[0], points[1])
+        is_same_stack(a, b) && grows_by_power(MAX_PAIRED_DEGREE, points[0], points[1])
     };
     let mut pairs = pair_rest(Vec::new());
     if pairs.is_empty() {
@@ -206,7 +165,7 @@ fn pair_between(
 }
 
 /// For each initial block of the first recording, its pair in the second: a block of the same stack with the same
-/// bytes, or with bytes in proportion to a number of the size or to both. Then, if a stack has equally many unpaired
+/// bytes, or with bytes in proportion to the size. Then, if a stack has equally many unpaired
 /// blocks on both sides, these are paired in order of their bytes.
 fn pair_initial_blocks(
     sides: [&SizedRecording<'_, '_>; 2],
@@ -224,8 +183,7 @@ fn pair_initial_blocks(
         for side in &mut unpaired {
             side.sort_unstable();
         }
-        let numbers_at = |at: usize| sides.map(|side| u128::from(side.size.numbers()[at]));
-        for scale in [[1, 1], numbers_at(0), numbers_at(1), sides.map(|side| side.size.product())] {
+        for scale in [[1, 1], sides.map(|side| u128::from(side.size))] {
             pair_scaled(&mut unpaired, scale, &mut pairs);
         }
         if unpaired[0].len() == unpaired[1].len() {

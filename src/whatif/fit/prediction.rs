@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::fitted_program::FittedProgram;
 use super::growth::PeakMemory;
 use super::input::SizedRequest;
-use super::size::Size;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::verdict::Verdict;
 use crate::replay::model::{Hypothesis, peak_if_served, simulate};
@@ -18,8 +17,7 @@ use crate::whatif::{Overrides, hypothesis_with};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeReport {
     /// The size that is predicted.
-    #[serde(flatten)]
-    pub size: Size,
+    pub size: u64,
     /// Whether a recording at this size was given.
     pub is_recorded: bool,
     /// Peak of allocated bytes, if every request is served.
@@ -62,12 +60,12 @@ pub struct PredictedFailure {
 }
 
 /// Whether every request at `size` is served under `overrides`, which have a capacity.
-pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> bool {
+pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> bool {
     serves(fitted, &fitted.program_at(size, overrides.gpu).program, overrides)
 }
 
 /// The same if all requests that may be outputs of reductions are.
-pub(super) fn is_served_at_worst(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> bool {
+pub(super) fn is_served_at_worst(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> bool {
     !fitted.has_possible_scratch(size, overrides.gpu)
         || serves(fitted, &fitted.worst_program_at(size, overrides.gpu).program, overrides)
 }
@@ -78,12 +76,12 @@ fn serves(fitted: &FittedProgram<'_, '_, '_>, program: &Program<'_>, overrides: 
 }
 
 /// Peak of the live bytes at `size`, a lower bound of the device memory.
-pub(super) fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> u64 {
+pub(super) fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> u64 {
     fitted.program_at(size, overrides.gpu).program.peak_bytes(&hypothesis_for(fitted, overrides).settings)
 }
 
 /// The share of the memory at the peak whose growth is only known approximately.
-pub(super) fn approximate_ratio(fitted: &FittedProgram<'_, '_, '_>, size: Size, overrides: &Overrides) -> f64 {
+pub(super) fn approximate_ratio(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> f64 {
     let settings = hypothesis_for(fitted, overrides).settings;
     PeakMemory::from_program(fitted, size, &settings, overrides.gpu).approximate_ratio()
 }
@@ -91,7 +89,7 @@ pub(super) fn approximate_ratio(fitted: &FittedProgram<'_, '_, '_>, size: Size, 
 /// Predicts what the program needs at `size` under `overrides`.
 pub(in crate::whatif) fn predict(
     fitted: &FittedProgram<'_, '_, '_>,
-    size: Size,
+    size: u64,
     is_recorded: bool,
     overrides: &Overrides,
 ) -> SizeReport {

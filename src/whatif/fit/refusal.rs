@@ -11,8 +11,6 @@ words! {
         DifferentPrograms = "different-programs",
         /// An option does not apply to these recordings
         InvalidOption = "invalid-option",
-        /// Sizes of one and of two numbers cannot be mixed
-        MixedSizes = "mixed-sizes",
         /// No device has a trace in all recordings
         NoCommonDevice = "no-common-device",
         /// Two recordings have the same size

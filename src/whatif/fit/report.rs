@@ -1,7 +1,5 @@
 //! The JSON of `oomscope fit`, and what it is made from.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 
 use super::device::FitDevice;
@@ -10,7 +8,6 @@ use super::input::FitInput;
 use super::leave_one_out::MIN_PAIRED_RATIO;
 use super::options::FitOptions;
 use super::refusal::{FitRefusal, RefusalCode};
-use super::size::{Size, missing_sizes};
 use super::warnings::{warn_about_device, warn_about_recordings};
 use crate::base::units::percent;
 use crate::base::warning::{Warning, Warnings};
@@ -40,8 +37,7 @@ pub struct FitReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordingReport {
     /// The size at which the program ran.
-    #[serde(flatten)]
-    pub size: Size,
+    pub size: u64,
     /// Path of the snapshot, as given on the command line.
     pub path: String,
 }
@@ -52,8 +48,8 @@ pub struct RecordingReport {
 /// Too few recordings, no device in common, different programs, or an invalid option.
 pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<FitReport, FitRefusal> {
     let mut recordings = recordings.to_vec();
-    recordings.sort_by_key(|input| (input.size.product(), input.size));
-    let first_input = check_inputs(&recordings, options)?;
+    recordings.sort_by_key(|input| input.size);
+    let first_input = check_inputs(&recordings)?;
     let is_wanted = |id: &u64| options.device.is_none_or(|only| only == *id);
     let ids: Vec<u64> = first_input.study.devices().map(DeviceStudy::id).filter(is_wanted).collect();
     let mut warnings = Warnings::default();
@@ -100,46 +96,16 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
     })
 }
 
-/// Checks that the recordings have enough sizes, and that all sizes, of recordings and options, have as many numbers.
-/// Returns the first recording.
-fn check_inputs<'r, 's, 'a>(
-    recordings: &'r [FitInput<'s, 'a>],
-    options: &FitOptions<'_>,
-) -> Result<&'r FitInput<'s, 'a>, FitRefusal> {
-    let refuse = |code, sentence: String| Err(FitRefusal::new(code, sentence));
-    let sizes: Vec<Size> = recordings.iter().map(|input| input.size).collect();
-    if sizes.iter().collect::<BTreeSet<_>>().len() < sizes.len() {
-        return refuse(RefusalCode::SameSize, "two recordings have the same size: give one for each size".to_owned());
+/// Checks that the recordings have enough sizes, and returns the first.
+fn check_inputs<'r, 's, 'a>(recordings: &'r [FitInput<'s, 'a>]) -> Result<&'r FitInput<'s, 'a>, FitRefusal> {
+    if recordings.windows(2).any(|two| two[0].size == two[1].size) {
+        let sentence = "two recordings have the same size: give one for each size";
+        return Err(FitRefusal::new(RefusalCode::SameSize, sentence));
     }
     let too_few = "one recording does not show how a program grows: give two of different sizes, \
                    such as 4=small.pickle 8=larger.pickle";
-    let too_few = || FitRefusal::new(RefusalCode::TooFewSizes, too_few);
-    let first = recordings.first().ok_or_else(too_few)?;
-    let variables = first.size.dimensions();
-    if let Some(other) = sizes.iter().find(|size| size.dimensions() != variables) {
-        let sentence = format!("sizes of one and of two numbers cannot be mixed: {} and {other}", first.size);
-        return refuse(RefusalCode::MixedSizes, sentence);
-    }
-    let join = |sizes: &[Size]| sizes.iter().map(Size::to_string).collect::<Vec<_>>().join(", ");
-    match (variables, missing_sizes(&sizes).as_slice()) {
-        (_, []) => {}
-        (1, _) => return Err(too_few()),
-        (_, lacking) => {
-            let (sizes, lacking) = (join(&sizes), join(lacking));
-            let sentence = format!("{sizes} do not show how a program grows with both numbers: also record {lacking}");
-            return refuse(RefusalCode::TooFewSizes, sentence);
-        }
-    }
-    if let Some(at) = options.at.iter().find(|size| size.dimensions() != variables) {
-        let sentence = format!("--at {at}: give as many numbers as the recordings have: {}", join(&sizes));
-        return refuse(RefusalCode::InvalidOption, sentence);
-    }
-    match (variables, options.at_second) {
-        (1, [second, ..]) => {
-            refuse(RefusalCode::InvalidOption, format!("--at x{second}: the recorded sizes have no second number"))
-        }
-        _ => Ok(first),
-    }
+    let [first, _, ..] = recordings else { return Err(FitRefusal::new(RefusalCode::TooFewSizes, too_few)) };
+    Ok(first)
 }
 
 fn too_little_paired(device: &FitDevice, paired_ratio: f64) -> String {

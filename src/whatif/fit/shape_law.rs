@@ -3,8 +3,7 @@
 //! Bytes at two sizes do not show whether a tensor is `[n + 1, n + 1]` or `[3 * n, n / 2 + 7]`. Its shape at both does:
 //! each of its dimensions is a simple function of the size, and their product is exact at every size.
 
-use super::polynomial::{Exponents, Point};
-use super::size::Numbers;
+use super::polynomial::Point;
 
 /// Dimensions that change with the size, at most.
 const MAX_GROWING: usize = 4;
@@ -12,8 +11,8 @@ const MAX_GROWING: usize = 4;
 const MAX_OFFSET: i64 = 16;
 /// Bytes of an element, at most: those of `complex128`.
 const MAX_ITEM_BYTES: u64 = 16;
-/// A dimension is a multiple of one of these, simplest first.
-const POWERS: [Exponents; 5] = [[1, 0], [0, 1], [1, 1], [2, 0], [0, 2]];
+/// A dimension is a multiple of one of these powers of the size, simplest first.
+const POWERS: [u32; 2] = [1, 2];
 
 /// The bytes of a tensor as the product of its dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +22,10 @@ pub(super) struct ShapeLaw {
     growing: [Option<Dimension>; MAX_GROWING],
 }
 
-/// A dimension: `numerator * power / denominator + offset`.
+/// A dimension: `numerator * size ^ exponent / denominator + offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Dimension {
-    exponents: Exponents,
+    exponent: u32,
     numerator: u64,
     denominator: u64,
     offset: i64,
@@ -62,9 +61,9 @@ impl ShapeLaw {
         Some(Self { scale, growing: growing.try_into().ok()? })
     }
 
-    /// The law of bytes in exact proportion to `dimension` to the `power`, and to the first number `factors` times.
+    /// The law of bytes in exact proportion to `dimension` to the `power`, and to the size `factors` times.
     pub(super) fn with_dimension(points: &[Point], dimension: Dimension, power: usize, factors: usize) -> Option<Self> {
-        let own = Dimension { exponents: [1, 0], numerator: 1, denominator: 1, offset: 0 };
+        let own = Dimension { exponent: 1, numerator: 1, denominator: 1, offset: 0 };
         let growing = std::iter::repeat_n(dimension, power).chain(std::iter::repeat_n(own, factors));
         let mut growing: Vec<Option<Dimension>> = growing.map(Some).collect();
         growing.resize(growing.len().max(MAX_GROWING), None);
@@ -74,15 +73,15 @@ impl ShapeLaw {
         points.iter().all(|(size, bytes)| law.bytes_at(*size) == *bytes).then_some(law)
     }
 
-    pub(super) fn bytes_at(&self, size: Numbers) -> u64 {
+    pub(super) fn bytes_at(&self, size: u64) -> u64 {
         let growing = self.growing.iter().flatten();
         growing.fold(self.scale, |bytes, dimension| bytes.saturating_mul(dimension.value_at(size)))
     }
 
-    /// The power of a number in the bytes, and whether there are lower ones as well.
-    pub(super) fn degree(&self, number: usize) -> (u32, bool) {
-        let growing = || self.growing.iter().flatten().filter(|dimension| dimension.exponents[number] > 0);
-        let degree = growing().map(|dimension| dimension.exponents[number]).sum();
+    /// The power of the size in the bytes, and whether there are lower ones as well.
+    pub(super) fn degree(&self) -> (u32, bool) {
+        let growing = || self.growing.iter().flatten();
+        let degree = growing().map(|dimension| dimension.exponent).sum();
         (degree, growing().any(|dimension| dimension.offset != 0))
     }
 }
@@ -90,7 +89,7 @@ impl ShapeLaw {
 impl Dimension {
     /// The simplest function through all points.
     fn fit(points: &[Point]) -> Option<Self> {
-        let candidates = POWERS.iter().filter_map(|exponents| Self::through(*exponents, points));
+        let candidates = POWERS.iter().filter_map(|exponent| Self::through(*exponent, points));
         let candidates: Vec<Self> = candidates.collect();
         let find =
             |is_simple: &dyn Fn(&Self) -> bool| candidates.iter().copied().find(|dimension| is_simple(dimension));
@@ -99,7 +98,7 @@ impl Dimension {
             .or_else(|| find(&|dimension| dimension.offset > 0 && dimension.denominator == 1))
     }
 
-    /// A power of the first number, plus an offset that is a fraction, as a whole number at all `numbers`, the values of
+    /// A power of the size, plus an offset that is a fraction, as a whole number at all `numbers`, the values of
     /// that power. `None` if the offset is 0 or unlikely.
     pub(super) fn with_rational_offset(degree: u32, fraction: [i128; 2], numbers: &[u64]) -> Option<Self> {
         let [above, below] = fraction.map(|part| u64::try_from(part.unsigned_abs()).ok());
@@ -112,15 +111,15 @@ impl Dimension {
         let offset = i64::try_from(above / patch).ok().filter(|offset| (1..=MAX_OFFSET).contains(offset))?;
         let is_negative = (fraction[0] < 0) != (fraction[1] < 0);
         Some(Self {
-            exponents: [degree, 0],
+            exponent: degree,
             numerator: below,
             denominator: patch,
             offset: if is_negative { -offset } else { offset },
         })
     }
 
-    fn through(exponents: Exponents, points: &[Point]) -> Option<Self> {
-        let power = |point: &Point| power(exponents, point.0);
+    fn through(exponent: u32, points: &[Point]) -> Option<Self> {
+        let power = |point: &Point| point.0.saturating_pow(exponent);
         let (low, high) = (points.iter().min_by_key(|point| power(point))?, points.iter().max_by_key(|p| power(p))?);
         let rise = high.1.checked_sub(low.1).filter(|rise| *rise > 0)?;
         let run = power(high).checked_sub(power(low)).filter(|run| *run > 0)?;
@@ -128,18 +127,15 @@ impl Dimension {
         let (numerator, denominator) = (rise / common, run / common);
         let part = power(low).checked_mul(numerator)? / denominator;
         let offset = i64::try_from(low.1).ok()?.checked_sub(i64::try_from(part).ok()?)?;
-        let dimension = Self { exponents, numerator, denominator, offset };
+        let dimension = Self { exponent, numerator, denominator, offset };
         points.iter().all(|(size, value)| dimension.value_at(*size) == *value).then_some(dimension)
     }
 
-    fn value_at(&self, size: Numbers) -> u64 {
-        let part = u128::from(power(self.exponents, size)) * u128::from(self.numerator) / u128::from(self.denominator);
+    fn value_at(&self, size: u64) -> u64 {
+        let power = u128::from(size.saturating_pow(self.exponent));
+        let part = power * u128::from(self.numerator) / u128::from(self.denominator);
         u64::try_from(part).unwrap_or(u64::MAX).saturating_add_signed(self.offset)
     }
-}
-
-fn power(exponents: Exponents, size: Numbers) -> u64 {
-    size[0].saturating_pow(exponents[0]).saturating_mul(size[1].saturating_pow(exponents[1]))
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
@@ -151,7 +147,7 @@ mod tests {
     use super::*;
 
     fn fit(sizes: &[(u64, &[u64])], item: u64) -> Option<ShapeLaw> {
-        let points = sizes.iter().map(|(n, shape)| ([*n, 1], shape.iter().product::<u64>() * item));
+        let points = sizes.iter().map(|(n, shape)| (*n, shape.iter().product::<u64>() * item));
         let points: Vec<Point> = points.collect();
         let shapes: Vec<&[u64]> = sizes.iter().map(|(_, shape)| *shape).collect();
         ShapeLaw::fit(&points, &shapes)
@@ -160,40 +156,30 @@ mod tests {
     #[test]
     fn a_class_token_is_one_more_in_each_dimension() {
         let law = fit(&[(4, &[2, 8, 5, 5]), (8, &[2, 8, 9, 9])], 4).unwrap();
-        assert_eq!(law.bytes_at([100, 1]), 2 * 8 * 101 * 101 * 4);
-        assert_eq!(law.degree(0), (2, true));
+        assert_eq!(law.bytes_at(100), 2 * 8 * 101 * 101 * 4);
+        assert_eq!(law.degree(), (2, true));
     }
 
     #[test]
     fn tokens_of_an_image_grow_with_the_square_of_its_side() {
         let law = fit(&[(224, &[8, 197, 197]), (448, &[8, 785, 785])], 2).unwrap();
-        assert_eq!(law.bytes_at([896, 1]), 8 * 3137 * 3137 * 2);
-        assert_eq!(law.degree(0), (4, true));
+        assert_eq!(law.bytes_at(896), 8 * 3137 * 3137 * 2);
+        assert_eq!(law.degree(), (4, true));
     }
 
     #[test]
     fn half_of_a_spectrum_and_a_prompt_before_the_tokens() {
-        assert_eq!(fit(&[(16, &[9, 3]), (32, &[17, 3])], 8).unwrap().bytes_at([64, 1]), 33 * 3 * 8);
-        assert_eq!(fit(&[(16, &[116, 3]), (32, &[132, 3])], 1).unwrap().bytes_at([64, 1]), 164 * 3);
-        assert_eq!(fit(&[(16, &[14, 4]), (32, &[30, 4])], 1).unwrap().bytes_at([64, 1]), 62 * 4);
+        assert_eq!(fit(&[(16, &[9, 3]), (32, &[17, 3])], 8).unwrap().bytes_at(64), 33 * 3 * 8);
+        assert_eq!(fit(&[(16, &[116, 3]), (32, &[132, 3])], 1).unwrap().bytes_at(64), 164 * 3);
+        assert_eq!(fit(&[(16, &[14, 4]), (32, &[30, 4])], 1).unwrap().bytes_at(64), 62 * 4);
     }
 
     #[test]
     fn no_law_of_parts_of_a_storage_or_of_dimensions_that_follow_no_rule() {
         assert!(fit(&[(4, &[7]), (8, &[9]), (12, &[50])], 4).is_none());
         assert!(fit(&[(4, &[90]), (8, &[70])], 4).is_none());
-        assert!(ShapeLaw::fit(&[([4, 1], 100), ([8, 1], 200)], &[&[5], &[9]]).is_none());
-        assert!(ShapeLaw::fit(&[([4, 1], 100), ([8, 1], 200)], &[&[25], &[5, 10]]).is_none());
-        assert!(ShapeLaw::fit(&[([4, 1], 0), ([8, 1], 0)], &[&[0], &[0]]).is_none());
-    }
-
-    #[test]
-    fn each_dimension_may_depend_on_another_number() {
-        let sizes = [[4, 128], [8, 128], [4, 256], [8, 256]];
-        let shapes = sizes.map(|[batch, length]| [batch, length + 1, length + 1]);
-        let points = sizes.map(|[batch, length]| ([batch, length], batch * (length + 1) * (length + 1) * 4));
-        let law = ShapeLaw::fit(&points, &[&shapes[0], &shapes[1], &shapes[2], &shapes[3]]).unwrap();
-        assert_eq!(law.bytes_at([16, 512]), 16 * 513 * 513 * 4);
-        assert_eq!((law.degree(0), law.degree(1)), ((1, false), (2, true)));
+        assert!(ShapeLaw::fit(&[(4, 100), (8, 200)], &[&[5], &[9]]).is_none());
+        assert!(ShapeLaw::fit(&[(4, 100), (8, 200)], &[&[25], &[5, 10]]).is_none());
+        assert!(ShapeLaw::fit(&[(4, 0), (8, 0)], &[&[0], &[0]]).is_none());
     }
 }

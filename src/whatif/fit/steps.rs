@@ -103,7 +103,7 @@ pub(super) fn draws<'r, 's: 'r, 'a: 's>(
             |range: &Range<usize>| range.clone().filter(varying).map(|index| recording.requests[index].bytes).sum();
         let steps = Steps::from_recording(recording);
         let bytes = steps.completed_ranges().iter().map(bytes).filter(|bytes| *bytes > 0).collect();
-        Run { size: recording.size.numbers(), bytes }
+        Run { size: recording.size, bytes }
     };
     Draws::new(recordings.into_iter().map(run).collect())
 }

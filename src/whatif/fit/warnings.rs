@@ -4,7 +4,7 @@ use super::device::FitDevice;
 use super::device_recordings::DeviceRecordings;
 use super::input::SizedRecording;
 use super::leave_one_out::{WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
-use crate::base::units::percent;
+use crate::base::units::{count, percent};
 use crate::base::warning::{Code, Warnings};
 use crate::study::LostHistory;
 
@@ -16,7 +16,7 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         has_warnings |= code != Code::Truncated;
         warnings.add(code, message);
     };
-    let identity = |recording: &SizedRecording<'_, '_>| (recording.size, recording.device.id());
+    let identity = |recording: &SizedRecording<'_, '_>| (count(recording.size), recording.device.id());
     for recording in &family.recordings {
         let (size, id) = identity(recording);
         if recording.ends_in_failure() {
@@ -53,8 +53,8 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
             format!(
                 "GPU {}: the recordings at {} and {} request equal bytes: did the program run at these sizes?",
                 first.device.id(),
-                first.size,
-                last.size
+                count(first.size),
+                count(last.size)
             ),
         );
     }
@@ -126,8 +126,10 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         );
     }
     if let Some((largest, times)) = device.distant_size() {
-        let [checked, trusted] = device.trusted_sizes();
-        let evidence = if checked == device.recorded_size() { "recorded" } else { "checked" };
+        let trusted_sizes = device.trusted_sizes();
+        let evidence = if trusted_sizes[0] == device.largest_recorded { "recorded" } else { "checked" };
+        let largest = count(largest);
+        let [checked, trusted] = trusted_sizes.map(count);
         let is_likely = !device.has_doubtful_recordings();
         let trust = if is_likely { format!(", likely up to {trusted}") } else { String::new() };
         warnings.add(
@@ -157,7 +159,7 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
             Code::PredictionOff,
             format!(
                 "GPU {id}: predicted from the other recordings, the peak at {} is {} too {}{others}",
-                worst.size,
+                count(worst.size),
                 percent(error.abs()),
                 if error > 0.0 { "high" } else { "low" }
             ),

@@ -63,7 +63,7 @@ impl PlanFailure {
     pub(super) fn from_prediction(report: SizeReport) -> Option<Self> {
         let failed = report.failed?;
         Some(Self {
-            size: report.size.first,
+            size: report.size,
             requested_bytes: failed.requested_bytes,
             verdict: failed.verdict,
             location: failed.location,

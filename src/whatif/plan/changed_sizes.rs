@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::cell::{PlanCell, PlanChange};
 use crate::replay::model::peak_if_served;
 use crate::replay::ops::Program;
-use crate::whatif::fit::{FitDevice, FittedProgram, LargestSize, Size, SizeSearch};
+use crate::whatif::fit::{FitDevice, FittedProgram, LargestSize, SizeSearch};
 use crate::whatif::program::{ChangedProgram, Checkpointed, RecordedProgram, checkpoint, shard_state};
 use crate::whatif::{Overrides, hypothesis_with};
 
@@ -62,7 +62,7 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
 
     /// The changed program at `size`; `None` if the change has nothing to change there.
     fn program_at(&self, size: u64) -> Option<Program<'a>> {
-        let (requests, initial) = self.fitted.bytes_at(size.into());
+        let (requests, initial) = self.fitted.bytes_at(size);
         let resized = self.recording.resized(&requests, &initial);
         let changed = self.change.apply(&resized)?;
         Some(changed.script.to_program(self.recording.program()))
@@ -107,7 +107,7 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
             change,
             ranks,
             size,
-            certainty: device.certainty_at(size.map(Size::from)),
+            certainty: device.certainty_at(size),
             sure: self.recorded.certainty,
             location: location.frame.is_some().then_some(location),
             other_locations: others.collect(),

@@ -17,4 +17,4 @@ mod settings_sizes;
 pub use self::cell::{PlanCell, PlanChange, PlanFailure};
 pub use self::next_run::NextRun;
 pub use self::plan_run::PlanRun;
-pub use self::report::{PlanGpu, PlanOptions, PlanReport, PlanTarget, plan};
+pub use self::report::{PlanGpu, PlanOptions, PlanReport, plan};

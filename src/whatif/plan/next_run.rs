@@ -41,7 +41,7 @@ impl PlanReport {
     /// The size to record next, on the GPU with most memory: the smallest answer that is at least twice the largest
     /// recorded size. A recording there shows kernels that smaller sizes do not run. `None` if no answer is that far.
     pub fn next_recording(&self) -> Option<u64> {
-        let recorded = self.recordings.iter().map(|recording| recording.size.first).max()?;
+        let recorded = self.recordings.iter().map(|recording| recording.size).max()?;
         let answers = self.gpus.iter().filter_map(|gpu| gpu.cell(PlanChange::AsIs)?.size);
         answers.filter(|size| *size >= recorded.saturating_mul(2)).min()
     }
@@ -49,7 +49,7 @@ impl PlanReport {
     fn run_of(&self, gpu: &PlanGpu, change: PlanChange, max_runs: usize) -> Option<NextRun> {
         let expandable_segments = change == PlanChange::ExpandableSegments;
         let is_own = |run: &&PlanRun| run.gpu == gpu.gpu && run.expandable_segments == expandable_segments;
-        let recorded = || self.recordings.iter().map(|recording| recording.size.first);
+        let recorded = || self.recordings.iter().map(|recording| recording.size);
         let is_recording = |run: &&PlanRun| {
             recorded().any(|size| size == run.size) || recorded().min().is_some_and(|size| run.size < size)
         };

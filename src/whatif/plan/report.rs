@@ -12,20 +12,11 @@ use super::settings_sizes::SettingsSizes;
 use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::device::GpuModel;
 use crate::base::warning::Warning;
-use crate::whatif::fit::{DeviceRecordings, FitDevice, FitInput, FitOptions, FittedSizes, RecordingReport, Size, fit};
+use crate::whatif::fit::{DeviceRecordings, FitDevice, FitInput, FitOptions, FittedSizes, RecordingReport, fit};
 use crate::whatif::{Overrides, apply_option};
 
 /// Number of ranks to shard the optimizer's state across.
 const RANKS: [u64; 3] = [2, 4, 8];
-
-/// A GPU to plan for.
-#[derive(Debug, Clone, Copy)]
-pub struct PlanTarget {
-    /// The GPU.
-    pub gpu: &'static GpuModel,
-    /// Price of an hour on it, in any currency.
-    pub price: Option<f64>,
-}
 
 /// The GPUs, the runs and the size of a plan.
 #[derive(Debug, Clone)]
@@ -35,7 +26,7 @@ pub struct PlanOptions<'o> {
     /// The command that was run; `None` for a plan from recordings.
     pub command: Option<String>,
     /// The GPUs.
-    pub targets: &'o [PlanTarget],
+    pub gpus: &'o [&'static GpuModel],
     /// The runs that were made on them.
     pub runs: &'o [PlanRun],
     /// The size for which to name the smallest GPU.
@@ -80,11 +71,6 @@ pub struct PlanGpu {
     pub product: &'static str,
     /// Its memory in bytes, without the CUDA context.
     pub usable_bytes: u64,
-    /// Price of an hour, as given; null without one.
-    pub price: Option<f64>,
-    /// `price` divided by the largest size as it is: the cost of an hour for each sample in memory. It knows nothing of
-    /// speed.
-    pub price_per_size: Option<f64>,
     /// The largest size for each change that applies; first the program as it is.
     pub cells: Vec<PlanCell>,
 }
@@ -99,20 +85,16 @@ impl PlanGpu {
 /// Plans on which GPUs the recorded program runs, and how large it may be.
 ///
 /// # Errors
-/// One sentence: those of [`fit`], or sizes of two numbers.
+/// One sentence: those of [`fit`].
 pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Result<PlanReport, String> {
-    let mut targets = options.targets.to_vec();
-    targets.sort_by_key(|target| (target.gpu.usable_bytes(), target.gpu.name));
-    let Some(largest) = targets.last() else { return Err("give at least one GPU".to_owned()) };
-    if let Some(input) = recordings.iter().find(|input| input.size.second.is_some()) {
-        return Err(format!("{}: a plan takes sizes of one number", input.size));
-    }
+    let mut gpus = options.gpus.to_vec();
+    gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
+    let Some(largest) = gpus.last() else { return Err("give at least one GPU".to_owned()) };
     let fit_options = FitOptions {
         device: None,
         at: &[],
-        at_second: &[],
-        capacity: Some(largest.gpu.usable_bytes()),
-        gpu: Some(largest.gpu),
+        capacity: Some(largest.usable_bytes()),
+        gpu: Some(*largest),
         settings: None,
         multiple: options.multiple,
         top: 1,
@@ -128,34 +110,26 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
     }
     let device_recordings = DeviceRecordings::from_inputs(recordings, device.device);
     let fitted = FittedSizes::new(&device_recordings);
-    let base = fitted.at(device.recorded_size());
+    let base = fitted.at(device.largest_recorded);
     let expandable =
         apply_option(base.base.device.snapshot(), &base.base.device.inferred().hypothesis, EXPANDABLE_SEGMENTS)?;
     let has_expandable = base.base.device.inferred().hypothesis.last_settings().expandable_segments;
     let settings_sizes = SettingsSizes { fitted: &fitted, device, runs: options.runs, multiple: options.multiple };
     let changed =
-        if options.changes { changed_programs(&fitted, device.recorded_size(), options.multiple) } else { Vec::new() };
-    let gpus = targets.par_iter().map(|target| {
-        let capacity = Some(target.gpu.usable_bytes());
-        let as_recorded = Overrides { capacity, gpu: Some(target.gpu), ..Overrides::default() };
-        let as_is = settings_sizes.cell(target.gpu, PlanChange::AsIs, &as_recorded);
+        if options.changes { changed_programs(&fitted, device.largest_recorded, options.multiple) } else { Vec::new() };
+    let gpus = gpus.par_iter().map(|gpu| {
+        let capacity = Some(gpu.usable_bytes());
+        let as_recorded = Overrides { capacity, gpu: Some(*gpu), ..Overrides::default() };
+        let as_is = settings_sizes.cell(gpu, PlanChange::AsIs, &as_recorded);
         let mut cells = vec![as_is];
         if !has_expandable {
             let overrides = Overrides { settings: Some(expandable.clone()), ..as_recorded.clone() };
-            cells.push(settings_sizes.cell(target.gpu, PlanChange::ExpandableSegments, &overrides));
+            cells.push(settings_sizes.cell(gpu, PlanChange::ExpandableSegments, &overrides));
         }
         let start = cells[0].size.unwrap_or(device.largest_recorded).max(1);
         cells
             .extend(changed.par_iter().filter_map(|sizes| sizes.cell(device, &as_recorded, start)).collect::<Vec<_>>());
-        let largest = cells[0].size.filter(|size| *size > 0);
-        PlanGpu {
-            gpu: target.gpu.name,
-            product: target.gpu.product,
-            usable_bytes: target.gpu.usable_bytes(),
-            price: target.price,
-            price_per_size: target.price.zip(largest).map(|(price, size)| price / size as f64),
-            cells,
-        }
+        PlanGpu { gpu: gpu.name, product: gpu.product, usable_bytes: gpu.usable_bytes(), cells }
     });
     let gpus = gpus.collect();
     Ok(PlanReport {
@@ -174,7 +148,7 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
 /// The changes of the program that its recording suggests.
 fn changed_programs<'f, 's, 'a>(
     fitted: &'f FittedSizes<'f, 's, 'a>,
-    largest_recorded: Size,
+    largest_recorded: u64,
     multiple: u64,
 ) -> Vec<ChangedSizes<'f, 's, 'a>> {
     let fitted = fitted.at(largest_recorded);

@@ -6,7 +6,7 @@ use crate::allocator::device::GpuModel;
 use crate::base::units::signed_difference;
 use crate::whatif::Overrides;
 use crate::whatif::fit::{
-    FitCertainty, FitDevice, FittedSizes, LargestSize, Size, SizeReport, SizeSlice, predict, step_below,
+    FitCertainty, FitDevice, FitSearch, FittedSizes, LargestSize, SizeReport, predict, step_below,
 };
 use crate::whatif::program::ChangeCertainty;
 
@@ -34,9 +34,9 @@ impl SettingsSizes<'_, '_, '_, '_> {
             signed_difference(run.reserved_bytes, predicted)
         });
         let corrected = Overrides { capacity: Some(usable.saturating_add_signed(unused)), ..overrides.clone() };
-        let fitted = |size: Size| self.fitted.at(size);
-        let slice = SizeSlice { fitted: &fitted, second: None, multiple: self.multiple };
-        let found = slice.search(&corrected, self.device.largest_recorded).map(|found| found.safe);
+        let fitted = |size: u64| self.fitted.at(size);
+        let search = FitSearch { fitted: &fitted, multiple: self.multiple };
+        let found = search.search(&corrected, self.device.largest_recorded).map(|found| found.safe);
         let predicted = match found {
             Some(LargestSize::Size(size)) => Some(size),
             Some(LargestSize::Everything) => None,
@@ -65,7 +65,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
             certainty: match confirming {
                 Some(run) if run.is_certain => FitCertainty::Confirmed,
                 Some(_) => FitCertainty::Should,
-                None => self.device.certainty_at(size.map(Size::from)),
+                None => self.device.certainty_at(size),
             },
             sure: ChangeCertainty::Exact,
             location: None,
@@ -76,7 +76,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
     }
 
     fn predict(&self, size: u64, overrides: &Overrides) -> SizeReport {
-        predict(self.fitted.at(size.into()), size.into(), false, overrides)
+        predict(self.fitted.at(size), size, false, overrides)
     }
 
     /// A size below `fails`, which failed as the last of `failures` runs.

@@ -9,13 +9,9 @@ use super::change_replay::ChangeReplayer;
 use super::find_changes::{analyze_recording, finders};
 use super::recorded_program::RecordedProgram;
 use super::report::{ProgramDevice, ProgramRow};
-use super::without_line::LargestLines;
 use crate::replay::model::{EntrySink, Simulation, StateObserver};
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
-
-/// Number of source lines without which the program is replayed, as `oomscope whatif --program` does.
-pub const DEFAULT_LINES: usize = 10;
 
 pub(crate) struct ChangeCatalog<'s, 'a> {
     recording: RecordedProgram<'s, 'a>,
@@ -42,7 +38,7 @@ impl<'s, 'a> ChangeCatalog<'s, 'a> {
 
     /// All changes, replayed on a device of `capacity` bytes if given.
     pub(crate) fn replay_all(&self, capacity: Option<u64>) -> ProgramDevice {
-        analyze_recording(&self.recording, capacity, DEFAULT_LINES)
+        analyze_recording(&self.recording, capacity)
     }
 
     /// The row of the change with this key, and the entry index and bytes of each request that fails. `observe`
@@ -78,10 +74,6 @@ impl<'s, 'a> ChangeCatalog<'s, 'a> {
             let location = recording.code_location(change.line);
             key(change.change, change.bytes_at_peak, &change.description, &location) == wanted
         };
-        let found = finders(recording).find_map_any(|finder| (finder.find)(recording).into_iter().find(is_wanted));
-        found.or_else(|| {
-            let lines = LargestLines::new(recording, DEFAULT_LINES);
-            lines.largest.iter().map(|line| lines.without(recording, *line)).find(is_wanted)
-        })
+        finders(recording).find_map_any(|finder| (finder.find)(recording).into_iter().find(is_wanted))
     }
 }

@@ -22,8 +22,6 @@ words! {
     pub enum ProgramChange {
         /// No change
         AsRecorded = "as-recorded",
-        /// One source line requests no memory
-        WithoutLine = "without-line",
         /// A repeated module keeps only its input and recomputes the rest in the backward pass
         Checkpoint = "checkpoint",
         /// The optimizer's step makes no temporaries

@@ -15,7 +15,6 @@ use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
 use super::precision::halve_precision;
 use super::recorded_program::RecordedProgram;
 use super::report::{ProgramDevice, ProgramReport, ProgramRow};
-use super::without_line::LargestLines;
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, Study};
 use crate::whatif::tried::grows_noticeably;
@@ -29,9 +28,9 @@ pub(in crate::whatif) fn is_tried_by_default(device: DeviceStudy<'_, '_>) -> boo
     device.device().len() <= MAX_ENTRIES_BY_DEFAULT
 }
 
-/// Replays the program of each device with every change that its recording suggests, and without each of the `top`
-/// lines that hold most at the peak; on a device of `capacity` bytes if given.
-pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>, top: usize) -> ProgramReport {
+/// Replays the program of each device with every change that its recording suggests, on a device of `capacity` bytes if
+/// given.
+pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>) -> ProgramReport {
     let verified = verify_study(study, path);
     let mut warnings = Warnings::default();
     // Warnings that limit all figures come first.
@@ -40,25 +39,17 @@ pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>
     warnings.extend(study.devices().filter_map(settings_changed_warning));
     warnings.extend(verified.warnings);
     let traced = study.devices().filter(|device| !device.device().is_empty());
-    let devices: Vec<ProgramDevice> = traced.map(|device| analyze_device(device, capacity, top)).collect();
+    let devices: Vec<ProgramDevice> = traced.map(|device| analyze_device(device, capacity)).collect();
     ProgramReport { path: path.to_owned(), torch_version: verified.torch_version, warnings: warnings.to_vec(), devices }
 }
 
 /// The changes to the program of `device`, replayed on a device of `capacity` bytes if given.
-pub(in crate::whatif) fn analyze_device(
-    device: DeviceStudy<'_, '_>,
-    capacity: Option<u64>,
-    top: usize,
-) -> ProgramDevice {
-    analyze_recording(&RecordedProgram::from_device(device), capacity, top)
+pub(in crate::whatif) fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> ProgramDevice {
+    analyze_recording(&RecordedProgram::from_device(device), capacity)
 }
 
 /// The changes to the program of one device, replayed on a device of `capacity` bytes if given.
-pub(super) fn analyze_recording(
-    recording: &RecordedProgram<'_, '_>,
-    capacity: Option<u64>,
-    top: usize,
-) -> ProgramDevice {
+pub(super) fn analyze_recording(recording: &RecordedProgram<'_, '_>, capacity: Option<u64>) -> ProgramDevice {
     let device = recording.device;
     let replayer = ChangeReplayer::new(recording, capacity);
     // Each change is a copy of the program. The lazy iterator keeps only as many of them as there are threads.
@@ -74,9 +65,6 @@ pub(super) fn analyze_recording(
         let peaks = |row: &ProgramRow| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes);
         peaks(inner) == peaks(outer)
     });
-    let lines = LargestLines::new(recording, top);
-    let without = lines.largest.par_iter();
-    let without = without.map(|line| replayer.replay_row(lines.without(recording, *line))).collect();
     ProgramDevice {
         device: device.id(),
         capacity_bytes: replayer.capacity(),
@@ -88,7 +76,6 @@ pub(super) fn analyze_recording(
         goes_on: recording.is_continued(),
         as_recorded: replayer.baseline_row(unchanged(recording)),
         rows,
-        without,
     }
 }
 

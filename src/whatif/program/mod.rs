@@ -30,11 +30,9 @@ mod recorded_program;
 mod report;
 mod summary;
 mod tried_changes;
-mod without_line;
 
 pub(crate) use self::best_changes::find_best_changes;
 pub(crate) use self::catalog::ChangeCatalog;
-pub use self::catalog::DEFAULT_LINES;
 pub(super) use self::change::ChangedProgram;
 pub use self::change::{ChangeCertainty, ProgramChange};
 pub(super) use self::checkpoint::{Checkpointed, checkpoint};

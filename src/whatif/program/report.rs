@@ -50,8 +50,6 @@ pub struct ProgramDevice {
     pub as_recorded: ProgramRow,
     /// Changed programs: guesses last, then in the order of served requests and reserved bytes saved.
     pub rows: Vec<ProgramRow>,
-    /// The program without the memory of each of the source lines that hold most at the peak, largest first.
-    pub without: Vec<ProgramRow>,
 }
 
 /// The replay of a program with one change.

@@ -66,12 +66,6 @@ impl<'a> Page<'a> {
             Block::Source(source) => self.source(source),
             Block::Callers(callers) => self.callers(callers),
             Block::Stack(stack) => self.stack(stack),
-            Block::Code(lines) => {
-                for line in lines {
-                    let line = format!("    {}", self.style.escaped(line));
-                    self.line(&line);
-                }
-            }
             Block::Details(heading, inside) => {
                 self.heading(heading);
                 self.last = Some(block);
@@ -240,19 +234,19 @@ impl<'a> Page<'a> {
 /// Whether `before` and `after` are separated by an empty line.
 fn needs_blank_line(before: &Block, after: &Block) -> bool {
     use Block::{
-        Bar, Callers, Chart, Code, Details, Fields, Heading, Headline, List, Paragraph, Source, Stack, Table, Warning,
+        Bar, Callers, Chart, Details, Fields, Heading, Headline, List, Paragraph, Source, Stack, Table, Warning,
     };
     let is_headline = matches!(before, Headline(..) | Source(_) | Callers(_));
     let follows_text = matches!(before, Paragraph(_) | Warning(..));
     let starts_group = match after {
-        Heading(..) | Headline(..) | Details(..) | Code(_) | Bar(_) => return true,
+        Heading(..) | Headline(..) | Details(..) | Bar(_) => return true,
         Source(_) | Callers(_) => return !is_headline,
         Table(_) | Chart(_) => true,
         Fields(_) | Stack(_) => follows_text || is_headline || matches!(before, Bar(_) | Table(_) | List(_)),
         Paragraph(_) | Warning(..) => !follows_text && !is_headline,
         List(_) => !follows_text && !matches!(before, List(_)),
     };
-    matches!(before, Code(_)) || (starts_group && !matches!(before, Heading(..) | Details(..)))
+    starts_group && !matches!(before, Heading(..) | Details(..))
 }
 #[cfg(test)]
 mod tests {
@@ -267,7 +261,7 @@ mod tests {
     #[test]
     fn blocks_are_laid_out() {
         let mut document = Document::default();
-        document.title(code("a.pickle"));
+        document.heading(code("a.pickle"));
         document.paragraph("one two three four five six seven eight nine ten");
         document.field("name", "one two three four five six");
         document.fields("", ["more", "and more"]);
@@ -278,12 +272,10 @@ mod tests {
             &[0],
             [vec![Cell::from("all"), "12 B".into()], vec![Cell::Indented(1, "part".into()), "7 B".into()]],
         ));
-        document.code(["copy me"]);
         assert_eq!(
             terminal(&document, PLAIN),
             "a.pickle\none two three four five six seven eight\nnine ten\n\nname    one two three four five six\n        \
-             more\n        and more\n\nIt failed\n  • a point\n\n          bytes\n  all      12 B\n    part    7 B\n\n    \
-             copy me\n"
+             more\n        and more\n\nIt failed\n  • a point\n\n          bytes\n  all      12 B\n    part    7 B\n"
         );
     }
 
@@ -334,11 +326,10 @@ mod tests {
         const EVIL: &str = "\u{1b}[2J\r\n# `<b>\u{202e}|";
         let text = || Text::from(EVIL).and(code(EVIL)).and(strong(EVIL));
         let mut document = Document::default();
-        document.title(text());
         document.paragraph(text());
         document.field(EVIL, text());
         document.list([text()]);
-        document.table(Table::new(&["a"], &[0], [vec![Cell::WithDetails(text(), vec![text()])]]).caption(text()));
+        document.table(Table::new(&["a"], &[0], [vec![Cell::WithDetails(text(), vec![text()])]]).note(Some(text())));
         let row = ChartRow { name: EVIL.into(), shape: Shape::Marks(vec![[0, 1]]), note: RowNote::Text(EVIL.into()) };
         let bands = vec![Band { range: [0, 1], name: EVIL.into() }];
         let bands = Shape::Bands { bands, is_numbered: false };
@@ -347,7 +338,6 @@ mod tests {
         let rows = [row].into_iter().chain(others).collect();
         document.chart(Chart { entries: 1, starts: vec![0], rows, ..Chart::default() });
         document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded_frames: 1 });
-        document.code([EVIL]);
         document.details(text(), document.clone());
         document.warning(EVIL, text());
         let ascii = Style { unicode: false, ..PLAIN };

@@ -34,7 +34,6 @@ pub(super) fn table(table: &Table, style: Style) -> String {
     };
     let rows: Vec<Vec<String>> = table.rows.iter().map(|row| cells(row, &widths, style)).collect();
     let mut out = Lines::new(style);
-    out.caption(table);
     let mut lines = aligned(table, &rows, &widths).into_iter();
     if let Some(header) = lines.next().filter(|_| table.header.iter().any(|name| !name.is_empty())) {
         let (first, width) = (first_name(table), widths.first().copied().unwrap_or(0));
@@ -67,13 +66,6 @@ impl Lines {
     fn line(&mut self, indent: &str, text: &str) {
         self.text.push_str(format!("{indent}{text}").trim_end());
         self.text.push('\n');
-    }
-
-    fn caption(&mut self, table: &Table) {
-        if let Some(caption) = &table.caption {
-            let caption = wrap(&self.style.render(caption), self.style.width, "");
-            self.line("", &caption);
-        }
     }
 
     fn note(&mut self, table: &Table) {
@@ -172,7 +164,6 @@ fn glyph(mark: Judgement, style: Style) -> &'static str {
 /// Each row as lines: its first text, and below it the other cells with their column names.
 fn stacked(table: &Table, style: Style) -> String {
     let mut out = Lines::new(style);
-    out.caption(table);
     let room = style.width.saturating_sub(INDENT);
     for row in &table.rows {
         let first = row

@@ -37,12 +37,9 @@ mod packet {
 mod event {
     pub(super) const ANNOTATION: u32 = 4;
     pub(super) const TYPE: u32 = 9;
-    pub(super) const NAME_ID: u32 = 10;
     pub(super) const TRACK: u32 = 11;
     pub(super) const NAME: u32 = 23;
     pub(super) const COUNTER_VALUE: u32 = 30;
-    pub(super) const CALLSTACK_ID: u32 = 56;
-    pub(super) const CALLSTACK_WEIGHT: u32 = 57;
 
     pub(super) const SLICE_BEGIN: u64 = 1;
     pub(super) const SLICE_END: u64 = 2;
@@ -76,16 +73,9 @@ const NEEDS_INCREMENTAL_STATE: u64 = 2;
 const CLOCK_REALTIME: u64 = 1;
 const CLOCKS: [u64; 4] = [CLOCK_REALTIME, 3, 4, 6]; // realtime, monotonic, monotonic coarse, boot time
 
-/// Names of events that many packets share.
-const EVENT_NAMES: [&str; 2] = ["alloc", "free"];
-const NAME_ALLOC: u64 = 1;
-const NAME_FREE: u64 = 2;
-
 /// Writes packets.
 pub struct PerfettoWriter<W> {
     out: W,
-    /// Whether each allocation is an event.
-    has_allocations: bool,
     is_started: bool,
     stacks: InternedStacks,
     tracks: TrackIds,
@@ -94,11 +84,10 @@ pub struct PerfettoWriter<W> {
 }
 
 impl<W: Write> PerfettoWriter<W> {
-    /// With `has_allocations`, each allocation and each free is an event with its stack.
-    pub fn new(out: W, has_allocations: bool) -> Self {
+    /// A writer to `out`.
+    pub fn new(out: W) -> Self {
         Self {
             out,
-            has_allocations,
             is_started: false,
             stacks: InternedStacks::default(),
             tracks: TrackIds::default(),
@@ -137,16 +126,10 @@ impl<W: Write> PerfettoWriter<W> {
             clock.unsigned(1, id).unsigned(2, nanoseconds(first_us));
             clocks.message(1, &clock);
         }
-        let mut names = Message::new();
-        for (id, name) in (1..).zip(EVENT_NAMES) {
-            let mut named = Message::new();
-            named.unsigned(1, id).string(2, name);
-            names.message(2, &named);
-        }
         let mut first = Message::new();
         first.unsigned(packet::SEQUENCE_ID, SEQUENCE).unsigned(packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
         first.message(packet::DEFAULTS, &defaults).unsigned(packet::TIMESTAMP, nanoseconds(first_us));
-        first.message(packet::CLOCK_SNAPSHOT, &clocks).message(packet::INTERNED_DATA, &names);
+        first.message(packet::CLOCK_SNAPSHOT, &clocks);
         self.write(&first)
     }
 
@@ -169,7 +152,7 @@ impl<W: Write> PerfettoWriter<W> {
     ) -> io::Result<()> {
         let slices = device.slices();
         let lanes: BTreeSet<_> = slices.iter().map(|slice| slice.lane).collect();
-        let described = describe_device(device, process, &lanes, self.has_allocations, &mut self.tracks);
+        let described = describe_device(device, process, &lanes, &mut self.tracks);
         for descriptor in &described.descriptors {
             self.packet(None, packet::TRACK_DESCRIPTOR, descriptor)?;
         }
@@ -186,12 +169,8 @@ impl<W: Write> PerfettoWriter<W> {
             self.slice_end(event::SLICE_BEGIN, track, slice.time_us.start, Some(slice))?;
             self.slice_end(event::SLICE_END, track, slice.time_us.end, None)?;
         }
-        self.stacks_of(recording, device.failures().map(|failure| failure.stack))?;
         for failure in device.failures() {
             self.failure(described.failures, &failure, &device.line(failure.stack))?;
-        }
-        if self.has_allocations {
-            self.allocations(recording, device, described.allocations)?;
         }
         self.heap_profiles(recording, device, pid)
     }
@@ -222,41 +201,7 @@ impl<W: Write> PerfettoWriter<W> {
         let mut source = Message::new();
         source.string(event::ANNOTATION_NAME, "line").string(event::ANNOTATION_TEXT, line);
         instant.message(event::ANNOTATION, &source);
-        // Perfetto before version 58 warns of stacks of events.
-        if self.has_allocations {
-            instant.unsigned(event::CALLSTACK_ID, self.stacks.id(failure.stack));
-        }
         self.packet(Some(failure.time_us), packet::TRACK_EVENT, &instant)
-    }
-
-    /// An event for each allocation and each free within the window, with its bytes as the weight of its stack.
-    fn allocations(
-        &mut self,
-        recording: &Recording<'_, '_>,
-        device: &DeviceRecording<'_, '_>,
-        track: u64,
-    ) -> io::Result<()> {
-        self.stacks_of(recording, device.allocations().map(|one| one.made_by))?;
-        let window = device.window.start + 1..=device.window.end;
-        let mut ends = Vec::new();
-        for (row, one) in device.lives.allocations.iter().enumerate() {
-            for (applied, name) in [(Some(one.start), NAME_ALLOC), (one.freed_at, NAME_FREE)] {
-                if let Some(applied) = applied.filter(|applied| window.contains(&(*applied as usize))) {
-                    ends.push((applied, name, row));
-                }
-            }
-        }
-        ends.sort_unstable();
-        for (applied, name, row) in ends {
-            let one = device.lives.allocations[row];
-            let sign = if name == NAME_ALLOC { 1.0 } else { -1.0 };
-            let mut instant = Message::new();
-            instant.unsigned(event::TYPE, event::INSTANT).unsigned(event::TRACK, track).unsigned(event::NAME_ID, name);
-            instant.unsigned(event::CALLSTACK_ID, self.stacks.id(one.made_by));
-            instant.double(event::CALLSTACK_WEIGHT, sign * one.bytes as f64);
-            self.packet(Some(device.time_after(applied)), packet::TRACK_EVENT, &instant)?;
-        }
-        Ok(())
     }
 
     /// Live memory by stack at the peak, at the last failure and at the end, each as a heap of its own.

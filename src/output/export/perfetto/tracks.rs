@@ -43,8 +43,6 @@ pub(super) struct DeviceTracks {
     counters: BTreeMap<Counter, u64>,
     lanes: BTreeMap<Lane, u64>,
     pub(super) failures: u64,
-    /// 0 if allocations are not exported.
-    pub(super) allocations: u64,
 }
 
 impl DeviceTracks {
@@ -67,12 +65,11 @@ pub(super) fn describe_process(recording: &Recording<'_, '_>, track: u64, pid: u
 }
 
 /// A group for the device, with a track for each counter and each of `lanes`, from top to bottom: failures, slices,
-/// counters, allocations.
+/// counters.
 pub(super) fn describe_device(
     device: &DeviceRecording<'_, '_>,
     process: u64,
     lanes: &BTreeSet<Lane>,
-    has_allocations: bool,
     ids: &mut TrackIds,
 ) -> DeviceTracks {
     let id = device.device.id();
@@ -101,6 +98,5 @@ pub(super) fn describe_device(
         .string(field::Y_AXIS_KEY, &format!("cuda:{id} {process}"));
     let counters = device.counters_in_use().into_iter();
     let counters = counters.map(|counter| (counter, add(counter.label(), Some(&in_bytes)))).collect();
-    let allocations = if has_allocations { add("allocations", None) } else { 0 };
-    DeviceTracks { descriptors, counters, lanes, failures, allocations }
+    DeviceTracks { descriptors, counters, lanes, failures }
 }

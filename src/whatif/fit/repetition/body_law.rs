@@ -57,7 +57,7 @@ impl BodyLaw {
             let points = sizes
                 .iter()
                 .zip(coefficients)
-                .map(|(recorded, [first, ..])| Some(([recorded.size, 1], u64::try_from((*first)?).ok()?)));
+                .map(|(recorded, [first, ..])| Some((recorded.size, u64::try_from((*first)?).ok()?)));
             let mut points: Vec<Point> = points.collect::<Option<_>>()?;
             points.sort_unstable();
             return Law::fit(&points).filter(|law| !law.is_guess()).map(Self::Equal);
@@ -75,7 +75,7 @@ impl BodyLaw {
     /// The bytes of repetition `index`, counted from the first regular one.
     pub(super) fn bytes_at(&self, size: u64, index: i64) -> Option<u64> {
         match self {
-            Self::Equal(law) => Some(law.bytes_at([size, 1])),
+            Self::Equal(law) => Some(law.bytes_at(size)),
             Self::Varying(lines) => {
                 let [c0, c1, c2] = lines.map(|line| line.value_at(size));
                 value_at([c0?, c1?, c2?], index)

@@ -21,16 +21,14 @@ impl Repetitions {
         base: &'r SizedRecording<'s, 'a>,
         others: &[(&'r SizedRecording<'s, 'a>, RecordingPairs)],
     ) -> Option<Self> {
-        let is_smaller = |other: &SizedRecording<'_, '_>| {
-            other.requests.len() < base.requests.len() && other.size.first < base.size.first
-        };
+        let is_smaller =
+            |other: &SizedRecording<'_, '_>| other.requests.len() < base.requests.len() && other.size < base.size;
         let has_initial_pairs = |(other, pairs): &(&SizedRecording<'_, '_>, RecordingPairs)| {
             other.program().initial_blocks.len() == base.program().initial_blocks.len()
                 && pairs.initial_blocks.iter().all(Option::is_some)
         };
         let all = || std::iter::once(base).chain(others.iter().map(|(other, _)| *other));
-        if base.size.second.is_some()
-            || !others.iter().all(|(other, _)| is_smaller(other))
+        if !others.iter().all(|(other, _)| is_smaller(other))
             || !others.iter().all(has_initial_pairs)
             || all().any(SizedRecording::ends_in_failure)
         {
@@ -45,7 +43,7 @@ impl Repetitions {
             find_insertions(&sequence.tokens(other, &other_numbers), &base_tokens)
         });
         let insertions: Vec<Option<Vec<Insertion>>> = insertions.collect();
-        let more: Vec<u64> = others.iter().map(|(other, _)| base.size.first - other.size.first).collect();
+        let more: Vec<u64> = others.iter().map(|(other, _)| base.size - other.size).collect();
         let own_blocks: Vec<Option<u32>> =
             (0..base.program().initial_blocks.len()).map(|slot| Some(to_u32(slot))).collect();
         let initial_blocks: Vec<Vec<Option<u32>>> =
@@ -53,7 +51,7 @@ impl Repetitions {
         let sides = all().zip(sequences).zip(initial_blocks).map(|((recording, sequence), initial_blocks)| Side {
             recording,
             sequence,
-            size: RecordedSize { size: recording.size.first, extra: 0 },
+            size: RecordedSize { size: recording.size, extra: 0 },
             initial_blocks,
         });
         let mut sides: Vec<Side<'r, 's, 'a>> = sides.collect();

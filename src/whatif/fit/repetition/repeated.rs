@@ -120,12 +120,12 @@ impl Repetitions {
                 return None;
             }
             let request = request as usize;
-            let point = (base.size.numbers(), base.requests[request].bytes);
+            let point = (base.size, base.requests[request].bytes);
             Some((
                 request,
                 match self.bodies[region].laws[offset].as_ref()? {
                     BodyLaw::Equal(law) => *law,
-                    BodyLaw::Varying(_) => Law::Power { degrees: [0, 0], point },
+                    BodyLaw::Varying(_) => Law::Power { degree: 0, point },
                 },
             ))
         });

@@ -1,4 +1,4 @@
-//! Sizes with the same second number: the largest that fits, and peaks by the first number.
+//! The largest size that fits.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -8,18 +8,14 @@ use super::data_range::DataRange;
 use super::fitted_program::FittedProgram;
 use super::leave_one_out::WARN_UNMATCHED_RATIO;
 use super::prediction::{approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
-use super::size::Size;
 use super::size_search::{FoundSizes, LargestSize, SizeSearch};
 use crate::whatif::{Overrides, candidates_with_use};
 
 /// The largest size that fits under certain settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Largest {
-    /// First number of the size, at which no request fails; 0 if none fits, null if every size that was tried fits.
+    /// The size, at which no request fails; 0 if none fits, null if every size that was tried fits.
     pub size: Option<u64>,
-    /// Second number of that size; absent for sizes of one number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub second: Option<u64>,
     /// The settings in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
     pub settings: String,
     /// Headroom: device memory - reserved bytes at the peak of that size; null without a size.
@@ -32,27 +28,16 @@ pub struct Largest {
     pub(super) is_at_risk: bool,
 }
 
-/// The largest sizes that fit with one second number.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LargestAt {
-    /// The second number; null for sizes of one number.
-    pub second: Option<u64>,
-    /// Like `largest` of the device.
-    pub largest: Option<Largest>,
-    /// Like `largest_safe` of the device.
-    pub largest_safe: Option<Largest>,
-    /// Like `data_range` of the device.
-    pub data_range: Option<DataRange>,
-    /// Like `best` of the device.
-    pub best: Option<Largest>,
+/// The answers of one device.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answer {
+    pub(super) largest: Option<Largest>,
+    pub(super) largest_safe: Option<Largest>,
+    pub(super) data_range: Option<DataRange>,
+    pub(super) best: Option<Largest>,
 }
 
 impl Largest {
-    /// The size with both numbers, if there is a largest one.
-    pub fn to_size(&self) -> Option<Size> {
-        self.size.map(|first| Size { first, second: self.second })
-    }
-
     /// Headroom, unless it is less than an estimate may be off.
     pub fn headroom(&self) -> Option<u64> {
         self.unreserved_bytes.filter(|_| self.certainty < FitCertainty::Estimate)
@@ -64,42 +49,34 @@ const MAX_NEIGHBORS: u64 = 32;
 /// Most requests of all these replays: a tenth of a second.
 const MAX_NEIGHBOR_REQUESTS: u64 = 1_000_000;
 
-/// The sizes with one second number.
-pub(in crate::whatif) struct SizeSlice<'f, 'r, 's, 'a> {
+/// A search for the largest size of a fitted program.
+pub(in crate::whatif) struct FitSearch<'f, 'r, 's, 'a> {
     /// The program fitted for a size.
-    pub(in crate::whatif) fitted: &'f (dyn Fn(Size) -> &'r FittedProgram<'r, 's, 'a> + Sync),
-    pub(in crate::whatif) second: Option<u64>,
+    pub(in crate::whatif) fitted: &'f (dyn Fn(u64) -> &'r FittedProgram<'r, 's, 'a> + Sync),
     /// Only multiples of this are searched.
     pub(in crate::whatif) multiple: u64,
 }
 
-impl SizeSlice<'_, '_, '_, '_> {
-    pub(super) fn size(&self, first: u64) -> Size {
-        Size { first, second: self.second }
-    }
-
+impl FitSearch<'_, '_, '_, '_> {
     /// The largest size that fits under `overrides`, searched from `start_size`; `None` without a capacity.
     pub(in crate::whatif) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<FoundSizes> {
-        let base_size = (self.fitted)(self.size(start_size)).base.size.first;
-        let is_unknown = |first: u64| !(self.fitted)(self.size(first)).can_predict(self.size(first));
+        let base_size = (self.fitted)(start_size).base.size;
+        let is_unknown = |size: u64| !(self.fitted)(size).can_predict(size);
         let search = SizeSearch {
             // Sizes with too few repetitions to predict are assumed to fit, and those with too many not to fit.
-            peak_live_bytes: &|first| match is_unknown(first) {
-                true if first < base_size => 0,
+            peak_live_bytes: &|size| match is_unknown(size) {
+                true if size < base_size => 0,
                 true => u64::MAX,
-                false => peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides),
+                false => peak_live_bytes((self.fitted)(size), size, overrides),
             },
-            is_served: &|first| {
-                is_unknown(first) && first < base_size
-                    || is_served((self.fitted)(self.size(first)), self.size(first), overrides)
-            },
+            is_served: &|size| is_unknown(size) && size < base_size || is_served((self.fitted)(size), size, overrides),
             capacity: overrides.capacity?,
             multiple: self.multiple,
             neighbors: self.neighbors(start_size),
         };
         let found = search.search(start_size);
         let is_limit = |size: LargestSize| match size {
-            LargestSize::Size(first) => is_unknown(first) || is_unknown(first.saturating_add(self.multiple)),
+            LargestSize::Size(size) => is_unknown(size) || is_unknown(size.saturating_add(self.multiple)),
             LargestSize::Nothing | LargestSize::Everything => false,
         };
         if !is_limit(found.largest) && !is_limit(found.safe) {
@@ -107,26 +84,26 @@ impl SizeSlice<'_, '_, '_, '_> {
         }
         // A program that frees what each repetition takes has the same peak with any number of them.
         let LargestSize::Size(last) = found.safe else { return None };
-        let peak = |first: u64| peak_live_bytes((self.fitted)(self.size(first)), self.size(first), overrides);
+        let peak = |size: u64| peak_live_bytes((self.fitted)(size), size, overrides);
         let is_constant = last > base_size && found.safe == found.largest && peak(last) == peak(base_size);
         is_constant.then_some(FoundSizes { largest: LargestSize::Everything, safe: LargestSize::Everything })
     }
 
     /// How many sizes to replay on either side of a result, so that together they have at most [`MAX_NEIGHBOR_REQUESTS`].
     fn neighbors(&self, size: u64) -> u64 {
-        let requests = (self.fitted)(self.size(size)).request_count(self.size(size)) as u64;
+        let requests = (self.fitted)(size).request_count(size) as u64;
         (MAX_NEIGHBOR_REQUESTS / 2).checked_div(requests).unwrap_or(MAX_NEIGHBORS).clamp(1, MAX_NEIGHBORS)
     }
 
     /// The largest safe size beyond `size` under settings of the grid.
     pub(super) fn best_settings(&self, overrides: &Overrides, size: u64) -> Option<Largest> {
         let next = size.saturating_add(self.multiple);
-        let fitted = (self.fitted)(self.size(next));
+        let fitted = (self.fitted)(next);
         let device = fitted.base.device;
         let better = candidates_with_use(device).into_par_iter().filter_map(|candidate| {
             let settings = Some((candidate.settings.0, candidate.option));
             let overrides = Overrides { settings, ..overrides.clone() };
-            is_served(fitted, self.size(next), &overrides).then_some(overrides)
+            is_served(fitted, next, &overrides).then_some(overrides)
         });
         let better: Vec<Overrides> = better.collect();
         let found = better.into_par_iter().filter_map(|overrides| match self.search(&overrides, next)?.safe {
@@ -146,18 +123,17 @@ impl SizeSlice<'_, '_, '_, '_> {
         let (size, unreserved_bytes, is_at_risk) = match found {
             LargestSize::Nothing => (Some(0), None, false),
             LargestSize::Everything => (None, None, false),
-            LargestSize::Size(first) => {
-                let size = self.size(first);
+            LargestSize::Size(size) => {
                 let fitted = (self.fitted)(size);
                 let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
-                let is_at_risk = fitted.growing_sorts().next().is_some()
+                let is_at_risk = fitted.has_growing_sorts()
                     || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO
                     || !is_served_at_worst(fitted, size, overrides);
-                (Some(first), headroom, is_at_risk)
+                (Some(size), headroom, is_at_risk)
             }
         };
         let certainty = FitCertainty::Estimate;
-        Largest { size, second: self.second, settings, unreserved_bytes, certainty, is_at_risk }
+        Largest { size, settings, unreserved_bytes, certainty, is_at_risk }
     }
 }
