@@ -19,7 +19,7 @@ const ROOMS: &str = "
     output:    base allocator snapshot stacks replay study whatif analysis compare explain
     viewer:    base allocator snapshot study whatif analysis explain output
     explore:   base allocator snapshot stacks study whatif analysis output
-    cli:       base allocator snapshot replay study whatif analysis compare explain output explore
+    cli:       base allocator snapshot stacks replay study whatif analysis compare explain output explore
 ";
 
 /// The only places in which a word may appear in code: only the command line prints, exits and reads the environment.
