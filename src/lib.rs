@@ -173,10 +173,7 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
-pub mod allocator;
 pub mod analysis;
-#[doc(hidden)]
-pub mod base;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -187,11 +184,9 @@ pub mod explain;
 pub mod explore;
 pub mod output;
 #[doc(hidden)]
-pub mod replay;
-pub mod snapshot;
-#[doc(hidden)]
-pub mod stacks;
-pub mod study;
-#[doc(hidden)]
 pub mod viewer;
 pub mod whatif;
+#[doc(inline)]
+pub use oomscope_engine::{allocator, snapshot, study};
+#[doc(hidden)]
+pub use oomscope_engine::{base, replay, stacks};

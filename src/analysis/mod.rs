@@ -32,6 +32,7 @@ mod serving_plan;
 mod shape_cure;
 mod snapshot;
 mod source;
+pub mod timeline;
 mod trials;
 
 pub use crate::base::warning::Warning;

@@ -8,10 +8,10 @@ use super::exit::Exit;
 use super::inputs;
 use super::lines::write_lines;
 use super::output::Output;
+use crate::analysis::timeline::{TimelineOptions, TimelineReport, timeline};
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::Window;
-use crate::study::timeline::{TimelineOptions, TimelineReport, timeline};
 
 /// Maximum number of buckets; charts merge buckets to fit the terminal.
 const BUCKETS: usize = 512;

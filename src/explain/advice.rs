@@ -1,7 +1,7 @@
 //! Advice for a failure, as far as the printed numbers support it.
 
 use super::numbers::MessageNumbers;
-use super::standard_advice::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet};
+use super::standard_advice::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet, StandardAdvice};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::{ApproxBytes, Likelihood, USUAL_OUTSIDE, Verdict, format_approx};
 use crate::base::units::size;
@@ -9,7 +9,7 @@ use crate::base::units::size;
 /// A command or setting to copy, for a `verdict` whose `first` advice is the standard one. `None` means that the source
 /// line is the thing to copy.
 pub(super) fn snippet(numbers: &MessageNumbers, verdict: Verdict, first: &str) -> Option<String> {
-    let row = verdict.advice();
+    let row = StandardAdvice::for_verdict(verdict);
     let is_standard = first.starts_with(&numbers.vendor.translate(row.text.to_owned()));
     let words = match row.snippet {
         // The command lists the processes on the device, so it helps with any advice on outside memory.
@@ -34,7 +34,7 @@ pub(super) fn fragmentation(numbers: &MessageNumbers) -> Vec<String> {
         );
     } else if has_expandable {
         let note = numbers.vendor.expandable.map_or_else(String::new, |note| format!(" {note}"));
-        advice.push(format!("{}{note}", Verdict::Fragmentation.advice_text()));
+        advice.push(format!("{}{note}", StandardAdvice::for_verdict(Verdict::Fragmentation).text));
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
     }
@@ -52,7 +52,7 @@ pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: App
                 .to_owned(),
         );
     }
-    advice.push(Verdict::Capacity.advice_text().to_owned());
+    advice.push(StandardAdvice::for_verdict(Verdict::Capacity).text.to_owned());
     for other in numbers.other_processes().into_iter().take(1) {
         advice.push(format!("Process {} uses {} of the device.", other.pid, size(other.in_use.bytes)));
     }
@@ -84,7 +84,7 @@ pub(super) fn outside(numbers: &MessageNumbers) -> Vec<String> {
     if numbers.printed.processes.is_empty()
         && numbers.this_process_outside.is_none_or(|outside| outside.bytes <= USUAL_OUTSIDE)
     {
-        advice.push(Verdict::NonPytorch.advice_text().to_owned());
+        advice.push(StandardAdvice::for_verdict(Verdict::NonPytorch).text.to_owned());
     }
     for other in numbers.other_processes().into_iter().take(3) {
         let or_this = match (numbers.this_pid, &numbers.printed.this_process) {

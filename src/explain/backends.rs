@@ -3,6 +3,7 @@
 use super::advice;
 use super::conclusion::{Conclusion, amount_text, incomplete};
 use super::numbers::MessageNumbers;
+use super::standard_advice::StandardAdvice;
 use crate::allocator::verdict::{ApproxBytes, Likelihood, Verdict, format_approx};
 
 /// For Metal: PyTorch sets a limit itself.
@@ -61,7 +62,7 @@ pub(super) fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Co
                 "the program holds {} and requests {requested} more, together more than the device has ({device})",
                 format_approx(tensors)
             ),
-            vec![Verdict::Capacity.advice_text().to_owned()],
+            vec![StandardAdvice::for_verdict(Verdict::Capacity).text.to_owned()],
         )
     } else if unallocated.covers(request).is_likely() && !numbers.is_cache_full(request) {
         (

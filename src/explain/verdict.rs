@@ -5,6 +5,7 @@
 
 use super::conclusion::{Conclusion, amount_text, incomplete};
 use super::numbers::MessageNumbers;
+use super::standard_advice::StandardAdvice;
 use super::{advice, backends};
 use crate::allocator::verdict::{
     ApproxBytes, Cause, Likelihood, MemoryAtFailure, Verdict, decide, format_approx, largest_first,
@@ -100,7 +101,7 @@ fn request_text(numbers: &MessageNumbers, request: ApproxBytes, memory: &MemoryA
 }
 
 fn private_pools(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str, base: Conclusion) -> Conclusion {
-    let mut advice = vec![Verdict::PrivatePool.advice_text().to_owned()];
+    let mut advice = vec![StandardAdvice::for_verdict(Verdict::PrivatePool).text.to_owned()];
     if memory.suffices_with_device(memory.own.all).is_likely() {
         advice.extend(advice::fragmentation(numbers));
     }
@@ -277,7 +278,7 @@ fn over_own_limit(
     exceeds: Likelihood,
     base: Conclusion,
 ) -> Conclusion {
-    let mut advice = vec![Verdict::MemoryLimit.advice_text().to_owned()];
+    let mut advice = vec![StandardAdvice::for_verdict(Verdict::MemoryLimit).text.to_owned()];
     if base.settings_can_help == Some(true) {
         advice.extend(advice::fragmentation(numbers));
     }

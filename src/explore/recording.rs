@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::palette::{OTHER, Slot, line_slot};
 use crate::base::ids::{StackId, to_u32};
+use crate::output::keeper_name;
 use crate::stacks::frames::LineId;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
@@ -227,8 +228,8 @@ impl Recording {
     /// By the variable that keeps the memory at the snapshot; `None` if the recorder named none.
     fn by_name(&self, device: DeviceStudy<'_, '_>) -> Option<Grouping> {
         let variables = device.variables()?;
-        let names = (0..variables.len()).map(|index| variables.row(index, device.stacks()).holder());
-        let mut groups = listed(names, variables.len(), "variables");
+        let names = (0..variables.count()).map(|index| keeper_name(&variables.row(index, device.stacks())));
+        let mut groups = listed(names, variables.count(), "variables");
         let freed = small(groups.len());
         groups.push(Group { name: "freed before the snapshot".to_owned(), slot: OTHER, is_guess: true });
         let of = self.allocations.iter().map(|one| one.variable.map_or(freed, |index| small(index as usize)));

@@ -10,6 +10,7 @@ use crate::support::cases::cases;
 use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
+use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::{Config, EXAMPLE};
 use oomscope::compare::diff::{self, ComparedMoment, diff};
@@ -19,7 +20,6 @@ use oomscope::output::formats;
 use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
-use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::program::find_program_changes;
 use oomscope::whatif::{

@@ -2,6 +2,7 @@
 //! snapshot, free blocks searched), and what is taken from the heap.
 
 use crate::support::peak_heap;
+use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::base::step_counter::step_count;
 use oomscope::cli::Config;
@@ -10,7 +11,6 @@ use oomscope::compare::gate::{AllowMissing, Gate, Limits, judge};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
-use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study, Window};
 use oomscope::whatif::{WhatIfOptions, compare_settings};
 use serde_json::{Value, json};

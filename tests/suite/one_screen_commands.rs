@@ -3,12 +3,12 @@
 use super::dry_run::{read, recording};
 use crate::one_screen::{LINES, WIDTHS, WORDS, is_within, style, words};
 use crate::support::{fixtures, program};
+use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::base::units::MIB;
 use oomscope::compare::diff::{DiffOptions, File, diff};
 use oomscope::output::document::{Document, terminal};
 use oomscope::output::report;
 use oomscope::study::Window;
-use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::whatif::{Overrides, replay_with, verify_study};
 use serde_json::json;
 

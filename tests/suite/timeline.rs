@@ -6,6 +6,7 @@ use crate::support::{fixtures, garbage, peak_heap, recorded, reference};
 use std::collections::BTreeSet;
 
 use crate::support::reference::{Reference, snapshot_bytes};
+use oomscope::analysis::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
 use oomscope::analysis::{Options, analyze};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::formats;
@@ -13,7 +14,6 @@ use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::figures::Figure;
-use oomscope::study::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

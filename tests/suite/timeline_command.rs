@@ -3,11 +3,11 @@
 use crate::support::{fixtures, program};
 
 use crate::support::program::{refusal, result_of};
+use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
 use oomscope::study::Window;
-use oomscope::study::timeline::{TimelineOptions, timeline};
 use serde_json::{Value, json};
 
 const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";

@@ -7,6 +7,7 @@ use oomscope::allocator::verdict::{Certainty, Verdict};
 use oomscope::base::warning::Code;
 use oomscope::compare::diff::{MatchedBy, Status};
 use oomscope::compare::gate::Severity;
+use oomscope::explain::StandardAdvice;
 use oomscope::stacks::phases::{Phase, StepMarker};
 use oomscope::study::attribution::{Age, Category, Confidence};
 use oomscope::study::figures::Figure;
@@ -44,7 +45,7 @@ fn codes_of_warnings_are_distinct() {
 #[test]
 fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
     assert_words("verdict", &Verdict::ALL.iter().map(|it| it.word()).collect::<Vec<_>>());
-    let row = |it: &Verdict| format!("| `{it}` | {} | {} |", it.meaning(), it.advice_text());
+    let row = |it: &Verdict| format!("| `{it}` | {} | {} |", it.meaning(), StandardAdvice::for_verdict(*it).text);
     let of_failures = Verdict::ALL.iter().filter(|it| **it != Verdict::Served);
     assert_table("failures.md", &of_failures.map(row).collect::<Vec<_>>());
     // Of the kinds of memory that a message tells apart.

@@ -1,4 +1,4 @@
-//! The crate's own source, for the tests of its architecture: the paths that each file names, read by `syn`, and its
+//! Our own source, for the tests of its architecture: the paths that each file names, read by `syn`, and its
 //! code and its comments as text.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
@@ -20,7 +20,7 @@ pub struct Source {
     pub code: String,
     /// Comments alone, those of documentation too.
     pub comments: String,
-    /// The modules that lead to it: `["replay", "facts"]` for `src/replay/facts/mod.rs`.
+    /// The modules that lead to it: `["replay", "facts"]` for `engine/src/replay/facts/mod.rs`.
     pub module: Vec<String>,
     pub paths: Vec<NamedPath>,
 }
@@ -52,7 +52,7 @@ impl Source {
         copy_code(tokens.clone(), text, &mut code);
         let other = code.iter().zip(text.bytes());
         let comments = other.map(|(c, t)| if matches!(c, b' ' | b'\n') { t } else { b' ' }).collect();
-        let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
+        let inside = path.trim_start_matches("engine/").trim_start_matches("src/").trim_end_matches(".rs");
         let names = inside.split('/').filter(|name| !matches!(*name, "mod" | "lib" | "main"));
         let module: Vec<String> = names.map(str::to_owned).collect();
         let is_test = module.iter().any(|name| name == "tests");
@@ -78,7 +78,7 @@ impl Source {
     }
 }
 
-/// Every file in `src`, in the order of their paths.
+/// Every file of both crates, in the order of their paths.
 pub fn sources() -> &'static [Source] {
     static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(read_sources);
     &SOURCES
@@ -98,7 +98,9 @@ fn read_sources() -> Vec<Source> {
         }
     }
     let mut sources = Vec::new();
-    gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    for crate_sources in ["src", "engine/src"] {
+        gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join(crate_sources), &mut sources);
+    }
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     sources
 }

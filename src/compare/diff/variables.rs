@@ -47,7 +47,7 @@ impl VariablesDiff {
         for (side, device) in devices.into_iter().enumerate() {
             let Some(device) = device else { continue };
             let variables = device.variables()?;
-            for index in 0..variables.len() {
+            for index in 0..variables.count() {
                 let kept = variables.row(index, device.stacks());
                 let (owner, container) = kept.owner();
                 let key = (owner, kept.kind, kept.root);

@@ -7,6 +7,7 @@ use super::recording::{DeviceRecording, Recording, is_live, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::base::units::escape_name;
+use crate::output::wording::keeper_name;
 use crate::snapshot::{Action, Snapshot};
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phase;
@@ -225,7 +226,7 @@ impl DeviceRows<'_, '_, '_> {
         let trace = device.device();
         let pools = self.pools();
         let variables = device.variables();
-        let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::len)];
+        let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::count)];
         let peak = self.device.peak();
         for (id, one) in (0_u64..).zip(self.device.allocations()) {
             let [start, end] = [last_entry(one.start), one.freed_at.and_then(last_entry)];
@@ -233,7 +234,7 @@ impl DeviceRows<'_, '_, '_> {
             let attached = self.metadata(attached);
             let name = one.variable.map(|index| index as usize).filter(|index| *index < names.len());
             let name = name.zip(variables).map(|(index, variables)| {
-                &*names[index].get_or_insert_with(|| variables.row(index, device.stacks()).holder())
+                &*names[index].get_or_insert_with(|| keeper_name(&variables.row(index, device.stacks())))
             });
             let [path, rank, device_id] = self.key();
             let AllocationLifetime { address, bytes, requested_bytes, made_by, place, .. } = *one;

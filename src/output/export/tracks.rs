@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::vec::IntoIter;
 
 use super::recording::{DeviceRecording, is_live};
+use crate::analysis::timeline;
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::base::units::escape_name;
 use crate::snapshot::Action;
 use crate::study::attribution::Category;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount};
-use crate::study::timeline;
 
 /// A counter in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

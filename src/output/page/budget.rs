@@ -62,47 +62,50 @@ fn weight(one: &AllocationLifetime, entries: u32) -> u128 {
     u128::from(one.bytes) * u128::from(end.saturating_sub(one.start).max(1))
 }
 
-impl MemoryLifetimes {
-    /// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the
-    /// number of frames of a stack.
-    pub(super) fn count_within_frames(&self, max: usize, entries: u32, depth: impl Fn(StackId) -> usize) -> usize {
-        let total = |allocations: &mut dyn Iterator<Item = &AllocationLifetime>| {
-            let mut known: FxHashSet<StackId> = FxHashSet::default();
-            let mut frames = 0;
-            let is_within = |one: &&AllocationLifetime| {
-                if known.insert(one.made_by) {
-                    frames += depth(one.made_by);
-                }
-                frames <= max
-            };
-            allocations.take_while(is_within).count()
-        };
-        if total(&mut self.allocations.iter()) == self.allocations.len() {
-            return self.allocations.len();
-        }
-        let mut largest: Vec<&AllocationLifetime> = self.allocations.iter().collect();
-        largest.sort_by_key(|one| std::cmp::Reverse(weight(one, entries)));
-        total(&mut largest.into_iter())
-    }
-
-    /// Keeps the `keep` allocations with the largest weights, and adds the others to `omitted`.
-    pub(super) fn omit_smallest(&mut self, keep: usize, entries: u32, omitted: &mut Omitted) {
-        let mut weights: Vec<u128> = self.allocations.iter().map(|one| weight(one, entries)).collect();
-        let Some(cut) = weights.len().checked_sub(keep).filter(|cut| *cut > 0) else { return };
-        let (_, threshold, _) = weights.select_nth_unstable(cut - 1);
-        let threshold = *threshold;
-        omitted.changes.resize(entries as usize + 2, 0);
-        self.allocations.retain(|one| {
-            let is_left_out = weight(one, entries) <= threshold;
-            if is_left_out {
-                omitted.allocations += 1;
-                let end = one.reusable_at.unwrap_or(entries + 1);
-                omitted.changes[one.start as usize] += i128::from(one.bytes);
-                omitted.changes[end as usize] -= i128::from(one.bytes);
+/// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the
+/// number of frames of a stack.
+pub(super) fn count_within_frames(
+    lives: &MemoryLifetimes,
+    max: usize,
+    entries: u32,
+    depth: impl Fn(StackId) -> usize,
+) -> usize {
+    let total = |allocations: &mut dyn Iterator<Item = &AllocationLifetime>| {
+        let mut known: FxHashSet<StackId> = FxHashSet::default();
+        let mut frames = 0;
+        let is_within = |one: &&AllocationLifetime| {
+            if known.insert(one.made_by) {
+                frames += depth(one.made_by);
             }
-            !is_left_out
-        });
+            frames <= max
+        };
+        allocations.take_while(is_within).count()
+    };
+    if total(&mut lives.allocations.iter()) == lives.allocations.len() {
+        return lives.allocations.len();
     }
+    let mut largest: Vec<&AllocationLifetime> = lives.allocations.iter().collect();
+    largest.sort_by_key(|one| std::cmp::Reverse(weight(one, entries)));
+    total(&mut largest.into_iter())
+}
+
+/// Keeps the `keep` allocations with the largest weights, and adds the others to `omitted`.
+pub(super) fn omit_smallest(lives: &mut MemoryLifetimes, keep: usize, entries: u32, omitted: &mut Omitted) {
+    let mut weights: Vec<u128> = lives.allocations.iter().map(|one| weight(one, entries)).collect();
+    let Some(cut) = weights.len().checked_sub(keep).filter(|cut| *cut > 0) else { return };
+    let (_, threshold, _) = weights.select_nth_unstable(cut - 1);
+    let threshold = *threshold;
+    omitted.changes.resize(entries as usize + 2, 0);
+    lives.allocations.retain(|one| {
+        let is_left_out = weight(one, entries) <= threshold;
+        if is_left_out {
+            omitted.allocations += 1;
+            let end = one.reusable_at.unwrap_or(entries + 1);
+            omitted.changes[one.start as usize] += i128::from(one.bytes);
+            omitted.changes[end as usize] -= i128::from(one.bytes);
+        }
+        !is_left_out
+    });
 }
 
 #[cfg(test)]
@@ -127,11 +130,11 @@ mod tests {
         let snapshot = Snapshot::read(text.as_bytes(), &|_| ()).unwrap();
         let study = Study::new(&snapshot, Scope::default());
         let mut lives = MemoryLifetimes::from_device(study.devices().next().unwrap());
-        let kept = |max: usize| lives.count_within_frames(max, 8, |stack| snapshot.stacks.frames(stack).len());
+        let kept = |max: usize| count_within_frames(&lives, max, 8, |stack| snapshot.stacks.frames(stack).len());
         assert_eq!([kept(12), kept(11), kept(8), kept(7), kept(3)], [4, 2, 2, 1, 0]);
         let mut omitted = Omitted::default();
-        lives.omit_smallest(3, 8, &mut omitted);
-        lives.omit_smallest(1, 8, &mut omitted);
+        omit_smallest(&mut lives, 3, 8, &mut omitted);
+        omit_smallest(&mut lives, 1, 8, &mut omitted);
         assert_eq!(lives.allocations.len(), 1);
         let (summary, _) = omitted.summarize().unwrap();
         assert_eq!((summary.allocations, summary.bytes_at_most), (3, 12 << 20));

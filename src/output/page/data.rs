@@ -7,13 +7,13 @@ use flate2::write::DeflateEncoder;
 use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
-use super::budget::{MAX_FRAMES, Omitted};
+use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
 use super::columns::Column;
 use super::events;
 use super::header::Header;
 use super::names::{NameTable, index_of};
 use super::proof::Proof;
-use super::shown_entries::ShownEntries;
+use super::shown_entries::{ShownEntries, retain_shown};
 use super::stacks::StackTable;
 use super::variables;
 use crate::allocator::granule_size;
@@ -45,13 +45,13 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: u
     let window = device.window();
     let shown = ShownEntries { first: to_u32(window.start), entries: to_u32(window.len()) };
     let mut lives = MemoryLifetimes::from_device(device);
-    lives.retain_shown(shown);
+    retain_shown(&mut lives, shown);
     let space = AddressMap::new(&lives.allocations, &lives.segments);
     let packing = Packing { device, report, shown, space };
     let mut omitted = Omitted::default();
     let stacks = &device.snapshot().stacks;
-    let within = lives.count_within_frames(MAX_FRAMES, shown.entries, |stack| stacks.frames(stack).len());
-    lives.omit_smallest(within, shown.entries, &mut omitted);
+    let within = count_within_frames(&lives, MAX_FRAMES, shown.entries, |stack| stacks.frames(stack).len());
+    omit_smallest(&mut lives, within, shown.entries, &mut omitted);
     let (mut blob, mut scaling) = packing.pack(&lives, &omitted)?;
     while blob.len() > budget && !lives.allocations.is_empty() {
         // Only allocations are omitted, and the stacks that only these have. Stacks that others share stay, so that
@@ -61,7 +61,7 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: u
         // The allocations kept live longer and compress worse: leave a margin.
         let keep = all * room as u128 * 4 / 5 / (scaling as u128).max(1);
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        lives.omit_smallest(keep, shown.entries, &mut omitted);
+        omit_smallest(&mut lives, keep, shown.entries, &mut omitted);
         (blob, scaling) = packing.pack(&lives, &omitted)?;
     }
     Ok(blob)

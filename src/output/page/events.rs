@@ -8,6 +8,7 @@ use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
 use crate::analysis::failure::OomReport;
+use crate::analysis::timeline;
 use crate::base::ids::to_u32;
 use crate::output::wording::outcome_clause;
 use crate::replay::ops::device_frees;
@@ -15,7 +16,6 @@ use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::lifetimes::EntryCount;
-use crate::study::timeline;
 
 /// Maximum number of marks; those with the most bytes are kept.
 const MARKS: usize = 5000;

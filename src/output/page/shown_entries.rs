@@ -19,24 +19,22 @@ impl ShownEntries {
     }
 }
 
-impl MemoryLifetimes {
-    /// Removes lifetimes outside the entries shown and shifts the others.
-    pub(super) fn retain_shown(&mut self, shown: ShownEntries) {
-        let is_seen = |start: EntryCount, end: Option<EntryCount>| {
-            start <= shown.first.saturating_add(shown.entries) && end.is_none_or(|end| end > shown.first)
-        };
-        self.allocations.retain(|one| is_seen(one.start, one.reusable_at));
-        self.segments.retain(|one| is_seen(one.start, one.end));
-        for one in &mut self.allocations {
-            one.start = one.start.saturating_sub(shown.first);
-            one.freed_at = one.freed_at.and_then(|at| shown.to_page(at));
-            one.reusable_at = one.reusable_at.and_then(|at| shown.to_page(at));
-        }
-        for one in &mut self.segments {
-            one.start = one.start.saturating_sub(shown.first);
-            one.end = one.end.and_then(|at| shown.to_page(at));
-        }
-        // Blocks that were freed before the first entry come first.
-        self.allocations.sort_by_key(|one| (one.start, one.freed_at != Some(0)));
+/// Removes lifetimes outside the entries shown and shifts the others.
+pub(super) fn retain_shown(lives: &mut MemoryLifetimes, shown: ShownEntries) {
+    let is_seen = |start: EntryCount, end: Option<EntryCount>| {
+        start <= shown.first.saturating_add(shown.entries) && end.is_none_or(|end| end > shown.first)
+    };
+    lives.allocations.retain(|one| is_seen(one.start, one.reusable_at));
+    lives.segments.retain(|one| is_seen(one.start, one.end));
+    for one in &mut lives.allocations {
+        one.start = one.start.saturating_sub(shown.first);
+        one.freed_at = one.freed_at.and_then(|at| shown.to_page(at));
+        one.reusable_at = one.reusable_at.and_then(|at| shown.to_page(at));
     }
+    for one in &mut lives.segments {
+        one.start = one.start.saturating_sub(shown.first);
+        one.end = one.end.and_then(|at| shown.to_page(at));
+    }
+    // Blocks that were freed before the first entry come first.
+    lives.allocations.sort_by_key(|one| (one.start, one.freed_at != Some(0)));
 }

@@ -1,6 +1,7 @@
 //! The variables of the header, to which the kinds of allocations refer by index.
 
 use super::header::PageVariable;
+use crate::output::wording::{keeper_details, keeper_name};
 use crate::study::DeviceStudy;
 
 /// Variables beyond this number share the last row.
@@ -10,11 +11,11 @@ const MAX_VARIABLES: usize = 1000;
 pub(super) fn rows(device: DeviceStudy<'_, '_>) -> Vec<PageVariable> {
     let Some(variables) = device.variables() else { return Vec::new() };
     let row = |name: &str| PageVariable { name: name.to_owned(), about: String::new() };
-    let named = (0..variables.len().min(MAX_VARIABLES)).map(|index| {
+    let named = (0..variables.count().min(MAX_VARIABLES)).map(|index| {
         let kept = variables.row(index, device.stacks());
-        PageVariable { name: kept.holder(), about: kept.details().join("; ") }
+        PageVariable { name: keeper_name(&kept), about: keeper_details(&kept).join("; ") }
     });
-    let rest = (variables.len() > MAX_VARIABLES).then(|| row("all other variables"));
+    let rest = (variables.count() > MAX_VARIABLES).then(|| row("all other variables"));
     [row("freed before the snapshot")].into_iter().chain(named).chain(rest).collect()
 }
 

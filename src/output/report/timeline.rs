@@ -3,11 +3,11 @@
 use super::notes::{add_notes, add_other_notes};
 use super::phrases::entry_range;
 use super::summary::add_copy;
+use crate::analysis::timeline::{DeviceTimeline, MarkSeries, Series, TimelineReport};
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Band, Cell, Chart, ChartRow, Document, RowNote, Shape, Table, alarm, faint, strong};
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
-use crate::study::timeline::{DeviceTimeline, MarkSeries, Series, TimelineReport};
 use crate::study::{self, Activity};
 
 /// Rows of the chart of free memory.

@@ -3,6 +3,7 @@
 use super::held::held_table;
 use crate::analysis::DeviceReport;
 use crate::output::document::{Cell, Document, Text, code};
+use crate::output::wording::{keeper_details, keeper_name};
 use crate::study::memory::{BlockSum, Share};
 use crate::study::variables::KeptByVariable;
 
@@ -29,7 +30,7 @@ pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
 }
 
 fn holder(kept: &KeptByVariable) -> Cell {
-    let name = if kept.name.is_some() { code(kept.holder()) } else { kept.holder().into() };
+    let name = if kept.name.is_some() { code(keeper_name(kept)) } else { keeper_name(kept).into() };
     let allocated = kept.name.is_none().then(|| format!("allocated by {}", kept.allocated_by.label()));
-    Cell::WithDetails(name, kept.details().into_iter().chain(allocated).map(Text::from).collect())
+    Cell::WithDetails(name, keeper_details(kept).into_iter().chain(allocated).map(Text::from).collect())
 }

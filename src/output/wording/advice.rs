@@ -4,12 +4,13 @@ use std::fmt;
 
 use super::larger_input::limit_input;
 use super::outcome::{count_of, describe_unknown, outcome_clause, settings_action, settings_label};
+use super::variables::{describe_keeper, keeper_aside};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
 use crate::base::units::{percent, size};
-use crate::explain::Snippet;
+use crate::explain::{Snippet, StandardAdvice};
 use crate::snapshot::RootKind;
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{KeptGraphs, UnusedGraphs};
@@ -46,7 +47,7 @@ impl fmt::Display for Advice {
             Self::NothingHelps(why) => {
                 write!(f, "nothing that was tried lets the job go on: {}", describe_replays(why))
             }
-            Self::NoGrad(graphs) => write!(f, "{graphs}"),
+            Self::NoGrad(graphs) => f.write_str(&no_grad(graphs)),
             Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
             Self::LoadOnHost(location) => {
                 write!(
@@ -56,7 +57,7 @@ impl fmt::Display for Advice {
                 )
             }
             Self::SleepEngine(engine) => f.write_str(&describe_sleep(engine)),
-            Self::Standard(verdict) => f.write_str(verdict.advice_text()),
+            Self::Standard(verdict) => f.write_str(StandardAdvice::for_verdict(*verdict).text),
             Self::UnknownCapacity(advice) => write!(
                 f,
                 "{}; if other processes hold the missing memory, the GPU's size shows it: analyze with --capacity 80GiB",
@@ -67,20 +68,17 @@ impl fmt::Display for Advice {
 }
 
 /// How to avoid the graphs.
-impl fmt::Display for UnusedGraphs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, size, share) = (self.called_at.brief_label(), size(self.bytes), percent(self.share_ratio));
-        let (before, after) = if self.after_backward {
-            ("", ", and no backward pass follows")
-        } else {
-            ("if the program does not train, ", "")
-        };
-        write!(
-            f,
-            "{before}run the model at {line} under torch.no_grad() or torch.inference_mode(): {size} of its activations \
-             are kept ({share}){after}"
-        )
-    }
+pub(super) fn no_grad(graphs: &UnusedGraphs) -> String {
+    let (line, size, share) = (graphs.called_at.brief_label(), size(graphs.bytes), percent(graphs.share_ratio));
+    let (before, after) = if graphs.after_backward {
+        ("", ", and no backward pass follows")
+    } else {
+        ("if the program does not train, ", "")
+    };
+    format!(
+        "{before}run the model at {line} under torch.no_grad() or torch.inference_mode(): {size} of its activations \
+         are kept ({share}){after}"
+    )
 }
 
 /// How to keep a result without its graph.
@@ -89,9 +87,11 @@ pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> 
     let value = if graphs.is_scalar { ".item() or .detach()" } else { ".detach()" };
     let keep = match variable {
         Some(variable) if variable.is_list() => {
-            format!("append {value} of the result{line} to {} instead of the result", variable.aside())
+            format!("append {value} of the result{line} to {} instead of the result", keeper_aside(variable))
         }
-        Some(variable) => format!("keep {value} of the result{line} in {} instead of the result", variable.aside()),
+        Some(variable) => {
+            format!("keep {value} of the result{line} in {} instead of the result", keeper_aside(variable))
+        }
         // Nothing shows what the program still does with it.
         None => format!("keep {value} of the result{line} instead of the result, unless a backward() of it follows"),
     };
@@ -102,7 +102,7 @@ pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> 
 fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&KeptByVariable>) -> String {
     let line = line.map(CodeLocation::brief_label);
     let is_cycle = variable.is_some_and(|variable| variable.root == Some(RootKind::Cycle));
-    let variable = variable.map(KeptByVariable::in_sentence);
+    let variable = variable.map(describe_keeper);
     let action = match (kind, line, variable) {
         (GrowthKind::Kept, Some(line), Some(cycle)) if is_cycle => {
             format!("break {cycle}, which keeps what {line} makes in each step; until then gc.collect() frees it")
@@ -171,7 +171,7 @@ impl Advice {
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
             Self::SleepEngine(engine) => Some(sleep_calls(engine)[0].to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),
-            Self::Standard(verdict) => match verdict.advice().snippet {
+            Self::Standard(verdict) => match StandardAdvice::for_verdict(*verdict).snippet {
                 Snippet::AllocConf(option) => Some(shell_assignment(option, settings_string)),
                 Snippet::Command(words) => Some(words.to_owned()),
                 Snippet::CodeLine => {

@@ -1,7 +1,7 @@
 //! The summary of an analysis.
 
 use super::Summary;
-use super::advice::detach;
+use super::advice::{detach, no_grad};
 use super::cause::describe_cause;
 use super::dry_verdict::describe_verdict;
 use super::place::location_label;
@@ -132,7 +132,7 @@ fn advise_without_failure(snapshot: &SnapshotReport, device: &DeviceReport) -> O
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
     let growth = Some(&device.leaks).filter(|_| device.is_growth_notable());
     let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
-        (graphs.to_string(), Some(graphs.called_at.file_line()))
+        (no_grad(graphs), Some(graphs.called_at.file_line()))
     } else if let Some((leaks, graphs)) = growth.and_then(|leaks| Some((leaks, leaks.kept_graphs.as_ref()?))) {
         let variable = leaks.variable.as_deref().filter(|variable| variable.is_graph());
         (detach(graphs, variable), graphs.result_at.as_ref().map(FrameReport::file_line))

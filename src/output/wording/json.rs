@@ -4,12 +4,12 @@ use serde::{Serialize, Serializer};
 
 use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
+use crate::analysis::timeline::TimelineReport;
 use crate::analysis::{Advice, AnalyzeReport, DryRunReason, ServingPlanReport, SizeSearchReport, TrialsReport};
 use crate::compare::diff::{ComparedMoment, DiffReport};
 use crate::compare::fleet::FleetWhatIfReport;
 use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
-use crate::study::timeline::TimelineReport;
 use crate::whatif::fit::{FitRefusal, FitReport};
 use crate::whatif::plan::PlanReport;
 use crate::whatif::program::ProgramReport;

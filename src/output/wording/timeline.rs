@@ -2,10 +2,10 @@
 
 use super::Summary;
 use super::summary::command_line;
+use crate::analysis::timeline::{DeviceTimeline, TimelineReport};
 use crate::base::units::{count, counted, size};
 use crate::base::warning::Code;
 use crate::study::figures::Figure;
-use crate::study::timeline::{DeviceTimeline, TimelineReport};
 
 impl TimelineReport {
     /// Summarizes the device with most failed requests; on a tie, the one with most reserved bytes.

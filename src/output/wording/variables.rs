@@ -6,94 +6,84 @@ use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
 use crate::study::variables::{Container, KeptByVariable, KeptReport};
 
-impl KeptByVariable {
-    /// The name of the variable, or why there is none.
-    pub(crate) fn holder(&self) -> String {
-        match &self.function {
-            Some(caller) if self.root.is_none() => cpp_holder(caller),
-            _ => holder(self.name.as_deref(), self.root),
-        }
-    }
-
-    /// The line that fills the container.
-    fn filled_at(&self) -> Option<String> {
-        self.container.as_ref()?.filled_at.as_ref().map(FrameReport::brief_label)
-    }
-
-    /// The container rather than its items: "`trainer.history`, a list of 15 filled at train.py:8 in main".
-    pub(crate) fn in_sentence(&self) -> String {
-        match (&self.container, self.root) {
-            (Some(container), _) => {
-                let filled = self.filled_at().map_or_else(String::new, |line| format!(" filled at {line}"));
-                format!("`{}`, {}{filled}", container.name, container.label())
-            }
-            (None, Some(RootKind::Cycle)) => self.holder(),
-            (None, None) if self.function.is_none() => "C++ code (no tensor of Python)".to_owned(),
-            (None, _) if self.name.is_none() => self.holder(),
-            (None, _) => format!("`{}`", self.holder()),
-        }
-    }
-
-    /// [`Self::in_sentence`] within a clause: an apposition ends with a comma.
-    pub(crate) fn aside(&self) -> String {
-        self.in_sentence() + if self.container.is_some() { "," } else { "" }
-    }
-
-    /// `a list of 15`, for the items of a container.
-    pub(crate) fn container_label(&self) -> Option<String> {
-        self.container.as_ref().map(Container::label)
-    }
-
-    /// The use of the memory, if the name does not show it.
-    pub(crate) fn kind_label(&self) -> Option<&'static str> {
-        kind_label(self.kind)
-    }
-
-    /// Type and shape of the largest tensor.
-    pub(crate) fn type_label(&self) -> Option<String> {
-        let (shape, dtype) = (self.shape.as_ref()?, self.dtype.as_ref()?);
-        let each = if self.blocks > 1 { "the largest is " } else { "" };
-        Some(format!("{each}{}", shape_label(dtype, shape)))
-    }
-
-    /// Where the variable is, or how to free the memory.
-    pub(crate) fn place_label(&self) -> Option<String> {
-        match (self.root?, &self.function, &self.module) {
-            (RootKind::Cycle, _, _) => Some("nothing else keeps it: gc.collect() would free it".to_owned()),
-            (_, Some(function), _) => Some(format!("a local variable of {}", function.short_label())),
-            (_, None, Some(module)) if module != "__main__" => Some(format!("a variable of the module {module}")),
-            _ => None,
-        }
-    }
-
-    /// Everything except the name: use, container, type of the largest tensor, place.
-    pub(crate) fn details(&self) -> Vec<String> {
-        let largest = self.type_label();
-        let shared = self.places.map(|places| format!("shared by {}", counted(places, "tensor")));
-        let largest =
-            largest.map(|largest| [Some(largest), shared].into_iter().flatten().collect::<Vec<_>>().join(" "));
-        let parts = [self.container_label(), self.kind_label().map(str::to_owned), self.graph_label(), largest];
-        let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        let filled = self.filled_at().map(|line| format!("filled at {line}"));
-        [Some(what).filter(|what| !what.is_empty()), filled, self.place_label()].into_iter().flatten().collect()
-    }
-
-    /// How much of it an autograd graph keeps.
-    pub(crate) fn graph_label(&self) -> Option<String> {
-        match self.graph_bytes {
-            0 => None,
-            _ if self.is_graph() => Some("through autograd graphs".to_owned()),
-            bytes => Some(format!("{} of it through autograd graphs", size(bytes))),
-        }
+/// The name of the variable, or why there is none.
+pub(crate) fn keeper_name(kept: &KeptByVariable) -> String {
+    match &kept.function {
+        Some(caller) if kept.root.is_none() => cpp_holder(caller),
+        _ => holder(kept.name.as_deref(), kept.root),
     }
 }
 
-impl Container {
-    /// `a list of 15`
-    fn label(&self) -> String {
-        let is_vowel = self.r#type.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']);
-        format!("{} {} of {}", if is_vowel { "an" } else { "a" }, self.r#type, self.items)
+/// The line that fills the container.
+fn filled_at(kept: &KeptByVariable) -> Option<String> {
+    kept.container.as_ref()?.filled_at.as_ref().map(FrameReport::brief_label)
+}
+
+/// The container rather than its items: "`trainer.history`, a list of 15 filled at train.py:8 in main".
+pub(super) fn describe_keeper(kept: &KeptByVariable) -> String {
+    match (&kept.container, kept.root) {
+        (Some(container), _) => {
+            let filled = filled_at(kept).map_or_else(String::new, |line| format!(" filled at {line}"));
+            format!("`{}`, {}{filled}", container.name, container_label(container))
+        }
+        (None, Some(RootKind::Cycle)) => keeper_name(kept),
+        (None, None) if kept.function.is_none() => "C++ code (no tensor of Python)".to_owned(),
+        (None, _) if kept.name.is_none() => keeper_name(kept),
+        (None, _) => format!("`{}`", keeper_name(kept)),
     }
+}
+
+/// [`describe_keeper`] within a clause: an apposition ends with a comma.
+pub(super) fn keeper_aside(kept: &KeptByVariable) -> String {
+    describe_keeper(kept) + if kept.container.is_some() { "," } else { "" }
+}
+
+/// Type and shape of the largest tensor.
+pub(crate) fn type_label(kept: &KeptByVariable) -> Option<String> {
+    let (shape, dtype) = (kept.shape.as_ref()?, kept.dtype.as_ref()?);
+    let each = if kept.blocks > 1 { "the largest is " } else { "" };
+    Some(format!("{each}{}", shape_label(dtype, shape)))
+}
+
+/// Where the variable is, or how to free the memory.
+fn place_label(kept: &KeptByVariable) -> Option<String> {
+    match (kept.root?, &kept.function, &kept.module) {
+        (RootKind::Cycle, _, _) => Some("nothing else keeps it: gc.collect() would free it".to_owned()),
+        (_, Some(function), _) => Some(format!("a local variable of {}", function.short_label())),
+        (_, None, Some(module)) if module != "__main__" => Some(format!("a variable of the module {module}")),
+        _ => None,
+    }
+}
+
+/// Everything except the name: use, container, type of the largest tensor, place.
+pub(crate) fn keeper_details(kept: &KeptByVariable) -> Vec<String> {
+    let largest = type_label(kept);
+    let shared = kept.places.map(|places| format!("shared by {}", counted(places, "tensor")));
+    let largest = largest.map(|largest| [Some(largest), shared].into_iter().flatten().collect::<Vec<_>>().join(" "));
+    let parts = [
+        kept.container.as_ref().map(container_label),
+        kind_label(kept.kind).map(str::to_owned),
+        graph_label(kept),
+        largest,
+    ];
+    let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let filled = filled_at(kept).map(|line| format!("filled at {line}"));
+    [Some(what).filter(|what| !what.is_empty()), filled, place_label(kept)].into_iter().flatten().collect()
+}
+
+/// How much of it an autograd graph keeps.
+fn graph_label(kept: &KeptByVariable) -> Option<String> {
+    match kept.graph_bytes {
+        0 => None,
+        _ if kept.is_graph() => Some("through autograd graphs".to_owned()),
+        bytes => Some(format!("{} of it through autograd graphs", size(bytes))),
+    }
+}
+
+/// `a list of 15`
+pub(crate) fn container_label(container: &Container) -> String {
+    let is_vowel = container.r#type.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']);
+    format!("{} {} of {}", if is_vowel { "an" } else { "a" }, container.r#type, container.items)
 }
 
 impl VariableChange {
@@ -104,7 +94,7 @@ impl VariableChange {
 
     /// Container and use.
     pub(crate) fn details(&self) -> String {
-        let container = self.container.as_ref().map(Container::label);
+        let container = self.container.as_ref().map(container_label);
         let parts = container.into_iter().chain(kind_label(self.kind).map(str::to_owned));
         parts.collect::<Vec<_>>().join(", ")
     }
@@ -130,7 +120,8 @@ fn cpp_holder(caller: &FrameReport) -> String {
     format!("C++ code, called at {}", caller.short_label())
 }
 
-fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
+/// The use of the memory, if the name does not show it.
+pub(crate) fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
     Some(match kind? {
         TensorKind::Parameter => "parameters",
         TensorKind::Buffer => "buffers",
@@ -157,8 +148,8 @@ pub(super) fn describe_variable(
         }
         _ => String::new(),
     };
-    let graph = row.graph_label().map(|graph| format!(", {graph}")).unwrap_or_default();
-    Some(format!("{}{place}: {} of {} allocated{graph}", row.in_sentence(), size(row.bytes), size(allocated_bytes)))
+    let graph = graph_label(row).map(|graph| format!(", {graph}")).unwrap_or_default();
+    Some(format!("{}{place}: {} of {} allocated{graph}", describe_keeper(row), size(row.bytes), size(allocated_bytes)))
 }
 
 /// `float32 [64, 256]`

@@ -52,7 +52,7 @@ pub(super) fn predict_first_step(
     sites: &CallSites,
     writer: &mut ContinuationWriter<'_, '_>,
 ) -> Result<usize, WhyUnknown> {
-    let failed = requests.len() - 1;
+    let failed = requests.count() - 1;
     let Repetition { period, matched } = inner;
     let is_in_optimizer = |request: RequestId| sites.is_in_optimizer(requests.site(request));
     if !(failed + 1 - period..=failed).all(is_in_optimizer) {
@@ -90,7 +90,7 @@ pub(super) fn predict_first_step(
 /// The sizes of the parameters that have not had their turn; `None` if the turns are not those of parameters.
 fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Option<Vec<u64>> {
     let requests = turns.requests;
-    let failed = requests.len() - 1;
+    let failed = requests.count() - 1;
     let is_call = |request: &RequestId| sites.is_in_module_call(requests.site(*request));
     let first_call = (0..failed).find(is_call).unwrap_or(failed);
     let stays = |request: &RequestId| requests.freed_after(*request) as usize >= failed;

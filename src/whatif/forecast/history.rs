@@ -63,7 +63,7 @@ impl IterationHistory {
         sites: &CallSites,
         older_blocks: &[u64],
     ) -> Option<Self> {
-        let failed = requests.len() - 1;
+        let failed = requests.count() - 1;
         let (source, members) = find_matching(requests, iterations)?;
         let start = iterations.starts()[source];
         let len = iterations.range(source).len();
@@ -211,7 +211,7 @@ fn find_matching(requests: &Requests, iterations: &Iterations) -> Option<(usize,
         return Some((complete - 1, members));
     }
     let start = iterations.start();
-    let done = requests.len() - start;
+    let done = requests.count() - start;
     let sites = |range: std::ops::Range<RequestId>| range.map(|request| requests.site(request));
     let begins_equally = |index: &usize| {
         let range = iterations.range(*index);

@@ -105,7 +105,7 @@ impl<'a> Forecast<'a> {
         growth: Option<&Growth>,
         until: Option<u64>,
     ) -> Option<Self> {
-        let failed = loops.requests.len().checked_sub(1)?;
+        let failed = loops.requests.count().checked_sub(1)?;
         let index = ProgramIndex::new(program, &loops.requests)?;
         let mut writer = ContinuationWriter::new(program, &index, &loops.requests);
         let live_bytes = writer.live_bytes();

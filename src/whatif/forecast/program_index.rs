@@ -23,7 +23,7 @@ impl ProgramIndex {
     /// `None` if the program lacks a request, as where the trace contradicts itself.
     pub(super) fn new(program: &Program<'_>, requests: &Requests) -> Option<Self> {
         let mut index = Self {
-            ops: Vec::with_capacity(requests.len()),
+            ops: Vec::with_capacity(requests.count()),
             freed_by_op: Vec::new(),
             completed: vec![NEVER; program.completed.len()],
             older_blocks: Vec::new(),
@@ -44,7 +44,7 @@ impl ProgramIndex {
             match operation.kind {
                 OperationKind::Alloc { slot, .. } => {
                     let next = index.ops.len();
-                    if next < requests.len() && requests.entry(next) == operation.entry_index as usize {
+                    if next < requests.count() && requests.entry(next) == operation.entry_index as usize {
                         index.ops.push(op);
                         if let Some(slot) = slot {
                             request_of_slot[slot as usize] = u32::try_from(next).unwrap_or(NEVER);
@@ -63,14 +63,14 @@ impl ProgramIndex {
                 }
                 _ => {}
             }
-            if index.ops.len() == requests.len() {
+            if index.ops.len() == requests.count() {
                 break;
             }
         }
         let older = initial.iter().zip(is_older).filter(|(_, is_older)| *is_older);
         index.older_blocks = older.map(|(block, _)| block.requested).collect();
         index.older_blocks.sort_unstable();
-        (index.ops.len() == requests.len()).then_some(index)
+        (index.ops.len() == requests.count()).then_some(index)
     }
 
     pub(super) fn op(&self, request: RequestId) -> usize {

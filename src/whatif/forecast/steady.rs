@@ -91,7 +91,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         writer: &'w mut ContinuationWriter<'r, 'a>,
     ) -> Option<Self> {
         let history = IterationHistory::new(requests, iterations, sites, index.older_blocks())?;
-        let failed = requests.len() - 1;
+        let failed = requests.count() - 1;
         let current_blocks = (iterations.start()..=failed).map(Some).collect();
         let Repetition { period, matched } = iterations.repetition;
         let first = iterations.starts()[0].min((failed + 1).saturating_sub(matched + period));
@@ -230,7 +230,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             })
         };
         let turns =
-            if frees.is_empty() { 0 } else { (1..self.requests.len()).take_while(|turn| is_left(*turn)).count() };
+            if frees.is_empty() { 0 } else { (1..self.requests.count()).take_while(|turn| is_left(*turn)).count() };
         turns.checked_sub(1)
     }
 

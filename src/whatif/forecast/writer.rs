@@ -34,7 +34,7 @@ pub(super) struct ContinuationWriter<'r, 'a> {
 impl<'r, 'a> ContinuationWriter<'r, 'a> {
     /// Appends the failed request, the last of `requests`, which is now served.
     pub(super) fn new(recorded: &'r Program<'a>, index: &'r ProgramIndex, requests: &'r Requests) -> Self {
-        let failed = requests.len() - 1;
+        let failed = requests.count() - 1;
         let failed_op = index.op(failed);
         let operations = recorded.operations[..=failed_op].to_vec();
         let mut writer = Self {
@@ -73,7 +73,7 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
     }
 
     pub(super) fn bytes(&self, block: RequestId) -> u64 {
-        match block.checked_sub(self.requests.len() - 1) {
+        match block.checked_sub(self.requests.count() - 1) {
             Some(predicted) => self.bytes[predicted],
             None => self.requests.bytes(block),
         }
@@ -109,7 +109,7 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
     }
 
     fn slot(&self, block: RequestId) -> Option<u32> {
-        if let Some(predicted) = block.checked_sub(self.requests.len() - 1) {
+        if let Some(predicted) = block.checked_sub(self.requests.count() - 1) {
             return self.slots.get(predicted).copied();
         }
         match self.recorded.operations[self.index.op(block)].kind {

@@ -5,7 +5,9 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, JudgedRequest};
 use crate::base::units::{count, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, code, faint, source_location};
-use crate::output::wording::{frame_label, guessed_label, location_label};
+use crate::output::wording::{
+    container_label, frame_label, guessed_label, keeper_name, kind_label, location_label, type_label,
+};
 use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
@@ -110,7 +112,7 @@ fn caller_label(caller: &FrameReport, line: &LiveByLine) -> Text {
 }
 
 fn variable(kept: &KeptByVariable) -> Vec<Cell> {
-    let category = if kept.is_graph() { "autograd graph" } else { kept.kind_label().unwrap_or("") };
+    let category = if kept.is_graph() { "autograd graph" } else { kind_label(kept.kind).unwrap_or("") };
     vec![
         variable_label(kept).into(),
         category.into(),
@@ -128,12 +130,12 @@ fn variable_label(kept: &KeptByVariable) -> Text {
     }
     let name = match (&kept.container, &kept.name) {
         (Some(container), _) => code(&*container.name),
-        (None, Some(_)) => code(kept.holder()),
-        (None, None) => kept.holder().into(),
+        (None, Some(_)) => code(keeper_name(kept)),
+        (None, None) => keeper_name(kept).into(),
     };
     // A model or an optimizer has many types.
     let is_one = matches!(kept.kind, Some(TensorKind::Saved | TensorKind::Variable) | None);
-    let what = kept.container_label().or_else(|| kept.type_label().filter(|_| is_one));
+    let what = kept.container.as_ref().map(container_label).or_else(|| type_label(kept).filter(|_| is_one));
     let what = what.map_or_else(Text::default, |what| format!(" ({what})").into());
     let filled = kept.container.as_ref().and_then(|container| container.filled_at.as_ref());
     let at = filled.map_or_else(|| location_label(&kept.allocated_by), frame_label);

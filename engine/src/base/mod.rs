@@ -1,0 +1,12 @@
+//! Tools that every room uses: amounts, ids, interned strings, input files, warnings.
+//!
+//! In: bytes of files, numbers and text. Out: types and functions that know neither PyTorch's allocator nor snapshots.
+
+pub mod ids;
+pub mod input;
+pub mod intern;
+#[cfg(debug_assertions)]
+pub mod step_counter;
+pub mod threads;
+pub mod units;
+pub mod warning;

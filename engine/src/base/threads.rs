@@ -1,0 +1,61 @@
+//! A second core for independent work, where there is one.
+//!
+//! These functions use plain threads. A thread of rayon that waits may run any other job of its pool; if that job needs
+//! the value of a `OnceLock` which the waiting one is about to fill in, neither ends.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Whether a second thread would have a core to itself: not within a parallel job, which occupies all of them.
+fn has_free_core() -> bool {
+    rayon::current_thread_index().is_none() && rayon::current_num_threads() > 1
+}
+
+/// The results of `first` and `second`, which run at the same time where a core is free.
+pub fn join<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
+    if !has_free_core() {
+        return (first(), second());
+    }
+    thread::scope(|scope| {
+        let other = scope.spawn(second);
+        (first(), finish(other))
+    })
+}
+
+/// The results of `work` for each of `items`, in their order, on as many threads as there are cores.
+pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let count = rayon::current_num_threads().min(items.len());
+    if count < 2 || !has_free_core() {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let own = numbers.map_while(|index| Some((index, work(items.get(index)?))));
+        own.collect::<Vec<_>>()
+    };
+    let mut results: Vec<(usize, R)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().flat_map(finish).collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The result of `thread`; its panic goes on in this one.
+fn finish<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_have_the_order_of_the_items() {
+        let items: Vec<u64> = (0..1000).collect();
+        assert_eq!(map(&items, |n| n * n), items.iter().map(|n| n * n).collect::<Vec<_>>());
+        assert!(map(&[] as &[u64], |n| *n).is_empty());
+        assert_eq!(join(|| 1, || "two"), (1, "two"));
+    }
+}

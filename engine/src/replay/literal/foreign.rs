@@ -1,0 +1,100 @@
+//! Recognizes files that PyTorch's native CUDA allocator did not write.
+
+use crate::allocator::conf::find_option;
+use crate::base::units::{MIB, counted};
+use crate::base::warning::{Code, Warning};
+use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+
+/// Packages with an allocator for another kind of device, which writes snapshots in the same format.
+const FOREIGN_PACKAGES: [&str; 3] = ["torch_npu", "torch_mlu", "torch_musa"];
+
+/// A warning for a file that another allocator wrote, since none of its figures can be trusted.
+pub fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
+    let backend = |message: &str| Some(Warning::new(Code::ForeignBackend, message));
+    let raw = snapshot.settings.as_ref();
+    if raw.and_then(|raw| find_option(&raw.string, "backend")).is_some_and(|name| name != "native") {
+        return backend("the backend is not PyTorch's native allocator, which these figures assume");
+    }
+    if let Some(package) = find_foreign_package(snapshot) {
+        return backend(&format!(
+            "the stacks name {package}, which has an allocator of its own: oomscope does not know its rules, and these \
+             figures assume PyTorch's CUDA allocator"
+        ));
+    }
+    if looks_like_npu(snapshot) {
+        return backend(
+            "blocks are 32 bytes larger than those of PyTorch's CUDA allocator, as in torch_npu: oomscope does not \
+             know its rules, and these figures assume PyTorch's CUDA allocator",
+        );
+    }
+    let contradictory = count_contradictory_segments(snapshot);
+    (contradictory > 0).then(|| {
+        Warning::new(
+            Code::NotAllocated,
+            format!(
+                "{} of {} are inconsistent (their blocks leave gaps, overlap or are smaller than requested, or two \
+                 segments overlap): no allocator wrote this file",
+                contradictory,
+                counted(snapshot.segments.len() as u64, "segment")
+            ),
+        )
+    })
+}
+
+/// The first of [`FOREIGN_PACKAGES`] in the stacks.
+fn find_foreign_package(snapshot: &Snapshot) -> Option<&'static str> {
+    let is_in = |file: &str, package: &str| file.split(['/', '\\']).any(|part| part == package);
+    let mut frames = snapshot.stacks.all_frames();
+    frames.find_map(|frame| {
+        let file = snapshot.text(frame.file);
+        FOREIGN_PACKAGES.into_iter().find(|package| file.contains(package) && is_in(file, package))
+    })
+}
+
+/// Bytes that `torch_npu` adds to a request before it rounds.
+const NPU_PADDING: u64 = 32;
+
+/// The bytes that the allocator of `snapshot` adds to each request before it rounds.
+pub(super) fn request_padding(snapshot: &Snapshot) -> u64 {
+    if looks_like_npu(snapshot) { NPU_PADDING } else { 0 }
+}
+
+/// Only blocks where the padding of `torch_npu` makes a difference count.
+fn looks_like_npu(snapshot: &Snapshot) -> bool {
+    let rounded = |bytes: u64| bytes.checked_next_multiple_of(512);
+    let mut conclusive = snapshot.blocks.iter().filter(|block| {
+        block.state == BlockState::ActiveAllocated
+            && block.size < MIB
+            && rounded(block.requested_size) != rounded(block.requested_size.saturating_add(NPU_PADDING))
+    });
+    let is_larger = |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(NPU_PADDING));
+    conclusive.next().is_some_and(is_larger) && conclusive.all(is_larger)
+}
+
+/// Segments whose blocks do not fit, or that overlap another segment of the device.
+fn count_contradictory_segments(snapshot: &Snapshot) -> usize {
+    let mut ranges: Vec<(u64, u64, u64, usize)> = Vec::with_capacity(snapshot.segments.len());
+    let mut is_contradictory = vec![false; snapshot.segments.len()];
+    for (index, segment) in snapshot.segments.iter().enumerate() {
+        let end = segment.address.saturating_add(segment.total_size);
+        ranges.push((segment.device, segment.address, end, index));
+        is_contradictory[index] = !is_tiled(segment, snapshot.blocks_of(segment));
+    }
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        if let [(device, _, end, _), (other, start, _, index)] = pair {
+            is_contradictory[*index] |= device == other && start < end;
+        }
+    }
+    is_contradictory.into_iter().filter(|is_contradictory| *is_contradictory).count()
+}
+
+/// Whether `blocks` fill `segment` without gaps, and each active one is at least as large as requested.
+fn is_tiled(segment: &Segment, blocks: &[Block]) -> bool {
+    let mut next = segment.address;
+    blocks.iter().all(|block| {
+        let follows = block.address == next;
+        next = next.saturating_add(block.size);
+        follows && (block.state == BlockState::Inactive || block.requested_size <= block.size)
+    }) && next == segment.address.saturating_add(segment.total_size)
+}

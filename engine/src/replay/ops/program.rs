@@ -1,0 +1,396 @@
+//! A recorded program as operations on numbered slots instead of addresses. Read once from the trace, it can
+//! be performed on the allocator model any number of times.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use rustc_hash::FxHashSet;
+
+use crate::allocator::conf::Settings;
+use crate::allocator::{Behaviour, InitialBlock, InitialSegment, round_size};
+use crate::base::ids::{PoolId, StackId, to_u32};
+use crate::replay::literal::DEFAULT_STREAM;
+use crate::snapshot::{BlockState, Device};
+
+/// The operations of one device's trace, and the memory that the allocator held before the first.
+#[derive(Debug, Clone)]
+pub struct Program<'a> {
+    pub device: Device<'a>,
+    pub initial_segments: Vec<InitialSegment>,
+    /// In address order; block `i` keeps slot `i`.
+    pub initial_blocks: Vec<InitialBlock>,
+    pub operations: Vec<Operation>,
+    /// The slots of pending frees, in the order in which they were completed.
+    pub completed: Vec<u32>,
+    /// The private pools of each [`ReleaseScope::Pools`], one after the other.
+    pub released_pools: Vec<PoolId>,
+    /// A slot is reused once its block is free.
+    pub slot_count: usize,
+}
+
+/// An operation, with the last entry that it wrote.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation {
+    pub entry_index: u32,
+    pub kind: OperationKind,
+}
+
+/// A range of [`Program::completed`] or [`Program::released_pools`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListRange {
+    pub start: u32,
+    pub len: u32,
+}
+
+impl ListRange {
+    pub fn range(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.len as usize
+    }
+
+    pub(crate) fn slice<T>(self, list: &[T]) -> &[T] {
+        &list[self.range()]
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum OperationKind {
+    /// A request. It has no slot if it failed when it was recorded.
+    Alloc { size: u64, stream: u64, pool: PoolId, context: StackId, slot: Option<u32>, completions: ListRange },
+    /// A free. It is pending if another stream still uses the block.
+    Free { slot: u32, is_pending: bool, context: StackId },
+    /// Cached memory released on request.
+    Release { scope: ReleaseScope, context: StackId, completions: ListRange },
+    /// The last user of a private pool is gone: its memory can be released from here on.
+    Freeable(PoolId),
+    /// The program took a snapshot.
+    Snapshot(PoolId),
+    /// Memory that a library allocates and frees within one call. Unless it `is_needed`, the library falls back to a
+    /// plan without it.
+    Workspace { size: u64, stream: u64, is_needed: bool },
+}
+
+/// A request of a program at another size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResizedRequest {
+    /// `None` if it is not made at that size. Its block must be freed, and its free not be pending.
+    pub bytes: Option<u64>,
+    /// Two blocks that its call requests after it, and frees when it ends.
+    pub temporaries: Option<[u64; 2]>,
+}
+
+/// A request, and what the program holds with it.
+struct LiveRequest {
+    entry_index: u32,
+    /// Rounded.
+    size: u64,
+    /// All live blocks and this request, rounded.
+    live_bytes: u64,
+    /// When it was recorded.
+    was_served: bool,
+}
+
+/// Which pools a release empties.
+#[derive(Debug, Clone, Copy)]
+pub enum ReleaseScope {
+    All,
+    /// Private pools.
+    Pools(ListRange),
+    /// None: the trace shows completed frees and nothing else.
+    CompletionsOnly,
+}
+
+impl Program<'_> {
+    /// The same program on an empty allocator. It first allocates its initial blocks, in an order that does not depend
+    /// on their addresses, so the outcome follows from its operations and the settings alone.
+    #[must_use]
+    pub fn with_empty_start(mut self) -> Self {
+        let mut order: Vec<(usize, u64, usize)> = Vec::with_capacity(self.initial_blocks.len());
+        let ends = self.initial_block_ends();
+        for (index, (block, end)) in self.initial_blocks.iter().zip(ends).enumerate() {
+            order.push((end, block.requested, index));
+        }
+        // The blocks that live longest come first, then the largest. Within a pool and stream, blocks equal in both are
+        // interchangeable.
+        order.sort_by_key(|(end, requested, index)| (Reverse(*end), Reverse(*requested), *index));
+        let mut operations = Vec::with_capacity(order.len() + self.operations.len());
+        for (.., index) in order {
+            let InitialBlock { addr, requested: size, state, context, .. } = self.initial_blocks[index];
+            if size == 0 {
+                continue;
+            }
+            let after = self.initial_segments.partition_point(|segment| segment.addr <= addr);
+            // A block below every segment contradicts the file; the allocator model does not place it either.
+            let Some(segment) = after.checked_sub(1).and_then(|i| self.initial_segments.get(i)) else {
+                continue;
+            };
+            let InitialSegment { stream, pool, .. } = *segment;
+            let slot = to_u32(index);
+            let mut push = |kind| operations.push(Operation { entry_index: 0, kind });
+            push(OperationKind::Alloc {
+                size,
+                stream,
+                pool,
+                context,
+                slot: Some(slot),
+                completions: ListRange::default(),
+            });
+            if state == BlockState::ActivePendingFree {
+                push(OperationKind::Free { slot, is_pending: true, context });
+            }
+        }
+        operations.append(&mut self.operations);
+        Self { initial_segments: Vec::new(), initial_blocks: Vec::new(), operations, ..self }
+    }
+
+    /// Every request in order: entry index, stack and bytes.
+    pub fn requests(&self) -> impl Iterator<Item = (usize, StackId, u64)> + '_ {
+        self.operations.iter().filter_map(|operation| match operation.kind {
+            OperationKind::Alloc { size, context, .. } => Some((operation.entry_index as usize, context, size)),
+            _ => None,
+        })
+    }
+
+    /// Every free of a block that the program allocated: the number of its request in [`Self::requests`], and the
+    /// number of requests before the free.
+    pub fn frees(&self) -> Vec<(usize, usize)> {
+        let mut request_of_slot: Vec<Option<usize>> = vec![None; self.slot_count];
+        let (mut requests, mut frees) = (0, Vec::new());
+        for operation in &self.operations {
+            match operation.kind {
+                OperationKind::Alloc { slot, .. } => {
+                    if let Some(slot) = slot {
+                        request_of_slot[slot as usize] = Some(requests);
+                    }
+                    requests += 1;
+                }
+                OperationKind::Free { slot, .. } => {
+                    frees.extend(request_of_slot[slot as usize].take().map(|request| (request, requests)));
+                }
+                _ => {}
+            }
+        }
+        frees
+    }
+
+    /// The same operations with other bytes for each request and each initial block, in order. If the initial blocks
+    /// differ, nobody knows where they would have been, so the program allocates them first: see
+    /// [`Self::with_empty_start`].
+    #[must_use]
+    pub fn resized(&self, requests: &[ResizedRequest], initial_blocks: &[u64]) -> Self {
+        let operations = resize_operations(&self.operations, requests, self.slot_count);
+        self.with_operations(operations, self.slot_count + 2, initial_blocks)
+    }
+
+    /// The same program with other operations, and other bytes for each initial block.
+    #[must_use]
+    pub fn with_operations(&self, operations: Vec<Operation>, slot_count: usize, initial_blocks: &[u64]) -> Self {
+        let mut resized = Self { operations, slot_count, ..self.clone() };
+        let recorded = self.initial_blocks.iter().map(|block| block.requested);
+        if recorded.eq(initial_blocks.iter().copied()) {
+            return resized;
+        }
+        for (block, bytes) in resized.initial_blocks.iter_mut().zip(initial_blocks) {
+            block.requested = *bytes;
+        }
+        resized.with_empty_start()
+    }
+
+    /// The operation that frees each initial block or completes its free; `usize::MAX` if it stays.
+    fn initial_block_ends(&self) -> Vec<usize> {
+        let mut ends = vec![usize::MAX; self.initial_blocks.len()];
+        let mut set_end = |slot: u32, index: usize| {
+            // Later slots are not those of initial blocks.
+            if let Some(end) = ends.get_mut(slot as usize) {
+                *end = index.min(*end);
+            }
+        };
+        for (index, operation) in self.operations.iter().enumerate() {
+            match operation.kind {
+                OperationKind::Free { slot, .. } => set_end(slot, index),
+                OperationKind::Alloc { completions, .. } | OperationKind::Release { completions, .. } => {
+                    completions.slice(&self.completed).iter().for_each(|slot| set_end(*slot, index));
+                }
+                OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => {}
+            }
+        }
+        ends
+    }
+
+    /// Whether a request for `pool` on `stream` was made in a graph capture rather than in `use_mem_pool`; `None` if
+    /// the trace does not show it. A capture's own pool has an id that ends in 0, and the default stream cannot be
+    /// captured.
+    pub(crate) fn is_in_capture(&self, pool: PoolId, stream: u64) -> Option<bool> {
+        match self.device.snapshot().pools.get(pool) {
+            [_, 0] => Some(true),
+            _ if stream == DEFAULT_STREAM => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether PyTorch 2.`minor` treats requests in a graph capture differently, and the trace does not show for some
+    /// request whether it was in one.
+    pub fn has_unknown_captures(&self, minor: u32) -> bool {
+        Behaviour::for_release(minor).private_pools_as_captures
+            && self.operations.iter().any(|operation| match operation.kind {
+                OperationKind::Alloc { pool, stream, .. } => self.is_in_capture(pool, stream).is_none(),
+                _ => false,
+            })
+    }
+
+    pub(crate) fn slot_of_initial_block(&self, addr: u64) -> Option<u32> {
+        let found = self.initial_blocks.binary_search_by_key(&addr, |block| block.addr);
+        found.ok().map(to_u32)
+    }
+
+    /// Peak of the live blocks, rounded under `settings`, where a failed request counts as well: a lower bound of the
+    /// memory that serves every request.
+    pub fn peak_bytes(&self, settings: &Settings) -> u64 {
+        self.walk_requests(settings, |_| {})
+    }
+
+    /// The first request with which the live blocks exceed `bytes`, rounded under `settings`: its entry index and its
+    /// own bytes.
+    pub fn first_request_over(&self, bytes: u64, settings: &Settings) -> Option<(usize, u64)> {
+        let mut first = None;
+        self.walk_requests(settings, |request| {
+            if first.is_none() && request.live_bytes > bytes {
+                first = Some((request.entry_index as usize, request.size));
+            }
+        });
+        first
+    }
+
+    /// For each request that failed, its entry index, and the bytes of the live blocks with it, rounded under
+    /// `settings`.
+    pub fn bytes_needed_by_failed(&self, settings: &Settings) -> Vec<(usize, u64)> {
+        let mut needed = Vec::new();
+        self.walk_requests(settings, |request| {
+            if !request.was_served {
+                needed.push((request.entry_index as usize, request.live_bytes));
+            }
+        });
+        needed
+    }
+
+    /// Calls `visit` with the entry index of every request, and the bytes of the live blocks with it, rounded under
+    /// `settings`.
+    pub fn for_each_request(&self, settings: &Settings, mut visit: impl FnMut(usize, u64)) {
+        self.walk_requests(settings, |request| {
+            visit(request.entry_index as usize, request.live_bytes);
+        });
+    }
+
+    /// Calls `visit` with every request; the peak of the live blocks with it.
+    fn walk_requests(&self, settings: &Settings, mut visit: impl FnMut(&LiveRequest)) -> u64 {
+        let mut sizes = vec![0; self.slot_count];
+        for (size, block) in sizes.iter_mut().zip(&self.initial_blocks) {
+            *size = if block.state == BlockState::ActivePendingFree { 0 } else { block.size };
+        }
+        let mut live = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+        let mut peak = live;
+        for operation in &self.operations {
+            match operation.kind {
+                OperationKind::Alloc { size, slot, .. } => {
+                    let size = round_size(size, settings);
+                    let live_bytes = live.saturating_add(size);
+                    peak = peak.max(live_bytes);
+                    let (entry_index, was_served) = (operation.entry_index, slot.is_some());
+                    visit(&LiveRequest { entry_index, size, live_bytes, was_served });
+                    if let Some(slot) = slot {
+                        sizes[slot as usize] = size;
+                        live = live_bytes;
+                    }
+                }
+                // Saturates, since the sum above may have.
+                OperationKind::Free { slot, .. } => {
+                    live = live.saturating_sub(sizes[slot as usize]);
+                }
+                OperationKind::Release { .. }
+                | OperationKind::Freeable(_)
+                | OperationKind::Snapshot(_)
+                | OperationKind::Workspace { .. } => {}
+            }
+        }
+        peak
+    }
+
+    /// The requests right before the one of entry `failed` (the last) that were made in a row by stacks that
+    /// `is_similar` accepts: their number, and the bytes of those still live.
+    pub fn similar_requests_before(&self, failed: usize, is_similar: impl Fn(StackId) -> bool) -> (usize, u64) {
+        let (mut requests, mut bytes) = (0, 0u64);
+        let mut freed = FxHashSet::default();
+        for operation in self.operations.iter().rev().skip_while(|o| o.entry_index as usize >= failed) {
+            match operation.kind {
+                OperationKind::Alloc { size, context, slot: Some(slot), .. } => {
+                    if !is_similar(context) {
+                        break;
+                    }
+                    requests += 1;
+                    if !freed.remove(&slot) {
+                        bytes = bytes.saturating_add(round_size(size, &Settings::default()));
+                    }
+                }
+                OperationKind::Free { slot, .. } => {
+                    freed.insert(slot);
+                }
+                _ => {}
+            }
+        }
+        (requests, bytes)
+    }
+
+    /// In bytes, not rounded; 0 if there is none.
+    pub fn largest_request(&self) -> u64 {
+        let size = |operation: &Operation| match operation.kind {
+            OperationKind::Alloc { size, .. } => size,
+            _ => 0,
+        };
+        self.operations.iter().map(size).max().unwrap_or(0) // no operations
+    }
+
+    /// When `operation` was recorded, in microseconds; 0 if the file has no times.
+    pub(crate) fn time_us(&self, operation: &Operation) -> u64 {
+        self.device.time_us(operation.entry_index as usize).unwrap_or(0) // PyTorch before 2.2
+    }
+}
+
+/// The operations with other requests. Temporary blocks have the slots from `free_slot` on.
+fn resize_operations(operations: &[Operation], requests: &[ResizedRequest], free_slot: usize) -> Vec<Operation> {
+    let mut resized = Vec::with_capacity(operations.len());
+    let mut requests = requests.iter();
+    let mut dropped: FxHashSet<u32> = FxHashSet::default();
+    for operation in operations {
+        let mut operation = *operation;
+        match &mut operation.kind {
+            OperationKind::Free { slot, .. } if dropped.remove(slot) => {}
+            OperationKind::Alloc { size, stream, pool, context, slot, .. } => {
+                let Some(request) = requests.next() else {
+                    resized.push(operation);
+                    continue;
+                };
+                let (stream, pool, context) = (*stream, *pool, *context);
+                match (request.bytes, *slot) {
+                    (None, Some(slot)) => _ = dropped.insert(slot),
+                    (bytes, _) => {
+                        *size = bytes.unwrap_or(*size);
+                        resized.push(operation);
+                    }
+                }
+                let entry_index = operation.entry_index;
+                let mut push = |kind| resized.push(Operation { entry_index, kind });
+                let Some(temporaries) = request.temporaries else { continue };
+                let slots = [free_slot, free_slot + 1].map(to_u32);
+                for (size, slot) in temporaries.into_iter().zip(slots) {
+                    let completions = ListRange::default();
+                    push(OperationKind::Alloc { size, stream, pool, context, slot: Some(slot), completions });
+                }
+                for slot in slots.into_iter().rev() {
+                    push(OperationKind::Free { slot, is_pending: false, context });
+                }
+            }
+            _ => resized.push(operation),
+        }
+    }
+    resized
+}

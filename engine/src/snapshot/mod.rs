@@ -1,0 +1,77 @@
+//! Reading PyTorch's memory snapshots.
+//!
+//! [`Snapshot::read`] takes the bytes of `torch.cuda.memory._dump_snapshot()` (a pickle of any protocol, from Python
+//! or from PyTorch's C++ pickler), a JSON dump of the same structure, or the bare list of segments of
+//! `torch.cuda.memory_snapshot()`, from any release since 1.5. It returns segments, blocks, trace entries, stacks and
+//! settings as tables. Values that a release does not record are absent, never guessed; unknown keys become a
+//! [`crate::base::warning::Warning`].
+//!
+//! The room reports what the file contains, even if it is implausible. It does not know the allocator's rules. It
+//! infers two things only: the range of releases that write such a file, and the caller of an autograd thread.
+
+mod column;
+mod contents;
+mod decode;
+mod device;
+mod dry_run;
+mod error;
+mod extended_stacks;
+mod frame_lists;
+mod json;
+mod keys;
+#[doc(hidden)]
+pub mod pickle;
+mod recorder_info;
+mod segments;
+mod serving;
+mod settings;
+mod sleep;
+mod source_lines;
+mod stacks;
+mod tensor_names;
+mod torch_range;
+mod trace;
+
+use crate::base::input::looks_like_log;
+pub use column::Column;
+pub use contents::{Pools, Snapshot};
+pub use device::Device;
+pub use dry_run::EXIT_CODE;
+pub use dry_run::{
+    DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, TextLength, UnsizedWork,
+    ValueRead, Workspace,
+};
+pub use error::SnapshotError;
+pub use frame_lists::{FrameIds, FrameIdsIter};
+pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};
+pub use segments::{Block, Blocks, Segment, Segments};
+pub use serving::Serving;
+pub use settings::RawSettings;
+pub use sleep::{RecordedSleep, SleepCall, SleepChange, SleepSegment};
+pub use source_lines::SourceLines;
+pub use stacks::{ExtendedStack, Frame, Stacks};
+pub use tensor_names::{
+    Author, BackwardCall, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind,
+    TensorKind, TensorNames, Write, WriteKind,
+};
+pub use torch_range::TorchRange;
+pub use trace::{Annotation, TraceEntries, TraceEntry};
+
+pub use crate::allocator::trace_action::{Action, BlockState};
+pub use crate::base::input::Source;
+
+impl Snapshot {
+    /// Reads a snapshot. `progress` is called with the offset from time to time.
+    ///
+    /// # Errors
+    /// If the bytes are not a snapshot, or a damaged one. The message names the position.
+    pub fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Self, SnapshotError> {
+        let first = bytes.iter().copied().find(|b| !b.is_ascii_whitespace());
+        match first {
+            None => Err(SnapshotError::Empty),
+            Some(b'{' | b'[') if !pickle::looks_like_pickle(bytes) && !looks_like_log(bytes) => json::read(bytes),
+            Some(_) if bytes.starts_with(b"PK\x03\x04") => Err(SnapshotError::Zip),
+            Some(_) => decode::read(bytes, progress),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Classifies frames as user code, package, PyTorch or plumbing, and picks the source line that stands for a stack.
+
+mod bounds;
+mod frame;
+mod helpers;
+mod location;
+mod origin;
+mod reader;
+mod strip_paths;
+
+pub use self::frame::{FrameList, FrameReport};
+pub use self::location::{CodeLocation, UNKNOWN_NODE, code_and_caller};
+pub use self::location::{Culprit, LineId};
+pub use self::origin::Origin;
+pub use self::origin::forward_slashes;
+pub use self::reader::StackReader;

@@ -1,0 +1,276 @@
+//! Whose code a frame is: the user's, an installed package's, PyTorch's, or code that nobody edits.
+//!
+//! Accepts paths of Linux, macOS and Windows.
+
+use std::borrow::Cow;
+
+/// Whose code a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The program itself.
+    User,
+    /// An installed package other than PyTorch.
+    Package,
+    /// Python code of PyTorch.
+    Torch,
+    /// Frames that only forward the call: `Module._call_impl`, the standard library, generated code.
+    Plumbing,
+    /// Not Python source: C++ sources, object files, libraries, the interpreter.
+    Native,
+}
+
+/// Path components that occur only in PyTorch's sources, for builds from source.
+const TORCH_SOURCES: [&str; 12] = [
+    "/torch/_",
+    "/torch/nn/",
+    "/torch/optim/",
+    "/torch/autograd/",
+    "/torch/utils/",
+    "/torch/distributed/",
+    "/torch/cuda/",
+    "/torch/fx/",
+    "/torch/jit/",
+    "/torch/amp/",
+    "/torch/functional.py",
+    "/torch/serialization.py",
+];
+
+/// Prefixes of the file names of code typed into a notebook or prompt: `IPython`, Databricks, Python.
+const INTERACTIVE_FILES: [&str; 5] = ["<ipython-input", "Cell In[", "<command-", "<stdin>", "<console>"];
+
+/// Directories of installed packages; the last one holds code that comes with a model of Hugging Face's hub.
+const PACKAGE_DIRS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/transformers_modules/"];
+
+/// Files of our recorder, which replace functions of Python and PyTorch in a dry run.
+const RECORDER_FILES: &str = "/.recorder/_oomscope_";
+
+/// Packages that only start programs: command lines, notebooks, workers.
+const LAUNCHERS: [&str; 15] = [
+    "IPython",
+    "absl",
+    "accelerate",
+    "click",
+    "debugpy",
+    "fire",
+    "hydra",
+    "ipykernel",
+    "joblib",
+    "ray",
+    "tornado",
+    "traitlets",
+    "typer",
+    "tyro",
+    "uvicorn",
+];
+
+impl Origin {
+    /// Classifies the code at `line` of `file`, in function `name`.
+    pub fn classify(file: &str, line: u32, name: &str) -> Self {
+        let file = forward_slashes(file);
+        let file = file.as_ref();
+        if INTERACTIVE_FILES.iter().any(|cell| file.starts_with(cell)) {
+            return Self::User;
+        }
+        if is_generated(file) || file.contains(RECORDER_FILES) {
+            return Self::Plumbing;
+        }
+        if !is_python_source(file, line, name) {
+            return Self::Native;
+        }
+        let package = PACKAGE_DIRS.iter().find_map(|dir| file.split_once(dir));
+        let is_torch = match package {
+            Some((_, inside)) => inside.starts_with("torch/"),
+            None => TORCH_SOURCES.iter().any(|part| file.contains(part)),
+        };
+        match (is_torch, package) {
+            (true, _) if matches!(name, "_call_impl" | "_wrapped_call_impl") => Self::Plumbing,
+            (true, _) => Self::Torch,
+            (false, Some(_)) => Self::Package,
+            (false, None) if is_in_python_install(file) => Self::Plumbing,
+            (false, None) => Self::User,
+        }
+    }
+}
+
+/// The name of the package that `file` belongs to: `einops` for `/venv/lib/python3.12/site-packages/einops/einops.py`.
+pub(super) fn package_name(file: &str) -> Option<&str> {
+    let inside = |dir: &str| {
+        // The directory with either separator.
+        let dir = dir.trim_matches('/');
+        let at = file.match_indices(dir).find_map(|(at, _)| file.get(at + dir.len()..))?;
+        at.strip_prefix(['/', '\\'])?.split(['/', '\\']).next()
+    };
+    PACKAGE_DIRS.iter().find_map(|dir| inside(dir))
+}
+
+pub(super) fn is_launcher(package: &str) -> bool {
+    LAUNCHERS.contains(&package)
+}
+
+/// `file` with `\` replaced by `/`.
+pub fn forward_slashes(file: &str) -> Cow<'_, str> {
+    if file.contains('\\') { file.replace('\\', "/").into() } else { file.into() }
+}
+
+/// Code generated at run time: `TorchInductor`, FX graphs, `exec`, frozen modules.
+fn is_generated(file: &str) -> bool {
+    file.starts_with('<')
+        || file.contains("torchinductor_")
+        || file.contains("fx_generated_")
+        || file.contains("/torch_compile_debug/")
+        // AOTAutograd names its files `codegen.py:codegen(compiled_function_forward)`.
+        || file.contains(".py:")
+}
+
+/// A script without a file extension counts as Python source if the frame has a line number. C++ frames without an
+/// extension have line 0, or an offset into an executable.
+fn is_python_source(file: &str, line: u32, name: &str) -> bool {
+    let (directory, base) = file.rsplit_once('/').unwrap_or(("", file));
+    match base.rsplit_once('.') {
+        Some((_, "py" | "pyw" | "pyx" | "ipynb")) => true,
+        Some(_) => false,
+        None => {
+            let is_program = directory.ends_with("/bin") || directory.ends_with("/Scripts");
+            line > 0 && !is_program && !base.is_empty() && !name.contains(['(', ':'])
+        }
+    }
+}
+
+/// Whether `file` belongs to the standard library. On Windows that is `Lib` of any Python installation.
+fn is_in_python_install(file: &str) -> bool {
+    if file.contains("/lib/python3") || file.contains("/lib64/python3") {
+        return true;
+    }
+    let mut parts = file.split('/').peekable();
+    let (mut before, mut home) = ("", "");
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        if is_python_zip(part) || (!is_last && is_lib_dir(part) && is_python_home(before, home)) {
+            return true;
+        }
+        (before, home) = (home, part);
+    }
+    false
+}
+
+fn is_lib_dir(part: &str) -> bool {
+    part.eq_ignore_ascii_case("lib")
+}
+
+/// `python310.zip` of the embeddable Windows distribution.
+fn is_python_zip(part: &str) -> bool {
+    part.strip_suffix(".zip").is_some_and(|name| name.starts_with("python3"))
+}
+
+/// Whether the directory `parent/home` looks like a Python installation: `Python310`,
+/// `cpython-3.10.19-windows-x86_64-none`, `miniconda3`, a conda environment.
+fn is_python_home(parent: &str, home: &str) -> bool {
+    let home = home.to_ascii_lowercase();
+    let named = ["python", "cpython", "pypy"].iter().any(|name| home.starts_with(name));
+    named && home.contains(|c: char| c.is_ascii_digit())
+        || ["conda", "miniforge", "mambaforge"].iter().any(|name| home.contains(name))
+        || parent == "envs"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classify(file: &str, name: &str) -> Origin {
+        Origin::classify(file, 7, name)
+    }
+
+    #[test]
+    fn classifies_python_frames() {
+        let torch = "/venv/lib/python3.11/site-packages/torch";
+        let cases = [
+            ("/app/train.py", "step", Origin::User),
+            ("train.py", "<module>", Origin::User),
+            ("/home/me/torch/train.py", "main", Origin::User),
+            ("/home/me/lib/train.py", "main", Origin::User),
+            ("/home/me/run_training", "main", Origin::User),
+            ("/tmp/ipykernel_9/12.py", "<module>", Origin::User),
+            ("<ipython-input-3-ab12>", "<module>", Origin::User),
+            ("<stdin>", "<module>", Origin::User),
+            ("Cell In[3]", "<module>", Origin::User),
+            ("/src/pytorch/torch/nn/functional.py", "linear", Origin::Torch),
+            ("/opt/py/site-packages/transformers/models/x.py", "forward", Origin::Package),
+            ("/home/me/oomscope-dry-run-1/.recorder/_oomscope_files.py", "wrapper", Origin::Plumbing),
+            ("/home/me/.recorder/train.py", "main", Origin::User),
+            ("/opt/py/dist-packages/vllm/worker.py", "run", Origin::Package),
+            ("/opt/py/site-packages/torchvision/ops.py", "nms", Origin::Package),
+            ("/root/.cache/huggingface/modules/transformers_modules/m/x/modeling_m.py", "forward", Origin::Package),
+            ("/usr/lib/python3.11/contextlib.py", "decorate_context", Origin::Plumbing),
+            ("/usr/lib64/python3.9/runpy.py", "_run_code", Origin::Plumbing),
+            ("<string>", "run", Origin::Plumbing),
+            ("<frozen runpy>", "_run_code", Origin::Plumbing),
+            ("/tmp/torchinductor_me/ab/cab.py", "call", Origin::Plumbing),
+            ("fx_generated__bpqfktg5b4.py", "forward", Origin::Plumbing),
+            ("/venv/bin/torchrun", "<module>", Origin::Native),
+        ];
+        for (file, name, origin) in cases {
+            assert_eq!(classify(file, name), origin, "{file} {name}");
+        }
+        assert_eq!(classify(&format!("{torch}/nn/functional.py"), "linear"), Origin::Torch);
+        assert_eq!(classify(&format!("{torch}/nn/modules/module.py"), "_call_impl"), Origin::Plumbing);
+        let codegen = format!("{torch}/_functorch/codegen.py:codegen(compiled_function_forward)");
+        assert_eq!(classify(&codegen, "inner"), Origin::Plumbing);
+    }
+
+    #[test]
+    fn finds_the_name_of_a_package() {
+        for (file, name) in [
+            ("/venv/lib/python3.11/site-packages/einops/_backends.py", Some("einops")),
+            ("/usr/local/lib/python3.10/dist-packages/vllm/worker/worker.py", Some("vllm")),
+            (r"C:\FL\.venv\Lib\site-packages\einops\einops.py", Some("einops")),
+            ("/root/.cache/huggingface/modules/transformers_modules/m/modeling_m.py", Some("m")),
+            ("/home/me/train.py", None),
+        ] {
+            assert_eq!(package_name(file), name, "{file}");
+        }
+    }
+
+    #[test]
+    fn everything_but_python_source_is_native() {
+        for (file, line, name) in [
+            ("??", 0, "at::_ops::bmm::call(at::Tensor const&)"),
+            ("thread48.o", 0, "execute_native_thread_routine"),
+            ("crtstuff.c", 0, "_start"),
+            ("", 0, "torch::autograd::Node::operator()"),
+            ("", 0, "PyEval_EvalCode"),
+            ("/usr/lib/libpython3.11.so.1.0", 0, "_PyEval_EvalFrameDefault"),
+            ("/usr/lib/libc10_cuda.dylib", 4711, "c10::cuda::alloc"),
+            (r"C:\torch\lib\torch_cuda.dll", 99, "at::native::bmm"),
+            ("/usr/bin/python3.11", 9, "_start"),
+            ("/usr/bin/python3", 4711, "Py_BytesMain"),
+            ("/usr/src/worker", 88, "ray::core::Worker::Run()"),
+            ("./misc/../sysdeps/unix/sysv/linux/x86_64/clone3.S", 78, "clone3"),
+            ("/croot/work/build-static/Python/bytecodes.c", 3263, "_PyEval_EvalFrameDefault"),
+            ("/build/Python/generated_cases.c.h", 9, "_PyEval_EvalFrameDefault"),
+            ("tmpxft_0000_Indexing.compute_90.cudafe1.cpp", 0, "__sti____cudaRegisterAll()"),
+        ] {
+            assert_eq!(Origin::classify(file, line, name), Origin::Native, "{file} {name}");
+        }
+    }
+
+    #[test]
+    fn accepts_windows_paths() {
+        for (file, origin) in [
+            (r"C:\research\FL\client.py", Origin::User),
+            (r"D:\work\lib\model.py", Origin::User),
+            (r"\\server\share\train.py", Origin::User),
+            (r"C:\FL\.venv\lib\site-packages\torch\storage.py", Origin::Torch),
+            (r"C:\FL\.venv\Lib\site-packages\einops\einops.py", Origin::Package),
+            (r"C:\src\pytorch\torch\nn\functional.py", Origin::Torch),
+            (r"C:\uv\cpython-3.10.19-windows-x86_64-none\lib\copy.py", Origin::Plumbing),
+            (r"C:\Users\me\AppData\Programs\Python\Python310\Lib\runpy.py", Origin::Plumbing),
+            (r"C:\Users\me\anaconda3\lib\threading.py", Origin::Plumbing),
+            (r"C:\conda\envs\cs336\lib\threading.py", Origin::Plumbing),
+            (r"C:\ComfyUI\python_embeded\python310.zip\copy.py", Origin::Plumbing),
+        ] {
+            assert_eq!(classify(file, "f"), origin, "{file}");
+        }
+        let call = r"C:\x\Lib\site-packages\torch\nn\modules\module.py";
+        assert_eq!(classify(call, "_call_impl"), Origin::Plumbing);
+    }
+}

@@ -1,0 +1,282 @@
+//! Turns the stacks of a snapshot into frames and code locations for output.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::bounds::{ReportBounds, frame_bytes};
+use super::frame::{FrameList, FrameReport};
+use super::helpers::HelperLines;
+use super::location::{CodeFrames, CodeLocation, FrameRef, LineId, StackFrames, UNKNOWN_NODE, autograd_node};
+use super::origin::{Origin, forward_slashes, package_name};
+use super::strip_paths::strip_directories;
+use crate::base::ids::{FrameId, StackId, SymbolId};
+use crate::base::units::escape_name;
+use crate::snapshot::{ExtendedStack, Snapshot, Stacks};
+
+/// The operator that a C++ frame runs: `aten::bmm` for `at::_ops::bmm::call(...)`, `BmmBackward0` for
+/// `torch::autograd::generated::BmmBackward0::apply(...)`.
+fn operator_name(name: &str) -> Option<String> {
+    [("at::_ops::", "aten::"), ("torch::autograd::generated::", "")].iter().find_map(|(prefix, shown)| {
+        let (op, _) = name.strip_prefix(prefix)?.split_once("::")?;
+        Some(escape_name(&format!("{shown}{op}")))
+    })
+}
+
+/// Reads the stacks of one snapshot; classifies each frame once.
+#[derive(Debug)]
+pub struct StackReader<'a> {
+    snapshot: &'a Snapshot,
+    origins: Vec<Origin>,
+    /// The function name of each frame.
+    names: Vec<&'a str>,
+    /// For each frame that names an autograd node, the first frame with that name.
+    node_frames: Vec<Option<FrameId>>,
+    /// The frames of the stacks in reports, which are few.
+    frame_lists: Mutex<FxHashMap<StackId, FrameList>>,
+    bounds: ReportBounds,
+    /// Computed on first use.
+    helper_lines: OnceLock<HelperLines>,
+    strips_paths: bool,
+}
+
+impl<'a> StackReader<'a> {
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let origin = |id: usize| {
+            let frame = snapshot.stacks.frame(FrameId::from_index(id));
+            Origin::classify(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
+        };
+        let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
+        let names: Vec<&str> = snapshot.stacks.all_frames().map(|frame| snapshot.text(frame.name)).collect();
+        let mut known = FxHashMap::default();
+        let mut first = |id: usize| {
+            let id = FrameId::from_index(id);
+            let name = autograd_node(names[id.index()])?;
+            Some(*known.entry(name).or_insert(id))
+        };
+        let node_frames = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
+        Self {
+            snapshot,
+            origins,
+            names,
+            node_frames,
+            frame_lists: Mutex::default(),
+            bounds: ReportBounds::from_snapshot(snapshot),
+            helper_lines: OnceLock::new(),
+            strips_paths: false,
+        }
+    }
+
+    /// Reports file names without the directories that identify the machine.
+    #[must_use]
+    pub fn with_stripped_paths(self, strips_paths: bool) -> Self {
+        Self { strips_paths, ..self }
+    }
+
+    pub fn origin(&self, id: FrameId) -> Origin {
+        self.origins[id.index()]
+    }
+
+    /// The recorded stack, without the caller and forward stack that the decoder attached to it.
+    pub fn recorded_stack(&self, stack: StackId) -> StackId {
+        self.snapshot.stacks.recorded_stack(stack)
+    }
+
+    pub fn frame_report(&self, id: FrameId) -> FrameReport {
+        let frame = self.snapshot.stacks.frame(id);
+        let file = self.snapshot.text(frame.file);
+        let file =
+            if self.strips_paths { escape_name(&strip_directories(file, self.origin(id))) } else { escape_name(file) };
+        FrameReport { file, line: frame.line, name: escape_name(self.snapshot.text(frame.name)) }
+    }
+
+    /// The room in a report of the snapshot.
+    pub fn bounds(&self) -> ReportBounds {
+        self.bounds
+    }
+
+    /// The frames of `stack`, as many as the bounds allow.
+    pub fn frame_list(&self, stack: StackId) -> FrameList {
+        // A thread that panics while it holds the lock has inserted a whole list or none.
+        let mut known = self.frame_lists.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(stack).or_insert_with(|| self.read_frame_list(stack)).clone()
+    }
+
+    /// The innermost frames of `stack` that a report has room for; at least one.
+    fn read_frame_list(&self, stack: StackId) -> FrameList {
+        let ids = self.snapshot.stacks.frames(stack);
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        for id in ids {
+            let frame = self.frame_report(id);
+            bytes += frame_bytes(&frame);
+            if bytes > self.bounds.list_bytes && !frames.is_empty() {
+                break;
+            }
+            frames.push(frame);
+        }
+        let left_out = (ids.len() - frames.len()) as u64 + self.snapshot.stacks.frames_left_out(stack);
+        FrameList { frames: frames.into(), left_out }
+    }
+
+    /// The operation that allocated: the operators in the C++ frames, outermost first (`BmmBackward0 > aten::bmm`);
+    /// without any, the innermost frame of PyTorch's Python code.
+    pub fn operation(&self, stack: StackId) -> Option<String> {
+        let mut operators: Vec<String> = Vec::new();
+        for id in self.snapshot.stacks.frames(stack) {
+            let frame = self.snapshot.stacks.frame(id);
+            match self.origin(id) {
+                Origin::Native => {
+                    if let Some(op) = operator_name(self.names[id.index()])
+                        && operators.last() != Some(&op)
+                    {
+                        operators.push(op);
+                    }
+                }
+                Origin::Torch if operators.is_empty() => {
+                    let file = forward_slashes(self.snapshot.text(frame.file));
+                    let short = file.rsplit_once("/torch/").map_or(&*file, |(_, inside)| inside);
+                    let name = self.snapshot.text(frame.name);
+                    return Some(escape_name(&format!("torch/{short}:{} {name}", frame.line)));
+                }
+                Origin::Plumbing => {}
+                _ => break,
+            }
+        }
+        // Redispatch repeats operators in between; only the ends carry information.
+        match operators.as_slice() {
+            [] => None,
+            [only] => Some(only.clone()),
+            [inner, .., outer] => Some(format!("{outer} > {inner}")),
+        }
+    }
+
+    pub fn line_id(&self, stack: StackId) -> LineId {
+        let maker = self.snapshot.stacks.extended(stack);
+        let (own_len, ids) = self.all_frames(maker);
+        let frames = self.stack_frames(&ids);
+        let code = frames.find_code().map(|code| self.leading_line(&ids, &code));
+        let caller = code.and_then(|code| frames.find_caller(code));
+        let inside = &ids[..code.unwrap_or(own_len).min(own_len)];
+        let at = |index: Option<usize>| index.and_then(|index| ids.get(index)).copied();
+        let node = inside.iter().find_map(|id| self.node_frames[id.index()]);
+        let has_own_code = code.is_some_and(|code| code < own_len);
+        LineId {
+            frame: at(code),
+            caller: at(caller),
+            node,
+            is_backward: node.is_some() || (maker.caller != Stacks::EMPTY && !has_own_code),
+            forward: self.innermost_code_frame(maker.forward),
+            compile_context: maker.compile_context,
+            has_stack: maker.stack != Stacks::EMPTY,
+        }
+    }
+
+    /// The frames of a stack followed by those of the `backward()` call that its thread serves, innermost first, and
+    /// the number of frames before that call. The source of generated code precedes the generated frame.
+    fn all_frames(&self, maker: ExtendedStack) -> (usize, Vec<FrameId>) {
+        let stacks = &self.snapshot.stacks;
+        let mut ids = Vec::new();
+        for id in stacks.frames(maker.stack) {
+            ids.extend(stacks.original_source(id));
+            ids.push(id);
+        }
+        let own = ids.len();
+        ids.extend(stacks.frames(maker.caller));
+        (own, ids)
+    }
+
+    /// The frames of `stack`, innermost first, then those of the `backward()` call that its thread serves.
+    pub fn frames_with_callers(&self, stack: StackId) -> Vec<FrameId> {
+        self.all_frames(self.snapshot.stacks.extended(stack)).1
+    }
+
+    fn stack_frames(&self, ids: &[FrameId]) -> StackFrames<'a, SymbolId> {
+        let frame_ref = |id: &FrameId| {
+            let frame = self.snapshot.stacks.frame(*id);
+            FrameRef { origin: self.origin(*id), file: frame.file, line: frame.line, name: self.names[id.index()] }
+        };
+        let package_of = |index: usize| {
+            let frame = self.snapshot.stacks.frame(*ids.get(index)?);
+            package_name(self.snapshot.text(frame.file))
+        };
+        StackFrames::new(ids.iter().map(frame_ref).collect(), package_of)
+    }
+
+    /// The index of the frame whose line leads.
+    fn leading_line(&self, ids: &[FrameId], code: &CodeFrames) -> usize {
+        let Some(user) = code.user else { return code.innermost }; // only packages
+        let helpers = self.helper_lines.get_or_init(|| self.helper_lines());
+        match (ids.get(code.innermost), ids.get(user)) {
+            (Some(package), Some(caller)) if helpers.is_helper(*package, *caller, code.is_user_in_module) => user,
+            _ => code.innermost,
+        }
+    }
+
+    fn helper_lines(&self) -> HelperLines {
+        let stacks = (0..self.snapshot.stacks.len()).map(StackId::from_index);
+        HelperLines::from_calls(stacks.filter_map(|stack| {
+            let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
+            let code = self.stack_frames(&ids).find_code()?;
+            Some((*ids.get(code.innermost)?, *ids.get(code.user?)?))
+        }))
+    }
+
+    /// The innermost frame of `stack` outside PyTorch.
+    fn innermost_code_frame(&self, stack: StackId) -> Option<FrameId> {
+        let ids: Vec<FrameId> = self.snapshot.stacks.frames(stack).iter().collect();
+        let code = self.stack_frames(&ids).find_code()?;
+        ids.get(self.leading_line(&ids, &code)).copied()
+    }
+
+    /// Frame, caller and autograd node of `line`, for output.
+    pub fn code_location(&self, line: LineId) -> CodeLocation {
+        let node_of = |id| autograd_node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
+        let node = line.node.and_then(node_of).map(escape_name);
+        CodeLocation {
+            frame: line.frame.map(|id| self.frame_report(id)),
+            moved_from: None,
+            called_from: line.caller.map(|id| self.frame_report(id)),
+            backward: node.or_else(|| line.is_backward.then(|| UNKNOWN_NODE.to_owned())),
+            forward: line.forward.map(|id| self.frame_report(id)),
+            compile_context: line.compile_context.map(|id| escape_name(self.snapshot.text(id))),
+            has_stack: line.has_stack,
+        }
+    }
+
+    /// The line that runs the model: the innermost frame outside PyTorch around the outermost call of a module.
+    pub(crate) fn model_call(&self, stack: StackId) -> Option<FrameId> {
+        let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
+        let outermost = self.stack_frames(&ids).outermost_module_call()?;
+        let is_code = |id: &FrameId| matches!(self.origin(*id), Origin::User | Origin::Package);
+        ids.into_iter().skip(outermost).find(is_code)
+    }
+
+    /// The innermost recorded frame of Python; `None` in a thread of the backward pass.
+    pub(crate) fn python_frame(&self, stack: StackId) -> Option<FrameId> {
+        let recorded = self.snapshot.stacks.frames(self.recorded_stack(stack));
+        recorded.iter().find(|frame| self.origin(*frame) != Origin::Native)
+    }
+
+    /// The innermost frame of user code; without one, of an installed package (the program itself may be one).
+    pub fn user_frame(&self, stack: StackId) -> Option<FrameId> {
+        let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
+        [Origin::User, Origin::Package]
+            .iter()
+            .find_map(|wanted| ids.iter().copied().find(|id| self.origin(*id) == *wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extracts_the_operator_name() {
+        assert_eq!(operator_name("at::_ops::bmm::redispatch(c10::DispatchKeySet)").unwrap(), "aten::bmm");
+        assert_eq!(
+            operator_name("torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)").unwrap(),
+            "BmmBackward0"
+        );
+        assert_eq!(operator_name("c10::Dispatcher::call"), None);
+    }
+}

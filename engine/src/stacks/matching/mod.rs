@@ -1,0 +1,14 @@
+//! Pairs the stacks of two snapshots that are the same code.
+//!
+//! Equal frames match first, then equal functions on other lines, then functions whose file was renamed or moved.
+//! `FrameTable` gives the frames of both snapshots common ids, `pair_stacks` pairs two lists of stacks.
+
+mod align;
+mod frame_table;
+mod moved_functions;
+mod notebook;
+mod pairing;
+
+pub use self::frame_table::{FrameKey, FrameTable};
+pub use self::pairing::MatchedBy;
+pub use self::pairing::{Candidate, Pair, pair_stacks};

@@ -1,0 +1,366 @@
+//! The phase and the purpose of an allocation, as far as a single frame reveals them.
+
+use super::phase::Phase;
+use crate::stacks::frames::{Origin, forward_slashes};
+
+/// The purpose of memory that known PyTorch code allocates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KnownPurpose {
+    /// Moves or shards a model.
+    Parameters,
+    /// Builds or loads a model, with temporaries in between.
+    Model,
+    /// Gathers sharded parameters for a pass.
+    GatheredParameters,
+    /// Keys and values of earlier tokens.
+    KvCache,
+    /// Buffers that collectives send and receive.
+    Communication,
+    /// DDP buckets, in which gradients are sent and possibly kept.
+    GradientBuckets,
+    /// Buffers that sharded gradients are reduced from and into.
+    ReducedGradients,
+    /// Initializes optimizer state.
+    OptimizerState,
+    /// The step of an optimizer whose state exists already: temporaries.
+    OptimizerStep,
+    /// A buffer in which Megatron-LM accumulates all gradients.
+    GradientBuffer,
+    /// `AccumulateGrad`.
+    Gradients,
+    /// cuBLAS workspaces, which stay allocated.
+    Workspace,
+}
+
+/// The role of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FrameRole {
+    Nothing,
+    /// Any constructor or file loader: init, unless another frame is more specific.
+    Constructor,
+    /// A constructor in a file named after an optimizer.
+    OptimizerConstructor,
+    /// `__getitem__`: data, unless another frame is more specific.
+    Indexing,
+    Init,
+    /// Init: PyTorch code that moves or shards parameters and allocates nothing else.
+    MovesParameters,
+    /// Init: PyTorch code that creates parameters, with temporaries in between.
+    BuildsModel,
+    /// Code that allocates a KV cache.
+    KvCache,
+    Data,
+    Forward,
+    Backward,
+    Optimizer,
+    /// Optimizer: a PyTorch step that creates its state on the way. Other code inside it is a closure.
+    StepCreatingState,
+    /// Optimizer: a PyTorch step whose state other code creates first.
+    StepWithReadyState,
+    /// Optimizer: PyTorch's code for all parameters of a step at once (`foreach`).
+    ForeachStep,
+    /// Optimizer: PyTorch code that initializes optimizer state during a step.
+    StateInStep,
+    /// Init: PyTorch code that initializes optimizer state in a constructor.
+    StateInInit,
+    KeepsGradient,
+    Workspace,
+    GathersParameters,
+    CollectiveBuffers,
+    /// DDP code that allocates buckets itself; does not apply to what it calls.
+    GradientBuckets,
+    ReducesGradients,
+    /// Code of Megatron-LM that allocates a buffer of gradients.
+    GradientBuffer,
+    /// Code that wraps collectives: allocates buffers itself; does not apply to what it calls.
+    CollectiveWrapper,
+    ZeroGrad,
+}
+
+impl FrameRole {
+    pub(super) fn phase(self) -> Option<Phase> {
+        Some(match self {
+            Self::Nothing
+            | Self::KvCache
+            | Self::Workspace
+            | Self::GathersParameters
+            | Self::CollectiveBuffers
+            | Self::GradientBuckets
+            | Self::ReducesGradients
+            | Self::GradientBuffer
+            | Self::CollectiveWrapper
+            | Self::ZeroGrad => return None,
+            Self::Constructor
+            | Self::OptimizerConstructor
+            | Self::Init
+            | Self::MovesParameters
+            | Self::BuildsModel
+            | Self::StateInInit => Phase::Init,
+            Self::Indexing | Self::Data => Phase::Data,
+            Self::Forward => Phase::Forward,
+            Self::Backward | Self::KeepsGradient => Phase::Backward,
+            Self::Optimizer
+            | Self::StepCreatingState
+            | Self::StepWithReadyState
+            | Self::ForeachStep
+            | Self::StateInStep => Phase::Optimizer,
+        })
+    }
+
+    pub(super) fn purpose(self) -> Option<KnownPurpose> {
+        Some(match self {
+            Self::MovesParameters => KnownPurpose::Parameters,
+            Self::BuildsModel => KnownPurpose::Model,
+            Self::KvCache => KnownPurpose::KvCache,
+            Self::StateInStep | Self::StateInInit => KnownPurpose::OptimizerState,
+            Self::KeepsGradient => KnownPurpose::Gradients,
+            Self::Workspace => KnownPurpose::Workspace,
+            Self::GathersParameters => KnownPurpose::GatheredParameters,
+            Self::CollectiveBuffers => KnownPurpose::Communication,
+            Self::ReducesGradients => KnownPurpose::ReducedGradients,
+            Self::GradientBuffer => KnownPurpose::GradientBuffer,
+            _ => return None,
+        })
+    }
+
+    /// Classifies a frame. File and function names are those of PyTorch 2.1 to 2.15.
+    pub(super) fn classify(file: &str, name: &str, origin: Origin) -> Self {
+        if origin == Origin::Native {
+            return native_role(name);
+        }
+        let file = &*forward_slashes(file);
+        if matches!(name, "backward" | "_engine_run_backward" | "unpack_hook" | "recompute_fn") {
+            return Self::Backward;
+        }
+        if name == "_call_impl" || name == "_wrapped_call_impl" || name == "forward" {
+            return Self::Forward;
+        }
+        let inside = match origin {
+            Origin::Torch => file.rsplit_once("torch/").map_or(file, |(_, inside)| inside),
+            _ => return engine_role(file, name).unwrap_or_else(|| other_role(file, name)),
+        };
+        if let Some(sign) = sharding_role(inside, name) {
+            return sign;
+        }
+        // `rsplit_once` above is safe: PyTorch has no directory `torch/` below its own.
+        match (inside, name) {
+            ("nn/modules/module.py", "_apply" | "to_empty") => Self::MovesParameters,
+            ("nn/modules/module.py", "load_state_dict")
+            | (_, "reset_parameters")
+            | ("nn/init.py" | "nn/parameter.py", _)
+            // Weight averaging copies the model.
+            | ("optim/swa_utils.py", "__init__") => Self::BuildsModel,
+            (_, "__init__") if inside.starts_with("nn/") => Self::BuildsModel,
+            ("serialization.py", _) => Self::Constructor,
+            ("optim/optimizer.py" | "nn/modules/module.py", "zero_grad") => Self::ZeroGrad,
+            (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
+                Self::StateInInit
+            }
+            (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::StateInStep,
+            // `step` in optimizer.py also wraps the steps of custom optimizers.
+            (_, "step") if inside.starts_with("optim/") && inside != "optim/optimizer.py" => {
+                // These two create their state within the step.
+                let has_ready_state = !matches!(inside, "optim/sgd.py" | "optim/lbfgs.py");
+                if has_ready_state { Self::StepWithReadyState } else { Self::StepCreatingState }
+            }
+            ("amp/grad_scaler.py", "scale")
+            | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::Forward,
+            ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::Optimizer,
+            ("autograd/__init__.py", _) => Self::Backward,
+            _ if inside.starts_with("optim/") && name.starts_with("_multi_tensor_") => Self::ForeachStep,
+            _ if inside.starts_with("optim/") => Self::Optimizer,
+            _ if inside.starts_with("utils/data/") => Self::Data,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Roles in PyTorch's distributed code. Directories differ between releases, file names do not.
+fn sharding_role(inside: &str, name: &str) -> Option<FrameRole> {
+    if inside == "nn/parallel/distributed.py" {
+        return match name {
+            "_ddp_init_helper" | "_pre_forward" => Some(FrameRole::GradientBuckets),
+            "forward" | "backward" | "__init__" => None,
+            _ => Some(FrameRole::CollectiveWrapper),
+        };
+    }
+    let (_, file) = inside.strip_prefix("distributed/")?.rsplit_once('/').unwrap_or(("", inside));
+    Some(match (file, name) {
+        ("_fsdp_param.py", "_init_sharded_param" | "reset_sharded_param")
+        | ("_flat_param.py", "flatten_tensors" | "_get_shard")
+        | ("_init_utils.py", "_move_states_to_device")
+        | ("zero_redundancy_optimizer.py", "_build_param_buckets")
+        | ("_api.py" | "api.py", "distribute_module") => FrameRole::MovesParameters,
+        ("_fsdp_param.py", "init_all_gather_outputs" | "alloc_all_gather_outputs")
+        | ("_flat_param.py", "_alloc_padded_unsharded_flat_param") => FrameRole::GathersParameters,
+        ("_fsdp_collectives.py", "foreach_all_gather" | "foreach_all_gather_copy_out")
+        | ("_flat_param.py", "init_flat_param_attributes" | "_use_low_precision_shard") => FrameRole::CollectiveBuffers,
+        ("_fsdp_collectives.py", "foreach_reduce") | ("_runtime_utils.py", "_reduce_grad" | "_post_backward_hook") => {
+            FrameRole::ReducesGradients
+        }
+        ("distributed/distributed_c10d.py", _)
+        | ("distributed/utils.py", "_sync_module_states" | "_sync_params_and_buffers") => FrameRole::CollectiveWrapper,
+        _ => return None,
+    })
+}
+
+/// Roles of C++ frames: backward pass, workspaces, DDP and collectives.
+fn native_role(name: &str) -> FrameRole {
+    if name.contains("CUDABlasWorkspace") || name.starts_with("at::cuda::getCurrentCUDABlas") {
+        FrameRole::Workspace
+    } else if name.starts_with("torch::autograd::AccumulateGrad::") {
+        FrameRole::KeepsGradient
+    } else if name.starts_with("torch::autograd::Engine::") {
+        FrameRole::Backward
+    } else if name.starts_with("c10d::Reducer::") {
+        FrameRole::GradientBuckets
+    } else if name.starts_with("c10d::") {
+        FrameRole::CollectiveBuffers
+    } else {
+        FrameRole::Nothing
+    }
+}
+
+/// A serving engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Engine {
+    /// vLLM.
+    Vllm,
+    /// `SGLang`.
+    Sglang,
+}
+
+impl Engine {
+    /// The engine that a frame of `file` belongs to. Directories of the packages alone: those that wrap an engine have its
+    /// name, too.
+    pub fn of_file(file: &str) -> Option<Self> {
+        let file = &*forward_slashes(file);
+        let is_in = |directories: &[&str]| directories.iter().any(|directory| file.contains(directory));
+        if is_in(&["/vllm/v1/", "/vllm/worker/", "/vllm/model_executor/"]) {
+            Some(Self::Vllm)
+        } else {
+            is_in(&["/sglang/srt/"]).then_some(Self::Sglang)
+        }
+    }
+
+    /// As its project writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+        }
+    }
+}
+
+/// Roles in serving engines and in transformers. Names are those of vLLM 0.19 and 0.33, of the engine before its V1, and of
+/// `SGLang` 0.5.
+fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
+    let is_in = |directory: &str| file.contains(directory);
+    let is_loader = is_in("/vllm/model_executor/model_loader/") || is_in("/sglang/srt/model_loader/");
+    let is_model = is_in("/vllm/model_executor/models/") || is_in("/sglang/srt/models/");
+    if is_loader || (is_model && name == "__init__") {
+        return Some(FrameRole::BuildsModel);
+    }
+    let is_cache = is_in("/sglang/srt/mem_cache/")
+        || ((is_in("/vllm/v1/worker/") || is_in("/vllm/worker/")) && VLLM_ALLOCATES_CACHE.contains(&name))
+        || (file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization"));
+    is_cache.then_some(FrameRole::KvCache)
+}
+
+/// Whether the frame is the constructor of Megatron-LM's buffers, one for parameters and one for gradients.
+pub(super) fn builds_megatron_buffers(file: &str, name: &str) -> bool {
+    name == "__init__" && forward_slashes(file).ends_with("/param_and_grad_buffer.py")
+}
+
+/// Functions of vLLM that allocate the KV cache, in several releases.
+const VLLM_ALLOCATES_CACHE: [&str; 4] =
+    ["allocate_kv_cache", "_allocate_kv_cache", "_allocate_kv_cache_tensors", "initialize_kv_cache_tensors"];
+
+/// Roles of frames outside PyTorch, by conventional function names.
+fn other_role(file: &str, name: &str) -> FrameRole {
+    match name {
+        "step" if is_optimizer_file(file) => FrameRole::Optimizer,
+        "collate" | "collate_fn" => FrameRole::Data,
+        "from_pretrained" | "load_state_dict" => FrameRole::Init,
+        "__getitem__" => FrameRole::Indexing,
+        "__init__" if is_optimizer_file(file) => FrameRole::OptimizerConstructor,
+        "__init__" => FrameRole::Constructor,
+        _ => FrameRole::Nothing,
+    }
+}
+
+/// Looks at the file name and its directory only: components further up may be the name of a user or project.
+fn is_optimizer_file(file: &str) -> bool {
+    let mut parts = file.rsplit(['/', '\\']);
+    let is_file = parts.next().is_some_and(|name| name.contains("optim") || name.contains("adam"));
+    is_file || matches!(parts.next(), Some("optim" | "optimizer" | "optimizers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn role(file: &str, name: &str) -> FrameRole {
+        FrameRole::classify(file, name, Origin::classify(file, 7, name))
+    }
+
+    #[test]
+    fn classifies_frames() {
+        let torch = "/venv/lib/python3.12/site-packages/torch";
+        let of = |file: &str, name: &str| role(&format!("{torch}/{file}"), name);
+        for (found, wanted) in [
+            (of("nn/modules/module.py", "_apply"), FrameRole::MovesParameters),
+            (of("nn/modules/module.py", "_call_impl"), FrameRole::Forward),
+            (of("nn/modules/linear.py", "forward"), FrameRole::Forward),
+            (of("nn/modules/linear.py", "__init__"), FrameRole::BuildsModel),
+            (of("nn/functional.py", "softmax"), FrameRole::Forward),
+            (of("nn/init.py", "kaiming_uniform_"), FrameRole::BuildsModel),
+            (of("nn/parallel/distributed.py", "_ddp_init_helper"), FrameRole::GradientBuckets),
+            (of("nn/parallel/distributed.py", "forward"), FrameRole::Forward),
+            (of("nn/parallel/distributed.py", "_pre_forward"), FrameRole::GradientBuckets),
+            (of("distributed/distributed_c10d.py", "all_gather_object"), FrameRole::CollectiveWrapper),
+            (of("distributed/utils.py", "to_map"), FrameRole::Nothing),
+            (of("distributed/fsdp/_flat_param.py", "_get_shard"), FrameRole::MovesParameters),
+            (
+                of("distributed/_composable/fsdp/_fsdp_param.py", "alloc_all_gather_outputs"),
+                FrameRole::GathersParameters,
+            ),
+            (of("distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce"), FrameRole::ReducesGradients),
+            (of("_tensor.py", "backward"), FrameRole::Backward),
+            (of("autograd/__init__.py", "_make_grads"), FrameRole::Backward),
+            (of("autograd/function.py", "apply"), FrameRole::Nothing),
+            (of("utils/checkpoint.py", "unpack_hook"), FrameRole::Backward),
+            (of("utils/checkpoint.py", "checkpoint"), FrameRole::Forward),
+            (of("optim/adam.py", "_init_group"), FrameRole::StateInStep),
+            (of("optim/adam.py", "_multi_tensor_adam"), FrameRole::ForeachStep),
+            (of("optim/adam.py", "_single_tensor_adam"), FrameRole::Optimizer),
+            (of("optim/adam.py", "step"), FrameRole::StepWithReadyState),
+            (of("optim/sgd.py", "step"), FrameRole::StepCreatingState),
+            (of("optim/optimizer.py", "step"), FrameRole::Optimizer),
+            (of("optim/adagrad.py", "__init__"), FrameRole::StateInInit),
+            (of("amp/grad_scaler.py", "scale"), FrameRole::Forward),
+            (of("amp/grad_scaler.py", "_unscale_grads_"), FrameRole::Optimizer),
+            (of("utils/data/dataloader.py", "__next__"), FrameRole::Data),
+            (of("_ops.py", "__call__"), FrameRole::Nothing),
+            (role("/venv/site-packages/vllm/v1/worker/utils.py", "allocate_kv_cache"), FrameRole::KvCache),
+            (role("/venv/site-packages/vllm/v1/worker/utils.py", "bind_kv_cache"), FrameRole::Nothing),
+            (role("/venv/site-packages/vllm/worker/cache_engine.py", "_allocate_kv_cache"), FrameRole::KvCache),
+            (role("/venv/site-packages/sglang/srt/mem_cache/memory_pool.py", "_zeros"), FrameRole::KvCache),
+            (role("/venv/site-packages/sglang/srt/model_loader/loader.py", "load_model"), FrameRole::BuildsModel),
+            (role("/venv/site-packages/transformers/cache_utils.py", "update"), FrameRole::KvCache),
+            (role("/app/train.py", "train"), FrameRole::Nothing),
+            (role("/app/train.py", "step"), FrameRole::Nothing),
+            (role("/app/optimizer.py", "step"), FrameRole::Optimizer),
+            (role("/app/optim/lion.py", "step"), FrameRole::Optimizer),
+            (role("/home/adam/optimum/train.py", "step"), FrameRole::Nothing),
+            (role("/app/model.py", "__init__"), FrameRole::Constructor),
+            (role("/app/table.py", "__getitem__"), FrameRole::Indexing),
+            (of("serialization.py", "load"), FrameRole::Constructor),
+            (role(r"C:\venv\Lib\site-packages\torch\optim\adam.py", "_init_group"), FrameRole::StateInStep),
+            (role("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"), FrameRole::Backward),
+            (role("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"), FrameRole::Workspace),
+        ] {
+            assert_eq!(found, wanted);
+        }
+    }
+}

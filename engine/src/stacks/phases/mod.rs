@@ -1,0 +1,274 @@
+//! Determines the phase and the training step of each entry of a device's trace.
+//!
+//! The phase of an allocation comes from its stack (`stack_traits`), else from annotated ranges that PyTorch or the
+//! program recorded (`annotations`), else from the neighbouring phases. A training step ends with its optimizer step
+//! (`steps`). Without evidence the phase is [`Phase::Other`] and there is no step.
+
+mod annotations;
+mod clock;
+mod frame_role;
+mod phase;
+mod stack_traits;
+mod steps;
+
+use std::ops::Range;
+
+use self::annotations::AnnotatedRanges;
+pub use self::clock::Clock;
+pub use self::frame_role::Engine;
+pub use self::frame_role::KnownPurpose;
+pub use self::phase::Phase;
+pub use self::phase::PhaseRun;
+use self::stack_traits::{Caller, TraitReader};
+pub use self::stack_traits::{Routine, StackTraits};
+pub use self::steps::StepMarker;
+use self::steps::Steps;
+use crate::base::ids::{StackId, SymbolId, to_u32};
+use crate::snapshot::{Action, Device, Stacks};
+use crate::stacks::frames::StackReader;
+
+/// Phases and steps of one device's trace.
+#[derive(Debug)]
+pub struct Phases {
+    runs: Vec<PhaseRun>,
+    /// Entries at which forward passes start: the stack names one, and the previous stack did not.
+    forward_starts: Vec<u32>,
+    annotations: AnnotatedRanges,
+    steps: Steps,
+    /// By stack; `None` if the device does not use the stack.
+    traits: Vec<Option<StackTraits>>,
+}
+
+impl Phases {
+    /// Reads the trace of `device`.
+    pub fn from_trace(device: Device<'_>, stacks: &StackReader<'_>) -> Self {
+        let snapshot = device.snapshot();
+        let annotations = AnnotatedRanges::from_annotations(device);
+        let reader = TraitReader::new(snapshot, stacks);
+        let mut traits: Vec<Option<StackTraits>> = vec![None; snapshot.stacks.len()];
+        let mut read = |stack: StackId| *traits[stack.index()].get_or_insert_with(|| reader.read(stack));
+        let hints = phase_hints(device, &annotations, &mut read);
+        // Entries without a stack.
+        read(Stacks::EMPTY);
+        // Final blocks may be older than the first trace entry.
+        for block in device.blocks() {
+            read(block.stack);
+        }
+        let runs = resolve_hints(&hints);
+        let is_forward = |(_, hint): &&(u32, Hint)| *hint == Hint::Known(Phase::Forward);
+        let forward_starts = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
+        let steps = Steps::from_runs(&runs, &annotations, device.len());
+        Self { runs, forward_starts, annotations, steps, traits }
+    }
+
+    /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
+    pub fn phase_at(&self, entry: usize) -> Phase {
+        self.run_at(entry).and_then(|run| self.runs.get(run)).map_or(Phase::Other, |run| run.phase)
+    }
+
+    /// The training step of `entry`, counted from 0; `None` before the first step, or if the trace shows no steps.
+    pub fn step_at(&self, entry: usize) -> Option<u32> {
+        self.steps.step_at(entry)
+    }
+
+    pub fn completed_steps(&self) -> usize {
+        self.steps.ends().len()
+    }
+
+    /// The entries of `step`, including a last step that did not complete.
+    pub fn step_entries(&self, step: u32) -> Option<Range<usize>> {
+        self.steps.entries(step)
+    }
+
+    pub fn step_marker(&self) -> Option<StepMarker> {
+        self.steps.marker()
+    }
+
+    /// The innermost annotated range (`record_function`, `Optimizer.step#...`) that contains `entry`.
+    pub fn range_at(&self, entry: usize) -> Option<SymbolId> {
+        self.annotations.range_at(entry)
+    }
+
+    /// The entries at which forward passes start.
+    pub(crate) fn forward_starts(&self) -> &[u32] {
+        &self.forward_starts
+    }
+
+    /// Number of forward passes that start at or before `entry`.
+    pub(crate) fn forwards_begun(&self, entry: usize) -> usize {
+        self.forward_starts.partition_point(|start| *start as usize <= entry)
+    }
+
+    /// Whether PyTorch annotated optimizer steps.
+    pub(crate) fn has_marked_steps(&self) -> bool {
+        self.annotations.has_optimizer()
+    }
+
+    /// Whether the trace shows an optimizer step.
+    pub(crate) fn has_optimizer(&self) -> bool {
+        self.annotations.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
+    }
+
+    /// Whether the program has a `step` of its own that PyTorch's optimizer code calls.
+    pub(crate) fn has_custom_optimizer(&self) -> bool {
+        self.traits.iter().flatten().any(|traits| traits.routine == Some(Routine::OptimizerStep))
+    }
+
+    /// The first entry after each `Optimizer.zero_grad`.
+    pub(crate) fn zero_grad_ends(&self) -> &[u32] {
+        &self.annotations.zero_grad_ends
+    }
+
+    /// Oldest first.
+    pub fn runs(&self) -> &[PhaseRun] {
+        &self.runs
+    }
+
+    /// For each completed step, the first entry after it.
+    pub fn step_ends(&self) -> &[u32] {
+        self.steps.ends()
+    }
+
+    /// The traits of a stack of this device: of a trace entry or a final block.
+    pub fn stack_traits(&self, stack: StackId) -> StackTraits {
+        debug_assert!(self.traits[stack.index()].is_some(), "every stack of this device was read");
+        self.traits[stack.index()].unwrap_or_default()
+    }
+
+    fn run_at(&self, entry: usize) -> Option<usize> {
+        self.runs.partition_point(|run| run.start as usize <= entry).checked_sub(1)
+    }
+}
+
+/// The phase of an allocation, as far as its own stack and ranges reveal it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hint {
+    Known(Phase),
+    /// User code that names no phase, run by the program itself.
+    UserCode,
+    Unknown,
+}
+
+impl Hint {
+    fn phase(self) -> Option<Phase> {
+        match self {
+            Self::Known(phase) => Some(phase),
+            Self::UserCode | Self::Unknown => None,
+        }
+    }
+}
+
+/// The hints of a device's allocations; one item per change.
+fn phase_hints(
+    device: Device<'_>,
+    annotations: &AnnotatedRanges,
+    read: &mut impl FnMut(StackId) -> StackTraits,
+) -> Vec<(u32, Hint)> {
+    let mut hints: Vec<(u32, Hint)> = Vec::new();
+    let mut add_hint = |index: usize, hint: Hint| {
+        if hints.last().is_none_or(|(_, last)| *last != hint) {
+            hints.push((to_u32(index), hint));
+        }
+    };
+    let mut steps = annotations.step_starts.iter().map(|start| *start as usize).peekable();
+    for index in 0..device.len() {
+        // Read stacks of frees too: they classify the freed block later.
+        let traits = device.stack(index).map(&mut *read).unwrap_or_default();
+        // A failed request was meant to allocate. Frees take the phase of the allocations around them.
+        if !matches!(device.action(index), Some(Action::Alloc | Action::Oom)) {
+            continue;
+        }
+        // A step that allocates nothing still separates later frees from the phase before it.
+        while let Some(start) = steps.next_if(|start| *start <= index) {
+            if start < index {
+                add_hint(start, Hint::Known(Phase::Optimizer));
+            }
+        }
+        let can_be = |phase: &Phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
+        add_hint(
+            index,
+            match traits.phase.or_else(|| annotations.phase_at(index).filter(can_be)) {
+                Some(phase) => Hint::Known(phase),
+                None if traits.caller.is_some() => Hint::UserCode,
+                None => Hint::Unknown,
+            },
+        );
+    }
+    hints
+}
+
+/// Fills in the phases of allocations without a hint from the phases before and after.
+fn resolve_hints(hints: &[(u32, Hint)]) -> Vec<PhaseRun> {
+    let mut runs: Vec<PhaseRun> = Vec::new();
+    let mut before = None;
+    // For each hint, the next known phase.
+    let mut next = None;
+    let mut nexts: Vec<Option<Phase>> = hints
+        .iter()
+        .rev()
+        .map(|(_, hint)| {
+            let after = next;
+            next = hint.phase().or(next);
+            after
+        })
+        .collect();
+    nexts.reverse();
+    for ((start, hint), after) in hints.iter().zip(nexts) {
+        let phase = hint.phase().unwrap_or_else(|| match phase_between(before, after) {
+            // The engine, not the program, calls code of a backward pass.
+            Phase::Backward if *hint == Hint::UserCode => Phase::Other,
+            phase => phase,
+        });
+        before = hint.phase().or(before);
+        if runs.last().is_none_or(|last| last.phase != phase) {
+            runs.push(PhaseRun { start: *start, phase });
+        }
+    }
+    runs
+}
+
+/// The phase of user code between two known phases.
+fn phase_between(before: Option<Phase>, after: Option<Phase>) -> Phase {
+    match (before, after) {
+        (Some(a @ (Phase::Init | Phase::Forward | Phase::Backward)), Some(b)) if a == b => a,
+        (Some(Phase::Forward), _) => Phase::Forward,
+        (_, Some(Phase::Forward)) => Phase::Data,
+        _ => Phase::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_phases_come_from_their_neighbours() {
+        use Phase::{Backward, Data, Forward, Init, Optimizer, Other};
+        let of = |before, after| phase_between(before, after);
+        assert_eq!(of(Some(Init), Some(Forward)), Data);
+        assert_eq!(of(Some(Optimizer), Some(Forward)), Data);
+        assert_eq!(of(Some(Forward), Some(Backward)), Forward, "the loss");
+        assert_eq!(of(Some(Forward), None), Forward);
+        assert_eq!(of(Some(Backward), Some(Backward)), Backward);
+        assert_eq!(of(Some(Backward), Some(Optimizer)), Other);
+        assert_eq!(of(Some(Optimizer), Some(Optimizer)), Other);
+        assert_eq!(of(None, None), Other);
+    }
+
+    #[test]
+    fn merges_equal_neighbours() {
+        use Phase::{Backward, Forward, Other};
+        let hints = [
+            (0, Hint::Known(Forward)),
+            (4, Hint::UserCode),
+            (5, Hint::Known(Forward)),
+            (9, Hint::Known(Backward)),
+            (12, Hint::Unknown),
+            (14, Hint::Known(Backward)),
+            (15, Hint::UserCode),
+            (18, Hint::Known(Backward)),
+        ];
+        let starts: Vec<(u32, Phase)> = resolve_hints(&hints).iter().map(|run| (run.start, run.phase)).collect();
+        assert_eq!(starts, [(0, Forward), (9, Backward), (15, Other), (18, Backward)]);
+    }
+}

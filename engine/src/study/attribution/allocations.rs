@@ -1,0 +1,156 @@
+//! Classifies every allocation of a recording, not only the live blocks of allocation position.
+//!
+//! The category of a block depends on other live blocks, so blocks are classified in sets. The live blocks of the last
+//! failure and of the peak come first, and get the same categories as in [`super::attribute_memory`]. The trace is then
+//! divided into ranges; each classifies the blocks that are live at its start, together with those allocated within.
+
+use super::classify::classify;
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use crate::base::ids::StackId;
+use crate::snapshot::Action;
+use crate::stacks::phases::{Phases, StackTraits};
+use crate::study::DeviceStudy;
+use crate::study::category::{Category, Classification, Confidence};
+
+/// Number of ranges that the trace is divided into, before failures divide them further.
+const MAX_RANGES: usize = 32;
+/// Maximum number of failures that divide a range.
+const MAX_FAILURE_CUTS: usize = 64;
+
+/// A block over its lifetime.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocation {
+    /// First address.
+    pub address: u64,
+    /// Rounded bytes.
+    pub bytes: u64,
+    /// Bytes before rounding.
+    pub requested_bytes: u64,
+    /// The allocating stack, with its caller and forward stack.
+    pub extended_stack: StackId,
+    /// Index of the allocating entry; `None` if the block is older than the trace.
+    pub allocated_at: Option<u32>,
+    /// Number of entries applied when it was freed; 0 is before the first entry.
+    pub freed_after: Option<u32>,
+}
+
+/// The category of each of the `allocations` of `device`, which are sorted by allocation.
+pub fn classify_allocations(device: DeviceStudy<'_, '_>, allocations: &[Allocation]) -> Vec<(Category, Confidence)> {
+    let lifetimes = Lifetimes::from_trace(device, Vec::new());
+    let mut classifier = AllocationClassifier {
+        device,
+        phases: device.phases(),
+        lifetimes: &lifetimes,
+        ends: ObservationEnds::new(device),
+        allocations,
+        classified: vec![None; allocations.len()],
+    };
+    let entries = device.device().len();
+    let peak = device.history().map(|history| history.peak.allocated_event.or(history.first_entry.checked_sub(1)));
+    let peak = peak.map(|entry| entry.and_then(|entry| usize::try_from(entry).ok()));
+    for entry in device.failed_requests().next_back().map(Some).into_iter().chain(peak) {
+        let rows = classifier.live_after(entry);
+        let end = classifier.ends.after(entry);
+        classifier.classify_rows(entry, end, &rows);
+    }
+    let mut failed: Vec<usize> = device.device().failed_requests().collect();
+    let stride = failed.len().div_ceil(MAX_FAILURE_CUTS).max(1);
+    let mut cuts: Vec<usize> = (1..=MAX_RANGES).map(|n| entries * n / MAX_RANGES).collect();
+    cuts.extend(failed.drain(..).step_by(stride).map(|entry| entry + 1));
+    cuts.sort_unstable();
+    cuts.dedup();
+    let (mut next, mut live) = (0, Vec::new());
+    let mut start = 0;
+    for end in cuts {
+        // The blocks that are live at the start of the range, and those allocated within it.
+        live.retain(|row: &usize| allocations[*row].freed_after.is_none_or(|freed| freed as usize > start));
+        while let Some(allocation) = allocations.get(next)
+            && allocation.allocated_at.is_none_or(|entry| (entry as usize) < end)
+        {
+            live.push(next);
+            next += 1;
+        }
+        // A range has no position: what is over by then is not what a block was for.
+        let observed_until = classifier.ends.after(end.checked_sub(1));
+        classifier.classify_rows(None, observed_until, &live);
+        start = end;
+    }
+    let unknown = (Category::Other, Confidence::Low);
+    classifier.classified.into_iter().map(|found| found.unwrap_or(unknown)).collect()
+}
+
+/// Computes [`LiveSet::observed_until`].
+struct ObservationEnds {
+    failed: Vec<usize>,
+    last_alloc: Option<usize>,
+}
+
+impl ObservationEnds {
+    fn new(device: DeviceStudy<'_, '_>) -> Self {
+        let device = device.device();
+        let last_alloc = device.indexes_with_action(Action::Alloc).next_back();
+        Self { failed: device.failed_requests().collect(), last_alloc }
+    }
+
+    /// For the live blocks after `entry`.
+    fn after(&self, entry: Option<usize>) -> usize {
+        let now = entry.unwrap_or(0); // the start of the trace
+        let last = self.last_alloc.map_or(now, |last| last.max(now));
+        let failed = self.failed.partition_point(|failed| *failed < now);
+        self.failed.get(failed).map_or(last, |failed| last.min(*failed))
+    }
+}
+
+struct AllocationClassifier<'a, 'f> {
+    device: DeviceStudy<'a, 'f>,
+    phases: &'a Phases,
+    lifetimes: &'a Lifetimes<'a>,
+    ends: ObservationEnds,
+    allocations: &'a [Allocation],
+    classified: Vec<Option<Classification>>,
+}
+
+impl AllocationClassifier<'_, '_> {
+    /// Rows of the allocations that are live after `entry`.
+    fn live_after(&self, entry: Option<usize>) -> Vec<usize> {
+        let applied = entry.map_or(0, |entry| entry + 1);
+        let is_live = |allocation: &Allocation| {
+            allocation.allocated_at.is_none_or(|entry| (entry as usize) < applied)
+                && allocation.freed_after.is_none_or(|freed| freed as usize > applied)
+        };
+        (0..self.allocations.len()).filter(|row| is_live(&self.allocations[*row])).collect()
+    }
+
+    /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`. Keeps earlier
+    /// classifications.
+    fn classify_rows(&mut self, entry: Option<usize>, end: usize, rows: &[usize]) {
+        let block = |row: usize| {
+            let allocation = &self.allocations[row];
+            let freed = allocation.freed_after.and_then(|freed| freed.checked_sub(1));
+            let freed = freed.filter(|freed| *freed as usize <= end);
+            let freed_by = freed.and_then(|freed| self.device.device().stack(freed as usize));
+            LiveBlock {
+                address: allocation.address,
+                bytes: allocation.bytes,
+                requested_bytes: allocation.requested_bytes,
+                stack: self.device.stacks().recorded_stack(allocation.extended_stack),
+                extended_stack: allocation.extended_stack,
+                allocated_at: allocation.allocated_at.map(|entry| self.lifetimes.point(entry as usize)),
+                freed_at: freed.map(|entry| self.lifetimes.point(entry as usize)),
+                freed_by: freed_by.map_or_else(StackTraits::default, |by| self.phases.stack_traits(by)),
+            }
+        };
+        let mut rows = rows.to_vec();
+        rows.sort_by_key(|row| self.allocations[*row].address);
+        let live_set = LiveSet {
+            entry,
+            point: entry.map_or(TracePoint { entry: 0, run: 0 }, |entry| self.lifetimes.point(entry)),
+            observed_until: Some(self.lifetimes.point(end)),
+            blocks: rows.iter().map(|row| block(*row)).collect(),
+        };
+        for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes, self.phases)) {
+            self.classified[*row].get_or_insert(classification);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Graphs that stay after their backward pass, because the program keeps a result with its history.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::base::intern::SeededMap;
+use crate::snapshot::Action;
+use crate::stacks::frames::FrameReport;
+use crate::stacks::phases::Phase;
+use crate::study::DeviceStudy;
+use crate::study::iterations::{Growth, GrowthKind};
+
+/// A graph is kept if at least this part of the bytes that a forward pass saves for the backward pass stays.
+const MIN_KEPT_BYTES_PARTS: u64 = 2;
+/// The same of its blocks: a kept output may be a large part of the bytes, but it is one block of many.
+const MIN_KEPT_BLOCKS_PARTS: usize = 3;
+/// Requests for one element are at most this large.
+const MAX_SCALAR_BYTES: u64 = 8;
+
+/// Graphs that stay after the iteration that made them, although a backward pass followed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeptGraphs {
+    /// Bytes that each step leaves.
+    pub bytes_per_step: u64,
+    /// The line that makes the last kept result of a forward pass: its value suffices, without its graph.
+    pub result_at: Option<FrameReport>,
+    /// Whether that result is a single number, such as a loss.
+    pub is_scalar: bool,
+}
+
+/// A block of one iteration that no backward pass and no optimizer made.
+struct OwnBlock {
+    entry: usize,
+    bytes: u64,
+    /// Number of forward passes that have begun.
+    forward_pass: usize,
+    /// The last of them made it.
+    is_forward: bool,
+    /// A backward pass started while it was live.
+    is_saved: bool,
+    is_freed: bool,
+}
+
+impl KeptGraphs {
+    /// The graphs by which `device` grows.
+    pub fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
+        device.growth().and_then(|growth| Self::from_growth(device, growth))
+    }
+
+    /// Looks at the last iteration of `growth` after which a whole one followed.
+    fn from_growth(device: DeviceStudy<'_, '_>, growth: &Growth) -> Option<Self> {
+        let [.., start, end, until] = *growth.start_entries.as_slice() else { return None };
+        if growth.kind != GrowthKind::Kept {
+            return None;
+        }
+        let blocks = own_blocks(device, start..end, until);
+        let (pass, _) = kept_pass(&blocks)?;
+        // The result is made last, by the model or by the program after it.
+        let is_kept = |block: &&OwnBlock| block.forward_pass == pass && block.is_saved && !block.is_freed;
+        let result = blocks.iter().rfind(is_kept)?;
+        let stack = device.device().entry(result.entry).extended_stack;
+        let stacks = device.stacks();
+        let call = stacks.model_call(stack).or_else(|| stacks.user_frame(stack));
+        Some(Self {
+            bytes_per_step: growth.bytes_per_step(),
+            result_at: call.map(|frame| stacks.frame_report(frame)),
+            is_scalar: result.bytes <= MAX_SCALAR_BYTES,
+        })
+    }
+}
+
+/// The forward pass whose graph is kept, with the bytes that are.
+fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
+    let passes = blocks.chunk_by(|block, next| block.forward_pass == next.forward_pass);
+    let kept = passes.filter_map(|pass| {
+        let saved = || pass.iter().filter(|block| block.is_saved && block.is_forward);
+        let kept = || saved().filter(|block| !block.is_freed);
+        let [saved_bytes, kept_bytes] = [sum_bytes(saved()), sum_bytes(kept())];
+        let is_graph = kept().count() > 1
+            && kept().count() * MIN_KEPT_BLOCKS_PARTS >= saved().count()
+            && kept_bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved_bytes;
+        is_graph.then_some((pass.first()?.forward_pass, kept_bytes))
+    });
+    kept.max_by_key(|(_, bytes)| *bytes)
+}
+
+/// The blocks that the program or its forward passes make in `iteration`, as they are before entry `until`.
+fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize) -> Vec<OwnBlock> {
+    let (trace, phases) = (device.device(), device.phases());
+    let mut blocks: Vec<OwnBlock> = Vec::new();
+    let mut live: SeededMap<u64, usize> = SeededMap::default();
+    let mut before_pass = 0; // number of blocks that were made before the last backward pass
+    for index in iteration.start..until {
+        let entry = trace.entry(index);
+        let made_in = phases.stack_traits(entry.stack).phase;
+        match entry.action {
+            Action::Alloc if made_in == Some(Phase::Backward) => {
+                for block in &mut blocks[before_pass..] {
+                    block.is_saved = !block.is_freed;
+                }
+                before_pass = blocks.len();
+            }
+            Action::Alloc if made_in != Some(Phase::Optimizer) && iteration.contains(&index) => {
+                live.insert(entry.addr, blocks.len());
+                blocks.push(OwnBlock {
+                    entry: index,
+                    bytes: entry.size,
+                    forward_pass: phases.forwards_begun(index),
+                    is_forward: phases.phase_at(index) == Phase::Forward,
+                    is_saved: false,
+                    is_freed: false,
+                });
+            }
+            Action::FreeRequested | Action::FreeCompleted => {
+                if let Some(block) = live.remove(&entry.addr) {
+                    blocks[block].is_freed = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+fn sum_bytes<'b>(blocks: impl Iterator<Item = &'b OwnBlock>) -> u64 {
+    blocks.fold(0, |sum, block| sum.saturating_add(block.bytes))
+}

@@ -1,0 +1,156 @@
+//! Attributes every live block of a position to a category, phase, step, range, file, line and stack.
+//!
+//! In: one literal replay. Out: a [`MemoryBreakdown`] per position, and the lines whose memory grows ([`Leaks`]).
+//! `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to
+//! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `named` to those that the
+//! recorder knows, `doubts` lowers the confidence of what cannot be, `breakdown` sums up.
+
+mod allocations;
+mod breakdown;
+mod classify;
+mod doubts;
+mod forward_blocks;
+mod forward_pass;
+mod free_counts;
+mod gradient_buckets;
+mod kept_graphs;
+mod leaks;
+mod lifetimes;
+mod live_set;
+mod loaded_checkpoint;
+mod named;
+mod older_blocks;
+mod open_blocks;
+mod parameter_copies;
+mod rules;
+mod unused_graphs;
+
+use serde::Serialize;
+
+pub use self::allocations::{Allocation, classify_allocations};
+use self::breakdown::BreakdownBuilder;
+pub use self::breakdown::{
+    Age, ByAge, ByCategory, ByEngine, ByFile, ByPhase, ByPool, ByRange, ByRule, MemoryBreakdown,
+};
+pub use self::kept_graphs::KeptGraphs;
+pub use self::leaks::{LeakSuspect, Leaks};
+use self::lifetimes::Lifetimes;
+pub use self::rules::CategoryRule;
+pub use self::unused_graphs::UnusedGraphs;
+use crate::base::ids::StackId;
+use crate::replay::literal::inferred_capacity;
+use crate::stacks::phases::StepMarker;
+pub use crate::study::category::{Category, Confidence};
+use crate::study::{DeviceStudy, MemoryHistory, TracePosition};
+
+/// The training steps of a recording.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct StepsReport {
+    /// Number of steps that completed within the recording.
+    pub completed: u64,
+    /// The event that ends a step; null if the recording shows no steps.
+    #[serde(rename = "told_by")]
+    pub marker: Option<StepMarker>,
+}
+
+/// A live block with its category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CategorizedBlock {
+    /// First address.
+    pub address: u64,
+    /// Rounded bytes.
+    pub bytes: u64,
+    /// The use of the block.
+    pub category: Category,
+    /// How much evidence the trace has for the category.
+    pub confidence: Confidence,
+    /// The stack that allocated it, with its caller and forward stack.
+    pub stack: StackId,
+    /// It stays live to the end of the trace.
+    pub is_kept: bool,
+}
+
+/// The result of attributing a device's memory in one replay.
+#[derive(Default)]
+pub struct Attribution {
+    /// At the peak of allocated memory.
+    pub at_peak: Option<MemoryBreakdown>,
+    /// At the last failed request.
+    pub at_failure: Option<MemoryBreakdown>,
+    /// At the position that the caller named.
+    pub at_position: Option<MemoryBreakdown>,
+    /// Each training step.
+    pub steps: StepsReport,
+    /// Memory that grows from step to step.
+    pub leaks: Leaks,
+}
+
+/// Attributes the memory of `device` at the peak, the last failure and `position`. `history` must be the device's own,
+/// so that the replay does not start over. Tables have `top` rows; `rules` add custom categories.
+pub fn attribute_memory(
+    device: DeviceStudy<'_, '_>,
+    history: &MemoryHistory,
+    position: TracePosition,
+    rules: &[CategoryRule],
+    top: usize,
+) -> Attribution {
+    // Without a peak entry, the peak is the state before the window's first entry.
+    let peak = match device.sleep() {
+        Some(sleep) => sleep.peak_event, // PyTorch's own peak counts memory that sleeps
+        None => history.peak.allocated_event.or(history.first_entry.checked_sub(1)),
+    };
+    let peak = peak.and_then(|entry| usize::try_from(entry).ok());
+    let failure = device.failed_requests().next_back();
+    let mut wanted = vec![peak];
+    wanted.extend(failure.map(Some));
+    let position = match position {
+        TracePosition::Snapshot => None,
+        TracePosition::Start => Some(None),
+        TracePosition::Entry { event } => Some(usize::try_from(event).ok()),
+    };
+    wanted.extend(position);
+    let mut lifetimes = Lifetimes::from_trace(device, wanted);
+    lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
+    let phases = device.phases();
+    let breakdown = |entry: Option<usize>| {
+        let live_set = lifetimes.live_sets.iter().find(|set| set.entry == entry)?;
+        Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
+    };
+    let reserved_before = history.outcome.initial_totals.reserved;
+    let capacity = device.scope().capacity;
+    let capacity = capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
+    let capacity = capacity.or_else(|| device.recorded_capacity());
+    Attribution {
+        at_peak: breakdown(peak),
+        at_failure: failure.and_then(|failure| breakdown(Some(failure))),
+        at_position: position.and_then(breakdown),
+        steps: StepsReport { completed: phases.completed_steps() as u64, marker: phases.step_marker() },
+        leaks: Leaks::from_device(device, top, capacity),
+    }
+}
+
+/// Attributes the memory at the snapshot of a `device` without a trace, as far as stacks alone show it.
+pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], top: usize) -> Option<MemoryBreakdown> {
+    let mut lifetimes = Lifetimes::from_trace(device, vec![None]);
+    lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
+    let live_set = lifetimes.live_sets.first()?;
+    Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
+}
+
+/// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.
+pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<CategorizedBlock> {
+    let lifetimes = Lifetimes::from_trace(device, vec![Some(entry)]);
+    let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
+    let categories = classify::classify(live_set, &lifetimes, device.phases());
+    let blocks = live_set.blocks.iter().zip(categories);
+    blocks
+        .map(|(block, (category, confidence))| CategorizedBlock {
+            address: block.address,
+            bytes: block.bytes,
+            category,
+            confidence,
+            stack: block.extended_stack,
+            is_kept: block.freed_at.is_none(),
+        })
+        .collect()
+}

@@ -1,0 +1,348 @@
+//! The facts of one device.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::OnceLock;
+
+use super::block_sizes::BlockSizes;
+use super::from_empty::{self, PeaksFromEmpty};
+use super::history::{HistoryBuilder, MemoryHistory, Peak};
+use super::lost_history::{self, LostHistory};
+use super::{Scope, Study};
+use crate::allocator::conf::Settings;
+use crate::base::ids::StackId;
+use crate::replay::literal::{LiteralReplay, ReplayStep, Tracking, inferred_capacity, inferred_limit};
+use crate::replay::model::{Hypothesis, InferredDevice};
+use crate::replay::ops::Program;
+use crate::snapshot::{Device, Snapshot};
+use crate::stacks::frames::StackReader;
+use crate::stacks::phases::Phases;
+use crate::study::iterations::{Growth, ProgramLoops};
+use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
+use crate::study::sleep::{SleepReader, SleepReport};
+use crate::study::variables::LiveVariables;
+
+/// The facts of one device, each filled in on first use.
+#[derive(Debug)]
+pub(super) struct DeviceCache<'a> {
+    pub(super) device: Device<'a>,
+    memory: OnceLock<MemoryReport>,
+    live_by_stack: OnceLock<BlockSums<StackId>>,
+    variables: OnceLock<Option<LiveVariables<'a>>>,
+    phases: OnceLock<Phases>,
+    sleep: OnceLock<Option<SleepReport>>,
+    history: OnceLock<(MemoryHistory, BlockSizes)>,
+    program: OnceLock<Program<'a>>,
+    inferred_capacity: OnceLock<Option<u64>>,
+    inferred_limit: OnceLock<Option<RangeInclusive<u64>>>,
+    peaks_from_empty: OnceLock<PeaksFromEmpty>,
+    replay_serves_failure: OnceLock<bool>,
+    /// Without the bytes that only a replay knows.
+    loop_growth: OnceLock<Option<Growth>>,
+    growth: OnceLock<Option<Growth>>,
+}
+
+impl<'a> DeviceCache<'a> {
+    pub(super) fn new(device: Device<'a>) -> Self {
+        Self {
+            device,
+            memory: OnceLock::new(),
+            live_by_stack: OnceLock::new(),
+            variables: OnceLock::new(),
+            phases: OnceLock::new(),
+            sleep: OnceLock::new(),
+            history: OnceLock::new(),
+            program: OnceLock::new(),
+            inferred_capacity: OnceLock::new(),
+            inferred_limit: OnceLock::new(),
+            peaks_from_empty: OnceLock::new(),
+            replay_serves_failure: OnceLock::new(),
+            loop_growth: OnceLock::new(),
+            growth: OnceLock::new(),
+        }
+    }
+}
+
+/// A device of a [`Study`]: a handle, free to copy.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceStudy<'s, 'a> {
+    study: &'s Study<'a>,
+    cache: &'s DeviceCache<'a>,
+    index: usize,
+}
+
+impl<'s, 'a> DeviceStudy<'s, 'a> {
+    pub(super) fn new(study: &'s Study<'a>, index: usize) -> Self {
+        Self { study, cache: &study.devices[index], index }
+    }
+
+    /// Device index as the process numbers it.
+    pub fn id(self) -> u64 {
+        self.cache.device.id()
+    }
+
+    /// The trace and memory in the file.
+    pub fn device(self) -> Device<'a> {
+        self.cache.device
+    }
+
+    /// The snapshot that the device is a part of.
+    pub fn snapshot(self) -> &'a Snapshot {
+        self.study.snapshot
+    }
+
+    /// The scope of the study.
+    pub fn scope(self) -> Scope {
+        self.study.scope
+    }
+
+    /// Total device memory: as given in the scope, else as recorded.
+    pub fn capacity(self) -> Option<u64> {
+        self.scope().capacity.or_else(|| self.recorded_capacity())
+    }
+
+    /// Total device memory as `oomscope run` recorded it.
+    pub fn recorded_capacity(self) -> Option<u64> {
+        self.snapshot().recorder_info.as_ref()?.total_bytes(self.id())
+    }
+
+    /// Whether the program ran on the stub of CUDA, where no other process exists.
+    pub fn is_dry_run(self) -> bool {
+        self.snapshot().recorder_info.as_ref().is_some_and(|recorder| recorder.dry_run.is_some())
+    }
+
+    /// The memory that sleeps; `None` if the recorder saw none put to sleep.
+    pub fn sleep(self) -> Option<&'s SleepReport> {
+        let find = || {
+            let mut reader = SleepReader::new(self.device(), self.stacks(), self.phases())?;
+            self.replay(Tracking::Totals, |step| reader.observe(step));
+            Some(reader.finish(self.memory().reserved_bytes))
+        };
+        self.cache.sleep.get_or_init(find).as_ref()
+    }
+
+    /// See [`Study::stacks`].
+    pub fn stacks(self) -> &'s StackReader<'a> {
+        self.study.stacks()
+    }
+
+    /// See [`Study::settings`].
+    pub fn settings(self) -> &'s Settings {
+        self.study.settings()
+    }
+
+    /// The entries to study.
+    pub fn window(self) -> Range<usize> {
+        self.scope().window.range_in(self.device())
+    }
+
+    /// The entries of failed requests within the window, in order.
+    pub fn failed_requests(self) -> impl DoubleEndedIterator<Item = usize> {
+        let window = self.window();
+        self.device().failed_requests().filter(move |entry| window.contains(entry))
+    }
+
+    /// The memory at the snapshot.
+    pub fn memory(self) -> &'s MemoryReport {
+        self.cache.memory.get_or_init(|| {
+            let (snapshot, own) = (self.snapshot(), self.device().segments());
+            report_memory(own, &snapshot.blocks, &snapshot.pools, self.settings())
+        })
+    }
+
+    /// Live blocks at the snapshot, by the stack that allocated them.
+    pub fn live_by_stack(self) -> &'s BlockSums<StackId> {
+        let sum = || sum_live_by_stack(self.device().segments(), &self.snapshot().blocks);
+        self.cache.live_by_stack.get_or_init(sum)
+    }
+
+    /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
+    pub fn variables(self) -> Option<&'s LiveVariables<'a>> {
+        let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks());
+        self.cache.variables.get_or_init(find).as_ref()
+    }
+
+    /// Phases and training steps of the trace.
+    pub fn phases(self) -> &'s Phases {
+        self.cache.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
+    }
+
+    /// Replays the trace literally; calls `observe` for the start and for every entry. Returns `None` without a trace.
+    ///
+    /// The first replay also fills in [`Self::history`]. If it shows that the settings changed at run time, the replay
+    /// starts over with the inferred settings, and `observe` is called for the start again.
+    pub fn replay(self, keep: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> Option<&'s MemoryHistory> {
+        if self.device().is_empty() {
+            return None;
+        }
+        let device = self.device();
+        let literal = |is_changed: bool| {
+            if !is_changed {
+                return LiteralReplay { device, settings: self.settings(), settings_changes: &[] };
+            }
+            let Hypothesis { settings, settings_changes, .. } = &self.inferred().hypothesis;
+            LiteralReplay { device, settings, settings_changes }
+        };
+        if let Some((known, _)) = self.cache.history.get() {
+            literal(known.has_changed_settings).run(keep, observe);
+            return Some(known);
+        }
+        let mut run = |is_changed| {
+            let mut builder = HistoryBuilder::new(device, self.scope().window);
+            let mut block_sizes = BlockSizes::default();
+            let outcome = literal(is_changed).run(keep, |step| {
+                builder.add_step(step);
+                block_sizes.add_step(step);
+                observe(step);
+            });
+            (builder.finish(outcome, is_changed), block_sizes)
+        };
+        let mut found = run(false);
+        // A snapshot records only the final settings. If they contradict the trace, others may have applied before.
+        if found.0.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
+            found = run(true);
+        }
+        Some(&self.cache.history.get_or_init(|| found).0)
+    }
+
+    /// The totals over the window; `None` without a trace.
+    pub fn history(self) -> Option<&'s MemoryHistory> {
+        let known = self.cache.history.get().map(|(history, _)| history);
+        known.or_else(|| self.replay(Tracking::Totals, |_| ()))
+    }
+
+    /// The sizes of the blocks in the trace; `None` without a trace.
+    pub(crate) fn block_sizes(self) -> Option<&'s BlockSizes> {
+        self.history()?;
+        self.cache.history.get().map(|(_, block_sizes)| block_sizes)
+    }
+
+    /// Evidence that entries before the first are lost.
+    pub fn lost_history(self) -> Option<LostHistory> {
+        let history = self.history()?;
+        LostHistory::from_replay(self.device(), history.outcome)
+    }
+
+    /// Whether the file shows that its first entry is the first recorded one. False without a trace.
+    pub fn is_start_shown(self) -> bool {
+        self.history().is_some_and(|history| lost_history::is_start_shown(self.device(), history.outcome))
+    }
+
+    /// The peaks within the window, including the state at its start; without a trace the totals at the snapshot.
+    pub fn peak(self) -> Peak {
+        let Some(history) = self.history() else {
+            let MemoryReport { allocated_bytes, reserved_bytes, .. } = *self.memory();
+            return Peak { allocated_bytes, reserved_bytes, ..Peak::default() };
+        };
+        let mut peak = history.peak;
+        // A replay that misses entries may stay below the final state, which was reached for certain.
+        if history.entries == history.trace_entries {
+            let last = history.trace_entries.checked_sub(1);
+            let memory = self.memory();
+            if memory.allocated_bytes > peak.allocated_bytes {
+                (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
+            }
+            if memory.reserved_bytes > peak.reserved_bytes {
+                (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);
+            }
+        }
+        peak
+    }
+
+    /// The settings and the release that the model infers for this device, and how far it reproduces the recording.
+    pub fn inferred(self) -> &'s InferredDevice<'a> {
+        &self.study.inference().devices[self.index]
+    }
+
+    /// The trace as calls to the allocator, under the inferred settings.
+    pub fn program(self) -> &'s Program<'a> {
+        let settings = &self.inferred().hypothesis.settings;
+        self.cache.program.get_or_init(|| Program::from_trace(self.device(), settings))
+    }
+
+    /// Bytes that were reserved before the first entry, as the model adopts them.
+    pub fn reserved_before(self) -> u64 {
+        self.inferred().verification.reserved_before
+    }
+
+    /// The device memory that was within reach, inferred from failed requests: see [`inferred_capacity`]. Without
+    /// failed requests the recorded total memory.
+    pub fn inferred_capacity(self) -> Option<u64> {
+        let infer = || inferred_capacity(self.device(), self.reserved_before()).or_else(|| self.recorded_capacity());
+        *self.cache.inferred_capacity.get_or_init(infer)
+    }
+
+    /// Whether a replay under the recorded settings serves the last failed request; `replay` finds out.
+    pub fn replay_serves_failure(self, replay: impl FnOnce() -> bool) -> bool {
+        *self.cache.replay_serves_failure.get_or_init(replay)
+    }
+
+    /// The bounds of the process's memory limit, if the recording shows one: see [`inferred_limit`].
+    pub fn inferred_limit(self) -> Option<RangeInclusive<u64>> {
+        let hypothesis = &self.inferred().hypothesis;
+        let settings = |entry| hypothesis.settings_at(entry);
+        let infer = || inferred_limit(self.device(), settings, self.reserved_before());
+        self.cache.inferred_limit.get_or_init(infer).clone()
+    }
+
+    /// Works out what the stacks show: phases, training steps and loops. No replay is needed.
+    pub fn read_stacks(self) {
+        self.phases();
+        self.loop_growth();
+    }
+
+    /// The growth from iteration to iteration in the loop that the trace ends in: in a trace that a failed request ended,
+    /// up to that; else up to the last request, or up to the last training step.
+    pub fn growth(self) -> Option<&'s Growth> {
+        let with_allocated = |growth: &Growth| {
+            let allocated = self.allocated_before(&growth.start_entries);
+            growth.clone().with_allocated(&allocated)
+        };
+        self.cache.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
+    }
+
+    /// [`Self::growth`] without allocated bytes.
+    fn loop_growth(self) -> Option<&'s Growth> {
+        let find = || {
+            let growth_of = |loops: &ProgramLoops| {
+                loops.growth(&|entry| self.phases().step_at(entry)).filter(|growth| !growth.is_single_request)
+            };
+            let is_failed = self.ends_with_failure();
+            let end = if is_failed { self.failed_requests().next_back() } else { None };
+            let (loops, sites) = ProgramLoops::from_trace(self.device(), self.stacks(), end);
+            let growth = growth_of(&loops);
+            if is_failed || growth.is_some() {
+                return growth;
+            }
+            let last_step = *self.phases().step_ends().last()? as usize;
+            growth_of(&loops.up_to(last_step, &sites)?)
+        };
+        self.cache.loop_growth.get_or_init(find).as_ref()
+    }
+
+    /// Allocated bytes before each of the ascending `entries`.
+    fn allocated_before(self, entries: &[usize]) -> Vec<u64> {
+        let (mut allocated, mut last) = (Vec::with_capacity(entries.len()), 0);
+        self.replay(Tracking::Totals, |step| {
+            match step.entry {
+                None => allocated.clear(), // a replay may start over
+                Some((index, _)) => {
+                    let is_passed = |entry: &&usize| **entry <= index;
+                    let passed = entries[allocated.len()..].iter().take_while(is_passed).count();
+                    allocated.extend(std::iter::repeat_n(last, passed));
+                }
+            }
+            last = step.tiling.totals().allocated;
+        });
+        allocated
+    }
+
+    /// Peaks replayed from an empty pool; `None` without a trace.
+    pub fn peaks_from_empty(self) -> Option<&'s PeaksFromEmpty> {
+        let is_traced = !self.device().is_empty();
+        is_traced.then(|| {
+            self.cache
+                .peaks_from_empty
+                .get_or_init(|| from_empty::replay_from_empty(self.device(), &self.inferred().hypothesis))
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Where requests come from: the Python frames of their stacks, their stream and pool.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::ids::{FrameId, PoolId, StackId, to_u32};
+use crate::base::intern::Slices;
+use crate::snapshot::Snapshot;
+use crate::stacks::frames::{Origin, StackReader, forward_slashes};
+
+/// Code that calls the same functions many times within one call of the program: modules, optimizers, file loaders.
+const INNER_FILES: [&str; 5] =
+    ["torch/nn/modules/module.py", "torch/optim/", "torch/serialization.py", "torch/autograd/", "torch/_tensor.py"];
+const OPTIMIZER_FILES: &str = "torch/optim/";
+const MODULE_CALL: &str = "_call_impl";
+const THREAD_ENTRIES: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
+
+/// The identity of a call site: the id of its Python frames, the stream and the pool.
+type CallOrigin = (u32, u64, PoolId);
+
+/// Numbers the call sites of one snapshot.
+#[derive(Debug)]
+pub struct CallSites {
+    /// By frame: Python code.
+    is_python: Vec<bool>,
+    /// By frame: code of [`INNER_FILES`].
+    is_inner: Vec<bool>,
+    /// By frame: code of an optimizer of PyTorch.
+    is_optimizer: Vec<bool>,
+    /// By frame: `Module._call_impl`.
+    is_module_call: Vec<bool>,
+    /// By frame: the entry of a Python thread. Stacks without one are called by the engine of a backward pass.
+    is_thread_entry: Vec<bool>,
+    /// By frame: code of PyTorch, or a constructor.
+    makes_parameters: Vec<bool>,
+    /// The Python frames of each distinct stack, innermost first.
+    python_frames: Slices<FrameId>,
+    /// The Python frames of the last new stack.
+    buffer: Vec<FrameId>,
+    /// The last call site of each recorded stack, or `u32::MAX`.
+    by_stack: Vec<u32>,
+    /// By Python frames, stream and pool.
+    by_origin: FxHashMap<CallOrigin, u32>,
+    /// By call site.
+    origins: Vec<CallOrigin>,
+}
+
+impl CallSites {
+    pub(crate) fn new(stacks: &StackReader<'_>, snapshot: &Snapshot) -> Self {
+        let frames = || (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
+        let is_in = |files: &[&str]| {
+            let file = |id: FrameId| forward_slashes(snapshot.text(snapshot.stacks.frame(id).file));
+            frames().map(|id| files.iter().any(|part| file(id).contains(part))).collect()
+        };
+        Self {
+            is_python: frames().map(|id| stacks.origin(id) != Origin::Native).collect(),
+            is_inner: is_in(&INNER_FILES),
+            makes_parameters: frames()
+                .map(|id| {
+                    let is_constructor = snapshot.text(snapshot.stacks.frame(id).name) == "__init__";
+                    is_constructor || stacks.origin(id) == Origin::Torch
+                })
+                .collect(),
+            is_thread_entry: frames()
+                .map(|id| THREAD_ENTRIES.contains(&snapshot.text(snapshot.stacks.frame(id).name)))
+                .collect(),
+            is_optimizer: is_in(&[OPTIMIZER_FILES]),
+            is_module_call: frames().map(|id| snapshot.text(snapshot.stacks.frame(id).name) == MODULE_CALL).collect(),
+            python_frames: Slices::default(),
+            buffer: Vec::new(),
+            by_stack: vec![u32::MAX; snapshot.stacks.len()],
+            by_origin: FxHashMap::default(),
+            origins: Vec::new(),
+        }
+    }
+
+    /// The call site of a request for `pool` by `stack` on `stream`.
+    pub(super) fn site(&mut self, snapshot: &Snapshot, stack: StackId, stream: u64, pool: PoolId) -> u32 {
+        let stack = snapshot.stacks.recorded_stack(stack);
+        let last = self.by_stack[stack.index()];
+        let frames = match self.origins.get(last as usize) {
+            Some((_, known_stream, known_pool)) if (*known_stream, *known_pool) == (stream, pool) => return last,
+            Some((frames, ..)) => *frames,
+            None => {
+                let all = snapshot.stacks.frames(stack).iter();
+                self.buffer.clear();
+                self.buffer.extend(all.filter(|id| self.is_python[id.index()]));
+                self.python_frames.intern(&self.buffer)
+            }
+        };
+        let origin = (frames, stream, pool);
+        let site = *self.by_origin.entry(origin).or_insert_with(|| {
+            self.origins.push(origin);
+            to_u32(self.origins.len() - 1)
+        });
+        self.by_stack[stack.index()] = site;
+        site
+    }
+
+    /// The Python frames of `site`, innermost first; none in a backward pass, whose threads are C++.
+    fn frames(&self, site: u32) -> &[FrameId] {
+        self.python_frames.get(self.origins[site as usize].0)
+    }
+
+    /// Whether Python code makes the requests of `site`.
+    pub fn has_python(&self, site: u32) -> bool {
+        !self.frames(site).is_empty()
+    }
+
+    /// Whether an optimizer of PyTorch makes the requests of `site`.
+    pub fn is_in_optimizer(&self, site: u32) -> bool {
+        self.frames(site).iter().any(|id| self.is_optimizer[id.index()])
+    }
+
+    /// Whether a module makes the requests of `site` while it is called.
+    pub fn is_in_module_call(&self, site: u32) -> bool {
+        self.frames(site).iter().any(|id| self.is_module_call[id.index()])
+    }
+
+    /// Whether code of PyTorch or a constructor makes the requests of `site`, as it does for parameters.
+    pub fn is_in_torch_or_constructor(&self, site: u32) -> bool {
+        self.frames(site).iter().any(|id| self.makes_parameters[id.index()])
+    }
+
+    /// The length of the shortest end of `sites` that is not inside one call of a module, an optimizer or a backward
+    /// pass: its stacks share no such frame, and some are those of the program's own threads.
+    pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
+        // Some recordings lack the outer frames of all stacks.
+        let has_entry = |site: u32| self.frames(site).iter().any(|id| self.is_thread_entry[id.index()]);
+        let used = sites.iter().max().map_or(0, |last| last + 1);
+        let has_entries = (0..used).any(has_entry);
+        let is_in_program = |site: u32| if has_entries { has_entry(site) } else { self.has_python(site) };
+        let mut shared: Option<Vec<FrameId>> = None;
+        let mut is_known = vec![false; self.origins.len()];
+        for (back, site) in sites.iter().rev().enumerate() {
+            if std::mem::replace(&mut is_known[*site as usize], true) || !is_in_program(*site) {
+                continue;
+            }
+            let outermost_first = self.frames(*site).iter().rev();
+            match &mut shared {
+                None => shared = Some(outermost_first.copied().collect()),
+                Some(shared) => {
+                    let equal = shared.iter().zip(outermost_first).take_while(|(a, b)| a == b).count();
+                    shared.truncate(equal);
+                }
+            }
+            if shared.iter().flatten().all(|id| !self.is_inner[id.index()]) {
+                return back + 1;
+            }
+        }
+        usize::MAX
+    }
+}

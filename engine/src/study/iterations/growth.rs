@@ -1,0 +1,338 @@
+//! Memory that grows from iteration to iteration.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::requests::{RequestId, Requests};
+use super::{Iterations, MAX_COMPARED, ProgramLoops};
+use crate::base::intern::SeededMap;
+use crate::base::warning::words;
+
+/// Fewer differences between iterations show no growth.
+const MIN_DIFFERENCES: usize = 4;
+/// Blocks are larger than their requests by up to this part.
+const MAX_SLACK_PARTS: u64 = 6;
+/// The mean growth is within this part of the typical one where growth is steady.
+const STEADY_PARTS: u64 = 10;
+/// Growth between iterations explains the growth of the memory needed within one up to this multiple: a tensor that is
+/// made anew exists twice for a while.
+const MAX_TRANSIENT_MULTIPLE: u64 = 2;
+
+/// The blocks that stay account for the growth at most this many times.
+const MAX_KEPT_MULTIPLE: u64 = 2;
+
+words! {
+    /// The kind of growth from iteration to iteration
+    pub enum GrowthKind {
+        /// Blocks of every iteration stay allocated
+        Kept = "kept",
+        /// A block is replaced by a larger one in every iteration, as by `cache = torch.cat([cache, new])`
+        Replaced = "replaced",
+    }
+}
+
+/// Live memory that grows with every iteration, between iterations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Growth {
+    /// How memory grows.
+    pub kind: GrowthKind,
+    /// Number of differences between consecutive iterations that were compared.
+    pub(crate) iterations: usize,
+    /// The mean of the differences, without the extreme ones.
+    pub bytes_per_iteration: u64,
+    /// The mean over all iterations but the first, with the rare ones that leave more.
+    pub(crate) mean_bytes: u64,
+    /// Allocated bytes at the start of the last iteration.
+    pub(crate) allocated_bytes: u64,
+    /// The trace entries of the first requests of the iterations, including the last.
+    pub start_entries: Vec<usize>,
+    /// Training steps in each iteration; 1 without an optimizer.
+    pub(crate) steps_per_iteration: u64,
+    /// Each iteration makes one request, as where a program loads its data.
+    pub(crate) is_single_request: bool,
+    /// The call sites whose blocks grow, most bytes first.
+    pub(crate) lines: Vec<GrowingLine>,
+}
+
+/// A call site whose blocks grow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GrowingLine {
+    /// The trace entry of its last request that is still live.
+    pub(crate) last_entry: usize,
+    /// That of the first one.
+    pub(crate) first_entry: usize,
+    /// The iteration of the first one; 0 if it precedes them all.
+    pub(crate) first_iteration: usize,
+    pub(crate) bytes_per_iteration: u64,
+    /// 0 if its blocks are replaced by larger ones.
+    pub(crate) blocks_per_iteration: u64,
+    /// Number of iterations that left such a block.
+    pub(crate) iterations: u64,
+    /// Its live bytes at the end.
+    pub(crate) live_bytes: u64,
+    pub(crate) live_blocks: u64,
+}
+
+/// The rise of the live bytes from iteration to iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GrowthRate {
+    /// The typical rise.
+    pub bytes_per_iteration: u64,
+    /// The mean over all iterations but the first, with the rare ones that leave more.
+    pub(crate) mean_bytes: u64,
+}
+
+impl GrowthRate {
+    /// `live` has the live bytes at the start of each iteration. `None` if they do not rise.
+    pub fn from_live(live: &[i64]) -> Option<Self> {
+        let bytes_per_iteration = typical_rise(live).filter(|bytes| *bytes > 0)?;
+        Some(Self { bytes_per_iteration, mean_bytes: mean_rise(live).unwrap_or(bytes_per_iteration) })
+    }
+
+    /// Whether each iteration adds about the same, so that the figures of one predict those of all.
+    pub fn is_steady(self) -> bool {
+        self.mean_bytes.abs_diff(self.bytes_per_iteration) <= self.bytes_per_iteration / STEADY_PARTS
+    }
+
+    /// The rise per iteration in the long run.
+    pub fn lasting_bytes(self) -> u64 {
+        if self.is_steady() { self.bytes_per_iteration } else { self.mean_bytes }
+    }
+}
+
+impl Growth {
+    /// The same with the bytes that were allocated before each of [`Self::start_entries`]: a block may be larger than
+    /// its request.
+    #[must_use]
+    pub(crate) fn with_allocated(mut self, allocated: &[u64]) -> Self {
+        let [first, second @ .., last] = allocated else { return self };
+        self.allocated_bytes = *last;
+        // The first iteration may make state.
+        let (start, rises) = second.first().map_or((first, 1), |second| (second, allocated.len() as u64 - 2));
+        let rise = last.saturating_sub(*start) / rises;
+        let by_requests = self.bytes_per_iteration;
+        if rise.abs_diff(by_requests) <= by_requests / MAX_SLACK_PARTS {
+            self.bytes_per_iteration = rise;
+        }
+        self
+    }
+
+    /// The bytes of a usual iteration, and the mean.
+    pub fn rate(&self) -> GrowthRate {
+        GrowthRate { bytes_per_iteration: self.bytes_per_iteration, mean_bytes: self.mean_bytes }
+    }
+
+    /// An iteration may be several steps.
+    pub fn bytes_per_step(&self) -> u64 {
+        self.bytes_per_iteration / self.steps_per_iteration
+    }
+
+    /// Number of steps in which memory grew.
+    pub fn steps(&self) -> u64 {
+        self.iterations as u64 * self.steps_per_iteration
+    }
+
+    /// Total growth.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_per_iteration.saturating_mul(self.iterations as u64)
+    }
+}
+
+impl ProgramLoops {
+    /// The growth from iteration to iteration; `None` without a loop, or if nothing grows. `step_at` is the training
+    /// step of a trace entry.
+    pub fn growth(&self, step_at: &dyn Fn(usize) -> Option<u32>) -> Option<Growth> {
+        let is_loop = |iterations: &&Iterations| iterations.complete() >= MIN_DIFFERENCES && !iterations.is_inner;
+        let iterations = self.iterations.as_ref().filter(is_loop)?;
+        let starts = iterations.starts();
+        let live: Vec<i64> = starts.iter().map(|start| self.requests.live_before(*start)).collect();
+        let GrowthRate { bytes_per_iteration, mean_bytes } = GrowthRate::from_live(&live)?;
+        let mut sums = kept_blocks(&self.requests, iterations);
+        let kind = if sums.is_empty() { GrowthKind::Replaced } else { GrowthKind::Kept };
+        let is_input = || needs_grow_faster(&self.requests, iterations, bytes_per_iteration);
+        // A loop of single requests shows no more than that some stay.
+        if iterations.repetition.period > 1 && !is_input() {
+            for (site, replaced) in replaced_blocks(&self.requests, iterations) {
+                sums.entry(site).or_insert(replaced);
+            }
+        }
+        let grown = sums.values().fold(0u64, |sum, growth| sum.saturating_add(growth.bytes));
+        if grown > bytes_per_iteration.saturating_mul(MAX_KEPT_MULTIPLE) {
+            return None; // as much is freed elsewhere
+        }
+        let lines = growing_lines(&self.requests, &sums, starts);
+        let [first, last] = [starts[0], iterations.start()].map(|start| step_at(self.requests.entry(start)));
+        let steps = last.zip(first).map_or(0, |(last, first)| u64::from(last.saturating_sub(first)));
+        let growth = Growth {
+            kind,
+            iterations: iterations.complete(),
+            bytes_per_iteration,
+            mean_bytes,
+            allocated_bytes: 0,
+            start_entries: starts.iter().map(|start| self.requests.entry(*start)).collect(),
+            steps_per_iteration: steps.div_ceil(iterations.complete() as u64).max(1),
+            lines,
+            is_single_request: iterations.repetition.period == 1,
+        };
+        (!growth.lines.is_empty()).then_some(growth)
+    }
+}
+
+/// Growth of one call site per iteration.
+#[derive(Debug, Default, Clone, Copy)]
+struct SiteGrowth {
+    bytes: u64,
+    blocks: u64,
+}
+
+/// A request of an iteration: its call site, and its number among the requests of that site.
+type RequestKey = (u32, u32);
+
+/// The requests of `range` with their keys.
+fn with_keys(requests: &Requests, range: Range<RequestId>) -> impl Iterator<Item = (RequestKey, RequestId)> + '_ {
+    let mut counts: FxHashMap<u32, u32> = FxHashMap::default();
+    range.map(move |request| {
+        let site = requests.site(request);
+        let count = counts.entry(site).or_default();
+        *count += 1;
+        ((site, *count), request)
+    })
+}
+
+/// By call site, the blocks that stay of the same requests of every iteration. The last complete iteration is left out:
+/// it may free its blocks yet.
+fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, SiteGrowth> {
+    let mut kept: FxHashMap<RequestKey, (u64, usize)> = FxHashMap::default();
+    let last = requests.count() - 1;
+    let compared = iterations.complete() - 1;
+    for index in 0..compared {
+        for (key, request) in with_keys(requests, iterations.range(index)) {
+            if requests.freed_after(request) as usize >= last {
+                let (bytes, count) = kept.entry(key).or_default();
+                *bytes = bytes.saturating_add(requests.bytes(request));
+                *count += 1;
+            }
+        }
+    }
+    let mut sums: SeededMap<u32, SiteGrowth> = SeededMap::default();
+    // State that was made once stays in few iterations; in the first a block may take another way.
+    let is_kept = |count: usize| count > 1 && (count + 1 >= compared || count * 10 >= compared * 9);
+    for ((site, _), (bytes, count)) in kept.into_iter().filter(|(_, (_, count))| is_kept(*count)) {
+        let sum = sums.entry(site).or_default();
+        sum.bytes = sum.bytes.saturating_add(bytes / count as u64);
+        sum.blocks += 1;
+    }
+    sums
+}
+
+/// By call site, by how much the blocks that outlive their iteration grow from each to the next.
+fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, SiteGrowth> {
+    let left = |index: usize| {
+        let range = iterations.range(index);
+        let mut left: SeededMap<u32, u64> = SeededMap::default();
+        for request in range.clone().filter(|request| requests.freed_after(*request) as usize >= range.end) {
+            let bytes = left.entry(requests.site(request)).or_default();
+            *bytes = bytes.saturating_add(requests.bytes(request));
+        }
+        left
+    };
+    let compared = iterations.complete().min(MAX_COMPARED);
+    let first = iterations.complete() - compared;
+    let mut previous = left(first);
+    let start = previous.clone();
+    for index in first + 1..iterations.complete() {
+        let mut next = left(index);
+        next.retain(|site, bytes| previous.get(site).is_some_and(|before| *before < *bytes));
+        previous = next;
+    }
+    let growth = |(site, bytes): (u32, u64)| {
+        let rise = bytes.saturating_sub(start.get(&site).copied().unwrap_or(bytes));
+        (site, SiteGrowth { bytes: rise / (compared as u64 - 1), blocks: 0 })
+    };
+    previous.into_iter().map(growth).collect()
+}
+
+/// Whether what an iteration needs beside the memory at its start grows faster than that memory: then its inputs grow.
+fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_iteration: u64) -> bool {
+    let needed = |index| requests.needed_in(iterations.range(index)).cast_signed();
+    let needs: Vec<i64> = (0..iterations.complete()).map(needed).collect();
+    let rise = typical_rise(&needs).unwrap_or(0);
+    rise > bytes_per_iteration.saturating_mul(MAX_TRANSIENT_MULTIPLE)
+}
+
+fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts: &[RequestId]) -> Vec<GrowingLine> {
+    let mut lines: SeededMap<u32, GrowingLine> = SeededMap::default();
+    let last = requests.count() - 1;
+    // The last two iterations may free some of theirs yet.
+    let recent = &starts[starts.len() - 2..];
+    let mut last_recent: FxHashMap<u32, usize> = FxHashMap::default();
+    for request in (0..=last).filter(|request| requests.freed_after(*request) as usize >= last) {
+        let site = requests.site(request);
+        let Some(sum) = sums.get(&site) else { continue };
+        // A larger block replaced the first.
+        let first = if sum.blocks == 0 { starts[0] } else { request };
+        let line = lines.entry(site).or_insert(GrowingLine {
+            last_entry: 0,
+            first_entry: requests.entry(first),
+            first_iteration: starts.partition_point(|start| *start <= first).saturating_sub(1),
+            bytes_per_iteration: sum.bytes,
+            blocks_per_iteration: sum.blocks,
+            iterations: 0,
+            live_bytes: 0,
+            live_blocks: 0,
+        });
+        let recent_iteration = recent.partition_point(|start| *start <= request);
+        if recent_iteration == 0 {
+            line.iterations = (line.live_blocks + 1).checked_div(sum.blocks).unwrap_or(0);
+        } else if last_recent.insert(site, recent_iteration) != Some(recent_iteration) {
+            line.iterations += 1;
+        }
+        line.last_entry = requests.entry(request);
+        line.live_bytes = line.live_bytes.saturating_add(requests.bytes(request));
+        line.live_blocks += 1;
+    }
+    let mut lines: Vec<GrowingLine> = lines.into_values().collect();
+    for line in lines.iter_mut().filter(|line| line.blocks_per_iteration == 0) {
+        line.iterations = starts.len() as u64 - 1;
+    }
+    lines.sort_by_key(|line| (Reverse(line.bytes_per_iteration), line.last_entry));
+    lines
+}
+
+/// The mean difference of consecutive values after the first two: the first iteration may make state. `None` if it is
+/// negative.
+fn mean_rise(values: &[i64]) -> Option<u64> {
+    let [_, second, .., last] = values else { return None };
+    u64::try_from((last - second) / i64::try_from(values.len() - 2).ok()?.max(1)).ok()
+}
+
+/// The typical difference of consecutive values: their mean without the extreme ones, such as that of an iteration that
+/// made state once. `None` if it is negative.
+fn typical_rise(values: &[i64]) -> Option<u64> {
+    let mut rises: Vec<i128> = values.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0])).collect();
+    rises.sort_unstable();
+    let trimmed = (rises.len() / 10).max(1);
+    let middle = if rises.len() > 2 * trimmed { &rises[trimmed..rises.len() - trimmed] } else { &rises[..] };
+    let mean = middle.iter().sum::<i128>() / i128::try_from(middle.len().max(1)).unwrap_or(1);
+    u64::try_from(mean).ok()
+}
+
+pub(super) fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_jump_is_no_rise() {
+        assert_eq!(typical_rise(&[10, 510, 510, 510, 510]), Some(0), "state that was made once");
+        assert_eq!(typical_rise(&[10, 17, 24, 31, 1031, 1038]), Some(7));
+        assert_eq!(typical_rise(&[90, 60, 30, 0]), None);
+        assert_eq!(typical_rise(&[5]), Some(0));
+    }
+}

@@ -1,0 +1,118 @@
+//! An iteration that needs more than those before it, because its input is larger.
+
+use std::ops::Range;
+
+use super::growth::median;
+use super::requests::RequestId;
+use super::{ProgramLoops, Requests};
+use crate::base::warning::words;
+
+/// An iteration needs at least this multiple of the usual, in parts of 100, to be unusual.
+const MIN_UNUSUAL_PERCENT: u64 = 110;
+
+/// An iteration needs at least this multiple of all before it to be alone, if their inputs vary.
+const MIN_SINGLE_RATIO: u64 = 2;
+
+/// Fewer inputs in ascending order may be so by chance.
+const MIN_GROWING: usize = 3;
+
+words! {
+    /// How the inputs of iterations change
+    pub enum InputChange {
+        /// They become larger from iteration to iteration
+        Growing = "growing",
+        /// They vary
+        Varying = "varying",
+        /// Only that of the failed iteration is much larger than those before
+        Single = "single",
+    }
+}
+
+/// An iteration that needs more memory than those before it, at the same request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnusualInput {
+    /// How the inputs changed.
+    pub change: InputChange,
+    /// The trace entry of the first request of the iteration whose size differs.
+    pub entry: usize,
+    /// The trace entries of the first requests of the first iteration that was compared, and of this one.
+    pub start_entries: [usize; 2],
+    /// Its bytes.
+    pub input_bytes: u64,
+    /// The median of its bytes in the iterations before.
+    pub usual_input_bytes: u64,
+    /// The most of them.
+    pub most_input_bytes: u64,
+    /// Peak of the live bytes of this iteration beyond those at its start, so far.
+    pub needed_bytes: u64,
+    /// The median of the same up to the same request in the iterations before.
+    pub usual_bytes: u64,
+    /// The most of them.
+    pub most_bytes: u64,
+    /// Number of iterations before.
+    pub iterations: usize,
+}
+
+impl ProgramLoops {
+    /// The input of the last iteration, if it is the reason why the iteration needs more than the ones before.
+    pub fn unusual_input(&self) -> Option<UnusualInput> {
+        let iterations =
+            self.iterations.as_ref().filter(|iterations| iterations.complete() > 1 && !iterations.is_inner)?;
+        let requests = &self.requests;
+        let start = iterations.start();
+        let len = requests.count() - start;
+        // Up to the same request.
+        let before = || {
+            (0..iterations.complete()).map(|index| iterations.range(index)).map(|range| {
+                let end = range.end.min(range.start + len);
+                range.start..end
+            })
+        };
+        let needed_bytes = requests.needed_in(start..requests.count());
+        let needs: Vec<u64> = before().map(|range| requests.needed_in(range)).collect();
+        let most_bytes = needs.iter().copied().max()?;
+        let usual_bytes = median(needs);
+        let is_larger = |usual: u64, now: u64| now.saturating_mul(100) >= usual.saturating_mul(MIN_UNUSUAL_PERCENT);
+        if needed_bytes <= most_bytes || !is_larger(usual_bytes, needed_bytes) {
+            return None;
+        }
+        let sizes_of = |offset: usize| -> Vec<u64> {
+            let same = before().map(|range| range.start + offset);
+            same.filter(|at| requests.site(*at) == requests.site(start + offset)).map(|at| requests.bytes(at)).collect()
+        };
+        let (input, sizes) = (0..len)
+            .map(|offset| (start + offset, sizes_of(offset)))
+            .find(|(request, sizes)| requests.bytes(*request) != median(sizes.clone()))?;
+        let input_bytes = requests.bytes(input);
+        let most_input_bytes = sizes.iter().copied().max()?;
+        let is_constant = sizes.iter().all(|bytes| *bytes == most_input_bytes);
+        let change = match () {
+            () if is_constant || needed_bytes >= most_bytes.saturating_mul(MIN_SINGLE_RATIO) => InputChange::Single,
+            () if sizes.len() >= MIN_GROWING && sizes.is_sorted() => InputChange::Growing,
+            () => InputChange::Varying,
+        };
+        let usual_input_bytes = median(sizes);
+        let is_reason = input_bytes > most_input_bytes && is_larger(usual_input_bytes, input_bytes);
+        is_reason.then_some(UnusualInput {
+            change,
+            entry: requests.entry(input),
+            start_entries: [iterations.starts()[0], start].map(|start| requests.entry(start)),
+            input_bytes,
+            usual_input_bytes,
+            most_input_bytes,
+            needed_bytes,
+            usual_bytes,
+            most_bytes,
+            iterations: iterations.complete(),
+        })
+    }
+}
+
+impl Requests {
+    /// Peak of the live bytes during the requests of `range`, beyond those at its start.
+    pub(super) fn needed_in(&self, range: Range<RequestId>) -> u64 {
+        let at_start = self.live_before(range.start);
+        let live = range.map(|request| self.live_before(request).saturating_add_unsigned(self.bytes(request)));
+        u64::try_from(live.max().unwrap_or(0).saturating_sub(at_start)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,169 @@
+//! Finds the loop that a program is in, from its stacks alone: training, evaluation, generation, serving.
+//!
+//! In: a device's trace. Out: the iterations that end with its last request (`Iterations`): their length in
+//! requests, where the last one starts, and how many complete ones precede it; and what grows from iteration to
+//! iteration (`Growth`). Two requests correspond if they have the same Python frames, stream and pool; their sizes may
+//! differ. No optimizer, backward pass or annotation is needed.
+//!
+//! The period is the shift by which the sequence of call sites matches itself furthest back from its end. Loops inside
+//! one call of a module, an optimizer or a backward pass are inner loops, and no iterations of the program.
+
+mod call_sites;
+mod growth;
+mod inputs;
+mod period;
+mod requests;
+
+use std::ops::Range;
+
+pub use self::call_sites::CallSites;
+pub use self::growth::GrowthKind;
+pub use self::growth::{GrowingLine, Growth, GrowthRate};
+pub use self::inputs::InputChange;
+pub use self::inputs::UnusualInput;
+pub use self::period::Repetition;
+use self::period::longest_repetition;
+pub use self::requests::{NEVER, RequestId, Requests};
+use crate::snapshot::Device;
+use crate::stacks::frames::StackReader;
+
+/// Complete iterations that are compared, at most.
+pub const MAX_COMPARED: usize = 8;
+/// A shorter repetition of call sites and sizes is no loop.
+const MIN_REPEATED: usize = 8;
+/// Fewer iterations whose requests differ are no loop.
+const MIN_VARIED_ITERATIONS: usize = 3;
+/// The bytes that are live between iterations exceed the least by at most this part of the range.
+const LOW_PARTS: i64 = 4;
+/// Iterations of one loop differ in length by at most this factor.
+const MAX_LENGTH_RATIO: usize = 2;
+/// A repetition of sizes that is this long is a loop, whatever its period.
+const LONG_REPEATED: usize = 64;
+
+/// The requests of a program and the loop that it is in.
+#[derive(Debug)]
+pub struct ProgramLoops {
+    /// The requests, in order.
+    pub requests: Requests,
+    /// The loop that the last request belongs to, if it is not inside one call.
+    pub iterations: Option<Iterations>,
+    /// The longest repetition inside one call of a module, an optimizer or a backward pass, if there is no other.
+    pub inner: Option<Repetition>,
+}
+
+/// Iterations of the loop that a sequence of requests ends in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Iterations {
+    /// The first requests of the complete iterations and of the last one, which may be incomplete.
+    starts: Vec<RequestId>,
+    /// How the sequence repeats.
+    pub repetition: Repetition,
+    /// All iterations make requests at the same call sites in the same order.
+    pub is_uniform: bool,
+    /// They are inside one call of a module, an optimizer or a backward pass; sizes show them.
+    pub is_inner: bool,
+}
+
+impl Iterations {
+    /// The first requests of the complete iterations and of the last one.
+    pub fn starts(&self) -> &[RequestId] {
+        &self.starts
+    }
+
+    /// The first request of the last iteration, which may be incomplete.
+    pub fn start(&self) -> RequestId {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Number of complete iterations.
+    pub fn complete(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The requests of complete iteration `index`.
+    pub fn range(&self, index: usize) -> Range<RequestId> {
+        self.starts[index]..self.starts[index + 1]
+    }
+
+    fn from_repetition(requests: &Requests, repetition: Repetition) -> Option<Self> {
+        let Repetition { period, matched } = repetition;
+        let last = requests.count().checked_sub(1)?;
+        // Requests before a match that is shorter than one iteration belong to something else: the setup, or state made
+        // once.
+        let lowest = (last + 1).saturating_sub(period.min(matched)).max(period);
+        let start = if period == 1 {
+            last
+        } else {
+            // Least is live between iterations.
+            (lowest..=last).rev().min_by_key(|request| requests.live_before(*request))?
+        };
+        let first = (last + 1).saturating_sub(matched + period);
+        let complete = start.checked_sub(first)? / period;
+        let starts = (0..=complete).rev().map(|back| start - back * period).collect();
+        (complete > 0).then_some(Self { starts, repetition, is_uniform: true, is_inner: false })
+    }
+
+    /// Iterations whose requests differ, as where sizes decide on kernels and their workspaces. Each starts with the call
+    /// site at which least is live.
+    fn from_lowest_site(requests: &Requests, sites: &CallSites, repetition: Repetition) -> Option<Self> {
+        let last = requests.count().checked_sub(1)?;
+        let window = (last + 1).saturating_sub(repetition.period)..last + 1;
+        let live = |request: &RequestId| requests.live_before(*request);
+        let lowest = window.clone().rev().min_by_key(live)?;
+        let [minimum, maximum] = [live(&lowest), window.map(|request| live(&request)).max()?];
+        let site = requests.site(lowest);
+        let starts: Vec<RequestId> = (0..=last).filter(|request| requests.site(*request) == site).collect();
+        let [before, start] = *starts.last_chunk()?;
+        let len = start - before;
+        if last + 1 - start > len * MAX_LENGTH_RATIO {
+            return None;
+        }
+        // Each occurrence must be between iterations, and the setup is none.
+        let is_iteration = |pair: &&[RequestId]| {
+            let own = pair[1] - pair[0];
+            own <= len * MAX_LENGTH_RATIO
+                && len <= own * MAX_LENGTH_RATIO
+                && live(&pair[0]) <= minimum + (maximum - minimum) / LOW_PARTS
+        };
+        let complete = starts.windows(2).rev().take_while(is_iteration).count();
+        let starts = starts[starts.len() - 1 - complete..].to_vec();
+        let is_loop = starts.len() > MIN_VARIED_ITERATIONS && sites.has_python(site);
+        is_loop.then_some(Self { starts, repetition, is_uniform: false, is_inner: false })
+    }
+}
+
+impl ProgramLoops {
+    fn from_requests(requests: Requests, sites: &CallSites) -> Self {
+        let inner_below = sites.shortest_outer_period(requests.sites());
+        let outer = longest_repetition(requests.sites(), inner_below);
+        // Sizes that come again in the same order show a loop that the stacks do not show.
+        let is_short = outer.is_none_or(|outer| outer.period < MIN_REPEATED);
+        let by_size = if is_short { longest_repetition(&requests.sites_with_sizes(), 1) } else { None };
+        let by_size = by_size.filter(|by_size| {
+            by_size.matched >= by_size.period.clamp(MIN_REPEATED, LONG_REPEATED)
+                && outer.is_none_or(|outer| outer.period < by_size.period)
+        });
+        let mut iterations = by_size.or(outer).and_then(|repetition| {
+            let is_partial = repetition.matched < repetition.period;
+            let varied = || Iterations::from_lowest_site(&requests, sites, repetition).filter(|_| is_partial);
+            varied().or_else(|| Iterations::from_repetition(&requests, repetition))
+        });
+        if let Some(iterations) = &mut iterations {
+            iterations.is_inner = outer.is_none();
+        }
+        let inner = if outer.is_none() { longest_repetition(requests.sites(), 1) } else { None };
+        Self { requests, iterations, inner }
+    }
+
+    /// The loops of `device` at the last request up to entry `end`.
+    pub fn from_trace(device: Device<'_>, stacks: &StackReader<'_>, end: Option<usize>) -> (Self, CallSites) {
+        let mut sites = CallSites::new(stacks, device.snapshot());
+        let requests = Requests::from_trace(device, end, &mut sites);
+        (Self::from_requests(requests, &sites), sites)
+    }
+
+    /// The loops at the last request up to entry `end`; `None` if that is the last request of all.
+    pub(crate) fn up_to(self, end: usize, sites: &CallSites) -> Option<Self> {
+        Some(Self::from_requests(self.requests.up_to(end)?, sites))
+    }
+}

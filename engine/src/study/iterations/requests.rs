@@ -1,0 +1,142 @@
+//! The requests of a trace in order, with what is freed after each.
+
+use super::call_sites::CallSites;
+use crate::allocator::conf::Settings;
+use crate::allocator::round_size;
+use crate::base::ids::to_u32;
+use crate::base::intern::SeededMap;
+use crate::snapshot::{Action, Device};
+
+/// A request, counted from 0.
+pub type RequestId = usize;
+
+/// In place of the request before a free: the block stays.
+pub const NEVER: u32 = u32::MAX;
+
+/// Sizes are multiples of this.
+const BLOCK: u64 = 512;
+
+/// The requests of a trace up to one of them. Those that failed earlier are left out. Sizes are rounded to 512 bytes.
+#[derive(Debug, Default)]
+pub struct Requests {
+    sites: Vec<u32>,
+    /// In blocks of 512 bytes.
+    sizes: Vec<u32>,
+    /// The trace entry.
+    entries: Vec<u32>,
+    /// The last request before each block is freed, or [`NEVER`].
+    freed_after: Vec<u32>,
+    /// Live bytes before each request beyond those before the first, in blocks of 512 bytes.
+    live_before: Vec<i64>,
+}
+
+impl Requests {
+    /// The requests of `device` up to the last one at or before entry `end`, or all.
+    pub(super) fn from_trace(device: Device<'_>, end: Option<usize>, sites: &mut CallSites) -> Self {
+        let snapshot = device.snapshot();
+        let settings = Settings::default();
+        let blocks = |bytes: u64| to_u32(usize::try_from(round_size(bytes, &settings) / BLOCK).unwrap_or(usize::MAX));
+        let mut requests = Self::default();
+        let mut just_freed = None;
+        let mut live_requests: SeededMap<u64, u32> = SeededMap::default();
+        let mut live = 0i64;
+        let last = end.map_or(device.len(), |end| (end + 1).min(device.len()));
+        for index in 0..last {
+            let entry = device.entry(index);
+            let freed_before = just_freed.take();
+            match entry.action {
+                Action::Oom if end == Some(index) => {}
+                // Most frees complete at once.
+                Action::FreeCompleted if freed_before == Some(entry.addr) => continue,
+                Action::FreeRequested => just_freed = Some(entry.addr),
+                Action::Alloc | Action::FreeCompleted => {}
+                _ => continue,
+            }
+            if entry.size == 0 {
+                continue; // no request
+            }
+            if matches!(entry.action, Action::Alloc | Action::Oom) {
+                let size = blocks(entry.size);
+                requests.sites.push(sites.site(snapshot, entry.stack, entry.stream, entry.pool.unwrap_or_default()));
+                requests.sizes.push(size);
+                requests.entries.push(to_u32(index));
+                requests.freed_after.push(NEVER);
+                requests.live_before.push(live);
+                live += i64::from(size);
+                if entry.action == Action::Alloc {
+                    live_requests.insert(entry.addr, to_u32(requests.sizes.len() - 1));
+                }
+            } else if let Some(request) = live_requests.remove(&entry.addr) {
+                requests.freed_after[request as usize] = to_u32(requests.sizes.len() - 1);
+                live -= i64::from(requests.sizes[request as usize]);
+            } else if entry.action == Action::FreeRequested {
+                // A block that is older than the trace.
+                live -= i64::from(blocks(entry.size));
+            }
+        }
+        requests
+    }
+
+    /// The requests up to entry `end`; `None` if those are all.
+    pub(super) fn up_to(mut self, end: usize) -> Option<Self> {
+        let len = self.entries.partition_point(|entry| *entry as usize <= end);
+        if len == self.count() {
+            return None;
+        }
+        self.sites.truncate(len);
+        self.sizes.truncate(len);
+        self.entries.truncate(len);
+        self.live_before.truncate(len);
+        self.freed_after.truncate(len);
+        for freed_after in self.freed_after.iter_mut().filter(|request| **request as usize >= len) {
+            *freed_after = NEVER;
+        }
+        Some(self)
+    }
+
+    /// The number of requests.
+    pub fn count(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The call site of `request`.
+    pub fn site(&self, request: RequestId) -> u32 {
+        self.sites[request]
+    }
+
+    pub(super) fn sites(&self) -> &[u32] {
+        &self.sites
+    }
+
+    /// The rounded bytes of `request`.
+    pub fn bytes(&self, request: RequestId) -> u64 {
+        u64::from(self.sizes[request]) * BLOCK
+    }
+
+    /// The trace entry of `request`.
+    pub fn entry(&self, request: RequestId) -> usize {
+        self.entries[request] as usize
+    }
+
+    /// Live bytes before `request`, beyond those before the first.
+    pub fn live_before(&self, request: RequestId) -> i64 {
+        self.live_before[request].saturating_mul(BLOCK.cast_signed())
+    }
+
+    /// The last request before the block of `request` is freed, or [`NEVER`].
+    pub fn freed_after(&self, request: RequestId) -> u32 {
+        self.freed_after[request]
+    }
+
+    /// A number for each distinct pair of call site and size, by request.
+    pub(super) fn sites_with_sizes(&self) -> Vec<u32> {
+        let mut numbers: SeededMap<(u32, u32), u32> = SeededMap::default();
+        let pairs = self.sites.iter().zip(&self.sizes);
+        pairs
+            .map(|(site, size)| {
+                let next = to_u32(numbers.len());
+                *numbers.entry((*site, *size)).or_insert(next)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,306 @@
+//! The lifetime of every allocation and every range of device memory in a recording.
+
+use std::collections::BTreeMap;
+
+use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
+use crate::base::intern::SeededMap;
+use crate::replay::literal::{Change, Layout, ReplayStep, Tracking};
+use crate::snapshot::{Action, Block, BlockState, Segment, Stacks, TraceEntry};
+use crate::stacks::phases::Phase;
+use crate::study::DeviceStudy;
+use crate::study::attribution::{self, Category, Confidence};
+
+/// A position in the trace: the number of entries applied. 0 is before the first entry.
+pub type EntryCount = u32;
+
+/// An allocation and its lifetime.
+#[derive(Debug, Clone, Copy)]
+pub struct AllocationLifetime {
+    /// 0 if it is older than the trace.
+    pub start: EntryCount,
+    /// When the program freed it; `None` if it did not.
+    pub freed_at: Option<EntryCount>,
+    /// When its memory could be reused: later than `freed_at` if other streams used it.
+    pub reusable_at: Option<EntryCount>,
+    pub address: u64,
+    pub bytes: u64,
+    pub requested_bytes: u64,
+    pub made_by: StackId,
+    /// Index into [`MemoryLifetimes::places`].
+    pub place: u32,
+    pub category: Category,
+    pub confidence: Confidence,
+    /// The phase that allocated it; `None` if it is older than the trace.
+    pub phase: Option<Phase>,
+    /// The variable that keeps it at the snapshot, an index in `DeviceStudy::variables`.
+    pub variable: Option<u32>,
+    /// The last text that the program attached to it (`torch.cuda.memory._annotate_tensor`).
+    pub annotation: Option<SymbolId>,
+}
+
+/// A range of reserved device memory: a segment, or a mapped part of an expandable segment.
+#[derive(Debug, Clone, Copy)]
+pub struct SegmentRange {
+    pub start: EntryCount,
+    pub end: Option<EntryCount>,
+    pub address: u64,
+    pub bytes: u64,
+    pub made_by: StackId,
+    /// Index into [`MemoryLifetimes::places`].
+    pub place: u32,
+    pub is_expandable: bool,
+}
+
+/// A pool's blocks of one stream and size class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PoolStream {
+    pub pool: PoolId,
+    pub stream: u64,
+    pub is_small: bool,
+}
+
+/// All lifetimes on one device.
+#[derive(Debug, Default)]
+pub struct MemoryLifetimes {
+    /// By ascending `start`.
+    pub allocations: Vec<AllocationLifetime>,
+    /// By ascending `start`. Adjacent ranges of one expandable segment are not joined.
+    pub segments: Vec<SegmentRange>,
+    pub places: Vec<PoolStream>,
+    rows: SeededMap<PoolStream, u32>,
+    /// Indexes of live allocations, by address.
+    live: SeededMap<u64, u32>,
+    /// Indexes of reserved ranges, by address.
+    held: BTreeMap<u64, u32>,
+}
+
+impl MemoryLifetimes {
+    /// Replays `device`'s trace; without a trace, takes the blocks and segments of the snapshot.
+    pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
+        Self::observe_device(device, |_| ())
+    }
+
+    /// Like [`Self::from_device`]; `observe` sees each step of the same replay.
+    pub fn observe_device(device: DeviceStudy<'_, '_>, mut observe: impl FnMut(&ReplayStep<'_>)) -> Self {
+        let mut lives = Self::default();
+        let id = device.id();
+        let traced = device.replay(Tracking::Changes, |step| {
+            match &step.entry {
+                None => {
+                    lives = Self::default(); // a replay may start over
+                    let layout = Layout::from_tiling(step.tiling, id);
+                    lives.begin(layout.segments.iter(), &layout.blocks);
+                }
+                Some((index, entry)) => {
+                    let alloc = (entry.action == Action::Alloc).then_some(entry.addr);
+                    lives.apply(to_u32(*index).saturating_add(1), alloc, step);
+                    lives.annotate(entry);
+                }
+            }
+            observe(step);
+        });
+        if traced.is_some() {
+            lives.classify(device);
+        } else {
+            lives.begin(device.device().segments(), &device.snapshot().blocks);
+        }
+        lives.name(device);
+        lives
+    }
+
+    /// Sets the variable of every allocation that is live at the snapshot.
+    fn name(&mut self, device: DeviceStudy<'_, '_>) {
+        let Some(variables) = device.variables() else { return };
+        for one in self.allocations.iter_mut().filter(|one| one.freed_at.is_none()) {
+            one.variable = variables.of_block(one.address).map(to_u32);
+        }
+    }
+
+    /// Sets the category and phase of every allocation.
+    fn classify(&mut self, device: DeviceStudy<'_, '_>) {
+        let inputs = self.allocations.iter().map(|one| attribution::Allocation {
+            address: one.address,
+            bytes: one.bytes,
+            requested_bytes: one.requested_bytes,
+            extended_stack: one.made_by,
+            allocated_at: one.start.checked_sub(1),
+            freed_after: one.freed_at,
+        });
+        let judged = attribution::classify_allocations(device, &inputs.collect::<Vec<_>>());
+        for (one, judged) in self.allocations.iter_mut().zip(judged) {
+            (one.category, one.confidence) = judged;
+            let born = one.start.checked_sub(1);
+            one.phase = born.map(|entry| device.phases().phase_at(entry as usize));
+        }
+    }
+
+    /// Attaches the text of an `annotate` entry to the allocation at its address.
+    fn annotate(&mut self, entry: &TraceEntry) {
+        let text = entry.user_metadata.filter(|_| entry.action == Action::Other && entry.addr > 0);
+        let row = text.and_then(|_| self.live.get(&entry.addr));
+        if let Some(allocation) = row.and_then(|row| self.allocations.get_mut(*row as usize)) {
+            allocation.annotation = text;
+        }
+    }
+
+    fn place(&mut self, place: PoolStream) -> u32 {
+        *self.rows.entry(place).or_insert_with(|| {
+            self.places.push(place);
+            to_u32(self.places.len() - 1)
+        })
+    }
+
+    /// Adds the memory that exists before the first entry.
+    fn begin<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>, blocks: &[Block]) {
+        for segment in segments {
+            let Segment { pool, stream, is_small, is_expandable, .. } = *segment;
+            let place = self.place(PoolStream { pool, stream, is_small });
+            let (address, bytes, made_by) = (segment.address, segment.total_size, segment.stack);
+            self.add_segment(SegmentRange { start: 0, end: None, address, bytes, made_by, place, is_expandable });
+            for block in segment.blocks_in(blocks) {
+                if block.state != BlockState::Inactive {
+                    let is_pending = block.state == BlockState::ActivePendingFree;
+                    self.add_allocation(AllocationLifetime {
+                        start: 0,
+                        freed_at: is_pending.then_some(0),
+                        reusable_at: None,
+                        address: block.address,
+                        bytes: block.size,
+                        requested_bytes: block.requested_size.min(block.size),
+                        made_by: block.extended_stack,
+                        place,
+                        category: Category::Other,
+                        confidence: Confidence::Low,
+                        phase: None,
+                        variable: None,
+                        annotation: None,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Applies the changes of one entry; `alloc` is the address that it allocated.
+    fn apply(&mut self, now: EntryCount, alloc: Option<u64>, step: &ReplayStep<'_>) {
+        for change in step.tiling.changes() {
+            match *change {
+                Change::Added(tile) => {
+                    // A tile's stream pool is always known to its tiling.
+                    let Some(place) = self.place_of(step, tile.stream_pool) else { continue };
+                    self.add_segment(SegmentRange {
+                        start: now,
+                        end: None,
+                        address: tile.addr,
+                        bytes: tile.size,
+                        made_by: step.entry.map_or(Stacks::EMPTY, |(_, entry)| entry.extended_stack),
+                        place,
+                        is_expandable: tile.is_expandable,
+                    });
+                }
+                Change::Removed(address, bytes) => self.remove_segment(address, bytes, now),
+                Change::Block(address) => self.block(address, now, alloc == Some(address), step),
+            }
+        }
+    }
+
+    fn place_of(&mut self, step: &ReplayStep<'_>, stream_pool: u32) -> Option<u32> {
+        let of = step.tiling.stream_pools().get(stream_pool as usize)?;
+        Some(self.place(PoolStream { pool: of.pool, stream: of.stream, is_small: of.is_small }))
+    }
+
+    /// Updates the block at `address`; `is_new` if this entry allocated it.
+    fn block(&mut self, address: u64, now: EntryCount, is_new: bool, step: &ReplayStep<'_>) {
+        let tile = step.tiling.tile_at(address).filter(|t| t.state != BlockState::Inactive);
+        let known = self.live.get(&address).map(|at| *at as usize);
+        let known = known.and_then(|at| self.allocations.get_mut(at));
+        let Some(tile) = tile else {
+            if let Some(known) = known {
+                known.end(now);
+                self.live.remove(&address);
+            }
+            return;
+        };
+        let is_pending = tile.state == BlockState::ActivePendingFree;
+        if let Some(known) = known {
+            let is_same = !is_new || known.start == now;
+            if is_same && is_pending {
+                known.freed_at = known.freed_at.or(Some(now));
+                // An entry that splits a pending block contradicts the file: follow the entry.
+                known.bytes = tile.size;
+            }
+            // Several changes by one entry are still one block.
+            if is_same && known.bytes == tile.size {
+                return;
+            }
+            known.end(now);
+        }
+        // A block that first appears as pending was never allocated by this trace.
+        let place = (!is_pending).then(|| self.place_of(step, tile.stream_pool)).flatten();
+        if let Some(place) = place {
+            self.add_allocation(AllocationLifetime {
+                start: now,
+                freed_at: None,
+                reusable_at: None,
+                address,
+                bytes: tile.size,
+                requested_bytes: tile.requested,
+                made_by: tile.stack,
+                place,
+                category: Category::Other,
+                confidence: Confidence::Low,
+                phase: None,
+                variable: None,
+                annotation: None,
+            });
+        }
+    }
+
+    fn add_allocation(&mut self, allocation: AllocationLifetime) {
+        self.live.insert(allocation.address, to_u32(self.allocations.len()));
+        self.allocations.push(allocation);
+    }
+
+    fn add_segment(&mut self, segment: SegmentRange) {
+        if segment.bytes > 0 {
+            self.held.insert(segment.address, to_u32(self.segments.len()));
+            self.segments.push(segment);
+        }
+    }
+
+    /// Removes `bytes` at `address`; the rest of a range that it cuts stays as ranges of their own.
+    fn remove_segment(&mut self, address: u64, bytes: u64, now: EntryCount) {
+        let end = address.saturating_add(bytes);
+        let touched = self.held.range(..end).rev();
+        let ends_after = |at: &u32| self.segments.get(*at as usize).is_some_and(|one| one.end_address() > address);
+        let gone: Vec<(u64, u32)> =
+            touched.take_while(|(_, at)| ends_after(at)).map(|(address, at)| (*address, *at)).collect();
+        for (key, at) in gone {
+            self.held.remove(&key);
+            let segment = &mut self.segments[at as usize];
+            segment.end = Some(now);
+            let original = *segment;
+            let part = |from: u64, to: u64| SegmentRange {
+                start: now,
+                end: None,
+                address: from,
+                bytes: to.saturating_sub(from),
+                ..original
+            };
+            self.add_segment(part(original.address, address));
+            self.add_segment(part(end, original.end_address()));
+        }
+    }
+}
+
+impl AllocationLifetime {
+    fn end(&mut self, now: EntryCount) {
+        self.freed_at = self.freed_at.or(Some(now));
+        self.reusable_at = Some(now);
+    }
+}
+
+impl SegmentRange {
+    pub fn end_address(&self) -> u64 {
+        self.address.saturating_add(self.bytes)
+    }
+}

@@ -1,0 +1,453 @@
+//! Sums up a device's memory at one position: totals, pools, streams, fragmentation, and live blocks by stack and line.
+//!
+//! In: segments and blocks, of the snapshot or of a replay. [`report_memory`] computes the totals, `sums` adds up
+//! blocks by any key, `live` reports live blocks by stack and line.
+
+mod live;
+mod sums;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+pub use self::live::{LiveByLine, LiveByStack, sum_live_by_stack};
+pub use self::live::{largest_operation, top_lines, top_stacks};
+pub use self::sums::{BlockSum, Share, TopRows};
+pub use self::sums::{BlockSums, sorted_by_bytes, sum_by_key, top_rows};
+use crate::allocator::conf::Settings;
+use crate::allocator::{granule_size, whole_granule_bytes};
+use crate::snapshot::{Block, BlockState, Pools, Segment};
+use crate::study::figures::{MemoryState, SegmentCounts};
+
+/// A number of segments with their total size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SizedCount {
+    /// Number of segments.
+    pub count: u64,
+    /// Their total size in bytes.
+    pub bytes: u64,
+}
+
+impl SizedCount {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Segments by kind. `small` and `large` add up to `count`; `expandable` overlaps with both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SegmentTotals {
+    /// Number of segments.
+    pub count: u64,
+    /// Segments of small pools.
+    pub small: SizedCount,
+    /// Segments of large pools.
+    pub large: SizedCount,
+    /// Mapped ranges of expandable segments, of small or large pools.
+    pub expandable: SizedCount,
+}
+
+/// Blocks of one state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct BlockCount {
+    /// Number of blocks.
+    pub count: u64,
+    /// Their total size in bytes.
+    pub bytes: u64,
+    /// Size of the largest block in bytes.
+    pub largest_bytes: u64,
+}
+
+impl BlockCount {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.largest_bytes = self.largest_bytes.max(bytes);
+    }
+}
+
+/// Blocks by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct BlockTotals {
+    /// Live blocks.
+    pub active_allocated: BlockCount,
+    /// Freed blocks that another stream may still use.
+    pub active_pending_free: BlockCount,
+    /// Free blocks in the cache.
+    pub inactive: BlockCount,
+}
+
+/// One segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SegmentReport {
+    /// Device address.
+    pub address: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Whether it belongs to a small pool.
+    pub small: bool,
+    /// Whether it is a mapped range of an expandable segment.
+    pub expandable: bool,
+    /// Pool id; (0, 0) is the default pool.
+    pub pool_id: [u64; 2],
+    /// Raw handle of its stream.
+    pub stream: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Bytes in live blocks.
+    pub allocated_bytes: u64,
+    /// Bytes in free blocks.
+    pub inactive_bytes: u64,
+    /// Free bytes that `empty_cache()` would release.
+    pub releasable_bytes: u64,
+}
+
+/// One pool of the allocator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PoolReport {
+    /// Pool id; (0, 0) is the default pool, others are private (CUDA graphs, `MemPool`).
+    pub pool_id: [u64; 2],
+    /// Bytes in its segments.
+    pub reserved_bytes: u64,
+    /// Bytes in live blocks.
+    pub allocated_bytes: u64,
+    /// Bytes in freed blocks that another stream may still use.
+    pub pending_bytes: u64,
+    /// Bytes in free blocks.
+    pub inactive_bytes: u64,
+    /// Raw handles of its streams, ascending.
+    pub streams: Vec<u64>,
+}
+
+/// All private pools (CUDA graphs, `MemPool`) together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct PrivatePools {
+    /// Number of pools.
+    pub count: u64,
+    /// Bytes in their segments.
+    pub reserved_bytes: u64,
+    /// Bytes in free blocks, which only the pool of the block can use.
+    pub inactive_bytes: u64,
+}
+
+impl PrivatePools {
+    fn from_pools(pools: &[PoolReport]) -> Option<Self> {
+        let mut sum = Self::default();
+        for pool in pools.iter().filter(|pool| pool.pool_id != [0, 0]) {
+            sum.count += 1;
+            sum.reserved_bytes = sum.reserved_bytes.saturating_add(pool.reserved_bytes);
+            sum.inactive_bytes = sum.inactive_bytes.saturating_add(pool.inactive_bytes);
+        }
+        (sum.count > 0).then_some(sum)
+    }
+}
+
+/// One stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StreamReport {
+    /// Raw handle; 0 is the default stream.
+    pub stream: u64,
+    /// Bytes in its segments.
+    pub reserved_bytes: u64,
+    /// Bytes in live blocks.
+    pub allocated_bytes: u64,
+    /// Bytes in freed blocks that another stream may still use.
+    pub pending_bytes: u64,
+    /// Bytes in free blocks.
+    pub inactive_bytes: u64,
+    /// Size of the largest free block in bytes.
+    pub largest_free_block_bytes: u64,
+}
+
+/// How much of the reserved memory is free, and how usable the free part is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Fragmentation {
+    /// 1 - allocated / reserved; 0 if nothing is reserved.
+    pub gap_ratio: f64,
+    /// Free bytes in segments that have other blocks too; expandable segments excluded.
+    pub inactive_split_bytes: u64,
+    /// `inactive_split_bytes` / reserved bytes.
+    pub inactive_split_ratio: f64,
+    /// Free bytes that `empty_cache()` would release: free segments and free granules of expandable segments, of the
+    /// default pool. Private pools keep their memory while in use.
+    pub releasable_bytes: u64,
+    /// Free bytes that `empty_cache()` would not release.
+    pub stranded_bytes: u64,
+    /// `stranded_bytes` / reserved bytes.
+    pub stranded_ratio: f64,
+    /// Size of the largest free block of any stream and pool in bytes.
+    pub largest_free_block_bytes: u64,
+    /// 1 - largest free block / all free bytes; 0 if nothing is free.
+    pub external_ratio: f64,
+    /// Bytes by which active blocks exceed their requests.
+    pub rounding_bytes: u64,
+    /// `rounding_bytes` / active bytes.
+    pub rounding_ratio: f64,
+}
+
+/// A device's memory at one position.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct MemoryReport {
+    /// Bytes in segments.
+    pub reserved_bytes: u64,
+    /// Bytes in live blocks.
+    pub allocated_bytes: u64,
+    /// Bytes in live blocks and in freed blocks that another stream may still use.
+    pub active_bytes: u64,
+    /// Requested bytes of the active blocks.
+    pub requested_bytes: u64,
+    /// Segments by kind.
+    pub segments: SegmentTotals,
+    /// Blocks by state.
+    pub blocks: BlockTotals,
+    /// Pools, the default pool first.
+    pub pools: Vec<PoolReport>,
+    /// The sum of all private pools; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_pools: Option<PrivatePools>,
+    /// Streams, ascending.
+    pub streams: Vec<StreamReport>,
+    /// Fragmentation of the free memory.
+    pub fragmentation: Fragmentation,
+}
+
+/// Segments not listed one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct OtherSegments {
+    /// Number of segments.
+    pub count: u64,
+    /// Their total size in bytes.
+    pub bytes: u64,
+    /// Number of blocks in them.
+    pub blocks: u64,
+    /// Bytes in live blocks.
+    pub allocated_bytes: u64,
+    /// Bytes in free blocks.
+    pub inactive_bytes: u64,
+    /// Free bytes that `empty_cache()` would release.
+    pub releasable_bytes: u64,
+}
+
+/// The segments that are listed one by one, and all others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SegmentList {
+    /// The segments with most stranded bytes, then with most free bytes.
+    pub top_segments: Vec<SegmentReport>,
+    /// Sums over all other segments.
+    pub other_segments: OtherSegments,
+}
+
+/// Sums up `segments`, whose blocks are ranges of `all_blocks`.
+pub fn report_memory<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
+    all_blocks: &[Block],
+    all_pools: &Pools,
+    settings: &Settings,
+) -> MemoryReport {
+    let mut memory = MemoryReport::default();
+    let mut pools: BTreeMap<[u64; 2], PoolReport> = BTreeMap::new();
+    let mut streams: BTreeMap<u64, StreamReport> = BTreeMap::new();
+    for segment in segments {
+        let blocks = segment.blocks_in(all_blocks);
+        memory.add(segment, blocks, settings);
+        let id = all_pools.get(segment.pool);
+        let pool = pools.entry(id).or_insert_with(|| PoolReport::new(id));
+        pool.add(segment, blocks);
+        let stream = streams.entry(segment.stream).or_insert_with(|| StreamReport::new(segment.stream));
+        stream.add(segment, blocks);
+    }
+    memory.pools = pools.into_values().collect();
+    memory.private_pools = PrivatePools::from_pools(&memory.pools);
+    memory.streams = streams.into_values().collect();
+    memory.finish();
+    memory
+}
+
+/// Lists the `top` of `segments`, whose blocks are ranges of `all_blocks`.
+pub(crate) fn list_segments<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
+    all_blocks: &[Block],
+    all_pools: &Pools,
+    settings: &Settings,
+    top: usize,
+) -> SegmentList {
+    let report = |segment: &Segment| {
+        let blocks = segment.blocks_in(all_blocks);
+        SegmentReport::new(segment, blocks, all_pools.get(segment.pool), settings)
+    };
+    let mut segments: Vec<SegmentReport> = segments.map(report).collect();
+    segments.sort_by_key(|s| {
+        let stranded = s.inactive_bytes.saturating_sub(s.releasable_bytes);
+        (Reverse(stranded), Reverse(s.inactive_bytes), Reverse(s.bytes), s.address)
+    });
+    let mut other = OtherSegments::default();
+    for s in segments.split_off(top.min(segments.len())) {
+        other.count += 1;
+        other.bytes = other.bytes.saturating_add(s.bytes);
+        other.blocks += s.blocks;
+        other.allocated_bytes = other.allocated_bytes.saturating_add(s.allocated_bytes);
+        other.inactive_bytes = other.inactive_bytes.saturating_add(s.inactive_bytes);
+        other.releasable_bytes = other.releasable_bytes.saturating_add(s.releasable_bytes);
+    }
+    SegmentList { top_segments: segments, other_segments: other }
+}
+
+/// Total size of the `blocks` in `state`.
+fn bytes_in_state(state: BlockState, blocks: &[Block]) -> u64 {
+    let of_state = blocks.iter().filter(|block| block.state == state);
+    of_state.fold(0u64, |sum, block| sum.saturating_add(block.size))
+}
+
+impl SegmentReport {
+    fn new(segment: &Segment, blocks: &[Block], pool_id: [u64; 2], settings: &Settings) -> Self {
+        let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
+        let releasable = free.map(|block| releasable_bytes(segment, blocks.len(), block, settings));
+        Self {
+            address: segment.address,
+            bytes: segment.total_size,
+            small: segment.is_small,
+            expandable: segment.is_expandable,
+            pool_id,
+            stream: segment.stream,
+            blocks: blocks.len() as u64,
+            allocated_bytes: bytes_in_state(BlockState::ActiveAllocated, blocks),
+            inactive_bytes: bytes_in_state(BlockState::Inactive, blocks),
+            releasable_bytes: releasable.fold(0, u64::saturating_add),
+        }
+    }
+}
+
+impl PoolReport {
+    fn new(pool_id: [u64; 2]) -> Self {
+        let [reserved_bytes, allocated_bytes, pending_bytes, inactive_bytes] = [0; 4];
+        let streams = Vec::new();
+        Self { pool_id, reserved_bytes, allocated_bytes, pending_bytes, inactive_bytes, streams }
+    }
+
+    fn add(&mut self, segment: &Segment, blocks: &[Block]) {
+        let add = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in_state(state, blocks));
+        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
+        add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
+        add(&mut self.pending_bytes, BlockState::ActivePendingFree);
+        add(&mut self.inactive_bytes, BlockState::Inactive);
+        if let Err(at) = self.streams.binary_search(&segment.stream) {
+            self.streams.insert(at, segment.stream);
+        }
+    }
+}
+
+impl StreamReport {
+    fn new(stream: u64) -> Self {
+        Self {
+            stream,
+            reserved_bytes: 0,
+            allocated_bytes: 0,
+            pending_bytes: 0,
+            inactive_bytes: 0,
+            largest_free_block_bytes: 0,
+        }
+    }
+
+    fn add(&mut self, segment: &Segment, blocks: &[Block]) {
+        let add = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in_state(state, blocks));
+        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
+        add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
+        add(&mut self.pending_bytes, BlockState::ActivePendingFree);
+        add(&mut self.inactive_bytes, BlockState::Inactive);
+        let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
+        self.largest_free_block_bytes = free.map(|block| block.size).fold(self.largest_free_block_bytes, u64::max);
+    }
+}
+
+impl MemoryReport {
+    fn add(&mut self, segment: &Segment, blocks: &[Block], settings: &Settings) {
+        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
+        self.segments.count += 1;
+        if segment.is_small {
+            self.segments.small.add(segment.total_size);
+        } else {
+            self.segments.large.add(segment.total_size);
+        }
+        if segment.is_expandable {
+            self.segments.expandable.add(segment.total_size);
+        }
+        let free = &mut self.fragmentation;
+        for block in blocks {
+            match block.state {
+                BlockState::ActiveAllocated => self.blocks.active_allocated.add(block.size),
+                BlockState::ActivePendingFree => self.blocks.active_pending_free.add(block.size),
+                BlockState::Inactive => {
+                    self.blocks.inactive.add(block.size);
+                    free.largest_free_block_bytes = free.largest_free_block_bytes.max(block.size);
+                    if blocks.len() > 1 && !segment.is_expandable {
+                        free.inactive_split_bytes = free.inactive_split_bytes.saturating_add(block.size);
+                    }
+                    let part = releasable_bytes(segment, blocks.len(), block, settings);
+                    free.releasable_bytes = free.releasable_bytes.saturating_add(part);
+                    continue;
+                }
+            }
+            self.requested_bytes = self.requested_bytes.saturating_add(block.requested_size);
+            free.rounding_bytes = free.rounding_bytes.saturating_add(block.size.saturating_sub(block.requested_size));
+        }
+    }
+
+    fn finish(&mut self) {
+        self.allocated_bytes = self.blocks.active_allocated.bytes;
+        let state = self.state();
+        self.active_bytes = state.active();
+        let f = &mut self.fragmentation;
+        f.gap_ratio = state.gap_ratio();
+        f.inactive_split_ratio = state.inactive_split_ratio();
+        f.stranded_bytes = state.stranded();
+        f.stranded_ratio = state.stranded_ratio();
+        f.external_ratio = state.external_ratio();
+        f.rounding_ratio = state.rounding_ratio();
+    }
+
+    /// The totals from which figures are computed.
+    pub fn state(&self) -> MemoryState {
+        let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
+        let private = self.private_pools.unwrap_or_default();
+        let tally = |tally: SizedCount| [tally.count, tally.bytes];
+        MemoryState {
+            reserved: self.reserved_bytes,
+            allocated: self.allocated_bytes,
+            pending: blocks.active_pending_free.bytes,
+            free: blocks.inactive.bytes,
+            requested: self.requested_bytes,
+            rounding: free.rounding_bytes,
+            largest_free_block: free.largest_free_block_bytes,
+            releasable: free.releasable_bytes,
+            inactive_split: free.inactive_split_bytes,
+            private_reserved: private.reserved_bytes,
+            private_free: private.inactive_bytes,
+            segments: SegmentCounts {
+                all: segments.count,
+                small: tally(segments.small),
+                large: tally(segments.large),
+                expandable: tally(segments.expandable),
+            },
+            allocated_blocks: blocks.active_allocated.count,
+            pending_blocks: blocks.active_pending_free.count,
+            free_blocks: blocks.inactive.count,
+        }
+    }
+}
+
+/// Bytes of a free block that `empty_cache()` would release. `blocks` is the number of blocks in its segment.
+fn releasable_bytes(segment: &Segment, blocks: usize, block: &Block, settings: &Settings) -> u64 {
+    if segment.pool != Pools::DEFAULT {
+        0
+    } else if segment.is_expandable {
+        // A mapped range starts at a granule, so granules are aligned to its start.
+        let offset = block.address.saturating_sub(segment.address);
+        whole_granule_bytes(offset, block.size, granule_size(segment.is_small, settings))
+    } else if blocks == 1 {
+        block.size
+    } else {
+        0
+    }
+}

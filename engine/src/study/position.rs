@@ -1,0 +1,120 @@
+//! Positions in a recording, and the memory of a device at a position.
+
+use serde::Serialize;
+
+use super::DeviceStudy;
+use crate::base::ids::StackId;
+use crate::replay::literal::{Layout, Tracking};
+use crate::study::memory::{BlockSums, MemoryReport, SegmentList, list_segments, report_memory, sum_live_by_stack};
+
+/// A position in a recording.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "at", rename_all = "lowercase")]
+pub enum TracePosition {
+    /// The snapshot itself.
+    #[default]
+    Snapshot,
+    /// Before the first trace entry.
+    Start,
+    /// Just after a trace entry.
+    Entry {
+        /// Entry index in the device's trace.
+        event: u64,
+    },
+}
+
+impl TracePosition {
+    /// The position after entry `event`; the start if `None`.
+    pub fn after(event: Option<u64>) -> Self {
+        event.map_or(Self::Start, |event| Self::Entry { event })
+    }
+}
+
+/// Selects a position on each device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PositionSelector {
+    /// The peak of allocated bytes within the window.
+    Peak,
+    /// The last failed request within the window.
+    Failure,
+    /// Just after the entry with this index.
+    Entry(u64),
+    /// The end of the window.
+    End,
+}
+
+impl<'s, 'a> DeviceStudy<'s, 'a> {
+    /// The selected position; `None` if this device's trace does not have it.
+    pub fn position(self, selector: PositionSelector) -> Option<TracePosition> {
+        let history = self.history()?;
+        match selector {
+            PositionSelector::Peak => {
+                Some(TracePosition::after(history.peak.allocated_event.or(history.first_entry.checked_sub(1))))
+            }
+            PositionSelector::Failure => Some(TracePosition::after(Some(self.failed_requests().next_back()? as u64))),
+            PositionSelector::End => {
+                let end = history.first_entry + history.entries;
+                Some(TracePosition::after(end.checked_sub(1)))
+            }
+            PositionSelector::Entry(event) => (event < history.trace_entries).then_some(TracePosition::Entry { event }),
+        }
+    }
+
+    /// The memory at `position`: from the snapshot's segments, or from a literal replay.
+    pub fn memory_at(self, position: TracePosition) -> MemoryAt<'s, 'a> {
+        let layout = self.layout(position);
+        let (figures, live_by_stack) = match &layout {
+            None => (self.memory().clone(), self.live_by_stack().clone()),
+            Some(Layout { segments, blocks }) => (
+                report_memory(segments.iter(), blocks, &self.snapshot().pools, self.settings()),
+                sum_live_by_stack(segments.iter(), blocks),
+            ),
+        };
+        MemoryAt { device: self, layout, figures, live_by_stack }
+    }
+
+    /// Segments and blocks at `position`; `None` for [`TracePosition::Snapshot`], where the file has them.
+    fn layout(self, position: TracePosition) -> Option<Layout> {
+        if position == TracePosition::Snapshot {
+            return None;
+        }
+        let mut layout = None;
+        self.replay(Tracking::Totals, |step| {
+            if position == TracePosition::after(step.entry.map(|(index, _)| index as u64)) {
+                layout = Some(Layout::from_tiling(step.tiling, self.id()));
+            }
+        });
+        layout
+    }
+}
+
+/// The memory of a device at one position.
+#[derive(Debug)]
+pub struct MemoryAt<'s, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    layout: Option<Layout>,
+    /// Totals, pools and fragmentation.
+    pub figures: MemoryReport,
+    /// Live blocks by the stack that allocated them.
+    pub live_by_stack: BlockSums<StackId>,
+}
+
+impl MemoryAt<'_, '_> {
+    /// Segments and blocks; `None` at the snapshot, where the file has them.
+    pub fn layout(&self) -> Option<&Layout> {
+        self.layout.as_ref()
+    }
+
+    /// Lists the `top` segments.
+    pub fn segments(&self, top: usize) -> SegmentList {
+        let (snapshot, settings) = (self.device.snapshot(), self.device.settings());
+        let pools = &snapshot.pools;
+        match &self.layout {
+            None => {
+                let own = self.device.device().segments();
+                list_segments(own, &snapshot.blocks, pools, settings, top)
+            }
+            Some(Layout { segments, blocks }) => list_segments(segments.iter(), blocks, pools, settings, top),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The live blocks of a device by the variable that keeps them.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+
+use super::fold::fold_indexes;
+use super::{Container, ITEM, KeptByVariable, Written};
+use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
+use crate::base::intern::SeededMap;
+use crate::base::units::{escape_name, ratio};
+use crate::snapshot::{
+    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames, Write,
+};
+use crate::stacks::frames::{FrameReport, StackReader};
+use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
+
+/// The variables of a device, by the bytes that they keep, descending.
+#[derive(Debug)]
+pub struct LiveVariables<'a> {
+    snapshot: &'a Snapshot,
+    names: &'a TensorNames,
+    variables: Vec<(Holder, Group<'a>)>,
+    /// By address of a live block, its index in `variables`.
+    of_block: SeededMap<u64, u32>,
+    all: BlockSum,
+    containers: Containers<'a>,
+}
+
+impl<'a> LiveVariables<'a> {
+    /// `None` if the recorder did not look for variables.
+    pub(crate) fn new(snapshot: &'a Snapshot, device: Device<'a>, stacks: &StackReader<'_>) -> Option<Self> {
+        let names = snapshot.tensor_names.as_ref()?;
+        let live = device.segments().flat_map(|segment| snapshot.blocks_of(segment));
+        let live = live.filter(|block| block.state == BlockState::ActiveAllocated);
+        let mut indexes: SeededMap<Holder, u32> = SeededMap::default();
+        let mut variables: Vec<(Holder, Group<'_>)> = Vec::new();
+        let mut of_block: SeededMap<u64, u32> = SeededMap::default();
+        let mut all = BlockSum::default();
+        let tensors = TensorsByAddress::new(names);
+        let roots = merge_roots(names);
+        let running = RunningCall::new(device, stacks);
+        for block in live {
+            let tensor = tensors.largest_in(block);
+            let holder = match tensor {
+                None => running.holder_of(block, names.is_complete, stacks),
+                Some(NamedTensor { name, root, .. }) => match (name, names.roots[*root].kind) {
+                    (None, RootKind::Call) => Holder::Call,
+                    (None, RootKind::Unreached) => Holder::Unreached(stacks.python_frame(block.extended_stack)),
+                    _ => {
+                        let name = name.map(|name| fold_indexes(snapshot.text(name)));
+                        Holder::Python(name.unwrap_or_default(), roots[*root])
+                    }
+                },
+            };
+            let index = *indexes.entry(holder).or_insert_with_key(|holder| {
+                variables.push((holder.clone(), Group::new()));
+                to_u32(variables.len() - 1)
+            });
+            variables[index as usize].1.add(block, tensor);
+            of_block.insert(block.address, index);
+            all = all.plus(BlockSum { bytes: block.size, blocks: 1 });
+        }
+        let mut order: Vec<u32> = (0..to_u32(variables.len())).collect();
+        order.sort_by_key(|index| Reverse(variables[*index as usize].1.sum.bytes)); // stable: ties in order of address
+        let mut places = vec![0; order.len()];
+        for (place, index) in order.iter().enumerate() {
+            places[*index as usize] = to_u32(place);
+        }
+        for index in of_block.values_mut() {
+            *index = places[*index as usize];
+        }
+        variables.sort_by_key(|(_, group)| Reverse(group.sum.bytes));
+        Some(Self { snapshot, names, variables, of_block, all, containers: Containers::new(names, snapshot) })
+    }
+
+    /// The number of variables.
+    pub fn count(&self) -> usize {
+        self.variables.len()
+    }
+
+    pub(super) fn names(&self) -> &TensorNames {
+        self.names
+    }
+
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        self.snapshot
+    }
+
+    /// The sum of all live blocks.
+    pub(crate) fn all(&self) -> BlockSum {
+        self.all
+    }
+
+    /// The sum of the blocks that variable `index` keeps.
+    pub(crate) fn sum(&self, index: usize) -> BlockSum {
+        self.variables[index].1.sum
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.names.is_complete
+    }
+
+    /// The variable that keeps the live block at `address`.
+    pub fn of_block(&self, address: u64) -> Option<usize> {
+        self.of_block.get(&address).map(|index| *index as usize)
+    }
+
+    /// Variable `index` as a row of a report.
+    pub fn row(&self, index: usize, stacks: &StackReader<'_>) -> KeptByVariable {
+        let (holder, group) = &self.variables[index];
+        let (snapshot, names) = (self.snapshot, self.names);
+        let text = |id| escape_name(snapshot.text(id));
+        let (name, root) = match holder {
+            Holder::Python(name, root) => (&**name, Some(&names.roots[*root])),
+            Holder::Call | Holder::Cpp(_) | Holder::Unreached(_) => ("", None),
+        };
+        let function = match holder {
+            Holder::Cpp(frame) => *frame,
+            Holder::Python(..) | Holder::Call | Holder::Unreached(_) => {
+                root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first())
+            }
+        };
+        let container = self.containers.of_item(name);
+        let largest = group.largest;
+        let kind = group.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind)));
+        let stack = sorted_by_bytes(group.stacks.clone()).first().map(|(stack, _)| *stack);
+        KeptByVariable {
+            bytes: group.sum.bytes,
+            blocks: group.sum.blocks,
+            share_ratio: ratio(group.sum.bytes, self.all.bytes),
+            graph_bytes: group.graph_bytes,
+            name: (!name.is_empty()).then(|| escape_name(name)),
+            kind: kind.map(|(kind, _)| *kind),
+            root: match holder {
+                Holder::Call => Some(RootKind::Call),
+                Holder::Unreached(_) => Some(RootKind::Unreached),
+                Holder::Python(..) | Holder::Cpp(_) => root.map(|root| root.kind),
+            },
+            author: root.map(|root| root.author),
+            function: function.map(|frame| stacks.frame_report(frame)),
+            module: root.and_then(|root| root.module).map(text),
+            container: container.map(|(name, found)| Container {
+                name: escape_name(name),
+                r#type: escape_name(snapshot.text(found.type_name)),
+                items: found.items,
+                filled_at: found.filled.and_then(|write| self.frame_at(write.at, stacks)),
+            }),
+            written: container
+                .and_then(|(_, found)| found.filled)
+                .or_else(|| self.write_to(container.map_or(name, |(name, _)| name)))
+                .and_then(|write| self.written(write, stacks)),
+            dtype: largest.map(|tensor| text(tensor.dtype)),
+            shape: largest.and_then(|tensor| tensor.shape).and_then(|shape| names.shapes.get(shape)).cloned(),
+            places: largest.map(|tensor| tensor.places).filter(|places| *places > 1),
+            operator: largest.and_then(|tensor| tensor.operator).map(text),
+            allocated_by: stacks.code_location(stack.map(|stack| stacks.line_id(stack)).unwrap_or_default()),
+        }
+    }
+}
+
+impl LiveVariables<'_> {
+    /// The statement that assigns the variable `name`, or the one that has it as an item.
+    fn write_to(&self, name: &str) -> Option<Write> {
+        let mut variable = name;
+        while let Some((before, _)) = variable.strip_suffix(']').and_then(|name| name.rsplit_once('[')) {
+            variable = before;
+        }
+        let is_it = |(written, _): &&(SymbolId, Write)| fold_indexes(self.snapshot.text(*written)) == variable;
+        self.names.writes.iter().find(is_it).map(|(_, write)| *write)
+    }
+
+    /// The frame of a stack of one.
+    pub(super) fn frame_at(&self, stack: StackId, stacks: &StackReader<'_>) -> Option<FrameReport> {
+        self.snapshot.stacks.frames(stack).first().map(|frame| stacks.frame_report(frame))
+    }
+
+    fn written(&self, write: Write, stacks: &StackReader<'_>) -> Option<Written> {
+        Some(Written {
+            at: self.frame_at(write.at, stacks)?,
+            kind: write.kind?,
+            value: write.value.map(|value| escape_name(self.snapshot.text(value))),
+            in_loop: write.is_in_loop,
+            has_grad: write.has_grad,
+            is_read: write.is_read,
+            backward: write.backward,
+        })
+    }
+}
+
+/// Blocks with one name.
+#[derive(Debug)]
+struct Group<'n> {
+    /// The largest storage.
+    largest: Option<&'n NamedTensor>,
+    sum: BlockSum,
+    graph_bytes: u64,
+    kinds: FxHashMap<TensorKind, u64>,
+    stacks: BlockSums<StackId>,
+}
+
+/// Blocks share a row if they have the same holder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Holder {
+    /// A variable: its folded name and the row of its root.
+    Python(String, usize),
+    /// The call that was running at the snapshot.
+    Call,
+    /// Code in C++, called by the frame.
+    Cpp(Option<FrameId>),
+    /// Something that the recorder had no time to reach: a row for each frame that allocated such memory.
+    Unreached(Option<FrameId>),
+}
+
+/// The call that failed, to which memory without a tensor of Python may belong.
+struct RunningCall {
+    /// The stack of the failed request, if the snapshot was taken there.
+    stack: Option<StackId>,
+    is_python: bool,
+}
+
+impl RunningCall {
+    fn new(device: Device<'_>, stacks: &StackReader<'_>) -> Self {
+        let failed = device.failed_requests().next_back().filter(|entry| entry + 1 == device.len());
+        let stack = failed.map(|entry| device.entry(entry).extended_stack);
+        Self { stack, is_python: stack.is_some_and(|stack| stacks.python_frame(stack).is_some()) }
+    }
+
+    /// The holder of a block for which the recorder found no tensor of Python. Only if it has looked everywhere does C++
+    /// keep such a block. A thread of the backward pass has no Python frames.
+    fn holder_of(&self, block: &Block, is_complete: bool, stacks: &StackReader<'_>) -> Holder {
+        let frame = stacks.python_frame(block.extended_stack);
+        let is_same = self.stack == Some(block.extended_stack);
+        let is_backward = self.stack.is_some() && !self.is_python && frame.is_none();
+        match () {
+            () if is_same || is_backward => Holder::Call,
+            () if is_complete => Holder::Cpp(frame),
+            () => Holder::Unreached(frame),
+        }
+    }
+}
+
+/// For each root its row, or the row of the first equal one if no variable is there.
+fn merge_roots(names: &TensorNames) -> Vec<usize> {
+    let mut first: FxHashMap<(RootKind, Author), usize> = FxHashMap::default();
+    let is_variable = |kind| matches!(kind, RootKind::Frame | RootKind::Module | RootKind::Exception);
+    let roots = names.roots.iter().enumerate();
+    roots
+        .map(
+            |(row, root)| {
+                if is_variable(root.kind) { row } else { *first.entry((root.kind, root.author)).or_insert(row) }
+            },
+        )
+        .collect()
+}
+
+/// The storages of one block that are compared. PyTorch puts one tensor's storage in each.
+const MAX_STORAGES_IN_BLOCK: usize = 64;
+
+/// The storages in order of address.
+struct TensorsByAddress<'n>(Vec<&'n NamedTensor>);
+
+impl<'n> TensorsByAddress<'n> {
+    fn new(names: &'n TensorNames) -> Self {
+        let mut tensors: Vec<&NamedTensor> = names.tensors.iter().collect();
+        tensors.sort_by_key(|tensor| tensor.address);
+        Self(tensors)
+    }
+
+    /// The largest storage that starts in `block`; the first one on a tie.
+    fn largest_in(&self, block: &Block) -> Option<&'n NamedTensor> {
+        let end = block.address.saturating_add(block.size);
+        let first = self.0.partition_point(|tensor| tensor.address < block.address);
+        let inside = self.0.get(first..)?.iter().take_while(|tensor| tensor.address < end);
+        let inside = inside.take(MAX_STORAGES_IN_BLOCK);
+        // `max_by_key` would return the last one on a tie.
+        inside.copied().reduce(|largest, tensor| if tensor.bytes > largest.bytes { tensor } else { largest })
+    }
+}
+
+impl<'n> Group<'n> {
+    fn new() -> Self {
+        Self {
+            largest: None,
+            sum: BlockSum::default(),
+            graph_bytes: 0,
+            kinds: FxHashMap::default(),
+            stacks: BlockSums::default(),
+        }
+    }
+
+    fn add(&mut self, block: &Block, tensor: Option<&'n NamedTensor>) {
+        let sum = BlockSum { bytes: block.size, blocks: 1 };
+        self.sum = self.sum.plus(sum);
+        let of_stack = self.stacks.entry(block.extended_stack).or_default();
+        *of_stack = of_stack.plus(sum);
+        let Some(tensor) = tensor else { return }; // no tensor of Python uses this block
+        let of_kind = self.kinds.entry(tensor.kind).or_default();
+        *of_kind = of_kind.saturating_add(block.size);
+        if tensor.is_in_graph {
+            self.graph_bytes = self.graph_bytes.saturating_add(block.size);
+        }
+        if self.largest.is_none_or(|largest| largest.bytes < tensor.bytes) {
+            self.largest = Some(tensor);
+        }
+    }
+}
+
+/// Entries of a dict that is a collection.
+const MIN_ENTRIES: u64 = 10;
+
+/// The containers by folded name; the largest of those with the same name.
+#[derive(Debug)]
+struct Containers<'n>(SeededMap<String, &'n NamedContainer>);
+
+impl<'n> Containers<'n> {
+    fn new(names: &'n TensorNames, snapshot: &'n Snapshot) -> Self {
+        let mut by_name: SeededMap<String, &NamedContainer> = SeededMap::default();
+        for container in &names.containers {
+            let largest = by_name.entry(fold_indexes(snapshot.text(container.name))).or_insert(container);
+            if largest.items < container.items {
+                *largest = container;
+            }
+        }
+        Self(by_name)
+    }
+
+    /// The container with most items on the way to `name`, and its name.
+    fn of_item<'a>(&self, name: &'a str) -> Option<(&'a str, &'n NamedContainer)> {
+        let holders = name.match_indices(ITEM).filter_map(|(at, _)| Some((name.get(..at)?, 1)));
+        // A dict with fewer entries is a record rather than a collection.
+        let keyed = name.match_indices("['").filter_map(|(at, _)| Some((name.get(..at)?, MIN_ENTRIES)));
+        let found = holders.chain(keyed).filter_map(|(holder, minimum)| {
+            Some((holder, *self.0.get(holder).filter(|container| container.items >= minimum)?))
+        });
+        // The outermost one on a tie.
+        found.reduce(|most, other| if other.1.items > most.1.items { other } else { most })
+    }
+}

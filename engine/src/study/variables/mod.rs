@@ -1,0 +1,203 @@
+//! The variables that keep the memory of a snapshot alive, as the recorder named them inside the process.
+//!
+//! In: the live blocks of a device and [`TensorNames`](crate::snapshot::TensorNames), which are matched by address.
+//! Out: [`KeptReport`], rows of blocks by variable. Storages have the same name if only indexes differ. Names are facts:
+//! nothing here is inferred.
+
+mod fold;
+mod keepers;
+mod live;
+
+use serde::Serialize;
+
+pub use self::fold::fold_indexes;
+pub use self::live::LiveVariables;
+use super::memory::TopRows;
+use crate::base::ids::SymbolId;
+use crate::base::units::{escape_name, ratio};
+use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
+use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
+
+/// The variables that keep the allocated memory alive.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeptReport {
+    /// Whether the recorder had time to look everywhere.
+    pub complete: bool,
+    /// The variables that keep the most memory, largest first, `--top` of them.
+    #[serde(flatten)]
+    pub top: TopRows<KeptByVariable>,
+    /// The same by owner, the largest first: the items of a container, the parameters of a model and the state of an
+    /// optimizer are one row each. It describes the largest variable; `bytes`, `blocks`, `share_ratio` and `graph_bytes`
+    /// are sums. At most 20.
+    pub keepers: Vec<KeptByVariable>,
+    /// Number of optimizers in the process; absent if the recorder did not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizers: Option<u64>,
+    /// Whether there is an optimizer, or the text of the program computes gradients; absent if the recorder did not look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trains: Option<bool>,
+    /// The largest modules whose parameters require gradients although no optimizer has any of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untrained: Vec<String>,
+    /// The largest modules whose parameters all have the learning rate 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<String>,
+    /// Modules with adapters, such as low-rank ones, whose other parameters are trained, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adapted: Vec<String>,
+    /// The outermost modules in evaluation mode, if no running function calls `backward` below its line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evaluating: Vec<String>,
+    /// Variables of running functions with a tensor, a module or an optimizer that no other object has, and that the text
+    /// of the function does not read any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+    /// The line that calls `backward(create_graph=True)`; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph_backward: Option<FrameReport>,
+}
+
+/// Live blocks that one variable keeps.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeptByVariable {
+    /// Bytes in these blocks.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Share of all allocated bytes, 0 to 1.
+    pub share_ratio: f64,
+    /// The part of `bytes` that the variable keeps only through autograd graphs.
+    pub graph_bytes: u64,
+    /// The name, with `*` for each index: `trainer.history[*]`; for a reference cycle, the type of an object in it; null
+    /// if no variable leads to the memory.
+    pub name: Option<String>,
+    /// Use of the memory: `parameter`, `buffer`, `gradient`, `optimizer-state`, `saved` (for a backward pass) or
+    /// `variable`; the kind with most bytes. Null if no tensor of Python uses it.
+    pub kind: Option<TensorKind>,
+    /// Where the name starts: `frame` (a local variable), `module`, or `exception`. Without a variable: `call` (a value
+    /// of a running call), `cycle` (only a reference cycle, which `gc.collect()` frees), `unreached` (the recorder had no
+    /// time), or null (no tensor of Python uses the memory).
+    pub root: Option<RootKind>,
+    /// The author of the code where the name starts: `user`, `library` or `pytorch`.
+    pub author: Option<Author>,
+    /// The function of a local variable, or that called the C++ code which keeps the memory; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<FrameReport>,
+    /// The module of a module's variable; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// The container whose items these are; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
+    /// The only statement of the program that fills the container, or assigns the variable; absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<Written>,
+    /// Type of the elements in the largest block, such as `float32`; null if unknown.
+    pub dtype: Option<String>,
+    /// Shape of the tensor in the largest block; null if unknown.
+    pub shape: Option<Vec<u64>>,
+    /// Number of tensors that begin at different places in the largest block, such as the views of a flat buffer;
+    /// absent for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub places: Option<u64>,
+    /// The autograd node and argument that saved the largest block, such as `MulBackward0.other`; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    /// The source line that allocated most of these bytes.
+    pub allocated_by: CodeLocation,
+}
+
+/// A container of the program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Container {
+    /// Its name, such as `trainer.history`.
+    pub name: String,
+    /// Its type, such as `list`.
+    pub r#type: String,
+    /// Number of items.
+    pub items: u64,
+    /// The line of the program that fills it; absent if it is unknown, or not the only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filled_at: Option<FrameReport>,
+}
+
+/// A statement that writes to a variable, as the recorder parsed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Its line.
+    pub at: FrameReport,
+    /// How it writes: `put` (an item), `extend`, `store` (under a key), `accumulate` (`x += y`), `join`
+    /// (`x = cat([x, y])`), `recur` (`x = f(x)`) or `assign`.
+    pub kind: WriteKind,
+    /// The text of the expression that it writes; null if it has several lines.
+    pub value: Option<String>,
+    /// Whether a loop of the function has it.
+    pub in_loop: bool,
+    /// Whether no `torch.no_grad()` is seen around it.
+    pub has_grad: bool,
+    /// Whether another statement in a loop of the function reads the variable.
+    pub is_read: bool,
+    /// Where the function calls `backward()`: of the variable (`itself`), in the innermost loop (`loop`), or elsewhere
+    /// (`function`); `elsewhere` if another function that calls it reads a variable with that name; null for none.
+    pub backward: Option<BackwardCall>,
+}
+
+/// The end of the name of an item, after its container's name.
+pub const ITEM: &str = "[*]";
+
+impl KeptReport {
+    /// The `top` variables.
+    pub fn new(variables: &LiveVariables<'_>, stacks: &StackReader<'_>, top: usize) -> Self {
+        let shown = variables.count().min(top);
+        let rest = (0..shown).fold(variables.all(), |rest, index| rest.minus(variables.sum(index)));
+        let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
+        let keepers = variables.keepers(stacks);
+        let (names, snapshot) = (variables.names(), variables.snapshot());
+        let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
+        Self {
+            complete: variables.is_complete(),
+            top: TopRows { rows, rest },
+            keepers,
+            optimizers: names.optimizers,
+            trains: names.trains,
+            untrained: texts(&names.untrained),
+            idle: texts(&names.idle),
+            adapted: texts(&names.adapted),
+            evaluating: texts(&names.evaluating),
+            unread: texts(&names.unread),
+            graph_backward: names.graph_backward.and_then(|line| variables.frame_at(line, stacks)),
+        }
+    }
+}
+
+impl KeptByVariable {
+    /// Whether an autograd graph keeps nearly all of it.
+    pub fn is_graph(&self) -> bool {
+        ratio(self.graph_bytes, self.bytes) > NEARLY_ALL
+    }
+
+    /// The owner, for a sum over similar variables: the module of parameters, buffers and gradients, the
+    /// optimizer of its state, the container of items.
+    pub fn owner(&self) -> (Option<String>, Option<Container>) {
+        let Some(name) = &self.name else { return (None, None) };
+        let module = |name: &str| name.rsplit_once('.').map_or(name, |(module, _)| module).to_owned();
+        let owner = match self.kind {
+            Some(TensorKind::Parameter | TensorKind::Buffer) => module(name),
+            Some(TensorKind::Gradient) => module(name.strip_suffix(".grad").unwrap_or(name)),
+            Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(name).to_owned(),
+            Some(TensorKind::Saved | TensorKind::Variable) | None => {
+                let name = self.container.as_ref().map_or(name, |container| &container.name);
+                return (Some(name.clone()), self.container.clone());
+            }
+        };
+        (Some(owner), None)
+    }
+
+    /// Whether these are items of a list or a deque.
+    pub fn is_list(&self) -> bool {
+        self.container.as_ref().is_some_and(|container| matches!(&*container.r#type, "list" | "deque"))
+    }
+}
+
+/// From this share on, a part counts as the whole.
+const NEARLY_ALL: f64 = 0.95;
