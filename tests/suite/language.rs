@@ -198,7 +198,7 @@ fn planted_words_are_found_and_plain_english_is_not() {
         ("struct S { given_back_bytes: u64, is_at_least: bool, whole_file: u8, told_apart: u8 }", 0),
         ("const A: &str = \"told\"; // not told", 0),
     ] {
-        let source = Source::parse("engine/src/base/planted.rs", code);
+        let source = Source::parse("src/engine/base/planted.rs", code);
         assert_eq!(in_code(&source).count(), expected, "{code}");
         assert_eq!(in_prose(&source.comments, "/*!").len(), usize::from(code.contains("//")));
     }

@@ -37,8 +37,8 @@ const CONFINED: [(&str, &[&str]); 15] = [
     ("crossterm", &["src/cli/explore/"]),
     ("ratatui_core", &["src/explore/", "src/cli/explore/"]),
     ("comfy_table", &["src/output/document/terminal/"]),
-    ("unsafe", &["engine/src/base/input/mapped.rs", "engine/src/allocator/device/cuda/", "src/viewer/exports.rs"]),
-    ("unsafe_code", &["engine/src/base/input/mapped.rs", "engine/src/allocator/device/cuda/", "src/viewer/exports.rs"]),
+    ("unsafe", &["src/engine/base/input/mapped.rs", "src/engine/allocator/device/cuda/", "src/viewer/exports.rs"]),
+    ("unsafe_code", &["src/engine/base/input/mapped.rs", "src/engine/allocator/device/cuda/", "src/viewer/exports.rs"]),
 ];
 
 const MAX_LINES: usize = 500;
@@ -115,7 +115,7 @@ fn the_table_has_exactly_the_arrows_of_the_code() {
 #[test]
 fn the_drawings_in_lib_rs_and_in_docs_are_the_table() {
     let file = |path: &str| sources().iter().find(|source| source.path == path).unwrap();
-    let (lib, engine) = (file("src/lib.rs"), file("engine/src/lib.rs"));
+    let (lib, engine) = (file("src/lib.rs"), file("src/engine/lib.rs"));
     let items = lib.code.split(';').chain(engine.code.split(';'));
     let declared: BTreeSet<&str> = items.filter_map(|item| item.split("mod ").nth(1)).collect();
     assert_eq!(declared, rooms().map(|(name, _)| name).collect());
@@ -148,23 +148,23 @@ fn faults_of(path: &str, code: &str) -> String {
 #[test]
 fn a_planted_upward_import_is_found() {
     for (path, code) in [
-        ("engine/src/replay/literal/tiling/state.rs", "use crate::study::memory::Memory;"),
-        ("engine/src/replay/literal/tiling/state.rs", "use crate::{base, output::report::Style};"),
-        ("engine/src/replay/mod.rs", "use crate::{\n    base::units::{size, MIB},\n    cli,\n};"),
-        ("engine/src/snapshot/decode/mod.rs", "fn f() -> crate::replay::Tiling { todo!() }"),
-        ("engine/src/snapshot/decode/mod.rs", "use super::super::replay::Tiling;"),
-        ("engine/src/snapshot/decode/mod.rs", "mod inner { use super::super::super::replay::Tiling; }"),
-        ("engine/src/base/units.rs", "use super::super::allocator::Settings;"),
-        ("engine/src/base/units.rs", "use crate::snapshot;"),
-        ("engine/src/base/units.rs", "use crate::somewhere;"),
-        ("engine/src/base/units.rs", "fn f() { use crate::cli::run as go; }"),
-        ("engine/src/base/units.rs", "fn f() { println_to!(\"{}\", [crate::cli::run()]); }"),
-        ("engine/src/base/units.rs", "macro_rules! f { () => { $crate::cli::run() } }"),
-        ("engine/src/base/units.rs", "#[arg(value_parser = crate::cli::parse)] struct S;"),
-        ("engine/src/base/units.rs", "#[cfg(test)] mod tests { use crate::snapshot::Snapshot; }"),
-        ("engine/src/base/units/tests.rs", "use crate::snapshot::Snapshot;"),
-        ("engine/src/allocator/size.rs", "use crate::snapshot::Block;"),
-        ("engine/src/stacks/frames.rs", "use crate::allocator::conf;"),
+        ("src/engine/replay/literal/tiling/state.rs", "use crate::study::memory::Memory;"),
+        ("src/engine/replay/literal/tiling/state.rs", "use crate::{base, output::report::Style};"),
+        ("src/engine/replay/mod.rs", "use crate::{\n    base::units::{size, MIB},\n    cli,\n};"),
+        ("src/engine/snapshot/decode/mod.rs", "fn f() -> crate::replay::Tiling { todo!() }"),
+        ("src/engine/snapshot/decode/mod.rs", "use super::super::replay::Tiling;"),
+        ("src/engine/snapshot/decode/mod.rs", "mod inner { use super::super::super::replay::Tiling; }"),
+        ("src/engine/base/units.rs", "use super::super::allocator::Settings;"),
+        ("src/engine/base/units.rs", "use crate::snapshot;"),
+        ("src/engine/base/units.rs", "use crate::somewhere;"),
+        ("src/engine/base/units.rs", "fn f() { use crate::cli::run as go; }"),
+        ("src/engine/base/units.rs", "fn f() { println_to!(\"{}\", [crate::cli::run()]); }"),
+        ("src/engine/base/units.rs", "macro_rules! f { () => { $crate::cli::run() } }"),
+        ("src/engine/base/units.rs", "#[arg(value_parser = crate::cli::parse)] struct S;"),
+        ("src/engine/base/units.rs", "#[cfg(test)] mod tests { use crate::snapshot::Snapshot; }"),
+        ("src/engine/base/units/tests.rs", "use crate::snapshot::Snapshot;"),
+        ("src/engine/allocator/size.rs", "use crate::snapshot::Block;"),
+        ("src/engine/stacks/frames.rs", "use crate::allocator::conf;"),
         ("src/output/report/table.rs", "use crate :: cli :: run;"),
     ] {
         assert!(faults_of(path, code).contains("may not use"), "{path}: {code}");
@@ -175,16 +175,16 @@ fn a_planted_upward_import_is_found() {
 #[test]
 fn what_is_allowed_is_not_found() {
     for (path, code) in [
-        ("engine/src/replay/literal/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
-        ("engine/src/snapshot/decode/mod.rs", "use super::super::snapshot::keys; use super::records;"),
-        ("engine/src/snapshot/mod.rs", "/// See [`crate::analysis`].\n// use crate::cli;\n/* crate::cli */ struct S;"),
-        ("engine/src/base/units.rs", "const A: &str = \"crate::cli \\\" print\"; const B: char = '\"';"),
-        ("engine/src/base/units.rs", "const A: &str = r#\"println!(\"crate::cli\")\"#;"),
-        ("engine/src/base/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),
-        ("engine/src/base/units.rs", "pub(in crate::cli) struct S;"),
+        ("src/engine/replay/literal/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
+        ("src/engine/snapshot/decode/mod.rs", "use super::super::snapshot::keys; use super::records;"),
+        ("src/engine/snapshot/mod.rs", "/// See [`crate::analysis`].\n// use crate::cli;\n/* crate::cli */ struct S;"),
+        ("src/engine/base/units.rs", "const A: &str = \"crate::cli \\\" print\"; const B: char = '\"';"),
+        ("src/engine/base/units.rs", "const A: &str = r#\"println!(\"crate::cli\")\"#;"),
+        ("src/engine/base/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),
+        ("src/engine/base/units.rs", "pub(in crate::cli) struct S;"),
         ("src/cli/exit.rs", "use std::io::stderr; use crate::output; use crate::base;"),
-        ("engine/src/base/input/mapped.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
-        ("engine/src/allocator/device/cuda/driver.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
+        ("src/engine/base/input/mapped.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
+        ("src/engine/allocator/device/cuda/driver.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
     ] {
         assert_eq!(faults_of(path, code), "", "{path}: {code}");
     }
@@ -194,16 +194,16 @@ fn what_is_allowed_is_not_found() {
 fn planted_prints_exits_and_unsafe_code_are_found() {
     for (path, code) in [
         ("src/output/report/page.rs", "fn f() { println!(\"x\"); }"),
-        ("engine/src/replay/mod.rs", "fn f() { eprintln!(\"x\"); }"),
-        ("engine/src/replay/mod.rs", "fn f() { std::process::exit(1); }"),
+        ("src/engine/replay/mod.rs", "fn f() { eprintln!(\"x\"); }"),
+        ("src/engine/replay/mod.rs", "fn f() { std::process::exit(1); }"),
         ("src/analysis/mod.rs", "use std::env;"),
         ("src/analysis/mod.rs", "fn f() { std::env::var(\"X\"); }"),
         ("src/output/mod.rs", "use std::io::stdout;"),
-        ("engine/src/allocator/conf/mod.rs", "use clap::Parser;"),
+        ("src/engine/allocator/conf/mod.rs", "use clap::Parser;"),
         ("src/cli/mod.rs", "fn f() { dbg!(1); }"),
-        ("engine/src/snapshot/pickle/machine.rs", "fn f() { unsafe {} }"),
-        ("engine/src/snapshot/pickle/machine.rs", "#[allow(unsafe_code)] fn f() {}"),
-        ("engine/src/allocator/device/simulated.rs", "fn f() { unsafe {} }"),
+        ("src/engine/snapshot/pickle/machine.rs", "fn f() { unsafe {} }"),
+        ("src/engine/snapshot/pickle/machine.rs", "#[allow(unsafe_code)] fn f() {}"),
+        ("src/engine/allocator/device/simulated.rs", "fn f() { unsafe {} }"),
     ] {
         assert!(faults_of(path, code).contains("may only appear in"), "{path}: {code}");
     }
@@ -212,7 +212,7 @@ fn planted_prints_exits_and_unsafe_code_are_found() {
 #[test]
 fn a_long_file_and_one_without_a_header_are_found() {
     let long = "//! Planted.\n".repeat(MAX_LINES + 1);
-    assert!(faults(&Source::parse("engine/src/base/units.rs", &long))[0].contains("501 lines"));
-    let bare = Source::parse("engine/src/base/units.rs", "use std::fmt;\n");
+    assert!(faults(&Source::parse("src/engine/base/units.rs", &long))[0].contains("501 lines"));
+    let bare = Source::parse("src/engine/base/units.rs", "use std::fmt;\n");
     assert!(faults(&bare)[0].contains("comment that describes it"));
 }

@@ -20,7 +20,7 @@ pub struct Source {
     pub code: String,
     /// Comments alone, those of documentation too.
     pub comments: String,
-    /// The modules that lead to it: `["replay", "facts"]` for `engine/src/replay/facts/mod.rs`.
+    /// The modules that lead to it: `["replay", "facts"]` for `src/engine/replay/facts/mod.rs`.
     pub module: Vec<String>,
     pub paths: Vec<NamedPath>,
 }
@@ -52,7 +52,7 @@ impl Source {
         copy_code(tokens.clone(), text, &mut code);
         let other = code.iter().zip(text.bytes());
         let comments = other.map(|(c, t)| if matches!(c, b' ' | b'\n') { t } else { b' ' }).collect();
-        let inside = path.trim_start_matches("engine/").trim_start_matches("src/").trim_end_matches(".rs");
+        let inside = path.trim_start_matches("src/").trim_start_matches("engine/").trim_end_matches(".rs");
         let names = inside.split('/').filter(|name| !matches!(*name, "mod" | "lib" | "main"));
         let module: Vec<String> = names.map(str::to_owned).collect();
         let is_test = module.iter().any(|name| name == "tests");
@@ -98,9 +98,7 @@ fn read_sources() -> Vec<Source> {
         }
     }
     let mut sources = Vec::new();
-    for crate_sources in ["src", "engine/src"] {
-        gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join(crate_sources), &mut sources);
-    }
+    gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     sources
 }
