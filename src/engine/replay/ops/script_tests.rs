@@ -22,7 +22,7 @@ const RECORDINGS: [&str; 6] = [
 ];
 
 fn read(name: &str) -> Snapshot {
-    let path = format!("../fixtures/{name}.pickle.gz");
+    let path = format!("../../fixtures/{name}.pickle.gz");
     Snapshot::read(&Source::open(Path::new(&path)).unwrap(), &|_| ()).unwrap()
 }
 

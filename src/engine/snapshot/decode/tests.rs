@@ -87,7 +87,7 @@ fn fixture(path: &std::path::Path) -> Vec<u8> {
 #[test]
 fn every_fixture_reads_the_same_opcode_by_opcode() {
     let mut counts = [0, 0];
-    for file in std::fs::read_dir("../fixtures").unwrap() {
+    for file in std::fs::read_dir("../../fixtures").unwrap() {
         let path = file.unwrap().path();
         let is_pickle = path.to_string_lossy().ends_with(".pickle.gz");
         if is_pickle {
@@ -100,7 +100,7 @@ fn every_fixture_reads_the_same_opcode_by_opcode() {
 
 #[test]
 fn damaged_files_read_the_same_opcode_by_opcode() {
-    let bytes = fixture("../fixtures/2.12.1-holes-at-oom.pickle.gz".as_ref());
+    let bytes = fixture("../../fixtures/2.12.1-holes-at-oom.pickle.gz".as_ref());
     let mut state = 1u64;
     let mut random = |below: usize| {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);

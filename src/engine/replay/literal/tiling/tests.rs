@@ -53,7 +53,7 @@ fn count_free_kinds(tiling: &Tiling) -> FreeKinds {
 fn free_kinds_of_recordings_equal_a_full_count() {
     let mut entries = 0;
     let mut peaks = FreeKinds::default();
-    for file in std::fs::read_dir("../fixtures").unwrap() {
+    for file in std::fs::read_dir("../../fixtures").unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_none_or(|ending| ending != "gz") {
             continue;
