@@ -12,6 +12,7 @@ use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
+use crate::stacks::phases::Engine;
 use crate::study::attribution::{KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::LiveByLine;
@@ -297,6 +298,11 @@ impl OomReport {
     /// Whether an optimizer of PyTorch made the request.
     pub fn is_in_optimizer(&self) -> bool {
         self.frames.iter().any(|frame| forward_slashes(&frame.file).contains("/torch/optim/"))
+    }
+
+    /// Whether code of a serving engine made the request.
+    pub(super) fn is_in_engine(&self) -> bool {
+        self.frames.iter().any(|frame| Engine::of_file(&frame.file).is_some())
     }
 
     /// The source line that holds the most memory.

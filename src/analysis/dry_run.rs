@@ -7,12 +7,10 @@ use super::dry_failures::Failures;
 use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
-use crate::analysis::failure::OomReport;
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
 use crate::snapshot::{DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
 use crate::stacks::frames::CodeLocation;
-use crate::stacks::phases::Engine;
 use crate::study::Study;
 
 /// A run without a GPU, on a stub of CUDA.
@@ -121,8 +119,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
 
 /// Whether the program has training steps, or a request of it failed outside any engine's code.
 fn trains(device: &DeviceReport) -> bool {
-    let is_engines = |oom: &OomReport| oom.frames.iter().any(|frame| Engine::of_file(&frame.file).is_some());
-    device.steps.completed > 0 || device.ooms.last().is_some_and(|oom| !is_engines(oom))
+    device.steps.completed > 0 || device.ooms.last().is_some_and(|oom| !oom.is_in_engine())
 }
 
 /// The facts for the verdict. `peak` is the most memory that a device has reserved.

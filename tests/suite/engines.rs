@@ -1,9 +1,9 @@
 //! Serving engines beside training, in snapshots of one program (tests/oracle/colocated.py).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::one_screen::{LINES, WORDS, words};
-use crate::support::program::{analyze, run};
+use crate::support::program::{analyze, file, run};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -81,11 +81,38 @@ fn stacks_alone_give_categories_without_a_trace() {
     assert_eq!(device["at_peak"], Value::Null);
     let rows = held(&device["at_moment"]);
     assert_eq!((rows[0].0.as_deref(), &*rows[0].1), (Some("vLLM"), "kv-cache"));
+    // "74.0 MiB weights", as vLLM counts them; its buffers for sampling take more of their pool.
+    let is_weight = |row: &&(Option<String>, String, f64)| row.0.as_deref() == Some("vLLM") && row.1 == "parameters";
+    let weights = rows.iter().find(is_weight).unwrap().2 * 1024.0;
+    assert!((weights - 74.0).abs() < 0.5, "{weights}");
     let pools = device["at_moment"]["by_pool"].as_array().unwrap();
     let purposes: Vec<&str> = pools.iter().map(|pool| pool["category"].as_str().unwrap()).collect();
-    assert!(purposes.contains(&"kv-cache") && purposes.contains(&"parameters"), "{purposes:?}");
+    assert_eq!(purposes, ["kv-cache", "other", "other"]);
     let page = run(&["analyze", &path("no-history")]).out;
-    assert!(page.contains(" for KV cache, parameters;"), "{page}");
+    assert!(page.contains("keep 47.0 GiB for KV cache;"), "{page}");
+}
+
+/// Nothing but its stack says what a block is for.
+#[test]
+fn a_block_without_stack_and_trace_has_no_category() {
+    let size: u64 = 64 << 20;
+    let frame = |file: &str, name: &str| json!([{ "filename": file, "line": 1, "name": name }]);
+    let block = |at: u64, frames: Value| json!({ "address": at * size, "size": size, "requested_size": size, "state": "active_allocated", "frames": frames });
+    let cache = frame("/venv/site-packages/vllm/worker/cache_engine.py", "_allocate_kv_cache");
+    let blocks = json!([block(1, json!([])), block(2, cache)]);
+    let segment = json!({
+        "device": 0, "address": size, "total_size": 2 * size, "allocated_size": 2 * size, "active_size": 2 * size,
+        "requested_size": 2 * size, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0],
+        "is_expandable": false, "frames": [], "blocks": blocks,
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let snapshot = json!({ "segments": [segment], "device_traces": [[]] });
+    let path = file(&directory, "state.json", snapshot.to_string().as_bytes());
+    let breakdown = &analyze(&[&path])["snapshots"][0]["devices"][0]["at_moment"];
+    let rows = breakdown["by_category"].as_array().unwrap().iter();
+    let found: Vec<(&str, u64)> =
+        rows.map(|row| (row["category"].as_str().unwrap(), row["bytes"].as_u64().unwrap())).collect();
+    assert_eq!(found, [("kv-cache", size), ("other", size)]);
 }
 
 #[test]

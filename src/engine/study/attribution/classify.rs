@@ -33,6 +33,11 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &P
     let blocks = live_set.blocks.iter().map(|block| (block, phases.stack_traits(block.stack)));
     let mut classified: Vec<Classification> =
         blocks.clone().map(|(block, traits)| classifier.classify(block, traits)).collect();
+    if !lifetimes.has_trace {
+        // All below infers from lifetimes, or from how old a block is.
+        lifetimes.named.correct(&live_set.blocks, &mut classified, true);
+        return classified;
+    }
     let is_known = |(category, _): &Classification| *category == Category::Parameters;
     classifier.knows_parameters = classified.iter().any(is_known);
     classify_older_blocks(live_set, &mut classified, lifetimes, phases);

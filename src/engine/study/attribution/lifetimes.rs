@@ -37,6 +37,8 @@ pub(super) struct Lifetimes<'a> {
     forwards_begun: usize,
     /// Frees have stacks, so user code that frees is known.
     has_stacks_of_frees: bool,
+    /// False for a snapshot without a trace, whose only live set is its own.
+    pub(super) has_trace: bool,
     /// The trace starts with an empty allocator.
     pub(super) starts_empty: bool,
     /// For each run, the entry of its last allocation so far.
@@ -88,6 +90,7 @@ impl<'a> Lifetimes<'a> {
             phases,
             forwards_begun: 0,
             has_stacks_of_frees: false,
+            has_trace: true,
             starts_empty: true,
             backward_passes_begun: backward_passes_begun.collect(),
             last_alloc: vec![0; runs.len()],
@@ -180,7 +183,7 @@ impl<'a> Lifetimes<'a> {
     /// Without a trace, the blocks of the snapshot are the only live set.
     fn add_snapshot(&mut self, device: DeviceStudy<'a, '_>) {
         let mut live = open_initial_blocks(device.stacks(), &BlockSizes::at_snapshot(device.device()));
-        self.starts_empty = live.is_empty();
+        (self.has_trace, self.starts_empty) = (false, live.is_empty());
         self.add_live_set(None, TracePoint { entry: 0, run: 0 }, &mut live, &mut SeededMap::default());
         self.named = NamedBlocks::new(device.snapshot(), live.keys().map(|address| (*address, None)));
     }

@@ -44,7 +44,7 @@ pub(super) fn show_failure(
     document.fields("engine", describe_engines(oom.held.as_ref()));
     document.field("why", describe_cause(oom, device));
     if let Some(sleep) = &device.sleep {
-        add_sleep(document, sleep);
+        add_sleep(document, sleep, (oom.verdict_reason.asleep_bytes, "at the failure"));
     }
     let grows = device.explaining_growth(oom).is_some();
     if grows {

@@ -30,12 +30,11 @@ pub(super) fn add_memory_on_device(
     document.bar(parts);
 }
 
-/// Appends what sleeps at the end, and the last changes.
-pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport) {
-    if sleep.asleep_bytes > 0 {
-        let asleep = size(sleep.asleep_bytes);
-        document
-            .field("asleep", format!("{asleep} of vLLM at the end: PyTorch counts it, the device does not hold it"));
+/// Appends the bytes that sleep at a time, and the last changes.
+pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_bytes, when): (u64, &str)) {
+    if asleep_bytes > 0 {
+        let asleep = size(asleep_bytes);
+        document.field("asleep", format!("{asleep} of vLLM {when}: PyTorch counts it, the device does not hold it"));
     }
     let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
     let rows = calls().skip(calls().count().saturating_sub(MAX_CHANGES)).map(row);

@@ -28,7 +28,7 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
     document.fields("pools", describe_private_pools(&device.memory, held));
     document.fields("engine", describe_engines(held));
     if let Some(sleep) = &device.sleep {
-        add_sleep(document, sleep);
+        add_sleep(document, sleep, (sleep.asleep_bytes, "at the end"));
     }
     let grows = !device.leaks.suspects.is_empty() && device.moment.is_none();
     if grows {
