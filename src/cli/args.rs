@@ -75,48 +75,12 @@ impl WindowArgs {
         {
             bail!("--from {from} --to {to} leaves no entry: --to must be larger");
         }
-        Ok(select_window([self.from, self.to], self.last, self.around_oom))
-    }
-}
-
-/// [`WindowArgs`] of `export`, where `--to` is the format.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Selecting trace entries")]
-pub(super) struct ExportWindowArgs {
-    /// Start at this entry (index from 0, per device)
-    #[arg(long, value_name = "ENTRY")]
-    from: Option<u64>,
-
-    /// Stop before this entry: `--to` of the other commands
-    #[arg(long, value_name = "ENTRY")]
-    until: Option<u64>,
-
-    /// Use only the last N entries
-    #[arg(long, value_name = "N", conflicts_with_all = ["from", "until"])]
-    last: Option<u64>,
-
-    /// Use only N entries before and after the last failed request; all entries if none failed
-    #[arg(long, value_name = "N", conflicts_with_all = ["from", "until", "last"])]
-    around_oom: Option<u64>,
-}
-
-impl ExportWindowArgs {
-    pub(super) fn window(&self) -> anyhow::Result<Window> {
-        if let (Some(from), Some(until)) = (self.from, self.until)
-            && from >= until
-        {
-            bail!("--from {from} --until {until} leaves no entry: --until must be larger");
-        }
-        Ok(select_window([self.from, self.until], self.last, self.around_oom))
-    }
-}
-
-fn select_window([from, to]: [Option<u64>; 2], last: Option<u64>, around_oom: Option<u64>) -> Window {
-    match (last, around_oom, from, to) {
-        (Some(n), ..) => Window::Last(n),
-        (_, Some(n), ..) => Window::AroundOom(n),
-        (_, _, None, None) => Window::All,
-        (_, _, from, to) => Window::Between(from, to),
+        Ok(match (self.last, self.around_oom, self.from, self.to) {
+            (Some(n), ..) => Window::Last(n),
+            (_, Some(n), ..) => Window::AroundOom(n),
+            (_, _, None, None) => Window::All,
+            (_, _, from, to) => Window::Between(from, to),
+        })
     }
 }
 

@@ -3,34 +3,30 @@
 use std::io::{self, BufWriter, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::{ExportWindowArgs, SnapshotArgs, parse_position, parse_release};
+use super::args::{SnapshotArgs, WindowArgs, parse_position, parse_release};
 use super::atomic_file::AtomicFile;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
-use crate::base::input::Source;
 use crate::base::units::counted;
 use crate::output::export::TableSink;
 use crate::output::export::{
-    CsvTable, FoldedWriter, KinetoWriter, NoPosition, ParquetTable, PerfettoWriter, PprofWriter, Recording, TABLES,
-    Table, TableSet, write_window,
+    CsvTable, FoldedWriter, NoPosition, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, write_window,
 };
 use crate::study::{PositionSelector, Scope, Study};
 
-/// Write recordings in the formats of other tools: tables, Perfetto, pprof, flame graphs
+/// Write recordings in the formats of other tools: tables, Perfetto, flame graphs
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope export ranks/ --to parquet -o tables/     allocations, events, stacks, segments and run, for DuckDB
-  oomscope export s.pickle --to perfetto -o s.pftrace   then open it at https://ui.perfetto.dev
-  oomscope export s.pickle --to perfetto --with prof.json -o both.json   kernels and memory on one timeline
-  oomscope export s.pickle --to pprof -o peak.pb.gz  then: go tool pprof -http=: peak.pb.gz
-  oomscope export s.pickle --to folded | inferno-flamegraph > peak.svg
-  oomscope export s.pickle --to folded --at failure  memory by stack when a request failed
-  oomscope export s.pickle --to pickle --around-oom 5000 -o small.pickle   a part, for memory_viz
+  oomscope export ranks/ --format parquet -o tables/        allocations, events, stacks, segments and run, for DuckDB
+  oomscope export s.pickle --format perfetto -o s.pftrace   then open it at https://ui.perfetto.dev
+  oomscope export s.pickle --format folded | inferno-flamegraph > peak.svg
+  oomscope export s.pickle --format folded --at failure     memory by stack when a request failed
+  oomscope export s.pickle --format pickle --around-oom 5000 -o small.pickle   a part, for memory_viz
 
 All figures are those of the replayed allocator: blocks have the sizes that PyTorch rounds requests to. docs/export.md \
 describes the tables.
@@ -42,7 +38,7 @@ pub(super) struct Export {
 
     /// Format to write
     #[arg(long, value_name = "FORMAT")]
-    to: ExportFormat,
+    format: ExportFormat,
 
     /// Write to this file [default: standard output]; tables go to this directory
     #[arg(short, long, value_name = "OUT")]
@@ -52,25 +48,19 @@ pub(super) struct Export {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// Position of the live memory in pprof and folded [default: peak]
+    /// Position of the live memory in folded stacks [default: peak]
     ///
     /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
     /// when the last failed request was made, `end` after the last entry.
     #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position)]
     at: Option<PositionSelector>,
 
-    /// Add the memory to this trace of torch.profiler, on its clock (perfetto only)
-    ///
-    /// The result is the trace's JSON with counters, slices and failures in it: kernels and memory on one timeline.
-    #[arg(long, value_name = "PROFILE.json")]
-    with: Option<PathBuf>,
-
     /// PyTorch release that recorded the snapshots [default: inferred from the files]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
     #[command(flatten)]
-    window: ExportWindowArgs,
+    window: WindowArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,10 +69,8 @@ enum ExportFormat {
     Parquet,
     /// The same tables as CSV
     Csv,
-    /// A trace for ui.perfetto.dev: memory over time by category, steps, phases, failures, heap profiles
+    /// A trace for ui.perfetto.dev: memory over time by category, steps, phases, failures
     Perfetto,
-    /// A profile for pprof: memory in use, and memory allocated, by stack
-    Pprof,
     /// Folded stacks with bytes, for flame graphs
     Folded,
     /// A window as a snapshot that PyTorch's own viewer opens
@@ -92,28 +80,17 @@ enum ExportFormat {
 pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
     let scope =
         Scope { device: args.device, window: args.window.window()?, minor: args.torch_version, ..Scope::default() };
-    if args.to != ExportFormat::Perfetto && args.with.is_some() {
-        bail!("--with is for --to perfetto");
-    }
-    if args.at.is_some() && !matches!(args.to, ExportFormat::Pprof | ExportFormat::Folded) {
-        bail!("--at is for --to pprof and --to folded; --from and --until select a part of the trace for every format");
+    if args.at.is_some() && args.format != ExportFormat::Folded {
+        bail!("--at is for --format folded; --from and --to select a part of the trace for every format");
     }
     let at = args.at.unwrap_or(PositionSelector::Peak);
     let inputs = args.snapshots.inputs(args.output.as_deref().filter(|path| !path.is_dir()))?;
     let job = Job { inputs: &inputs, scope };
-    match args.to {
+    match args.format {
         ExportFormat::Parquet => job.write_tables(directory(args)?, "parquet", ParquetTable::new),
         ExportFormat::Csv => job.write_tables(directory(args)?, "csv", CsvTable::new),
         ExportFormat::Perfetto => write_perfetto(args, &job),
         ExportFormat::Pickle => write_pickle(args, &job),
-        ExportFormat::Pprof => {
-            refuse_terminal(args.output.as_deref(), "peak.pb.gz")?;
-            let output = Output::open(args.output.as_deref())?;
-            let mut writer = PprofWriter::new(at);
-            let Some(exit) = job.add_positions(|recording| writer.add(recording))? else { return Ok(Exit::Unreadable) };
-            output.write_with(|out| writer.finish(out))?;
-            Ok(exit)
-        }
         ExportFormat::Folded => {
             let output = Output::open(args.output.as_deref())?;
             let mut writer = FoldedWriter::new(at, inputs.len() > 1);
@@ -134,37 +111,20 @@ fn directory(args: &Export) -> anyhow::Result<&Path> {
     }
 }
 
-/// A native trace, or a copy of the profile with the recordings in it.
 fn write_perfetto(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
     refuse_terminal(args.output.as_deref(), "trace.pftrace")?;
-    let profile = args.with.as_deref().map(|path| {
-        inputs::refuse_output_over_input(path, args.output.as_deref().unwrap_or(Path::new("-")))?;
-        let named = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
-        let profile = Source::open(path).map_err(|error| named(&error))?;
-        KinetoWriter::new(&profile, io::sink())?.map_err(|error| named(&error))?;
-        anyhow::Ok(profile)
-    });
-    let profile = profile.transpose()?;
     let output = Output::open(args.output.as_deref())?;
-    output.write_streamed(|out| match &profile {
-        None => {
-            let mut writer = PerfettoWriter::new(out);
-            let exit = job.each(|recording| Ok(writer.add(recording)?))?;
-            writer.finish()?;
-            Ok(exit)
-        }
-        Some(profile) => {
-            let mut writer = KinetoWriter::new(profile, out)??;
-            let exit = job.each(|recording| Ok(writer.add(recording)?))?;
-            writer.finish()?;
-            Ok(exit)
-        }
+    output.write_streamed(|out| {
+        let mut writer = PerfettoWriter::new(out);
+        let exit = job.each(|recording| Ok(writer.add(recording)?))?;
+        writer.finish()?;
+        Ok(exit)
     })
 }
 
 fn write_pickle(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
     let [_] = job.inputs else {
-        bail!("--to pickle takes one snapshot, and here are {}", job.inputs.len());
+        bail!("--format pickle takes one snapshot, and here are {}", job.inputs.len());
     };
     refuse_terminal(args.output.as_deref(), "window.pickle")?;
     let output = Output::open(args.output.as_deref())?;

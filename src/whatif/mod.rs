@@ -3,8 +3,7 @@
 //! In: a [`crate::study::Study`], with the calls of its program and the hypothesis inferred for it. Out: whether the
 //! model reproduces the recording ([`verify_study`]), the run with other settings, another capacity or another
 //! release ([`replay_with`], [`compare_settings`]), with a changed program ([`mod@program`]), at another size
-//! ([`mod@fit`]), on other GPUs ([`mod@plan`]), beside other processes
-//! ([`mod@together`]), and with the feature `cuda` on a GPU (`replay_on_gpu`). Does not know
+//! ([`mod@fit`]), on other GPUs ([`mod@plan`]), and with the feature `cuda` on a GPU (`replay_on_gpu`). Does not know
 //! why a request failed, nor how an answer is shown.
 
 mod compare;
@@ -27,7 +26,6 @@ mod replay;
 mod reports;
 mod settings_report;
 mod smallest_capacity;
-pub mod together;
 mod tried;
 mod verdict;
 mod warnings;

@@ -1,17 +1,12 @@
-//! `oomscope export`: tables, profiles and folded stacks have the figures of the replay.
+//! `oomscope export`: tables, traces and folded stacks have the figures of the replay.
 
-use std::collections::BTreeMap;
-use std::io::Read as _;
-
-use flate2::read::GzDecoder;
 use oomscope::output::export::{
-    Cell, FoldedWriter, Kind, KinetoWriter, ParquetTable, PerfettoWriter, PprofWriter, Recording, TABLES, Table,
-    TableSet, TableSink, write_window,
+    Cell, FoldedWriter, Kind, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, TableSink, write_window,
 };
-use oomscope::snapshot::{BlockState, Snapshot};
+use oomscope::snapshot::Snapshot;
 use oomscope::study::{PositionSelector, Scope, Study, TracePosition, Window};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::cases::random;
 use crate::support::program::{self, refusal, result_of};
@@ -161,20 +156,12 @@ proptest! {
             tables(&study);
             let recording = Recording::new(&study, "a");
             let mut folded = FoldedWriter::new(PositionSelector::End, false);
-            let mut pprof = PprofWriter::new(PositionSelector::Peak);
             // A file without memory has no position.
-            let _ = (folded.add(&recording), pprof.add(&recording));
+            let _ = folded.add(&recording);
             folded.finish(&mut Vec::new()).unwrap();
-            pprof.finish(&mut Vec::new()).unwrap();
             let mut perfetto = PerfettoWriter::new(Vec::new());
             perfetto.add(&recording).unwrap();
             perfetto.finish().unwrap();
-            let profile = br#"{"baseTimeNanoseconds": 1, "traceEvents": []}"#;
-            let mut merged = Vec::new();
-            let mut kineto = KinetoWriter::new(profile, &mut merged).unwrap().unwrap();
-            kineto.add(&recording).unwrap();
-            kineto.finish().unwrap();
-            serde_json::from_slice::<Value>(&merged).unwrap();
             let mut parquet = TableSet::new(TABLES.map(|table| ParquetTable::new(table, Vec::new()).unwrap()));
             parquet.add(&recording).unwrap();
             parquet.finish().unwrap();
@@ -231,7 +218,7 @@ fn a_window_as_a_snapshot_has_the_figures_of_the_recording() {
 #[test]
 fn folded_stacks_add_up_at_each_position() {
     let total = |at: &str| -> u64 {
-        let folded = result_of(&["export", FAILED, "--to", "folded", "--at", at]);
+        let folded = result_of(&["export", FAILED, "--format", "folded", "--at", at]);
         folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
     };
     let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
@@ -243,7 +230,7 @@ fn folded_stacks_add_up_at_each_position() {
     let figures = |event| device.memory_at(TracePosition::Entry { event }).figures.allocated_bytes;
     assert_eq!(total("failure"), figures(failed));
     assert_eq!(total("1234"), figures(1234));
-    let folded = result_of(&["export", FAILED, "--to", "folded"]);
+    let folded = result_of(&["export", FAILED, "--format", "folded"]);
     assert!(folded.lines().all(|line| line.starts_with("device_0;")), "{folded}");
     assert!(folded.contains(";workloads.py:50:train_step;"), "{folded}");
 }
@@ -278,54 +265,38 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     found
 }
 
-#[test]
-fn a_profile_has_the_memory_at_the_peak_the_failure_and_the_end() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = program::text(&directory.path().join("p.pb.gz"));
-    result_of(&["export", FAILED, "--to", "pprof", "-o", &path]);
-    let mut profile = Vec::new();
-    GzDecoder::new(std::fs::File::open(&path).unwrap()).read_to_end(&mut profile).unwrap();
-    let strings: Vec<&str> =
-        fields(&profile).iter().filter(|f| f.0 == 6).map(|f| std::str::from_utf8(f.2).unwrap()).collect();
-    assert_eq!(strings[0], "");
-    let types: Vec<&str> = fields(&profile)
+fn field<'f>(fields: &[(u64, u64, &'f [u8])], number: u64) -> Option<(u64, &'f [u8])> {
+    fields.iter().find(|field| field.0 == number).map(|field| (field.1, field.2))
+}
+
+/// The slices of a trace: name, start and end in nanoseconds, and the number that is shown with it.
+fn slices(trace: &[u8]) -> Vec<(&str, u64, u64, Option<u64>)> {
+    let packets: Vec<_> = fields(trace).into_iter().map(|packet| fields(packet.2)).collect();
+    let events: Vec<_> = packets
         .iter()
-        .filter(|field| field.0 == 1)
-        .map(|field| strings[fields(field.2)[0].1 as usize])
+        .filter_map(|packet| Some((field(packet, 8)?.0, fields(field(packet, 11)?.1))))
+        .filter_map(|(time, event)| Some((field(&event, 9)?.0, time, event)))
         .collect();
-    assert_eq!(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "failure_space", "end_space"]);
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    for (.., sample) in fields(&profile).iter().filter(|field| field.0 == 2) {
-        let values = fields(sample).iter().find(|field| field.0 == 2).unwrap().2;
-        let mut rest: Vec<u64> = Vec::new();
-        let mut value = (0, 0);
-        for byte in values {
-            value = (value.0 | u64::from(byte & 0x7f) << value.1, value.1 + 7);
-            if byte & 0x80 == 0 {
-                rest.push(value.0);
-                value = (0, 0);
-            }
-        }
-        for (name, value) in types.iter().zip(rest) {
-            *sums.entry(name).or_default() += value;
-        }
-    }
-    let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
-    let study = Study::new(&snapshot, Scope::default());
-    let device = study.devices().next().unwrap();
-    assert_eq!(sums["inuse_space"], device.peak().allocated_bytes);
-    assert_eq!(sums["end_space"], device.memory().allocated_bytes);
-    let live = device.device().blocks().filter(|block| block.state == BlockState::ActiveAllocated).count();
-    assert!(sums["inuse_objects"] > 0 && live > 0);
-    let default = fields(&profile).iter().find(|field| field.0 == 14).unwrap().1;
-    assert_eq!(strings[default as usize], "inuse_space");
+    // The end of a slice follows its beginning.
+    events
+        .windows(2)
+        .filter(|pair| (pair[0].0, pair[1].0) == (1, 2))
+        .map(|pair| {
+            let name = std::str::from_utf8(field(&pair[0].2, 23).unwrap().1).unwrap();
+            let number = field(&pair[0].2, 4).and_then(|shown| Some(field(&fields(shown.1), 3)?.0));
+            (name, pair[0].1, pair[1].1, number)
+        })
+        .collect()
 }
 
 #[test]
 fn csv_tables_have_the_columns_of_the_documentation() {
     let directory = tempfile::tempdir().unwrap();
     let path = program::text(&directory.path().join("tables"));
-    assert_eq!(result_of(&["export", FAILED, "fixtures/2.15.0-two_devices.pickle.gz", "--to", "csv", "-o", &path]), "");
+    assert_eq!(
+        result_of(&["export", FAILED, "fixtures/2.15.0-two_devices.pickle.gz", "--format", "csv", "-o", &path]),
+        ""
+    );
     let documented = std::fs::read_to_string("docs/export.md").unwrap();
     for table in TABLES {
         let text =
@@ -340,7 +311,7 @@ fn csv_tables_have_the_columns_of_the_documentation() {
     }
     assert!(TABLES.iter().any(|table| table.columns.iter().any(|column| column.kind == Kind::Frames)));
     let same = program::text(&directory.path().join("same"));
-    result_of(&["export", FAILED, "fixtures/2.15.0-two_devices.pickle.gz", "--to", "csv", "-o", &same]);
+    result_of(&["export", FAILED, "fixtures/2.15.0-two_devices.pickle.gz", "--format", "csv", "-o", &same]);
     for table in TABLES {
         let read = |of: &str| std::fs::read(directory.path().join(of).join(format!("{}.csv", table.name))).unwrap();
         assert!(read("same") == read("tables"), "{} differs from run to run", table.name);
@@ -353,7 +324,7 @@ fn snapshots_without_the_position_are_named_in_one_line() {
         ["2.15.0-two_devices", "2.15.0-graphs", "2.15.0-holes"].map(|name| format!("fixtures/{name}.pickle.gz"));
     let files = [&[FAILED.to_owned()], &others[..]].concat();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let ran = program::run(&[&["export", "--to", "folded", "--at", "failure", "-o", "-"], &files[..]].concat());
+    let ran = program::run(&[&["export", "--format", "folded", "--at", "failure", "-o", "-"], &files[..]].concat());
     assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
     assert!(
         ran.err.contains("two_devices.pickle.gz and 2 other snapshots: no request failed; left out"),
@@ -380,22 +351,15 @@ fn texts_of_the_program_are_slices() {
     let file = json!({"segments": [], "device_traces": [entries]});
     let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
     let study = Study::new(&snapshot, Scope::default());
-    let mut merged = Vec::new();
-    let profile = br#"{"baseTimeNanoseconds": 0, "traceEvents": []}"#;
-    let mut kineto = KinetoWriter::new(profile, &mut merged).unwrap().unwrap();
-    kineto.add(&Recording::new(&study, "a")).unwrap();
-    kineto.finish().unwrap();
-    let merged: Value = serde_json::from_slice(&merged).unwrap();
-    let slices = merged["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
-    let slices: Vec<_> = slices.map(|s| (s["name"].as_str().unwrap(), s["ts"].as_f64(), s["dur"].as_u64())).collect();
-    for slice in [("prefill", 100.0, 5), ("decode", 110.0, 5), ("kv cache", 105.0, 0)] {
-        let wanted = (slice.0, Some(slice.1), Some(slice.2));
-        assert_eq!(slices.iter().filter(|found| **found == wanted).count(), 1, "{wanted:?} {slices:?}");
+    let mut trace = Vec::new();
+    let mut perfetto = PerfettoWriter::new(&mut trace);
+    perfetto.add(&Recording::new(&study, "a")).unwrap();
+    perfetto.finish().unwrap();
+    let slices = slices(&trace);
+    for slice in [("prefill", 100_000, 105_000, None), ("decode", 110_000, 115_000, None)] {
+        assert_eq!(slices.iter().filter(|found| **found == slice).count(), 1, "{slice:?} {slices:?}");
     }
-    assert_eq!(
-        merged["traceEvents"].as_array().unwrap().iter().find(|e| e["name"] == "kv cache").unwrap()["args"]["bytes"],
-        1024
-    );
+    assert!(slices.contains(&("kv cache", 105_000, 105_000, Some(1024))), "{slices:?}");
 }
 
 #[test]
@@ -404,36 +368,31 @@ fn what_cannot_be_exported_is_refused_in_one_sentence() {
     let out = program::text(&directory.path().join("out"));
     let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
     for output in [&[][..], &["-o", "-"]] {
-        let refused = refusal(&[&["export", FAILED, "--to", "csv"], output].concat());
+        let refused = refusal(&[&["export", FAILED, "--format", "csv"], output].concat());
         assert!(refused.contains("name a directory for the tables"), "{refused}");
     }
-    let refused = refusal(&["export", FAILED, "--to", "csv", "-o", "Cargo.toml"]);
+    let refused = refusal(&["export", FAILED, "--format", "csv", "-o", "Cargo.toml"]);
     assert!(refused.contains("Cargo.toml: is no directory"), "{refused}");
-    assert!(refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--at", "peak"]).contains("is for --to pprof and"));
+    assert!(
+        refusal(&["export", FAILED, "--format", "csv", "-o", &out, "--at", "peak"]).contains("is for --format folded")
+    );
     for format in ["folded", "pickle", "csv"] {
-        let refused = refusal(&["export", FAILED, "--to", format, "-o", &out, "--from", "99999999"]);
+        let refused = refusal(&["export", FAILED, "--format", format, "-o", &out, "--from", "99999999"]);
         assert!(refused.contains("no trace entry in the selected part"), "{format} {refused}");
     }
-    assert!(refusal(&["export", untraced, "--to", "folded", "--at", "failure"]).contains("no request failed; give"));
-    assert!(refusal(&["export", FAILED, "--to", "folded", "--at", "99999999"]).contains("no trace has an entry"));
-    let missing = refusal(&["export", FAILED, "--to", "csv", "-o", &out, "--device", "7"]);
+    assert!(
+        refusal(&["export", untraced, "--format", "folded", "--at", "failure"]).contains("no request failed; give")
+    );
+    assert!(refusal(&["export", FAILED, "--format", "folded", "--at", "99999999"]).contains("no trace has an entry"));
+    let missing = refusal(&["export", FAILED, "--format", "csv", "-o", &out, "--device", "7"]);
     assert!(missing.contains("no memory and no trace of GPU 7"), "{missing}");
     assert!(!directory.path().join("out").exists(), "nothing is left behind");
-    assert!(refusal(&["export", FAILED, "--to", "folded", "-o", FAILED]).contains("is an input file"));
-    assert!(refusal(&["export", FAILED, "--to", "folded", "--from", "9", "--until", "3"]).contains("leaves no entry"));
-    assert_eq!(program::run(&["export", FAILED, "--to", "2000"]).code, 2);
-    assert!(refusal(&["export", FAILED, FAILED, "--to", "pickle", "-o", &out]).contains("takes one snapshot"));
-    let json = program::text(&directory.path().join("a.json"));
-    std::fs::write(&json, "{\"traceEvents\": []}").unwrap();
-    let unknown = refusal(&["export", FAILED, "--to", "perfetto", "--with", &json, "-o", &out]);
-    assert!(unknown.contains("a.json: has no \"baseTimeNanoseconds\""), "{unknown}");
-    std::fs::write(&json, "not a trace").unwrap();
-    assert!(refusal(&["export", FAILED, "--to", "perfetto", "--with", &json, "-o", &out]).contains("is no trace of"));
-    assert!(
-        refusal(&["export", FAILED, "--to", "perfetto", "--with", &json, "-o", &json]).contains("is an input file")
-    );
+    assert!(refusal(&["export", FAILED, "--format", "folded", "-o", FAILED]).contains("is an input file"));
+    assert!(refusal(&["export", FAILED, "--format", "folded", "--from", "9", "--to", "3"]).contains("leaves no entry"));
+    assert_eq!(program::run(&["export", FAILED, "--format", "2000"]).code, 2);
+    assert!(refusal(&["export", FAILED, FAILED, "--format", "pickle", "-o", &out]).contains("takes one snapshot"));
     let broken = program::text(&directory.path().join("broken.pickle"));
     std::fs::write(&broken, "\u{80}").unwrap();
-    assert!(program::run(&["export", &broken, "--to", "csv", "-o", &out]).err.contains("broken.pickle: "));
+    assert!(program::run(&["export", &broken, "--format", "csv", "-o", &out]).err.contains("broken.pickle: "));
     assert!(!directory.path().join("out").exists(), "nothing is left behind");
 }

@@ -80,7 +80,6 @@ mod phases;
 mod pickle_writer;
 mod plain_text;
 mod plan;
-mod plan_together;
 mod program;
 mod proportion;
 mod python_package;

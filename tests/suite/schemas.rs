@@ -22,7 +22,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
     ("explain", &["explain/1"]),
     ("fit", &["fit/1", "fit-refused/1", "dry-run-fit/1"]),
     ("live", &["live/1"]),
-    ("plan", &["plan/1", "plan-serving/1", "plan-together/1"]),
+    ("plan", &["plan/1", "plan-serving/1"]),
     ("replay", &["replay/1"]),
     ("timeline", &["timeline/1"]),
     ("whatif", &["whatif/1", "whatif-program/1", "whatif-fleet/1"]),
@@ -83,7 +83,7 @@ fn the_files_are_made_from_the_types() {
 }
 
 /// A run that writes each schema, but those of other tests; `~` stands for `fixtures/2.15.0-`.
-const RUNS: [(&str, &str); 28] = [
+const RUNS: [(&str, &str); 27] = [
     ("analyze/1", "analyze ~oom_varlen-at-oom.pickle.gz"),
     ("analyze/1", "analyze --request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz"),
     ("analyze/1", "analyze --request 1KiB ~gpt_varlen-late.pickle.gz"),
@@ -107,10 +107,6 @@ const RUNS: [(&str, &str); 28] = [
     ),
     ("fit-refused/1", "fit 4=fixtures/sizes/2.15.0-dense-4.pickle.gz 8=fixtures/sizes/2.15.0-gan-8.pickle.gz"),
     ("plan/1", "plan 4=fixtures/sizes/2.15.0-dense-4.pickle.gz 8=fixtures/sizes/2.15.0-dense-8.pickle.gz --gpus t4"),
-    (
-        "plan-together/1",
-        "plan --gpus t4 --together fixtures/together/2.15.0-0.pickle.gz fixtures/together/2.15.0-1.pickle.gz",
-    ),
     ("replay/1", "replay ~oom_varlen-at-oom.pickle.gz"),
     ("replay/1", "replay --set expandable_segments:True ~oom_varlen-at-oom.pickle.gz"),
     ("replay/1", "replay --torch-version 2.4 fixtures/2.3.1-fuzz-roundup.pickle.gz"),

@@ -19,7 +19,6 @@ Examples:
   oomscope plan --for-size 64 -- python train.py --batch {BATCH}   the smallest GPU
   oomscope plan 4=b4 8=b8 --gpus l4,h100                           from recordings
   oomscope plan --gpus l4,h100 -- vllm serve MODEL                 KV cache on 1, 2, 4 and 8 of each
-  oomscope plan --together train.pickle rollout.pickle --gpu h100  two processes on one GPU
 
 The command needs no GPU: it runs as in `oomscope dry-run`, at most 15 times, with each size in place of the word in \
 braces. The first runs are small and on the GPU with most memory; other sizes follow from them by replay. Then the \
@@ -27,19 +26,11 @@ largest size of each GPU, as it is and with expandable_segments:True, is run on 
 checkpointing and a sharded optimizer state are predicted from the recorded calls. Runs are kept: the same command \
 continues where it was interrupted.
 
---together replays the recordings on one device in the order of their clocks, if they were recorded at the same time, \
-and adds up their peaks.
-
 Exit codes: 0 success, even if no size fits; 2 wrong usage, a job that fails otherwise, or no dry run was possible.")]
 pub(in crate::cli) struct Plan {
     /// Recordings with their sizes, instead of a command: 8=snapshot.pickle
     #[arg(value_name = "SIZE=SNAPSHOT", value_parser = parse_recording)]
     pub(super) recordings: Vec<(u64, PathBuf)>,
-
-    /// Recordings of processes that share one GPU: do they fit together?
-    #[arg(long, value_name = "SNAPSHOT", num_args = 1..,
-        conflicts_with_all = ["recordings", "command", "for_size"])]
-    pub(super) together: Vec<PathBuf>,
 
     /// GPUs to plan for [default: all known]
     #[arg(long, alias = "gpu", value_name = "NAME,..", value_delimiter = ',', value_parser = parse_known_gpu)]

@@ -2,13 +2,12 @@
 //!
 //! From recordings, or by dry runs: a few sizes on the GPU with most memory, then the largest size of each GPU on that
 //! GPU ([`runs`] makes and keeps them), until [`PlanReport::next_run`] has nothing to confirm or [`runs::MAX_RUNS`] are
-//! made. With `--together`, several processes on one GPU ([`together`]). A serving engine is started on each GPU and on
+//! made. A serving engine is started on each GPU and on
 //! several of them ([`serving`]).
 
 mod args;
 mod runs;
 mod serving;
-mod together;
 
 use std::path::Path;
 
@@ -36,9 +35,6 @@ fn plan_from(recordings: &SizedRecordings, options: &PlanOptions<'_>) -> anyhow:
 }
 
 pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
-    if !args.together.is_empty() {
-        return together::run(args);
-    }
     if args.recordings.is_empty() == args.command.is_empty() {
         bail!("give recordings, such as 4=b4.pickle 8=b8.pickle, or a command: -- python train.py --batch {{BATCH}}");
     }

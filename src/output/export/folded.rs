@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::holders::live_at;
-use super::recording::{NoPosition, Recording};
+use super::recording::{NoPosition, Recording, is_live};
+use crate::base::ids::StackId;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
 
@@ -32,11 +32,16 @@ impl FoldedWriter {
         let stacks = recording.study.stacks();
         for (device, position) in recording.devices.iter().zip(positions) {
             let Some(position) = position else { continue }; // its trace does not have it
-            for (key, held) in live_at(device, position) {
+            let mut by_stack: BTreeMap<StackId, u64> = BTreeMap::new();
+            for one in device.lives.allocations.iter().filter(|one| is_live(one, position)) {
+                let bytes = by_stack.entry(one.made_by).or_default();
+                *bytes = bytes.saturating_add(one.bytes);
+            }
+            for (stack, live_bytes) in by_stack {
                 let mut line = if self.has_snapshots { snapshot_frame(recording) + ";" } else { String::new() };
                 line.push_str("device_");
                 line.push_str(&device.device.id().to_string());
-                let frames = stacks.frames_with_callers(key.stack);
+                let frames = stacks.frames_with_callers(stack);
                 if frames.is_empty() {
                     line.push(';');
                     line.push_str(NO_STACK);
@@ -46,7 +51,7 @@ impl FoldedWriter {
                     line.push_str(&folded_label(&stacks.frame_report(frame)));
                 }
                 let bytes = self.lines.entry(line).or_default();
-                *bytes = bytes.saturating_add(held.bytes);
+                *bytes = bytes.saturating_add(live_bytes);
             }
         }
         Ok(())
@@ -66,7 +71,7 @@ fn snapshot_frame(recording: &Recording<'_, '_>) -> String {
 }
 
 /// The frame of memory without a stack.
-pub(super) const NO_STACK: &str = "no_stack_recorded";
+const NO_STACK: &str = "no_stack_recorded";
 
 /// `model.py:88:forward`. Replaces `;`, which ends a frame, and whitespace, which ends a stack.
 fn folded_label(frame: &FrameReport) -> String {

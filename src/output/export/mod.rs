@@ -1,5 +1,5 @@
-//! Recordings in the formats of other tools: tables (Parquet, CSV), traces for Perfetto, pprof profiles, folded
-//! stacks, and windows as snapshots.
+//! Recordings in the formats of other tools: tables (Parquet, CSV), traces for Perfetto, folded stacks, and windows as
+//! snapshots.
 //!
 //! In: the study of each snapshot, as a [`Recording`]: one replay, with the lifetime of every allocation and the totals
 //! after every entry. Out: bytes, written while the rows are computed. Every writer takes one recording at a time, so
@@ -8,12 +8,9 @@
 
 mod csv;
 mod folded;
-mod holders;
-mod kineto;
 mod parquet;
 mod perfetto;
 mod pickle;
-mod pprof;
 mod protobuf;
 mod recording;
 mod table;
@@ -22,11 +19,9 @@ mod tracks;
 
 pub use self::csv::CsvTable;
 pub use self::folded::FoldedWriter;
-pub use self::kineto::{KinetoError, KinetoWriter};
 pub use self::parquet::ParquetTable;
 pub use self::perfetto::PerfettoWriter;
 pub use self::pickle::write_window;
-pub use self::pprof::PprofWriter;
 pub use self::recording::{NoPosition, Recording};
 pub use self::table::{Cell, Column, Kind, Table, TableSink};
 pub use self::tables::{TABLES, TableSet};

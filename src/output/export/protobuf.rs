@@ -19,10 +19,6 @@ impl Message {
         &self.bytes
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     fn tag(&mut self, field: u32, wire_type: u64) {
         push_varint(&mut self.bytes, u64::from(field) << 3 | wire_type);
     }
@@ -39,12 +35,6 @@ impl Message {
 
     pub(super) fn message(&mut self, field: u32, message: &Self) -> &mut Self {
         self.delimited(field, &message.bytes)
-    }
-
-    pub(super) fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) -> &mut Self {
-        let mut bytes = Vec::new();
-        values.into_iter().for_each(|value| push_varint(&mut bytes, value));
-        self.delimited(field, &bytes)
     }
 
     fn delimited(&mut self, field: u32, bytes: &[u8]) -> &mut Self {

@@ -101,11 +101,6 @@ impl DeviceRecording<'_, '_> {
         trace.time_us(entry.min(last)).unwrap_or(entry as u64)
     }
 
-    /// The time of the state after `applied` entries.
-    pub(super) fn time_after(&self, applied: EntryCount) -> u64 {
-        self.time_us((applied as usize).saturating_sub(1).max(self.window.start))
-    }
-
     /// Calls `change` with the value of each counter at the start of the window, and whenever it changes.
     pub(super) fn counters(&self, mut change: impl FnMut(Counter, u64, u64) -> io::Result<()>) -> io::Result<()> {
         let start = self.window.start;

@@ -13,7 +13,6 @@ use crate::explain::ExplainReport;
 use crate::whatif::fit::{FitRefusal, FitReport};
 use crate::whatif::plan::PlanReport;
 use crate::whatif::program::ProgramReport;
-use crate::whatif::together::TogetherReport;
 use crate::whatif::{ReplayReport, WhatIfReport};
 
 /// Serializes each report with its schema and summary before its own keys, those in braces aside.
@@ -56,7 +55,6 @@ reports! {
     ServingPlanReport = "oomscope/plan-serving/1",
     SizeSearchReport = "oomscope/dry-run-fit/1",
     TimelineReport = "oomscope/timeline/1",
-    TogetherReport = "oomscope/plan-together/1",
     TrialsReport = "oomscope/dry-run-try/1",
     WhatIfReport = "oomscope/whatif/1",
 }

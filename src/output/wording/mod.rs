@@ -26,7 +26,6 @@ mod replay;
 mod serving;
 mod summary;
 mod timeline;
-mod together;
 mod trials;
 mod tried_run;
 mod variables;

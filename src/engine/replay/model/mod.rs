@@ -2,7 +2,7 @@
 //!
 //! In: a device's trace and a [`Hypothesis`] of what the file does not record. Out: whether the model writes the
 //! recorded entries (`verify`); the hypothesis with which it reproduces most of them (`infer`); the same operations
-//! on a simulated device, under any settings (`simulate`), also beside other processes (`simulate_shared`); one more request (`try_request`); and a snapshot file of
+//! on a simulated device, under any settings (`simulate`); one more request (`try_request`); and a snapshot file of
 //! the result (`emit`). Knows no stacks but by id, and does not judge what the results mean.
 
 mod address_ranges;
@@ -18,7 +18,6 @@ mod interpretations;
 mod recorded_device;
 mod settings_search;
 mod simulate;
-mod simulate_shared;
 mod try_request;
 mod verification;
 mod verify;
@@ -33,6 +32,5 @@ pub use simulate::{
     ModelFigures, Simulation, StateObserver, peak_if_served, simulate, simulate_observed, simulate_on,
     simulate_with_headroom, sufficient_capacity,
 };
-pub use simulate_shared::{SharedMoment, SharedProcess, SharedRun, simulate_shared};
 pub use try_request::{RequestResult, try_request};
 pub use verification::{EntrySink, Verification};

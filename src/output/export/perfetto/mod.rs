@@ -1,23 +1,17 @@
-//! A trace for Perfetto: counters, slices and failed requests of each device, and heap profiles.
+//! A trace for Perfetto: counters, slices and failed requests of each device.
 //!
-//! Native packets rather than JSON: Perfetto reads them faster, and only they have stacks and heap profiles. All packets
-//! belong to one sequence; packets that refer to interned frames come after these.
+//! Native packets rather than JSON: Perfetto reads them faster. All packets belong to one sequence.
 
-mod interned;
 mod tracks;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use self::interned::InternedStacks;
 use self::tracks::{TrackIds, describe_device, describe_process};
-use super::holders::{Held, live_at};
 use super::protobuf::Message;
 use super::recording::{DeviceRecording, Recording};
 use super::tracks::{Failure, Slice};
-use crate::base::ids::StackId;
 use crate::base::units::size;
-use crate::study::PositionSelector;
 
 /// Fields of `Trace` and `TracePacket`.
 mod packet {
@@ -26,9 +20,7 @@ mod packet {
     pub(super) const TIMESTAMP: u32 = 8;
     pub(super) const SEQUENCE_ID: u32 = 10;
     pub(super) const TRACK_EVENT: u32 = 11;
-    pub(super) const INTERNED_DATA: u32 = 12;
     pub(super) const SEQUENCE_FLAGS: u32 = 13;
-    pub(super) const PROFILE: u32 = 37;
     pub(super) const DEFAULTS: u32 = 59;
     pub(super) const TRACK_DESCRIPTOR: u32 = 60;
 }
@@ -51,49 +43,26 @@ mod event {
     pub(super) const ANNOTATION_TEXT: u32 = 6;
 }
 
-/// Fields of `ProfilePacket`, `ProcessHeapSamples` and `HeapSample`.
-mod profile {
-    pub(super) const PROCESS_DUMP: u32 = 5;
-    pub(super) const INDEX: u32 = 7;
-    pub(super) const PID: u32 = 1;
-    pub(super) const SAMPLE: u32 = 2;
-    pub(super) const TIMESTAMP: u32 = 9;
-    pub(super) const HEAP_NAME: u32 = 11;
-    pub(super) const SAMPLING_INTERVAL: u32 = 12;
-    pub(super) const CALLSTACK: u32 = 1;
-    pub(super) const ALLOCATED: u32 = 2;
-    pub(super) const ALLOCATIONS: u32 = 5;
-}
-
 const SEQUENCE: u64 = 1;
 const INCREMENTAL_STATE_CLEARED: u64 = 1;
 const NEEDS_INCREMENTAL_STATE: u64 = 2;
 
-/// Clocks of Perfetto. Heap profiles are on the coarse one whatever the default of the sequence is.
+/// Clocks of Perfetto.
 const CLOCK_REALTIME: u64 = 1;
-const CLOCKS: [u64; 4] = [CLOCK_REALTIME, 3, 4, 6]; // realtime, monotonic, monotonic coarse, boot time
+const CLOCKS: [u64; 3] = [CLOCK_REALTIME, 3, 6]; // realtime, monotonic, boot time
 
 /// Writes packets.
 pub struct PerfettoWriter<W> {
     out: W,
     is_started: bool,
-    stacks: InternedStacks,
     tracks: TrackIds,
     pids: BTreeSet<u64>,
-    profiles: u64,
 }
 
 impl<W: Write> PerfettoWriter<W> {
     /// A writer to `out`.
     pub fn new(out: W) -> Self {
-        Self {
-            out,
-            is_started: false,
-            stacks: InternedStacks::default(),
-            tracks: TrackIds::default(),
-            pids: BTreeSet::new(),
-            profiles: 0,
-        }
+        Self { out, is_started: false, tracks: TrackIds::default(), pids: BTreeSet::new() }
     }
 
     /// Adds a snapshot as a process.
@@ -110,7 +79,7 @@ impl<W: Write> PerfettoWriter<W> {
         let process = self.tracks.next();
         self.packet(None, packet::TRACK_DESCRIPTOR, &describe_process(recording, process, pid))?;
         for device in &recording.devices {
-            self.device(recording, device, process, pid)?;
+            self.device(device, process)?;
         }
         Ok(())
     }
@@ -143,13 +112,7 @@ impl<W: Write> PerfettoWriter<W> {
         pid
     }
 
-    fn device(
-        &mut self,
-        recording: &Recording<'_, '_>,
-        device: &DeviceRecording<'_, '_>,
-        process: u64,
-        pid: u64,
-    ) -> io::Result<()> {
+    fn device(&mut self, device: &DeviceRecording<'_, '_>, process: u64) -> io::Result<()> {
         let slices = device.slices();
         let lanes: BTreeSet<_> = slices.iter().map(|slice| slice.lane).collect();
         let described = describe_device(device, process, &lanes, &mut self.tracks);
@@ -172,7 +135,7 @@ impl<W: Write> PerfettoWriter<W> {
         for failure in device.failures() {
             self.failure(described.failures, &failure, &device.line(failure.stack))?;
         }
-        self.heap_profiles(recording, device, pid)
+        Ok(())
     }
 
     fn slice_end(&mut self, kind: u64, track: u64, time_us: u64, started: Option<&Slice>) -> io::Result<()> {
@@ -202,49 +165,6 @@ impl<W: Write> PerfettoWriter<W> {
         source.string(event::ANNOTATION_NAME, "line").string(event::ANNOTATION_TEXT, line);
         instant.message(event::ANNOTATION, &source);
         self.packet(Some(failure.time_us), packet::TRACK_EVENT, &instant)
-    }
-
-    /// Live memory by stack at the peak, at the last failure and at the end, each as a heap of its own.
-    fn heap_profiles(
-        &mut self,
-        recording: &Recording<'_, '_>,
-        device: &DeviceRecording<'_, '_>,
-        pid: u64,
-    ) -> io::Result<()> {
-        let moments =
-            [(PositionSelector::Peak, "peak"), (PositionSelector::Failure, "failure"), (PositionSelector::End, "end")];
-        for (selector, name) in moments {
-            let Some(applied) = device.position(selector) else { continue }; // no request failed
-            let held = live_at(device, applied);
-            self.stacks_of(recording, held.keys().map(|key| key.stack))?;
-            let time_us = device.time_after(applied);
-            let mut dump = Message::new();
-            dump.unsigned(profile::PID, pid).unsigned(profile::TIMESTAMP, nanoseconds(time_us));
-            dump.string(profile::HEAP_NAME, &format!("cuda:{} at the {name}", device.device.id()));
-            dump.unsigned(profile::SAMPLING_INTERVAL, 1);
-            // Perfetto drops a second sample of one stack.
-            let mut by_stack: BTreeMap<u64, Held> = BTreeMap::new();
-            for (key, held) in held {
-                by_stack.entry(self.stacks.id(key.stack)).or_default().add(held);
-            }
-            for (stack, held) in by_stack {
-                let mut sample = Message::new();
-                sample.unsigned(profile::CALLSTACK, stack);
-                sample.unsigned(profile::ALLOCATED, held.bytes).unsigned(profile::ALLOCATIONS, held.blocks);
-                dump.message(profile::SAMPLE, &sample);
-            }
-            let mut packet = Message::new();
-            packet.message(profile::PROCESS_DUMP, &dump).unsigned(profile::INDEX, self.profiles);
-            self.profiles += 1;
-            self.packet(Some(time_us), packet::PROFILE, &packet)?;
-        }
-        Ok(())
-    }
-
-    /// Interns the stacks that later packets refer to.
-    fn stacks_of(&mut self, recording: &Recording<'_, '_>, stacks: impl Iterator<Item = StackId>) -> io::Result<()> {
-        let data = self.stacks.intern(recording, stacks);
-        if data.is_empty() { Ok(()) } else { self.packet(None, packet::INTERNED_DATA, &data) }
     }
 
     fn packet(&mut self, time_us: Option<u64>, field: u32, content: &Message) -> io::Result<()> {
