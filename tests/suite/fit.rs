@@ -90,50 +90,19 @@ const LARGEST_OF_DENSE: u64 = 19;
 /// Shuffled data: at every size the steps have other lengths, so that the n-th of one recording says nothing of the n-th
 /// of the other.
 #[test]
-fn data_of_many_lengths_are_taken_at_their_longest() {
-    let report = fit("vary_data", &[4, 8], &["--at", "13"]);
+fn data_of_many_lengths_make_the_answer_an_estimate() {
+    let capacity = truth("vary_data", 13, "peak_reserved").to_string();
+    let report = fit("vary_data", &[4, 8], &["--at", "13", "--capacity", &capacity]);
     assert_eq!(codes(&report), ["varying-shapes"]);
     let device = &report["devices"][0];
     assert!(device["varying_ratio"].as_f64().unwrap() > 0.3);
-    let said = device["sizes"][0]["peak_allocated_bytes"].as_u64().unwrap() as f64;
+    let rows = device["sizes"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["size"] == 13).unwrap();
+    let said = row["peak_allocated_bytes"].as_u64().unwrap() as f64;
     let of_truth = said / truth("vary_data", 13, "peak_allocated") as f64;
-    assert!((0.98..1.05).contains(&of_truth), "{of_truth}");
-}
-
-/// The device has what the program took at 13. Two recordings of three steps leave much open.
-#[test]
-fn the_data_decides_between_two_sizes() {
-    let capacity = truth("vary_data", 13, "peak_reserved").to_string();
-    let report = fit("vary_data", &[4, 8], &["--capacity", &capacity, "--at", "5,6,7,8,9,10,11,12,13,14,15,16,80"]);
-    let device = &report["devices"][0];
-    let [minimum, maximum] = ["minimum", "maximum"].map(|key| device["data_range"][key].as_u64().unwrap());
-    assert!((6..13).contains(&minimum) && (13..40).contains(&maximum), "{minimum} to {maximum}");
-    for row in device["sizes"].as_array().unwrap() {
-        let size = row["size"].as_u64().unwrap();
-        let is_open = size > minimum && size <= maximum && row["is_recorded"] == false;
-        assert_eq!(row["fits"].is_null(), is_open, "{row}");
-    }
-    let answer = report["summary"]["answer"].as_str().unwrap();
-    let rows = fit("vary_data", &[4, 8], &["--capacity", &capacity])["devices"][0]["sizes"].as_array().unwrap().clone();
-    let fits = |size: u64| rows.iter().find(|row| row["size"] == size).unwrap()["fits"].as_bool();
-    assert_eq!([minimum, maximum, maximum + 1].map(fits), [Some(true), None, Some(false)]);
-    let steps = device["data_range"]["steps"].as_u64().unwrap();
-    let words = format!(", from {minimum} to {maximum} as the data of {steps} steps decides");
-    assert!(answer.ends_with(&words), "{answer}");
-    assert_eq!(fit("dense", &[4, 8], &["--capacity", "316MiB"])["devices"][0]["data_range"], Value::Null);
-}
-
-/// On a device for a third of that, the fixed part is so large that the data decides all.
-#[test]
-fn a_range_that_is_too_wide_is_no_answer() {
-    let report = fit("vary_data", &[4, 8], &["--capacity", "60MiB"]);
-    let device = &report["devices"][0];
-    assert!(device["data_range"].is_null() && device["largest"].is_null() && device["largest_safe"].is_null());
-    let answer = report["summary"]["answer"].as_str().unwrap();
-    assert_eq!(answer, "the largest size cannot be predicted: the data decides more than the recorded steps show");
-    for row in device["sizes"].as_array().unwrap() {
-        assert_eq!(row["fits"].is_null(), row["is_recorded"] == false, "{row}");
-    }
+    assert!((0.8..1.25).contains(&of_truth), "{of_truth}");
+    assert_eq!(device["largest_safe"]["certainty"], "estimate");
+    assert!(report["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"), "{}", report["summary"]);
 }
 
 /// Of 407 things each against each at one size and 807 at the other.
@@ -180,14 +149,15 @@ fn buffers_of_reductions_follow_from_their_shapes() {
 
 /// A cell of a recurrent network that is called as often as the size says.
 #[test]
-fn a_loop_over_the_size_is_repeated() {
-    let report = fit("rnn_steps", &[4, 8], &["--at", "13"]);
-    assert!(codes(&report).is_empty());
-    let row = &report["devices"][0]["sizes"][0];
-    assert_eq!(row["peak_allocated_bytes"], truth("rnn_steps", 13, "peak_allocated"));
-    assert_eq!(row["peak_reserved_bytes"], truth("rnn_steps", 13, "peak_reserved"));
-    let answer = fit("rnn_steps", &[4, 8], &["--capacity", "16MiB"])["summary"]["answer"].take();
-    assert_eq!(answer, "no size from 4 on fits on 16 MiB; smaller ones are unknown: record one");
+fn no_largest_size_is_named_if_larger_sizes_make_more_requests() {
+    let report = fit("rnn_steps", &[4, 8], &["--at", "13", "--capacity", "16MiB"]);
+    assert_eq!(codes(&report)[0], "unpaired");
+    let device = &report["devices"][0];
+    assert_eq!([&device["largest"], &device["largest_safe"], &device["sizes"][0]["fits"]], [&Value::Null; 3]);
+    let requests: Vec<u64> = device["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    assert!(requests[0] < requests[1], "{requests:?}");
+    let answer = report["summary"]["answer"].as_str().unwrap();
+    assert!(answer.starts_with("the largest size cannot be predicted: a larger size makes more requests"), "{answer}");
 }
 
 #[test]
@@ -282,12 +252,12 @@ fn the_largest_size_below_which_all_fit_leads() {
     assert!((20..=28).all(fits) && !fits(29) && fits(32));
 }
 
-/// A program that keeps a tensor of `[8, n + 100, n + 100]`, and its shape or not.
-fn with_a_prompt(directory: &Path, size: u64, has_names: bool) -> String {
+/// A program that keeps a tensor of `[8, n + 10, n + 10]`.
+fn with_a_prompt(directory: &Path, size: u64) -> String {
     let (mib, base): (u64, u64) = (1 << 20, 1 << 40);
-    let tokens = size + 100;
+    let tokens = size + 10;
     let tensors = [64 * mib, 8 * tokens * tokens * 4];
-    let (mut trace, mut segments, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut trace, mut segments) = (Vec::new(), Vec::new());
     for (index, requested) in (0u64..).zip(tensors) {
         let address = base + (index << 36);
         let (rounded, segment) = (requested.next_multiple_of(512), requested.next_multiple_of(2 * mib));
@@ -301,36 +271,23 @@ fn with_a_prompt(directory: &Path, size: u64, has_names: bool) -> String {
         segments.push(json!({ "device": 0, "address": address, "total_size": segment, "allocated_size": rounded,
             "active_size": rounded, "requested_size": requested, "stream": 0, "segment_type": "large",
             "segment_pool_id": [0, 0], "is_expandable": false, "frames": frames, "blocks": blocks }));
-        rows.push(json!([address, requested, 0, 1, 0, 0, 0, 2, index, 1]));
     }
-    let names = json!({ "version": 1, "complete": true, "omitted": 0, "kinds": ["variable"],
-        "texts": [null, "maps", "float32"], "shapes": [[16 * mib], [8, tokens, tokens]],
-        "roots": [{ "kind": "module", "author": "user", "module": "__main__" }], "containers": [], "filled": [],
-        "tensors": rows, "locals": null });
-    let names = if has_names { names } else { Value::Null };
-    let snapshot = json!({ "segments": segments, "device_traces": [trace],
-        "oomscope": { "recorder": 1, "names": names } });
-    let path = directory.join(format!("{size}-{has_names}.json"));
-    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let path = directory.join(format!("{size}.json"));
+    std::fs::write(&path, json!({ "segments": segments, "device_traces": [trace] }).to_string()).unwrap();
     format!("{size}={}", path.display())
 }
 
+/// The bytes are in the ratio of two squares, as those of lengths that are padded may be.
 #[test]
-fn shapes_show_the_growth_that_bytes_do_not() {
+fn squares_show_the_growth_of_a_dimension_and_are_told_to_be_a_guess() {
     let directory = TempDir::new().unwrap();
-    let peak_and_codes = |has_names: bool| {
-        let files = [1000, 2000].map(|size| with_a_prompt(directory.path(), size, has_names));
-        let args = ["fit", "--format", "json", &files[0], &files[1], "--at", "8000", "--capacity", "80GiB"];
-        let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
-        let guessed = codes(&report).contains(&"guessed-growth");
-        let rows = report["devices"][0]["sizes"].as_array().unwrap();
-        let row = rows.iter().find(|row| row["size"] == 8000).unwrap();
-        (row["peak_allocated_bytes"].as_u64().unwrap(), guessed)
-    };
-    let expected = (64 << 20) + (8 * 8100 * 8100 * 4_u64).next_multiple_of(512);
-    assert_eq!(peak_and_codes(true), (expected, false));
-    // The bytes are in the ratio of two squares, as those of lengths that are padded may be.
-    assert_eq!(peak_and_codes(false), (expected, true));
+    let files = [1000, 2000].map(|size| with_a_prompt(directory.path(), size));
+    let args = ["fit", "--format", "json", &files[0], &files[1], "--at", "8000", "--capacity", "80GiB"];
+    let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
+    let rows = report["devices"][0]["sizes"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["size"] == 8000).unwrap();
+    assert_eq!(row["peak_allocated_bytes"], (64 << 20) + (8 * 8010 * 8010 * 4_u64).next_multiple_of(512));
+    assert!(codes(&report).contains(&"guessed-growth"));
 }
 
 /// PyTorch counted these peaks at 64 on both GPUs; the recordings are of a T4.

@@ -55,7 +55,6 @@ mod export;
 mod failures;
 mod fit;
 mod fit_command;
-mod fit_repeated;
 mod fleet;
 mod forecasts;
 mod fuzz_targets;

@@ -10,11 +10,6 @@ pub fn cases(all: u64) -> u64 {
     (all * u64::from(default)).div_ceil(256).max(1)
 }
 
-/// False in the gate: for tests that take seconds of a search that cannot be smaller.
-pub fn is_complete() -> bool {
-    cases(256) >= 256
-}
-
 /// A configuration of proptest with [`cases`].
 pub fn random(all: u32) -> Config {
     let cases = cases(all.into()).try_into().unwrap_or(u32::MAX);

@@ -7,8 +7,7 @@ use crate::base::units::{count, counted, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
 use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::{
-    FitCertainty, FitDevice, FitReport, GrowingLine, LawKind, LeaveOneOutCheck, PredictedFailure, RepeatedOperations,
-    SizeReport,
+    FitCertainty, FitDevice, FitReport, GrowingLine, LawKind, LeaveOneOutCheck, PredictedFailure, SizeReport,
 };
 
 /// Sizes and lines on the first screen, at most.
@@ -83,7 +82,6 @@ fn peaks(device: &FitDevice, sizes: &[SizeReport]) -> Table {
             Some(true) if is_guess => Cell::Marked(Judgement::Perhaps, name),
             Some(true) => Cell::Marked(Judgement::Good, name),
             Some(false) => Cell::Marked(Judgement::Bad, name),
-            None if device.varies() => Cell::Marked(Judgement::Perhaps, name),
             None => name.into(),
         };
         let result = match &of.failed {
@@ -157,7 +155,6 @@ fn details(document: &mut Document, device: &FitDevice) {
         document
             .field("reductions", format!("take buffers as on the recorded {gpu}: name another GPU with --capacity"));
     }
-    document.fields("repeated", device.repeated.as_ref().map(describe_repeated));
     if device.checked.is_empty() {
         document.field("checked", "no third recording; add one at another size to test the prediction");
     } else {
@@ -179,19 +176,6 @@ fn details(document: &mut Document, device: &FitDevice) {
         "unpaired",
         device.unpaired.iter().map(|line| location_label(&line.location).and(format!(": {}", size(line.bytes)))),
     );
-}
-
-fn describe_repeated(repeated: &RepeatedOperations) -> String {
-    let operations = counted(repeated.operations as u64, "operation");
-    let times = match repeated.repetitions {
-        1 => "once more".to_owned(),
-        times => format!("{} times more", count(times)),
-    };
-    let units = match repeated.units {
-        1 => "each unit of the size".to_owned(),
-        units => format!("each {} units of the size", count(units)),
-    };
-    format!("{operations} {times} for {units}, in the same order as in the recordings")
 }
 
 fn describe_error(error: f64) -> String {

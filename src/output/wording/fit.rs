@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
-use crate::whatif::fit::{DataRange, FitCertainty, FitDevice, FitRefusal, FitReport, GrowingLine, Largest};
+use crate::whatif::fit::{FitCertainty, FitDevice, FitRefusal, FitReport, GrowingLine, Largest};
 
 impl FitRefusal {
     /// Why nothing is predicted.
@@ -81,28 +81,11 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
         );
     };
     let Some(largest) = &device.largest_safe else {
-        let mut sizes = device.sizes.iter();
-        if let Some(first) =
-            device.sizes.first().filter(|_| device.repeated.is_some() && sizes.all(|at| at.fits == Some(false)))
-        {
-            let first = count(first.size);
-            return format!("no size from {first} on fits on {}; smaller ones are unknown: record one", size(capacity));
-        }
-        let why = match device.repeated {
-            _ if device.varies() => "the data decides more than the recorded steps show",
-            Some(_) => "it repeats its operations so often that a replay would take more than a million",
-            None => "a larger size makes more requests, and how many more is unknown",
-        };
-        return format!("the largest size cannot be predicted: {why}");
+        return "the largest size cannot be predicted: a larger size makes more requests, and how many more is unknown"
+            .to_owned();
     };
     let of = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
     let on = format!("on {}{of}", size(capacity));
-    if let (Some(DataRange { minimum, maximum, steps }), Some(middle)) = (device.data_range, largest.size) {
-        let [minimum, middle, maximum] = [minimum, middle.clamp(minimum, maximum), maximum].map(count);
-        return format!(
-            "largest size {on}: about {middle}, from {minimum} to {maximum} as the data of {steps} steps decides"
-        );
-    }
     match largest.size {
         None => format!("every size fits {on}: the peak does not grow"),
         Some(0) => {

@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::certainty::FitCertainty;
-use super::data_range::DataRange;
 use super::device_recordings::DeviceRecordings;
 use super::fit_search::{Answer, FitSearch, Largest};
 use super::fitted_program::FittedProgram;
@@ -17,7 +16,6 @@ use super::input::SizedRecording;
 use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use super::options::FitOptions;
 use super::prediction::SizeReport;
-use super::repetition::{RepeatedOperations, Repetitions};
 use super::size_search::{FoundSizes, LargestSize};
 use super::steps::Steps;
 
@@ -43,7 +41,7 @@ pub struct FitDevice {
     /// Largest share of the bytes at the peak of a recording that another recording has already freed at that point. A
     /// high share means that the programs keep different blocks, as with and without gradients.
     pub freed_elsewhere_ratio: f64,
-    /// Share of the bytes at the peak whose requests change their size from step to step; the largest step counts.
+    /// Share of the bytes at the peak whose requests change their size from step to step.
     pub varying_ratio: f64,
     /// Share of all requested bytes of the largest recording whose growth is a guess, because too few sizes are
     /// recorded.
@@ -53,14 +51,12 @@ pub struct FitDevice {
     /// Predictions in ascending order of the size. Those of `--at`, else the recorded sizes, and those around the
     /// largest that fits.
     pub sizes: Vec<SizeReport>,
-    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, if the number
-    /// of unpaired requests at the peak grows with the size, and if the data decides more than the recorded steps show.
+    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
+    /// number of unpaired requests at the peak grows with the size.
     pub largest: Option<Largest>,
     /// The largest size below which no size that was replayed fails: `largest`, unless fragmentation makes a size fail
     /// although a larger one fits. Up to 32 sizes on either side of the end of the search are replayed.
     pub largest_safe: Option<Largest>,
-    /// The sizes between which the data decides; null if shapes do not vary between steps, or no largest size is known.
-    pub data_range: Option<DataRange>,
     /// The largest safe size under any setting tried, if that is larger than `largest_safe`; otherwise null.
     pub best: Option<Largest>,
     /// The size of `growth`: the largest that fits, or the largest recorded one.
@@ -82,18 +78,9 @@ pub struct FitDevice {
     pub is_launched_elsewhere: bool,
     /// Each recording, predicted from the others; empty for fewer than three recordings.
     pub checked: Vec<LeaveOneOutCheck>,
-    /// The operations that larger sizes repeat more often; null if every size has as many, and if they do not follow
-    /// from the recordings.
-    pub repeated: Option<RepeatedOperations>,
     /// The recordings have a warning that makes every figure an estimate.
     #[serde(skip)]
     pub(super) has_recording_warnings: bool,
-    /// The recorded sizes.
-    #[serde(skip)]
-    recorded_sizes: Vec<u64>,
-    /// Only multiples of this size count as fitting.
-    #[serde(skip)]
-    multiple: u64,
 }
 
 impl FitDevice {
@@ -148,9 +135,7 @@ impl FitDevice {
         match () {
             () if is_confirmed => FitCertainty::Confirmed,
             () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk || self.has_unchecked_repetitions(size) => {
-                self.certainty_at(size).max(FitCertainty::Should)
-            }
+            () if answer.is_at_risk => self.certainty_at(size).max(FitCertainty::Should),
             () => self.certainty_at(size),
         }
     }
@@ -160,16 +145,6 @@ impl FitDevice {
     fn is_exact(&self) -> bool {
         let is_paired = self.paired_ratio >= 1.0 && self.guessed_ratio <= 0.0 && self.varying_ratio <= 0.0;
         is_paired && !self.checked.is_empty() && self.checked.iter().all(LeaveOneOutCheck::is_exact)
-    }
-
-    /// Whether no recording shows that the number of repetitions at `size`, and at the next one that fails, is predicted
-    /// well: a last chunk that is smaller than the others is not in recordings of whole chunks.
-    fn has_unchecked_repetitions(&self, size: Option<u64>) -> bool {
-        let Some(repeated) = &self.repeated else { return false };
-        let remainder = |size: u64| size % repeated.units.max(1);
-        let is_recorded = |size: u64| self.recorded_sizes.iter().any(|of| remainder(*of) == remainder(size));
-        let sizes = size.iter().flat_map(|size| [*size, size.saturating_add(self.multiple)]);
-        self.checked.is_empty() || !sizes.into_iter().all(is_recorded)
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
@@ -220,9 +195,7 @@ impl DeviceRecordings<'_, '_> {
                 base.base.device.id()
             ));
         }
-        // Repetitions are checked operation by operation.
-        let compared = self.recordings.iter().filter(|_| base.repetitions.is_none());
-        let freed_elsewhere = compared.map(|recording| {
+        let freed_elsewhere = self.recordings.iter().map(|recording| {
             let fitted = fitted(recording.size);
             PeakMemory::from_program(fitted, recording.size, &settings, None).freed_elsewhere_ratio(fitted)
         });
@@ -239,15 +212,11 @@ impl DeviceRecordings<'_, '_> {
         let sizes = self
             .sizes_to_predict(found, &answer, options)
             .into_par_iter()
-            .filter(|size| fitted(*size).can_predict(*size))
-            .map(|size| {
-                let is_open = varies && answer.data_range.is_none_or(|range| range.contains(size));
-                self.predict_size(fitted(size), size, &overrides, [requests_grow, is_open], options)
-            })
+            .map(|size| self.predict_size(fitted(size), size, &overrides, requests_grow, options))
             .collect();
-        let Answer { largest, largest_safe, data_range, best } = answer;
+        let Answer { largest, largest_safe, best } = answer;
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
-        let growth = at_growth.growing_lines(fitted(growth_at), &settings, options.top);
+        let growth = at_growth.growing_lines(fitted(growth_at), options.top);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
         let mut device = FitDevice {
             device: base.base.device.id(),
@@ -263,7 +232,6 @@ impl DeviceRecordings<'_, '_> {
             sizes,
             largest,
             largest_safe,
-            data_range,
             best,
             growth_at,
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
@@ -272,11 +240,8 @@ impl DeviceRecordings<'_, '_> {
             unpaired: at_recorded.unpaired_lines(base, options.top),
             launched_on: base.launched_on(options.gpu),
             is_launched_elsewhere: options.gpu.is_none() && options.capacity.is_some(),
-            checked: self.leave_one_out(base.repetitions.is_some()),
-            repeated: base.repetitions.as_ref().map(Repetitions::report),
+            checked: self.leave_one_out(),
             has_recording_warnings,
-            recorded_sizes: self.recordings.iter().map(|recording| recording.size).collect(),
-            multiple: options.multiple,
         };
         let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
         let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
@@ -307,17 +272,12 @@ impl DeviceRecordings<'_, '_> {
         let answers =
             [&answer.largest_safe, &answer.largest].map(|answer| answer.as_ref()?.size.filter(|size| *size > 0));
         let next = |size: u64| size.saturating_add(multiple);
-        match answer.data_range {
-            Some(range) => {
-                sizes.extend(answers[0].into_iter().chain([range.minimum, range.maximum, next(range.maximum)]));
-            }
-            None => sizes.extend(answers.into_iter().flatten().flat_map(|size| [size, next(size)])),
-        }
+        sizes.extend(answers.into_iter().flatten().flat_map(|size| [size, next(size)]));
         sizes.into_iter().collect()
     }
 
-    /// Predicts each recording from the others, if enough are left; with `repeats`, where operations repeat among these.
-    fn leave_one_out(&self, repeats: bool) -> Vec<LeaveOneOutCheck> {
+    /// Predicts each recording from the others, if enough are left.
+    fn leave_one_out(&self) -> Vec<LeaveOneOutCheck> {
         let check = |recording: &SizedRecording<'_, '_>| {
             let others = self.recordings.iter().map(|other| other.size);
             let others: Vec<u64> = others.filter(|size| *size != recording.size).collect();
@@ -325,18 +285,9 @@ impl DeviceRecordings<'_, '_> {
                 return None;
             }
             let left_out = Some(recording.size);
-            let fit = |index: usize| self.fit_recording(index, left_out);
-            let repeated = self.most_requests(left_out).map(fit).filter(|fitted| fitted.repetitions.is_some());
-            let mut fitted = match repeated {
-                Some(fitted) => fitted,
-                None => fit(self.nearest(recording.size, left_out)?),
-            };
-            // With too few repetitions left, this says nothing about a fit to all recordings.
-            if !fitted.can_predict(recording.size) || fitted.repetitions.is_none() && repeats {
-                return None;
-            }
+            let mut fitted = self.fit_recording(self.nearest(recording.size, left_out)?, left_out);
             let check = LeaveOneOutCheck::new(recording, &fitted);
-            if !check.is_off() || fitted.repetitions.is_some() {
+            if !check.is_off() {
                 return Some(check);
             }
             // The one recording that is left out may be the one that shows a buffer of a reduction. Its rule is checked

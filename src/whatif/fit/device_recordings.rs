@@ -32,17 +32,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         candidates.min_by_key(rank).map(|(index, _)| index)
     }
 
-    /// The largest recording, without the one of size `left_out`, if each makes more requests than smaller ones.
-    pub(super) fn most_requests(&self, left_out: Option<u64>) -> Option<usize> {
-        let candidates = self.recordings.iter().enumerate();
-        let candidates: Vec<(usize, usize)> = candidates
-            .filter(|(_, recording)| Some(recording.size) != left_out)
-            .map(|(index, recording)| (index, recording.requests.len()))
-            .collect();
-        let grow = candidates.windows(2).all(|two| two[0].1 < two[1].1);
-        candidates.last().filter(|_| grow && candidates.len() > 1).map(|(index, _)| *index)
-    }
-
     /// Fits the recording at `index` to all others, without the one of size `left_out`.
     pub(super) fn fit_recording(&self, index: usize, left_out: Option<u64>) -> FittedProgram<'_, 's, 'a> {
         let base = &self.recordings[index];

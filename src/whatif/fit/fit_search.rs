@@ -4,7 +4,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::certainty::FitCertainty;
-use super::data_range::DataRange;
 use super::fitted_program::FittedProgram;
 use super::leave_one_out::WARN_UNMATCHED_RATIO;
 use super::prediction::{approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
@@ -33,7 +32,6 @@ pub struct Largest {
 pub(super) struct Answer {
     pub(super) largest: Option<Largest>,
     pub(super) largest_safe: Option<Largest>,
-    pub(super) data_range: Option<DataRange>,
     pub(super) best: Option<Largest>,
 }
 
@@ -60,38 +58,19 @@ pub(in crate::whatif) struct FitSearch<'f, 'r, 's, 'a> {
 impl FitSearch<'_, '_, '_, '_> {
     /// The largest size that fits under `overrides`, searched from `start_size`; `None` without a capacity.
     pub(in crate::whatif) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<FoundSizes> {
-        let base_size = (self.fitted)(start_size).base.size;
-        let is_unknown = |size: u64| !(self.fitted)(size).can_predict(size);
         let search = SizeSearch {
-            // Sizes with too few repetitions to predict are assumed to fit, and those with too many not to fit.
-            peak_live_bytes: &|size| match is_unknown(size) {
-                true if size < base_size => 0,
-                true => u64::MAX,
-                false => peak_live_bytes((self.fitted)(size), size, overrides),
-            },
-            is_served: &|size| is_unknown(size) && size < base_size || is_served((self.fitted)(size), size, overrides),
+            peak_live_bytes: &|size| peak_live_bytes((self.fitted)(size), size, overrides),
+            is_served: &|size| is_served((self.fitted)(size), size, overrides),
             capacity: overrides.capacity?,
             multiple: self.multiple,
             neighbors: self.neighbors(start_size),
         };
-        let found = search.search(start_size);
-        let is_limit = |size: LargestSize| match size {
-            LargestSize::Size(size) => is_unknown(size) || is_unknown(size.saturating_add(self.multiple)),
-            LargestSize::Nothing | LargestSize::Everything => false,
-        };
-        if !is_limit(found.largest) && !is_limit(found.safe) {
-            return Some(found);
-        }
-        // A program that frees what each repetition takes has the same peak with any number of them.
-        let LargestSize::Size(last) = found.safe else { return None };
-        let peak = |size: u64| peak_live_bytes((self.fitted)(size), size, overrides);
-        let is_constant = last > base_size && found.safe == found.largest && peak(last) == peak(base_size);
-        is_constant.then_some(FoundSizes { largest: LargestSize::Everything, safe: LargestSize::Everything })
+        Some(search.search(start_size))
     }
 
     /// How many sizes to replay on either side of a result, so that together they have at most [`MAX_NEIGHBOR_REQUESTS`].
     fn neighbors(&self, size: u64) -> u64 {
-        let requests = (self.fitted)(size).request_count(size) as u64;
+        let requests = (self.fitted)(size).base.requests.len() as u64;
         (MAX_NEIGHBOR_REQUESTS / 2).checked_div(requests).unwrap_or(MAX_NEIGHBORS).clamp(1, MAX_NEIGHBORS)
     }
 

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::data_factor::DataFactor;
-use super::hidden_dimension::{find_hidden_dimensions, law_with};
+use super::hidden_dimension::{Dimension, find_hidden_dimensions, law_with};
 use super::input::{SizedRecording, SizedRequest};
 use super::law::{Law, LawKind};
 use super::pairing::{RecordingPairs, pair_recordings};
 use super::polynomial::Point;
 use super::reduction::Scratch;
 use super::reductions::{Reduction, Reductions};
-use super::repetition::Repetitions;
-use super::shape_law::{Dimension, ShapeLaw};
 use super::sized_program::SizedProgram;
-use super::steps::{draws, largest_in_any_step};
+use super::steps::requests_that_vary;
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
 use crate::replay::ops::ResizedRequest;
@@ -40,16 +37,11 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(super) others: Vec<(&'r SizedRecording<'s, 'a>, RecordingPairs)>,
     /// `None` for a request that is paired in no other recording, or in too few.
     pub(super) request_laws: Vec<Option<Law>>,
-    /// For each request that changes its size from step to step, in no proportion to another recording: its share of the
-    /// largest size in any step, to which its law is fitted.
-    pub(super) step_shares: Vec<Option<f64>>,
-    /// How much more these requests take than their laws.
-    pub(super) data_factor: DataFactor,
+    /// For each request: its bytes change from step to step, in no proportion to another recording.
+    pub(super) varies: Vec<bool>,
     /// The laws of the blocks from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
     pub(super) reductions: Reductions,
-    /// The ranges of operations that larger sizes repeat more often.
-    pub(super) repetitions: Option<Repetitions>,
     /// The most common law among requests of the same bytes.
     law_by_bytes: FxHashMap<u64, Law>,
 }
@@ -57,13 +49,7 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
 impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Fits the requests of `base` to it and to `others`, recordings at other sizes.
     pub(super) fn from_recordings(base: &'r SizedRecording<'s, 'a>, others: &[&'r SizedRecording<'s, 'a>]) -> Self {
-        let mut others: Vec<_> = others.iter().map(|other| (*other, pair_recordings(base, other))).collect();
-        let mut repetitions = Repetitions::find(base, &others);
-        if let Some(found) = &mut repetitions {
-            let pairs = found.take_pairs();
-            let used = others.split_off(others.len() - pairs.len());
-            others = used.into_iter().zip(pairs).map(|((other, _), pairs)| (other, pairs)).collect();
-        }
+        let others: Vec<_> = others.iter().map(|other| (*other, pair_recordings(base, other))).collect();
         let points = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
             let mut points: Vec<Point> = vec![(base.size, own_bytes)];
             for (other_index, (other, _)) in others.iter().enumerate() {
@@ -80,22 +66,15 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             let paired = pairs.requests[index]?;
             other.requests.get(paired as usize).map(|request| request.bytes)
         };
-        let by_shape = laws_by_shape(base, &others);
         let hidden = hidden_dimensions(base, &others);
-        let largest_in_step = largest_in_any_step(base);
-        let largest_elsewhere: Vec<_> = others.iter().map(|(other, _)| largest_in_any_step(other)).collect();
-        let draws = draws(std::iter::once(base).chain(others.iter().map(|(other, _)| *other)));
-        let data_exponent = draws.map(|draws| draws.exponent());
+        let varies_here = requests_that_vary(base);
+        let varies_elsewhere: Vec<_> = others.iter().map(|(other, _)| requests_that_vary(other)).collect();
         let varies_by_step = |index: usize| {
-            let varies_elsewhere = others.iter().zip(&largest_elsewhere).any(|((_, pairs), largest_in_step)| {
-                let paired = pairs.requests[index].and_then(|paired| largest_in_step.get(paired as usize));
-                paired.is_some_and(Option::is_some)
-            });
-            varies_elsewhere || largest_in_step[index].is_some()
-        };
-        let largest_request_bytes = |other: usize, index: usize| {
-            let paired = others[other].1.requests[index]? as usize;
-            largest_elsewhere[other].get(paired)?.or_else(|| request_bytes(other, index))
+            let mut others = others.iter().zip(&varies_elsewhere);
+            varies_here[index]
+                || others.any(|((_, pairs), varies)| {
+                    pairs.requests[index].is_some_and(|paired| varies.get(paired as usize) == Some(&true))
+                })
         };
         let initial_bytes = |other: usize, index: usize| {
             let (other, pairs) = &others[other];
@@ -106,17 +85,16 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let stacks = &base.device.snapshot().stacks;
         let requests = base.requests.iter().enumerate();
         let laws = requests.map(|(index, request)| {
-            // Proportional growth needs no shape.
             let own_law = match law(request.bytes, index, &request_bytes) {
+                // Proportional growth needs no hidden dimension.
                 Some(Law::Polynomial(sum)) => {
-                    let bytes = bytes_at_all(base, &others, index);
-                    let recorded = bytes.as_ref().and_then(|bytes| by_shape.get(bytes)).map(|shape| Law::Shape(*shape));
-                    let likely = || {
-                        let points = points_at_all(base, &others, bytes.as_ref().filter(|_| !hidden.is_empty())?);
-                        let shape = hidden.iter().find_map(|dimension| law_with(*dimension, &points))?;
-                        Some(if others.len() == 1 { Law::LikelyShape(shape) } else { Law::Shape(shape) })
+                    let product = || {
+                        let bytes = bytes_at_all(base, &others, index).filter(|_| !hidden.is_empty())?;
+                        let points = points_at_all(base, &others, &bytes);
+                        let product = hidden.iter().find_map(|dimension| law_with(*dimension, &points))?;
+                        Some(if others.len() == 1 { Law::LikelyProduct(product) } else { Law::Product(product) })
                     };
-                    Some(recorded.or_else(likely).unwrap_or(Law::Polynomial(sum)))
+                    Some(product().unwrap_or(Law::Polynomial(sum)))
                 }
                 own_law => own_law,
             };
@@ -124,16 +102,13 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             // recordings no check shows that it is not a line.
             let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
             let own_law = own_law.filter(|law| may_bend || !law.is_guess());
-            // A request in exact proportion between the recordings needs no maximum: the steps have the same data.
-            if matches!(own_law, None | Some(Law::Power { .. } | Law::Shape(_))) || !varies_by_step(index) {
-                return (own_law, None);
+            // Steps with the same data grow in exact proportion.
+            if matches!(own_law, None | Some(Law::Power { .. } | Law::Product(_))) || !varies_by_step(index) {
+                return (own_law, false);
             }
-            let largest = largest_in_step[index].unwrap_or(request.bytes);
-            let points = points(largest, index, &largest_request_bytes);
-            let law = points.zip(data_exponent).and_then(|(points, common)| Law::near_power(&points, common));
-            (law, Some(ratio(request.bytes, largest)))
+            (points(request.bytes, index, &request_bytes).map(|points| Law::near_power(&points)), true)
         });
-        let (mut request_laws, step_shares): (Vec<Option<Law>>, Vec<Option<f64>>) = laws.unzip();
+        let (mut request_laws, varies): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
         let reductions = Reductions::find(base, &others);
         for (output, request) in base.requests.iter().enumerate() {
             if request.scratch.is_some() && reductions.explains(output) {
@@ -143,26 +118,11 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
                 }
             }
         }
-        for (request, law) in repetitions.iter().flat_map(|repetitions| repetitions.laws(base)) {
-            request_laws[request] = Some(law);
-        }
         let initial_blocks = base.program().initial_blocks.iter().enumerate();
         let initial_laws = initial_blocks.map(|(index, block)| law(block.requested, index, &initial_bytes));
-        let initial = initial_laws.collect();
+        let initial_laws = initial_laws.collect();
         let law_by_bytes = most_common_laws(base, &request_laws);
-        let initial_laws = initial;
-        let data_factor = DataFactor::ONE;
-        Self {
-            base,
-            others,
-            request_laws,
-            step_shares,
-            data_factor,
-            initial_laws,
-            reductions,
-            repetitions,
-            law_by_bytes,
-        }
+        Self { base, others, request_laws, varies, initial_laws, reductions, law_by_bytes }
     }
 
     /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
@@ -185,7 +145,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         // Varying requests have a warning of their own.
         let share = |is_selected: fn(&Law) -> bool| {
             self.requested_ratio(|index| {
-                self.step_shares[index].is_none() && self.request_laws[index].is_some_and(|law| is_selected(&law))
+                !self.varies[index] && self.request_laws[index].is_some_and(|law| is_selected(&law))
             })
         };
         let underdetermined = share(Law::is_underdetermined);
@@ -206,21 +166,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// them itself, from an empty pool.
     pub(super) fn program_at(&self, size: u64, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
         let (requests, initial) = self.requests_at(size, gpu);
-        self.sized(size, &requests, &initial)
-    }
-
-    fn sized(&self, size: u64, requests: &[ResizedRequest], initial: &[u64]) -> SizedProgram<'a> {
-        let program = self.base.program();
-        match self.repetitions.as_ref().and_then(|repetitions| repetitions.ops_at(size)) {
-            Some(ops) => SizedProgram::from_ops(program, &ops, requests, initial),
-            None => SizedProgram::from_requests(program, requests, initial),
-        }
-    }
-
-    /// Whether the program at `size` can be replayed: it has as many repetitions as those that differ from the others,
-    /// and not too many operations.
-    pub(super) fn can_predict(&self, size: u64) -> bool {
-        self.repetitions.as_ref().is_none_or(|repetitions| repetitions.has_ops_at(size))
+        SizedProgram::from_requests(self.base.program(), &requests, &initial)
     }
 
     /// Product name of the GPU that decides which reductions take a buffer: `gpu`, or the recorded one; `None` without
@@ -228,17 +174,6 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     pub(super) fn launched_on(&self, gpu: Option<&'static GpuModel>) -> Option<&'static str> {
         let has_reductions = !self.reductions.known.is_empty() || !self.reductions.possible.is_empty();
         gpu.or(self.base.gpu).filter(|_| has_reductions).map(|gpu| gpu.product)
-    }
-
-    /// Whether larger sizes repeat operations more often.
-    pub(in crate::whatif) fn has_repetitions(&self) -> bool {
-        self.repetitions.is_some()
-    }
-
-    /// Number of requests at `size`.
-    pub(super) fn request_count(&self, size: u64) -> usize {
-        let ops = self.repetitions.as_ref().and_then(|repetitions| repetitions.op_count_at(size));
-        ops.map_or(self.base.requests.len(), |ops| ops / 2)
     }
 
     /// The buffers of `reduction` at `size`.
@@ -267,7 +202,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         for (output, scratch) in self.possible_scratch_at(size, gpu) {
             requests[output].temporaries = Some(scratch.to_bytes());
         }
-        self.sized(size, &requests, &initial)
+        SizedProgram::from_requests(self.base.program(), &requests, &initial)
     }
 
     /// The largest buffers of each possible reduction at `size`, by its output.
@@ -314,11 +249,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     fn request_bytes_at(&self, index: usize, size: u64) -> u64 {
         let request = &self.base.requests[index];
         let law = self.request_laws[index].or_else(|| self.assumed_law(request));
-        let bytes = law.map_or(request.bytes, |law| law.bytes_at(size));
-        match self.step_shares[index] {
-            Some(share) => self.data_factor.apply(bytes, share, size).max(1),
-            None => bytes,
-        }
+        law.map_or(request.bytes, |law| law.bytes_at(size))
     }
 }
 
@@ -355,29 +286,6 @@ fn hidden_dimensions(
     let bytes = (0..base.requests.len()).filter_map(|index| Some(in_order(bytes_at_all(base, others, index)?)));
     let sizes: Vec<u64> = order.iter().map(|index| sizes[*index]).collect();
     find_hidden_dimensions(&sizes, &bytes.collect())
-}
-
-/// The laws of tensors whose shape is known in all recordings, by their bytes in each. Another request with the same
-/// bytes in all of them has a tensor of that shape too, or one that grows in the same way.
-fn laws_by_shape(
-    base: &SizedRecording<'_, '_>,
-    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
-) -> FxHashMap<Vec<u64>, ShapeLaw> {
-    let mut laws: FxHashMap<Vec<u64>, ShapeLaw> = FxHashMap::default();
-    let law_of = |index: usize, own_shape: &[u64]| {
-        let bytes = bytes_at_all(base, others, index)?;
-        let points = points_at_all(base, others, &bytes);
-        let elsewhere =
-            others.iter().map(|(other, pairs)| other.shapes.get(&(pairs.requests[index]? as usize)).copied());
-        let shapes: Vec<&[u64]> = std::iter::once(Some(own_shape)).chain(elsewhere).collect::<Option<_>>()?;
-        Some((bytes, ShapeLaw::fit(&points, &shapes)?))
-    };
-    let mut known: Vec<(usize, &[u64])> = base.shapes.iter().map(|(index, shape)| (*index, *shape)).collect();
-    known.sort_unstable_by_key(|(index, _)| *index);
-    for (bytes, law) in known.into_iter().filter_map(|(index, shape)| law_of(index, shape)) {
-        laws.entry(bytes).or_insert(law);
-    }
-    laws
 }
 
 /// The most common law among requests of the same bytes, the simplest of equally common ones.

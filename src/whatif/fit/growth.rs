@@ -199,7 +199,7 @@ impl PeakMemory {
 
     /// The share of the bytes whose requests change their size from step to step.
     pub(super) fn varying_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
-        let varies = |block: &&PeakBlock| block.index.is_some_and(|index| fitted.step_shares[index].is_some());
+        let varies = |block: &&PeakBlock| block.index.is_some_and(|index| fitted.varies[index]);
         let varying = self.blocks.iter().filter(varies);
         let bytes = varying.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
         ratio(bytes, self.total_bytes())
@@ -209,7 +209,7 @@ impl PeakMemory {
     pub(super) fn shrinking_ratio(&self) -> f64 {
         let shrinks = |block: &&PeakBlock| {
             let is_less = |law: Law| law.bytes_at(self.size.saturating_mul(2)) < law.bytes_at(self.size);
-            block.law.is_some_and(|law| !law.follows_last_chunk() && is_less(law))
+            block.law.is_some_and(is_less)
         };
         let shrinking = self.blocks.iter().filter(shrinks);
         let bytes = shrinking.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
@@ -219,8 +219,7 @@ impl PeakMemory {
     /// Whether the total would shrink if the size doubled.
     pub(super) fn shrinks(&self) -> bool {
         let bytes_at = |n: u64| {
-            let blocks = self.blocks.iter().filter(|block| block.law.is_none_or(|law| !law.follows_last_chunk()));
-            let bytes = blocks.map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
+            let bytes = self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
             bytes.fold(0, u64::saturating_add)
         };
         bytes_at(self.size.saturating_mul(2)) < bytes_at(self.size)
@@ -228,50 +227,12 @@ impl PeakMemory {
 
     /// The `top` lines with most unpaired bytes.
     pub(super) fn unpaired_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
-        without_ids(self.lines(fitted, top, |block| block.law.is_none()))
+        self.lines(fitted, top, |block| block.law.is_none())
     }
 
-    /// The `top` lines that grow most. Lines of a program with more repetitions at larger sizes hold more blocks.
-    pub(super) fn growing_lines(
-        &self,
-        fitted: &FittedProgram<'_, '_, '_>,
-        settings: &Settings,
-        top: usize,
-    ) -> Vec<GrowingLine> {
-        let Some(repetitions) = &fitted.repetitions else {
-            return without_ids(self.lines(fitted, top, |block| block.law.is_some()));
-        };
-        let report = repetitions.report();
-        let unit = report.units.div_ceil(report.repetitions);
-        let bytes_at = |units: u64| {
-            let size = self.size.saturating_add(units * unit);
-            let larger = fitted.can_predict(size).then(|| Self::from_program(fitted, size, settings, None));
-            larger.map(|larger| larger.bytes_by_line(fitted)).unwrap_or_default()
-        };
-        let [own, next, after_next] = [0, 1, 2].map(bytes_at);
-        let mut lines = self.lines(fitted, usize::MAX, |block| block.law.is_some());
-        for (id, line) in &mut lines {
-            let [own, next, after_next] = [&own, &next, &after_next].map(|bytes| bytes.get(id).copied().unwrap_or(0));
-            let rises = [next.saturating_sub(own), after_next.saturating_sub(next)];
-            line.bytes_per_unit = signed_difference(0, rises[0] / unit);
-            line.law = match rises {
-                [0, 0] => LawKind::Constant,
-                [first, second] if second > first => LawKind::Quadratic,
-                _ => LawKind::Linear,
-            };
-        }
-        lines.sort_by_key(|(_, line)| Reverse(line.bytes_per_unit));
-        lines.truncate(top);
-        without_ids(lines)
-    }
-
-    fn bytes_by_line(&self, fitted: &FittedProgram<'_, '_, '_>) -> FxHashMap<LineId, u64> {
-        let mut bytes: FxHashMap<LineId, u64> = FxHashMap::default();
-        for block in &self.blocks {
-            let line = fitted.base.device.stacks().line_id(block.stack);
-            *bytes.entry(line).or_default() += block.bytes;
-        }
-        bytes
+    /// The `top` lines that grow most.
+    pub(super) fn growing_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
+        self.lines(fitted, top, |block| block.law.is_some())
     }
 
     /// The share of the bytes whose growth is no exact function of the size, because kernels or libraries pad them.
@@ -286,7 +247,7 @@ impl PeakMemory {
         fitted: &FittedProgram<'_, '_, '_>,
         top: usize,
         is_wanted: impl Fn(&PeakBlock) -> bool,
-    ) -> Vec<(LineId, GrowingLine)> {
+    ) -> Vec<GrowingLine> {
         #[derive(Default)]
         struct LineTotals {
             bytes: u64,
@@ -321,7 +282,7 @@ impl PeakMemory {
         let reports = rows.into_iter().map(|(name, line)| {
             let stack = line.growth_by_stack.iter().max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
             let main_law = LawKind::ALL.iter().zip(line.growth_by_law).rev().max_by_key(|(_, bytes)| *bytes);
-            let report = GrowingLine {
+            GrowingLine {
                 bytes: line.bytes,
                 share_ratio: ratio(line.bytes, total_bytes),
                 bytes_per_unit: signed_difference(0, line.growth),
@@ -330,13 +291,8 @@ impl PeakMemory {
                 location: fitted
                     .base
                     .code_location(name, line.request.and_then(|index| fitted.base.requests.get(index))),
-            };
-            (name, report)
+            }
         });
         reports.collect()
     }
-}
-
-fn without_ids(lines: Vec<(LineId, GrowingLine)>) -> Vec<GrowingLine> {
-    lines.into_iter().map(|(_, line)| line).collect()
 }

@@ -8,10 +8,77 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::polynomial::Point;
-use super::shape_law::{Dimension, ShapeLaw};
 
 /// The tokens grow with the size or with its square.
 const DEGREES: [u32; 2] = [1, 2];
+/// A larger constant is less likely than another power.
+const MAX_OFFSET: i64 = 16;
+
+/// A dimension of tensors: `numerator * size ^ exponent / denominator + offset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Dimension {
+    exponent: u32,
+    numerator: u64,
+    denominator: u64,
+    offset: i64,
+}
+
+/// Bytes in proportion to a power of a dimension, and to the size `factors` times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProductLaw {
+    scale: u64,
+    dimension: Dimension,
+    power: u32,
+    factors: u32,
+}
+
+impl Dimension {
+    /// A power of the size, plus an offset that is a fraction, as a whole number at all `numbers`, the values of
+    /// that power. `None` if the offset is 0 or unlikely.
+    fn with_rational_offset(degree: u32, fraction: [i128; 2], numbers: &[u64]) -> Option<Self> {
+        let [above, below] = fraction.map(i128::unsigned_abs);
+        let common = greatest_common_divisor(above, below);
+        let part = |part: u128| u64::try_from(part.checked_div(common)?).ok();
+        let (above, below) = (part(above)?, part(below)?);
+        // With patches of 16 x 16, the square of an image's side plus 256 is 256 times the number of tokens.
+        let divides = |part: &u64| numbers.iter().all(|number| number.is_multiple_of(*part));
+        let patch = if below == 1 { Some(above).filter(|above| *above > 0).filter(divides).unwrap_or(1) } else { 1 };
+        let offset = i64::try_from(above / patch).ok().filter(|offset| (1..=MAX_OFFSET).contains(offset))?;
+        let is_negative = (fraction[0] < 0) != (fraction[1] < 0);
+        Some(Self {
+            exponent: degree,
+            numerator: below,
+            denominator: patch,
+            offset: if is_negative { -offset } else { offset },
+        })
+    }
+
+    fn value_at(&self, size: u64) -> u64 {
+        let power = u128::from(size.saturating_pow(self.exponent));
+        let part = power * u128::from(self.numerator) / u128::from(self.denominator);
+        u64::try_from(part).unwrap_or(u64::MAX).saturating_add_signed(self.offset)
+    }
+}
+
+impl ProductLaw {
+    /// The law that goes through all `points`.
+    fn fit(points: &[Point], dimension: Dimension, power: u32, factors: u32) -> Option<Self> {
+        let unit = Self { scale: 1, dimension, power, factors };
+        let (size, bytes) = points.first()?;
+        let law = Self { scale: bytes.checked_div(unit.bytes_at(*size))?, ..unit };
+        points.iter().all(|(size, bytes)| law.bytes_at(*size) == *bytes).then_some(law)
+    }
+
+    pub(super) fn bytes_at(&self, size: u64) -> u64 {
+        let dimensions = self.dimension.value_at(size).saturating_pow(self.power);
+        self.scale.saturating_mul(dimensions).saturating_mul(size.saturating_pow(self.factors))
+    }
+
+    /// The highest power of the size.
+    pub(super) fn degree(&self) -> u32 {
+        self.dimension.exponent * self.power + self.factors
+    }
+}
 
 /// The dimensions that explain the bytes of some requests, those of most requests first. `bytes` has those of each
 /// request, in the order of `sizes`.
@@ -29,15 +96,15 @@ pub(super) fn find_hidden_dimensions(sizes: &[u64], bytes: &BTreeSet<Vec<u64>>) 
 }
 
 /// The law of bytes in exact proportion to a power of `dimension`, and perhaps to the size as well.
-pub(super) fn law_with(dimension: Dimension, points: &[Point]) -> Option<ShapeLaw> {
+pub(super) fn law_with(dimension: Dimension, points: &[Point]) -> Option<ProductLaw> {
     [(1, 0), (2, 0), (1, 1), (2, 1)]
         .into_iter()
-        .find_map(|(power, factors)| ShapeLaw::with_dimension(points, dimension, power, factors))
+        .find_map(|(power, factors)| ProductLaw::fit(points, dimension, power, factors))
 }
 
 /// The dimension whose square, times the size if `factors` is 1, the bytes are in proportion to. A dimension without an
 /// offset is no hidden one: bytes in proportion to a power of the size need none.
-fn root_dimension(points: &[Point], factors: usize) -> Option<Dimension> {
+fn root_dimension(points: &[Point], factors: u32) -> Option<Dimension> {
     let (low, high) = (points.first()?, points.last()?);
     let without_factor = |bytes: u64, other_size: u64| {
         let factor = if factors == 0 { 1 } else { other_size };
@@ -56,7 +123,7 @@ fn root_dimension(points: &[Point], factors: usize) -> Option<Dimension> {
         let offset = fewer.checked_mul(large?)?.checked_sub(more.checked_mul(small?)?)?;
         let numbers: Vec<u64> = points.iter().map(|(size, _)| size.saturating_pow(degree)).collect();
         let dimension = Dimension::with_rational_offset(degree, [offset, more - fewer], &numbers)?;
-        ShapeLaw::with_dimension(points, dimension, 2, factors).map(|_| dimension)
+        ProductLaw::fit(points, dimension, 2, factors).map(|_| dimension)
     })
 }
 

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use super::reduction::{LaunchConditions, Scratch};
 use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
 use crate::replay::ops::Program;
-use crate::snapshot::{NamedTensor, TensorKind};
+use crate::snapshot::TensorKind;
 use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
 use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
@@ -31,8 +29,6 @@ pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(in crate::whatif) device: DeviceStudy<'s, 'a>,
     /// In the order of the program's requests.
     pub(super) requests: Vec<SizedRequest>,
-    /// By index of a request that is live at the end: the shape of its tensor, if the recorder saw it.
-    pub(super) shapes: FxHashMap<usize, &'a [u64]>,
     /// The newest release of PyTorch 2 that the recording may be of.
     pub(super) torch_minor: u32,
     /// The GPU, if the recorder named it and it is known.
@@ -77,7 +73,6 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
         }
         Some(Self {
             size: input.size,
-            shapes: read_shapes(device, &requests),
             torch_minor: *input.study.inference().releases.end(),
             gpu: None,
             conditions: None,
@@ -106,15 +101,6 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
         let last = self.requests.last().map(|request| request.entry_index);
         last.is_some() && self.device.device().failed_requests().last() == last
     }
-}
-
-fn read_shapes<'a>(device: DeviceStudy<'_, 'a>, requests: &[SizedRequest]) -> FxHashMap<usize, &'a [u64]> {
-    let Some(names) = &device.snapshot().tensor_names else { return FxHashMap::default() };
-    let shape_of = |tensor: &NamedTensor| Some((tensor.address, names.shapes.get(tensor.shape?)?.as_slice()));
-    let by_address: FxHashMap<u64, &[u64]> = names.tensors.iter().filter_map(shape_of).collect();
-    let live = requests.iter().enumerate().filter(|(_, request)| request.requests_before_free.is_none());
-    let address = |request: &SizedRequest| device.device().entry(request.entry_index).addr;
-    live.filter_map(|(index, request)| Some((index, *by_address.get(&address(request))?))).collect()
 }
 
 fn read_parameter_item_bytes(device: DeviceStudy<'_, '_>) -> Option<u64> {

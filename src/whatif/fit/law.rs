@@ -1,9 +1,7 @@
 //! How the bytes of one request grow with the size.
 
-use super::chunks::Chunks;
-use super::near_power::NearPower;
+use super::hidden_dimension::ProductLaw;
 use super::polynomial::{Point, Points, Polynomial};
-use super::shape_law::ShapeLaw;
 use crate::base::warning::words;
 
 words! {
@@ -28,8 +26,8 @@ words! {
     }
 }
 
-/// Few points of random data are often near another power than theirs.
-const MUCH_NEARER: f64 = 16.0;
+/// The highest power of bytes that the data of each step decides: attention over a length.
+const MAX_NEAR_DEGREE: u32 = 2;
 
 /// The highest power that is tried.
 const MAX_DEGREE: u32 = 4;
@@ -44,15 +42,10 @@ pub(super) enum Law {
         point: Point,
     },
     Polynomial(Polynomial),
-    /// The product of the dimensions of a tensor whose shapes are known, or follow from its bytes at three sizes.
-    Shape(ShapeLaw),
-    /// The same, if its dimensions follow from its bytes at only two sizes. Padded lengths may have them too.
-    LikelyShape(ShapeLaw),
-    /// In proportion to the last chunk of the data, which is at most `full_bytes`.
-    LastChunk {
-        full_bytes: u64,
-        chunks: Chunks,
-    },
+    /// In proportion to a hidden dimension, which bytes at three sizes show.
+    Product(ProductLaw),
+    /// The same from bytes at only two sizes. Padded lengths may have such bytes too.
+    LikelyProduct(ProductLaw),
 }
 
 impl Law {
@@ -72,14 +65,16 @@ impl Law {
         certain.or(sparse).or(dense).map(Self::Polynomial)
     }
 
-    /// The power of the size nearest to `points`, whose bytes the data decides: `common` of most of such requests, unless
-    /// another comes much nearer.
-    pub(super) fn near_power(points: &[Point], common: u32) -> Option<Self> {
-        let size = points.iter().max()?.0;
-        let common = NearPower::with_exponent(points, common);
-        let own = NearPower::fit(points).filter(|own| own.squares * MUCH_NEARER < common.squares);
-        let near = own.unwrap_or(common);
-        Some(Self::Power { degree: near.exponent, point: (size, near.bytes_at(size)) })
+    /// The power of the size nearest to the smallest and the largest of `points`, whose bytes the data of each step
+    /// decides. It goes through the largest.
+    pub(super) fn near_power(points: &[Point]) -> Self {
+        let fewest = points.iter().min().copied().unwrap_or((1, 1));
+        let largest = points.iter().max().copied().unwrap_or((1, 1));
+        let growth = |more: u64, fewer: u64| (more.max(1) as f64 / fewer.max(1) as f64).ln();
+        let power = growth(largest.1, fewest.1) / growth(largest.0, fewest.0);
+        let distance = |degree: &u32| (power - f64::from(*degree)).abs();
+        let nearest = (0..=MAX_NEAR_DEGREE).min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        Self::Power { degree: nearest.unwrap_or(1), point: largest }
     }
 
     /// The bytes at `size`, at least 1.
@@ -90,11 +85,7 @@ impl Law {
                 saturate(u128::from(*bytes).saturating_mul(power(size)) / power(*point_size).max(1))
             }
             Self::Polynomial(sum) => sum.bytes_at(size),
-            Self::Shape(shape) | Self::LikelyShape(shape) => shape.bytes_at(size),
-            Self::LastChunk { full_bytes, chunks } => {
-                let [part, full] = chunks.last_part(size);
-                saturate(u128::from(*full_bytes) * u128::from(part) / u128::from(full).max(1))
-            }
+            Self::Product(product) | Self::LikelyProduct(product) => product.bytes_at(size),
         }
         .max(1)
     }
@@ -109,32 +100,19 @@ impl Law {
                 3 => LawKind::Cubic,
                 _ => LawKind::Quartic,
             },
-            Self::LastChunk { .. } => LawKind::Constant,
             Self::Polynomial(sum) if !sum.is_exact => LawKind::Near,
             Self::Polynomial(sum) => match sum.powers {
                 0b011 => LawKind::Line,
                 _ => LawKind::Parabola,
             },
-            Self::Shape(shape) | Self::LikelyShape(shape) => match shape.degree() {
-                (0, _) => LawKind::Constant,
-                (1, true) => LawKind::Line,
-                (_, true) => LawKind::Parabola,
-                (1, false) => LawKind::Linear,
-                (2, false) => LawKind::Quadratic,
-                (3, false) => LawKind::Cubic,
-                (_, false) => LawKind::Quartic,
-            },
+            Self::Product(product) | Self::LikelyProduct(product) if product.degree() == 1 => LawKind::Line,
+            Self::Product(_) | Self::LikelyProduct(_) => LawKind::Parabola,
         }
     }
 
     /// Whether it misses recorded bytes, because kernels or libraries pad them.
     pub(super) fn is_inexact(&self) -> bool {
         matches!(self, Self::Polynomial(sum) if !sum.is_exact)
-    }
-
-    /// Whether bytes rise and fall with the rest that the last chunk takes.
-    pub(super) fn follows_last_chunk(&self) -> bool {
-        matches!(self, Self::LastChunk { .. })
     }
 
     /// Whether bytes depend on the size.
@@ -146,8 +124,8 @@ impl Law {
     pub(super) fn is_underdetermined(&self) -> bool {
         match self {
             Self::Polynomial(sum) => sum.is_underdetermined,
-            Self::LikelyShape(_) => true,
-            Self::Power { .. } | Self::Shape(_) | Self::LastChunk { .. } => false,
+            Self::LikelyProduct(_) => true,
+            Self::Power { .. } | Self::Product(_) => false,
         }
     }
 
@@ -155,8 +133,8 @@ impl Law {
     pub(super) fn is_guess(&self) -> bool {
         match self {
             Self::Polynomial(sum) => sum.is_guess,
-            Self::LikelyShape(_) => true,
-            Self::Power { .. } | Self::Shape(_) | Self::LastChunk { .. } => false,
+            Self::LikelyProduct(_) => true,
+            Self::Power { .. } | Self::Product(_) => false,
         }
     }
 }
@@ -238,6 +216,20 @@ mod tests {
         // Padded to multiples of 64.
         let padded = law(&[(100, 6400), (200, 12_800), (301, 19_328)]);
         assert_eq!(padded.kind(), LawKind::Near);
+    }
+
+    #[test]
+    fn bytes_that_the_data_decides_grow_with_the_nearest_power() {
+        for (points, kind) in [
+            ([(4, 900), (8, 2100)], LawKind::Linear),
+            ([(4, 1000), (8, 3600)], LawKind::Quadratic),
+            ([(4, 1000), (8, 1100)], LawKind::Constant),
+            ([(4, 1000), (8, 900)], LawKind::Constant),
+            ([(4, 1000), (8, 100_000)], LawKind::Quadratic),
+        ] {
+            let law = Law::near_power(&points);
+            assert_eq!((law.kind(), law.bytes_at(8)), (kind, points[1].1), "{points:?}");
+        }
     }
 
     #[test]

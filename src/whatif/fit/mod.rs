@@ -6,9 +6,8 @@
 //!
 //! ```text
 //! recordings -- pairing ----------> which request of one recording is which of another
-//!            -- law, polynomial --> the bytes of each request as a function of the size; shape_law: by shapes
+//!            -- law, polynomial --> the bytes of each request as a function of the size
 //!            -- reductions -------> buffers of reductions, which begin at a threshold; reduction: PyTorch's launch rule
-//!            -- repetition -------> ranges of operations that larger sizes repeat more often
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
 //!            -- prediction -------> their replay: peaks and failures
 //!            -- size_search ------> the largest size at which no request fails, by fit_search
@@ -23,13 +22,8 @@
 mod align;
 mod answers;
 mod certainty;
-mod chunks;
-mod data_factor;
-mod data_range;
-mod data_search;
 mod device;
 mod device_recordings;
-mod draws;
 mod fit_search;
 mod fitted_program;
 mod fitted_sizes;
@@ -38,7 +32,6 @@ mod hidden_dimension;
 mod input;
 mod law;
 mod leave_one_out;
-mod near_power;
 mod next_size;
 mod options;
 mod pairing;
@@ -49,16 +42,13 @@ mod reduction;
 mod reduction_shape;
 mod reductions;
 mod refusal;
-mod repetition;
 mod report;
-mod shape_law;
 mod size_search;
 mod sized_program;
 mod steps;
 mod warnings;
 
 pub use self::certainty::FitCertainty;
-pub use self::data_range::DataRange;
 pub use self::device::FitDevice;
 pub(super) use self::device_recordings::DeviceRecordings;
 pub(super) use self::fit_search::FitSearch;
@@ -75,6 +65,5 @@ pub use self::options::FitOptions;
 pub(super) use self::prediction::predict;
 pub use self::prediction::{PredictedFailure, SizeReport};
 pub use self::refusal::{FitRefusal, RefusalCode};
-pub use self::repetition::RepeatedOperations;
 pub use self::report::{FitReport, RecordingReport, fit};
 pub(super) use self::size_search::{LargestSize, SizeSearch};

@@ -24,18 +24,14 @@ pub struct SizeReport {
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes; on a device that is large enough if some requests are not served on this one.
     pub peak_reserved_bytes: u64,
-    /// Whether every request is served; null if no capacity is known, or if the data decides.
+    /// Whether every request is served; null if no capacity is known, or if larger sizes make
+    /// more requests.
     pub fits: Option<bool>,
-    /// The first request that fails; null if none does, no capacity is known, or the data decides.
+    /// The first request that fails; null if none does, and if `fits` is null.
     pub failed: Option<PredictedFailure>,
 }
 
 impl SizeReport {
-    /// Without an answer whether it fits, which the data decides.
-    pub(super) fn without_answer(self) -> Self {
-        Self { fits: None, failed: None, ..self }
-    }
-
     /// With the peaks that were recorded at this size, unless they exceed a device of `capacity` bytes.
     pub(super) fn with_recorded_peak(self, peak: Peak, capacity: Option<u64>) -> Self {
         if capacity.is_some_and(|capacity| peak.reserved_bytes > capacity) {

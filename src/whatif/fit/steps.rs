@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::draws::{Draws, Run};
 use super::input::SizedRecording;
 use crate::base::ids::StackId;
 
@@ -58,16 +57,14 @@ impl Steps {
     }
 }
 
-/// For each request, the largest size that it has in any completed step; `None` if it is the same in all of them. The
-/// same request of another step is the one with the same occurrence of its stack, if that step has as many of that
-/// stack.
-pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Option<u64>> {
+/// For each request: whether it has another size in another completed step. The same request of another step is the
+/// one with the same occurrence of its stack, if that step has as many of that stack.
+pub(super) fn requests_that_vary(recording: &SizedRecording<'_, '_>) -> Vec<bool> {
     let steps = Steps::from_recording(recording);
-    let completed = steps.completed_ranges();
     // The key is the stack, the number of its requests in the step, and the occurrence, counted from 1.
-    let mut sizes_by_place: FxHashMap<(StackId, u32, u32), [u64; 2]> = FxHashMap::default();
+    let mut first_bytes: FxHashMap<(StackId, u32, u32), (u64, bool)> = FxHashMap::default();
     let mut keys = Vec::new();
-    for range in completed {
+    for range in steps.completed_ranges() {
         let requests = &recording.requests[range.clone()];
         let mut count_by_stack: FxHashMap<StackId, u32> = FxHashMap::default();
         let order = requests.iter().map(|request| {
@@ -78,32 +75,14 @@ pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Opt
         let order: Vec<(StackId, u32)> = order.collect();
         for ((stack, occurrence), (index, request)) in order.into_iter().zip(range.clone().zip(requests)) {
             let key = (stack, count_by_stack.get(&stack).copied().unwrap_or(0), occurrence);
-            let [minimum, maximum] = sizes_by_place.entry(key).or_insert([request.bytes; 2]);
-            (*minimum, *maximum) = ((*minimum).min(request.bytes), (*maximum).max(request.bytes));
+            let (first, varies) = first_bytes.entry(key).or_insert((request.bytes, false));
+            *varies |= *first != request.bytes;
             keys.push((index, key));
         }
     }
-    let mut largest = vec![None; recording.requests.len()];
+    let mut varies = vec![false; recording.requests.len()];
     for (index, key) in keys {
-        largest[index] =
-            sizes_by_place.get(&key).filter(|[minimum, maximum]| minimum < maximum).map(|[_, maximum]| *maximum);
+        varies[index] = first_bytes.get(&key).is_some_and(|(_, varies)| *varies);
     }
-    largest
-}
-
-/// The completed steps of recordings, with the bytes of their requests that have another size in another step; `None` if
-/// the requests are the same in all steps.
-pub(super) fn draws<'r, 's: 'r, 'a: 's>(
-    recordings: impl IntoIterator<Item = &'r SizedRecording<'s, 'a>>,
-) -> Option<Draws> {
-    let run = |recording: &SizedRecording<'_, '_>| {
-        let largest = largest_in_any_step(recording);
-        let varying = |index: &usize| largest[*index].is_some();
-        let bytes =
-            |range: &Range<usize>| range.clone().filter(varying).map(|index| recording.requests[index].bytes).sum();
-        let steps = Steps::from_recording(recording);
-        let bytes = steps.completed_ranges().iter().map(bytes).filter(|bytes| *bytes > 0).collect();
-        Run { size: recording.size, bytes }
-    };
-    Draws::new(recordings.into_iter().map(run).collect())
+    varies
 }

@@ -46,8 +46,8 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
 
     fn new(fitted: &'f FittedProgram<'f, 's, 'a>, change: Change, multiple: u64) -> Option<Self> {
         let recording = RecordedProgram::from_device(fitted.base.device);
-        // Predicted requests have no law, and changes know nothing of repetitions.
-        if recording.is_continued() || !recording.has_steps() || fitted.has_repetitions() {
+        // Predicted requests have no law.
+        if recording.is_continued() || !recording.has_steps() {
             return None;
         }
         let recorded = change.apply(&recording)?;

@@ -179,13 +179,7 @@ impl Program<'_> {
     #[must_use]
     pub fn resized(&self, requests: &[ResizedRequest], initial_blocks: &[u64]) -> Self {
         let operations = resize_operations(&self.operations, requests, self.slot_count);
-        self.with_operations(operations, self.slot_count + 2, initial_blocks)
-    }
-
-    /// The same program with other operations, and other bytes for each initial block.
-    #[must_use]
-    pub fn with_operations(&self, operations: Vec<Operation>, slot_count: usize, initial_blocks: &[u64]) -> Self {
-        let mut resized = Self { operations, slot_count, ..self.clone() };
+        let mut resized = Self { operations, slot_count: self.slot_count + 2, ..self.clone() };
         let recorded = self.initial_blocks.iter().map(|block| block.requested);
         if recorded.eq(initial_blocks.iter().copied()) {
             return resized;
