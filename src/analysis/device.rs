@@ -85,6 +85,9 @@ pub struct DeviceReport {
     /// Attribution of the memory at the requested position, or without a trace at the snapshot; else absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_moment: Option<MemoryBreakdown>,
+    /// Number of failed requests after the last of `ooms`: 0 unless this is about an earlier one.
+    #[serde(skip)]
+    pub later_failures: u64,
     /// The training steps of the trace.
     pub steps: StepsReport,
     /// Memory that grows with every training step.
@@ -107,6 +110,9 @@ pub struct DeviceReport {
     /// Whether memory was reserved before the trace starts; false without a trace.
     #[serde(skip)]
     pub truncated: bool,
+    /// What replays for a failed request are compared with; `None` if none failed.
+    #[serde(skip)]
+    tried_on: Option<TriedOn>,
 }
 
 /// Growth below this part of the peak is not worth a look.
@@ -126,6 +132,34 @@ impl DeviceReport {
     /// Bytes of growth per step that explain `oom`; `None` if growth is not the reason.
     pub fn explaining_growth(&self, oom: &OomReport) -> Option<u64> {
         explaining_growth(oom, &self.leaks)
+    }
+
+    /// The report on failed request `index` of `ooms`, as if it were the last. The snapshot shows variables, and the
+    /// attribution the holders, of the last failure only: the advice on an earlier one does without.
+    #[must_use]
+    pub fn at_failure(&self, index: usize) -> Self {
+        let mut report = self.clone();
+        let later = self.ooms.len().saturating_sub(index + 1);
+        if later == 0 {
+            return report;
+        }
+        report.ooms.truncate(index + 1);
+        (report.later_failures, report.kept_by, report.local_tensors) = (later as u64, None, None);
+        report.changes.clear();
+        let Some((oom, on)) = report.ooms.last().zip(self.tried_on) else { return report };
+        let evidence = Evidence {
+            kept: None,
+            locals: None,
+            failing_line: None,
+            completed_steps: self.steps.completed,
+            leaks: &self.leaks,
+            changes: &[],
+            is_capacity_known: self.capacity_bytes.is_some(),
+        };
+        report.advice = vec![advise(oom, evidence)];
+        report.conclusion = Some(conclude(oom, report.advice.first(), &self.leaks));
+        report.tried = tried(on, oom, &[]);
+        report
     }
 
     /// Whether the line that grows most holds a notable part of the peak.
@@ -184,7 +218,8 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         Evidence { kept, locals, failing_line, completed_steps, leaks: &leaks, changes: &changes, is_capacity_known };
     let advice: Vec<Advice> = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
     let conclusion = ooms.last().map(|oom| conclude(oom, advice.first(), &leaks));
-    let tried = ooms.last().map(|oom| tried(device, oom, &changes)).unwrap_or_default();
+    let tried_on = ooms.last().map(|_| TriedOn::from_device(device));
+    let tried = tried_on.zip(ooms.last()).map(|(on, oom)| tried(on, oom, &changes)).unwrap_or_default();
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
     let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
@@ -217,6 +252,8 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         data_parallel: None,
         expandable_gain,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
+        later_failures: 0,
+        tried_on,
     }
 }
 
@@ -224,8 +261,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
 const MAX_CHANGED_PARTS: u64 = 20;
 
 /// The replays for `oom`, the last failed request.
-fn tried(device: DeviceStudy<'_, '_>, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {
-    let on = TriedOn::from_device(device);
+fn tried(on: TriedOn, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {
     let settings = oom.remedies.iter().map(|remedy| {
         let outcome = (&remedy.then, remedy.peak_of_trace_bytes);
         on.settings(remedy.settings_change(), outcome, None)

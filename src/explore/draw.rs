@@ -55,7 +55,7 @@ fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     let taken = Layout::tab_column(last) + columns(last.tab()) + 2;
     let name = format!("{}  GPU {}", state.path, state.device.id());
     put_right(buffer, taken, 0, &name, FAINT);
-    let style = match &state.answer {
+    let style = match state.result() {
         Some(_) if state.device.failed_requests().next().is_some() => ALARM,
         Some(_) => STRONG,
         None => FAINT,

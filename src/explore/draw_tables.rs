@@ -60,7 +60,7 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
 }
 
 pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
-    let rows = &state.tried;
+    let rows = state.tried();
     let selected = state.selected[View::Tried as usize].unwrap_or(0);
     let header = [(25, "the job then"), (9, "reserved"), (8, "sure")];
     put_row(buffer, layout.body.y, (2, "tried in a replay"), &header, STRONG);

@@ -111,7 +111,7 @@ impl State<'_, '_> {
                 blocks.get(index.map_or(0, |index| step(index, blocks.len()))).copied()
             }
             View::Holders => Some(now.map_or(0, |index| step(index, self.holders().len()))),
-            View::Tried => Some(now.map_or(0, |index| step(index, self.tried.len()))),
+            View::Tried => Some(now.map_or(0, |index| step(index, self.tried().len()))),
         };
     }
 
@@ -134,7 +134,7 @@ impl State<'_, '_> {
                 self.popup = row.map(|row| self.stack_popup(row.name, row.stack));
             }
             View::Tried => {
-                if let Some(entry) = self.tried.get(selected.unwrap_or(0)) {
+                if let Some(entry) = self.tried().get(selected.unwrap_or(0)) {
                     return match entry.conditions.clone() {
                         Some(conditions) => self.replay(entry.name.clone(), conditions),
                         None => self.press('c'),

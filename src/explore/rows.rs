@@ -94,9 +94,17 @@ pub(super) fn holders(
     rows
 }
 
-/// The replays for the last failed request, then further settings and devices to try; no settings until there is a
-/// report of `device`, because to choose them takes as long.
-pub(super) fn tried(device: DeviceStudy<'_, '_>, report: Option<&DeviceReport>) -> Vec<TriedEntry> {
+/// Settings to try on `device`, which takes as long as its analysis.
+pub(super) fn candidates(device: DeviceStudy<'_, '_>) -> Vec<String> {
+    candidates_with_use(device).into_iter().map(|candidate| candidate.option).collect()
+}
+
+/// The replays for the last failed request in `report`, then `candidates` and devices to try.
+pub(super) fn tried(
+    device: DeviceStudy<'_, '_>,
+    report: Option<&DeviceReport>,
+    candidates: &[String],
+) -> Vec<TriedEntry> {
     let mut entries = Vec::new();
     if device.device().is_empty() {
         return entries;
@@ -122,11 +130,10 @@ pub(super) fn tried(device: DeviceStudy<'_, '_>, report: Option<&DeviceReport>) 
         sure: "",
         conditions,
     };
-    let candidates = report.map(|_| candidates_with_use(device)).unwrap_or_default();
-    for option in candidates.into_iter().map(|candidate| candidate.option) {
-        if entries.iter().all(|entry: &TriedEntry| entry.name != option) {
+    for option in candidates {
+        if entries.iter().all(|entry: &TriedEntry| entry.name != *option) {
             let conditions = Conditions { options: option.clone(), ..Conditions::default() };
-            entries.push(untried(&option, String::new(), Some(conditions)));
+            entries.push(untried(option, String::new(), Some(conditions)));
         }
     }
     let on_gpu = |gpu: &GpuModel| {

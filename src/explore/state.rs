@@ -8,10 +8,10 @@ use super::layout::{Layout, View};
 use super::recording::{Grouping, Moment, Recording};
 use super::rows::{self, HolderRow, TriedEntry};
 use super::text::wrap;
-use crate::analysis::SnapshotReport;
+use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::ids::to_u32;
 use crate::base::units::size;
-use crate::output::{describe_outcome, summarize_snapshot};
+use crate::output::{describe_outcome, summarize_device};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 use crate::whatif::{Conditions, TriedRun};
@@ -67,18 +67,37 @@ impl Loaded {
     }
 }
 
-/// The analysis of a device, as it is done in the background.
+/// The answer and the replays about one failed request, or about a device on which none failed.
 #[derive(Debug)]
-pub struct Analyzed {
-    answer: String,
-    tried: Vec<TriedEntry>,
+pub(super) struct FailureResult {
+    /// The entry of the request; `None` if none failed.
+    entry: Option<u64>,
+    pub(super) answer: String,
+    /// Replays, and further conditions to replay.
+    pub(super) tried: Vec<TriedEntry>,
 }
 
+/// The analysis of a device, as it is done in the background.
+#[derive(Debug)]
+pub struct Analyzed(Vec<FailureResult>);
+
+/// Number of failed requests, the last of a device, with a result of their own.
+const MAX_RESULTS: usize = 16;
+
 impl Analyzed {
-    /// The answer and the replays of `report` about `device`, and further conditions to replay.
+    /// What `report` has on each failed request of `device`.
     pub fn from_report(device: DeviceStudy<'_, '_>, report: &SnapshotReport) -> Self {
-        let of_device = report.devices.iter().find(|one| one.device == device.id());
-        Self { answer: summarize_snapshot(report, Some(device.id())).answer, tried: rows::tried(device, of_device) }
+        let candidates = rows::candidates(device);
+        let result = |one: &DeviceReport| FailureResult {
+            entry: one.ooms.last().map(|oom| oom.event),
+            answer: summarize_device(report, one).answer,
+            tried: rows::tried(device, Some(one), &candidates),
+        };
+        let Some(one) = report.devices.iter().find(|one| one.device == device.id()) else { return Self(Vec::new()) };
+        let failures = one.ooms.len();
+        let of_failures = (failures.saturating_sub(MAX_RESULTS)..failures).map(|index| result(&one.at_failure(index)));
+        let results: Vec<FailureResult> = of_failures.collect();
+        Self(if results.is_empty() { vec![result(one)] } else { results })
     }
 }
 
@@ -90,8 +109,10 @@ pub struct State<'s, 'a> {
     /// Options of `oomscope analyze` that the user gave.
     pub(super) options: String,
     pub(super) recording: Option<Recording>,
-    pub(super) answer: Option<String>,
-    pub(super) tried: Vec<TriedEntry>,
+    /// In the order of the failed requests; empty until the analysis is done.
+    results: Vec<FailureResult>,
+    /// What can be tried before that.
+    untried: Vec<TriedEntry>,
     pub(super) view: View,
     pub(super) moment: Moment,
     /// The moments of the picture.
@@ -127,8 +148,8 @@ impl<'s, 'a> State<'s, 'a> {
             path: path.to_owned(),
             options: options.to_owned(),
             recording: None,
-            answer: None,
-            tried: rows::tried(device, None),
+            results: Vec::new(),
+            untried: rows::tried(device, None, &[]),
             view: if device.device().is_empty() { View::Map } else { View::Memory },
             moment: moment.min(end - 1),
             zoom: 0..end,
@@ -155,7 +176,7 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The analysis is done.
     pub fn set_analysis(&mut self, analyzed: Analyzed) {
-        (self.answer, self.tried) = (Some(analyzed.answer), analyzed.tried);
+        self.results = analyzed.0;
     }
 
     /// The replay under `conditions` is done. Nothing changes if the user stopped it.
@@ -163,8 +184,8 @@ impl<'s, 'a> State<'s, 'a> {
         let Some((name, conditions)) = self.running.take_if(|(_, running)| running == conditions) else { return };
         match outcome {
             Ok(run) => {
-                if let Some(entry) = self.tried.iter_mut().find(|entry| entry.conditions.as_ref() == Some(&conditions))
-                {
+                let shown = self.results.iter_mut().map(|result| &mut result.tried).chain([&mut self.untried]);
+                for entry in shown.flatten().filter(|entry| entry.conditions.as_ref() == Some(&conditions)) {
                     entry.outcome = describe_outcome(&run.then);
                     entry.reserved = size(run.peak_reserved_bytes);
                 }
@@ -183,9 +204,21 @@ impl<'s, 'a> State<'s, 'a> {
         to_u32(self.device.device().len())
     }
 
+    /// The result on the request that fails at the moment, else on the last one; `None` until the analysis is done.
+    pub(super) fn result(&self) -> Option<&FailureResult> {
+        let here = self.moment.checked_sub(1).map(u64::from);
+        self.results.iter().find(|result| here.is_some() && result.entry == here).or(self.results.last())
+    }
+
+    /// What was tried for that request, and what else can be.
+    pub(super) fn tried(&self) -> &[TriedEntry] {
+        self.result().map_or(&self.untried, |result| &result.tried)
+    }
+
     /// The answer of the analysis in one line, or in two if the screen `area` has room for them.
     pub(super) fn answer_lines(&self, area: Rect) -> Vec<String> {
-        let mut lines = wrap(self.answer.as_deref().unwrap_or("analyzing…"), area.width.into());
+        let answer = self.result().map_or("analyzing…", |result| &result.answer);
+        let mut lines = wrap(answer, area.width.into());
         let rest = lines.split_off(usize::from(area.height >= HIGH));
         let rest = rest.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ");
         lines.extend(Some(rest).filter(|rest| !rest.is_empty()));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use oomscope::analysis::{Options, analyze_study};
-use oomscope::base::units::is_active;
+use oomscope::base::units::{is_active, size};
 use oomscope::explore::{Analyzed, Colours, Effect, Input, Loaded, Look, State, draw};
 use oomscope::snapshot::{Snapshot, Source};
 use oomscope::study::{Scope, Study};
@@ -92,6 +92,26 @@ fn screens_of_three_sizes() {
         };
         explore(&fixtures::path(OOM), size, compare_views).unwrap();
     }
+}
+
+/// The answer and what was tried are of the failed request at the moment.
+#[test]
+fn the_answer_is_of_the_failure_that_is_selected() {
+    let check = |mut explored: Explored<'_, '_>| {
+        let report = fixtures::report("2.15.0-fuzz-oom");
+        let ooms = &report.devices[0].ooms;
+        assert!(ooms.len() > 3);
+        for oom in ooms.iter().rev().take(4) {
+            explored.type_in(&format!(":{}\n1", oom.event));
+            let head = explored.lines(UNICODE)[1..3].join(" ");
+            assert!(head.contains(&size(oom.requested_bytes)), "entry {}: {head}", oom.event);
+            explored.type_in("4");
+            let best = explored.page(UNICODE);
+            let serves = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).count();
+            assert_eq!(best.contains('✓') || best.contains('~'), serves > 0, "entry {}: {best}", oom.event);
+        }
+    };
+    explore(&fixtures::path("2.15.0-fuzz-oom"), [100, 40], check).unwrap();
 }
 
 #[test]

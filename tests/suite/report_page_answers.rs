@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use oomscope::base::units::{count, size};
 use serde_json::{Value, json};
 
 use crate::report_page::{fixture, page};
@@ -68,14 +69,56 @@ fn the_answer_stands_once() {
     }
     assert_eq!(pane.matches("expandable_segments:True").count(), 1, "{pane}");
     assert!(!pane.contains("oomscope report"), "the page exists: {pane}");
-    // The answer of several files is of the worst: every device has its own settings.
-    let files = [fixture(FAILED), fixture("2.15.0-oom_varlen-at-oom")];
-    browser.open(&page(directory.path(), &[&files[0], &files[1]]), "");
-    for index in [0, 1] {
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// Headline and pane are of the device and the failed request that are selected, and say when the figures were so.
+#[test]
+fn the_result_is_that_of_the_selected_device_and_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["2.15.0-gpt_varlen-at-oom", "2.15.0-two_devices", "2.15.0-fuzz-oom", "2.15.0-conv_train"].map(fixture);
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let Some(mut browser) = Browser::start() else { return };
+    browser.open(&page(directory.path(), &files), "");
+    let all = analyze(&files);
+    let pages = browser.value("JSON.parse(document.getElementById('pages').textContent)");
+    for (index, row) in pages.as_array().unwrap().iter().enumerate() {
         browser.value(&format!("oomscope.show({{ page: {index} }})"));
-        browser.settle();
-        let settings = text_of(&mut browser, "#failure");
-        assert!(settings.contains("The same requests under other settings, replayed"), "{settings}");
+        let devices = all["snapshots"][row["snapshot"].as_u64().unwrap() as usize]["devices"].as_array().unwrap();
+        let device = devices.iter().find(|device| device["device"] == row["device"]).unwrap();
+        let ooms = device["ooms"].as_array().unwrap();
+        if ooms.is_empty() {
+            let headline = text_of(&mut browser, "h1");
+            assert!(
+                headline.starts_with("no request failed: ") && headline.contains(&format!("GPU {}", row["device"])),
+                "{headline}"
+            );
+            let peak = size(device["peak"]["allocated_bytes"].as_u64().unwrap());
+            assert!(text_of(&mut browser, "#summary").contains(&peak), "{peak}");
+            let entries = count(row["entries"].as_u64().unwrap());
+            assert_eq!(text_of(&mut browser, "#result-when"), format!("over all {entries} entries"));
+        }
+        for (at, oom) in ooms.iter().enumerate().rev().take(3) {
+            let entry = oom["event"].as_u64().unwrap();
+            // By the moment, as a click on the timeline selects it.
+            browser.value(&format!("oomscope.show({{ moment: {} }})", entry + 1));
+            browser.settle();
+            let requested = size(oom["requested_bytes"].as_u64().unwrap());
+            let (headline, pane) = (text_of(&mut browser, "h1"), text_of(&mut browser, "#summary"));
+            let is_last = at + 1 == ooms.len();
+            assert!(
+                headline.contains(&format!("GPU {}: ", row["device"])) && headline.contains(&requested),
+                "{headline}"
+            );
+            let why = if is_last { &device["conclusion"] } else { &oom["verdict"] };
+            assert!(pane.contains(&format!("why {}", why.as_str().unwrap().replace('-', " "))), "{why}: {pane}");
+            assert!(pane.contains(&format!("{} allocated", size(oom["allocated_bytes"].as_u64().unwrap()))), "{pane}");
+            assert_eq!(pane.contains("held by"), is_last, "holders are known at the last failure: {pane}");
+            assert_eq!(
+                text_of(&mut browser, "#result-when"),
+                format!("when the request of entry {} failed", count(entry))
+            );
+        }
     }
     assert_eq!(browser.errors(), Vec::<Value>::new());
 }

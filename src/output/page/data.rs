@@ -96,7 +96,7 @@ impl Packing<'_, '_, '_> {
         let (first_step, steps) = events::steps(phases, shown);
         let is_pending = |one: &&AllocationLifetime| one.freed_at == Some(0);
         let header = Header {
-            version: 1,
+            version: 2,
             device: device.id(),
             entries: shown.entries,
             first_event: u64::from(shown.first),

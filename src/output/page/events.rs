@@ -7,10 +7,8 @@ use super::names::{NameTable, index_of};
 use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
-use crate::analysis::failure::OomReport;
 use crate::analysis::timeline;
 use crate::base::ids::to_u32;
-use crate::output::wording::outcome_clause;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
@@ -43,15 +41,9 @@ pub(super) fn failures(
             pool: oom.pool_id.map(|id| names.pool_by_id(id)),
             node: stacks.intern(device.device().entry(entry).extended_stack).0,
             index,
-            outcomes: outcomes(oom),
         })
     });
     listed.collect()
-}
-
-/// The outcome of each remedy, in a sentence.
-fn outcomes(oom: &OomReport) -> Vec<String> {
-    oom.remedies.iter().map(|remedy| outcome_clause(&remedy.then)).collect()
 }
 
 /// Releases of device memory, and snapshots.

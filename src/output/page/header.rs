@@ -64,8 +64,6 @@ pub(super) struct PageFailure {
     pub(super) node: u32,
     /// Index into the failures of the analysis.
     pub(super) index: usize,
-    /// The outcome of each remedy of the analysis, in a sentence.
-    pub(super) outcomes: Vec<String>,
 }
 
 /// An event that is drawn as a mark.

@@ -16,6 +16,8 @@ use crate::output::report;
 
 /// Number of messages of a log to explain in full.
 const EXPLAINED_MESSAGES: usize = 10;
+/// Number of results on a page; each device has one in any case.
+const MAX_RESULTS: usize = 64;
 
 /// One device in the list that the script reads before it unpacks any data.
 #[derive(Serialize)]
@@ -71,8 +73,7 @@ pub fn write_with(
     let report = shown.report.as_ref().unwrap_or(report);
     write_head(&title(report), scripts, version, out)?;
     let mut document = report::analyze(report);
-    document.shorten_locations();
-    drop_own_command(&mut document);
+    prepare(&mut document);
     let below = Document { blocks: std::mem::take(&mut document.sections), sections: Vec::new() };
     writeln!(out, "<main id=\"first\">")?;
     if let Some(note) = shown.note() {
@@ -91,6 +92,16 @@ pub fn write_with(
         base64::write(&page.blob, out)?;
         out.write_all(b"</script>\n")?;
     }
+    let failures = (MAX_RESULTS / shown.devices.len().max(1)).max(1);
+    for (index, (snapshot, page)) in shown.devices.iter().enumerate() {
+        for (failure, html) in results(report, *snapshot, page, failures) {
+            let failure = failure.map_or_else(String::new, |failure| failure.to_string());
+            write!(
+                out,
+                "<template class=\"result\" data-page=\"{index}\" data-failure=\"{failure}\">{html}</template>\n"
+            )?;
+        }
+    }
     if let Some(module) = module {
         let stored = shown.snapshots.iter().map(|one| one.stored.as_slice());
         replay::write_parts(module, stored, out)?;
@@ -98,8 +109,25 @@ pub fn write_with(
     write!(out, "<script>{script}</script>\n</body>\n</html>\n")
 }
 
+/// The results on a device, each as `analyze` shows it: on the last `failures` failed requests, by their indexes, else on
+/// its use of memory.
+fn results(report: &AnalyzeReport, snapshot: usize, page: &PageData, failures: usize) -> Vec<(Option<usize>, String)> {
+    let snapshot = &report.snapshots[snapshot];
+    let Some(device) = snapshot.devices.iter().find(|device| device.device == page.device) else { return Vec::new() };
+    let result = |failure| {
+        let mut document = report::result(snapshot, device, failure, report.top);
+        prepare(&mut document);
+        (failure, html(&document))
+    };
+    // At a moment that the user chose there is one result.
+    if device.ooms.is_empty() || device.moment.is_some() {
+        return vec![result(None)];
+    }
+    (device.ooms.len().saturating_sub(failures)..device.ooms.len()).map(|index| result(Some(index))).collect()
+}
+
 /// The parts of a page that belong to the first device of its only snapshot, as one JSON object: its row in the list of
-/// devices, its analysis, and its data in base64.
+/// devices, its analysis, its results, and its data in base64.
 ///
 /// # Errors
 /// Those of the serializer.
@@ -110,7 +138,8 @@ pub fn device_json(report: &AnalyzeReport, data: &SnapshotData) -> io::Result<se
     let mut blob = Vec::new();
     base64::write(&page.blob, &mut blob)?;
     let text = String::from_utf8(blob).map_err(io::Error::other)?;
-    Ok(serde_json::json!({ "page": row(report, 0, page), "analysis": analysis, "data": text }))
+    let results = results(report, 0, page, MAX_RESULTS);
+    Ok(serde_json::json!({ "page": row(report, 0, page), "analysis": analysis, "results": results, "data": text }))
 }
 
 /// Writes the page of `explanations`, one for each log, and names the files that are `unreadable`; `version` is that of
@@ -166,6 +195,12 @@ pub(super) fn write_head(title: &str, scripts: Scripts<'_>, version: &str, out: 
         csp_hash(web::STYLE)?,
         web::STYLE,
     )
+}
+
+/// Makes a page of `document`: short paths, and no advice to make this page.
+fn prepare(document: &mut Document) {
+    document.shorten_locations();
+    drop_own_command(document);
 }
 
 /// Drops the advice to make this page.

@@ -38,7 +38,7 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/figures.js"),
     include_str!("web/tables.js"),
     include_str!("web/kept.js"),
-    include_str!("web/failure.js"),
+    include_str!("web/result.js"),
     include_str!("web/found.js"),
     include_str!("web/compare.js"),
     include_str!("web/search.js"),

@@ -47,6 +47,16 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     document
 }
 
+/// Lays out the first screen of `device` of `snapshot`: of failed request `failure` of its report, or of its last one.
+pub fn result(snapshot: &SnapshotReport, device: &DeviceReport, failure: Option<usize>, rows: usize) -> Document {
+    let mut document = Document::default();
+    match failure {
+        Some(index) => screen(&mut document, snapshot, &device.at_failure(index), rows),
+        None => screen(&mut document, snapshot, device, rows),
+    }
+    document
+}
+
 /// Appends the verdict of a dry run.
 fn add_verdict(document: &mut Document, report: &AnalyzeReport, shown: &SnapshotReport) {
     let Some((job, dry_run)) = report.dry_run.as_ref().zip(shown.dry_run.as_ref()) else { return };

@@ -30,7 +30,7 @@ mod tried;
 mod variables;
 mod whatif;
 
-pub use analyze::{after_run, analyze};
+pub use analyze::{after_run, analyze, result};
 pub use diff::diff;
 pub use explain::explain;
 pub use fit::fit;

@@ -49,9 +49,14 @@ pub(crate) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) 
         Some(worst) => snapshot.devices.iter().find(|device| device.device == worst),
         None => snapshot.devices.first(),
     };
-    let Some(device) = device else {
-        return Summary::from_answer("the allocator held no memory and recorded nothing");
-    };
+    match device {
+        Some(device) => summarize_device(snapshot, device),
+        None => Summary::from_answer("the allocator held no memory and recorded nothing"),
+    }
+}
+
+/// Summarizes `device` of `snapshot`.
+pub(crate) fn summarize_device(snapshot: &SnapshotReport, device: &DeviceReport) -> Summary {
     if has_warning(snapshot, Code::ForeignBackend) {
         return Summary::from_answer(usage_headline(snapshot, device).raw());
     }

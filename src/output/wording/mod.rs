@@ -32,13 +32,13 @@ mod variables;
 mod verdict_reason;
 mod whatif;
 
-pub(crate) use analyze::{failure_headline, summarize_snapshot, usage_headline};
+pub(crate) use analyze::{failure_headline, summarize_device, usage_headline};
 pub use brief::{Brief, BriefLine};
 pub(crate) use category::{category_label, guessed_label};
 pub(crate) use cause::describe_cause;
 pub(crate) use dry_verdict::describe_verdict;
 pub(crate) use explain::describe_host_memory;
-pub(crate) use outcome::{describe_outcome, outcome_clause};
+pub(crate) use outcome::describe_outcome;
 pub(crate) use place::{frame_label, location_label};
 pub(crate) use serving::{describe_budget, describe_options, format_requests};
 pub use summary::Summary;

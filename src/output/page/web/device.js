@@ -28,6 +28,12 @@ class Device {
     this.groups = { category, line, variable: groupsByVariable(this), each: line, segment: category };
   }
 
+  /** The category of a kind of allocation, as its group is called: with "(a guess)" if it is one. @param {number} kind */
+  categoryText(kind) {
+    const { names, groupOfKind } = this.groups.category;
+    return names[groupOfKind[kind]];
+  }
+
   /** Index of the entry before moment m, as in the JSON, or null for the start. @param {number} m */
   entryOf(m) {
     return m > 0 ? m - 1 + (this.data.header.first_event || 0) : null;

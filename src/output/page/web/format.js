@@ -10,8 +10,15 @@ function bytesText(bytes) {
     size /= 1024;
     unit += 1;
   }
-  const digits = Number.isInteger(size) ? countText(size) : size.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+  const digits = Number.isInteger(size) ? countText(size) : toFixedEven(size, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
   return `${bytes < 0 ? "-" : ""}${digits} ${units[unit]}`;
+}
+
+/** `toFixed`, with halves rounded to even, as the command line does: 25.25 is 25.2. @param {number} value @param {number} digits */
+function toFixedEven(value, digits) {
+  const scaled = value * 10 ** digits;
+  const floor = Math.floor(scaled);
+  return scaled - floor === 0.5 && floor % 2 === 0 ? (floor / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }
 
 /** @param {number} value */
@@ -21,7 +28,8 @@ function countText(value) {
 
 /** `1 block`, `2 blocks`. @param {number} value @param {string} noun */
 function countOf(value, noun) {
-  return `${countText(value)} ${noun}${value === 1 ? "" : noun.endsWith("y") ? "" : "s"}`;
+  const plural = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+  return `${countText(value)} ${value === 1 ? noun : plural}`;
 }
 
 /** @param {number} part @param {number} whole */
@@ -38,7 +46,7 @@ function secondsText(us) {
 
 /** A word of the JSON for people: `optimizer-state` is "optimizer state". @param {string} word */
 function spaced(word) {
-  return word.replace(/-/g, " ");
+  return word.replace(/-/g, " ").replace(/^kv /, "KV ");
 }
 
 /** The last two parts of a path. @param {string} path */

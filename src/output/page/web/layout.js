@@ -135,7 +135,7 @@ function buildPage() {
     ),
   );
   const panes = {
-    result: [make("div", { id: "summary" }), make("section", { id: "failure", hidden: true })],
+    result: resultPane(),
     entries: [make("div", { id: "entry-list" }), make("div", { id: "entry" })],
     selected: [make("div", { id: "selection", "aria-live": "polite" })],
     search: foundPane(),

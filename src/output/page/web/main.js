@@ -38,6 +38,7 @@ async function showPage(index, changes = {}) {
   while (openDevices.size > 4)
     openDevices.delete(/** @type {number} */ ([...openDevices.keys()].find((key) => key !== index)));
   failureIndex = -1;
+  drawnResult = "";
   view.page = index;
   byId("page-title").textContent =
     pages.length > 1 ? device.page.title : device.page.title.replace(/, device \d+$/, "");
@@ -84,7 +85,7 @@ async function start() {
   arrangeSummary();
   Object.assign(pictures, {
     search: drawSearch,
-    failure: drawFailurePanel,
+    result: drawResult,
     figures: drawFigures,
     dock: drawDock,
     entries: drawEntries,
@@ -183,6 +184,12 @@ ready.catch(showError);
     const { action, bytes, addr, stream, node } = traceEntry(m);
     const frames = device.stacks.framesOf(node).map((frame) => device.stacks.frameText(frame));
     return { action, bytes, address: addr === null ? null : device.data.address(addr), stream, frames };
+  },
+  /** Where each allocation is, and its tooltip: as when the pointer is on it. */
+  allocations() {
+    const { data } = device;
+    const rows = Array.from({ length: data.allocations }, (_, row) => row);
+    return rows.map((row) => [data.address(data.addr[row]), allocationText(row, Infinity)]);
   },
   /** The view as pictures, and a table as CSV. */
   svg: () => new XMLSerializer().serializeToString(viewSvg()),

@@ -2,11 +2,11 @@
 
 /** @param {number} row @param {number} maxFrames */
 function allocationText(row, maxFrames) {
-  const { data, stacks, groups: by } = device;
+  const { data, stacks } = device;
   const kind = data.kind[row];
   const requested = data.requested[kind];
   const lines = [
-    `${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}: ${by.category.names[data.category[kind]]}, ${poolStreamText(data.pool[kind], data.stream[kind])}`,
+    `${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}: ${device.categoryText(kind)}, ${poolStreamText(data.pool[kind], data.stream[kind])}`,
   ];
   lines.push(lifeText(row));
   const variable = variableText(kind);

@@ -1,21 +1,23 @@
-// Arranges the elements that need no script: the headline stays on top, the rest of the first screen moves to the dock, and
-// the report below it is folded.
+// Arranges the elements that need no script: the headline of the selected result stays on top, what is of all devices moves
+// into the dock, and the report below is folded.
 
-/** The headline in one line; the pane "Result" has the reason, the tables and the advice. */
 function arrangeSummary() {
   const first = byId("first");
   const app = byId("app");
-  const title = first.querySelector("h1");
-  if (title) {
-    const reason = [...first.querySelectorAll("dt")].find((one) => one.textContent === "why")?.nextElementSibling;
-    const verdict = reason?.textContent?.split(/[:,]/)[0] ?? "";
-    if (verdict) title.querySelector(".context")?.prepend(make("strong", { class: "verdict" }, verdict), " ");
-    title.title = title.textContent ?? "";
+  const title = /** @type {any} */ (first.querySelector("h1"));
+  const children = [...first.children];
+  // A note about the page itself precedes the title, and stays.
+  const from = title ? children.indexOf(title) : 0;
+  const screen = children.slice(from, children.indexOf(app));
+  if (pages.length > 1 && title) {
+    const all = make("details", { id: "job" }, make("summary", {}, ...title.childNodes), ...screen.slice(1));
+    byId("pane-result").append(all);
   }
+  for (const element of screen) element.remove();
   const head = make(
     "div",
     { class: "bar head" },
-    ...(title ? [title] : []),
+    make("h1", {}),
     make("span", { class: "space" }),
     make("span", { class: "save muted" }, "save:"),
     action("save-png", "PNG"),
@@ -23,11 +25,6 @@ function arrangeSummary() {
     make("button", { class: "keys", onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
     make("button", { onclick: switchTheme, id: "theme" }, "light or dark"),
   );
-  const children = [...first.children];
-  // A note about the page itself precedes the title, and stays.
-  const from = title ? children.indexOf(title) + 1 : 0;
-  byId("summary").append(...children.slice(from, children.indexOf(app)));
-  if (pages.length === 1) wireBlockers(byId("summary"));
   first.prepend(head);
   foldReport();
 }

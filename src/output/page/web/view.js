@@ -76,7 +76,20 @@ function setMoment(position, follow = true) {
   const width = view.end - view.start;
   if (follow && (view.moment < view.start || view.moment >= view.end))
     setZoom(view.moment - width / 2, view.moment + width / 2);
-  redraw("overlay", "slider", "figures", "entries", "compare", "found", "selection", "map", "flame", "tables", "hash");
+  redraw(
+    "result",
+    "overlay",
+    "slider",
+    "figures",
+    "entries",
+    "compare",
+    "found",
+    "selection",
+    "map",
+    "flame",
+    "tables",
+    "hash",
+  );
 }
 
 /** @param {number} start @param {number} end */

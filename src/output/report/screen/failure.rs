@@ -52,7 +52,10 @@ pub(super) fn show_failure(
     }
     let has_blockers = add_blockers(document, oom);
     let rows = if grows || has_blockers { rows.min(ROWS_BESIDE_GROWTH) } else { rows };
-    add_holders(document, device, oom.held.as_ref(), rows);
+    // Who held the memory is known of the last failure only.
+    if device.later_failures == 0 {
+        add_holders(document, device, oom.held.as_ref(), rows);
+    }
     if !device.tried.is_empty() {
         let before = oom.as_recorded.map_or(0, |replay| replay.reserved_before_bytes);
         document.table(tried_table(&device.tried, MAX_TRIED, None, before));
@@ -61,9 +64,10 @@ pub(super) fn show_failure(
 }
 
 fn context(device: &DeviceReport, oom: &OomReport) -> String {
-    let failures = match device.oom_count {
-        0 | 1 => None,
-        failures => Some(format!("last of {} failures", count(failures))),
+    let failures = match (device.oom_count, device.later_failures) {
+        (0 | 1, _) => None,
+        (failures, 0) => Some(format!("last of {} failures", count(failures))),
+        (failures, later) => Some(format!("failure {} of {}", count(failures.saturating_sub(later)), count(failures))),
     };
     let parts: Vec<String> = moment_label(oom.held.as_ref()).into_iter().chain(failures).collect();
     parts.join(" · ")

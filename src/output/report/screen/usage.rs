@@ -9,7 +9,7 @@ use crate::base::units::{counted, size};
 use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
 use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::{describe_engines, describe_position_on, describe_private_pools};
-use crate::output::wording::{command_line, summarize_snapshot, usage_headline};
+use crate::output::wording::{command_line, summarize_device, usage_headline};
 
 /// A recording without a failed request, a state without a trace, or a moment that the user chose.
 pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
@@ -70,7 +70,7 @@ fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
 }
 
 fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport) {
-    let summary = summarize_snapshot(snapshot, Some(device.device));
+    let summary = summarize_device(snapshot, device);
     document.fields("do", summary.action);
     document.fields("copy", summary.copy.filter(|text| !text.contains(".py:")).map(code));
     if device.timeline.is_some() {

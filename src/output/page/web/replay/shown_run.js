@@ -15,9 +15,15 @@ async function showRun(run, base, conditions) {
   analysis.snapshots.push({ path: base.title, devices: [run.analysis] });
   pages[replayedPage] = { ...run.page, snapshot, title: `${base.title}, replayed: ${conditions}` };
   openDevices.delete(replayedPage);
-  document.querySelector(`script.data[data-page="${replayedPage}"]`)?.remove();
+  for (const old of document.querySelectorAll(`:is(.data, .result)[data-page="${replayedPage}"]`)) old.remove();
   document.body.append(
     make("script", { type: "text/plain", class: "data", "data-page": String(replayedPage) }, run.data),
+    ...run.results.map((/** @type {[number | null, string]} */ [failure, html]) => {
+      const key = { class: "result", "data-page": String(replayedPage), "data-failure": String(failure ?? "") };
+      const template = make("template", key);
+      template.innerHTML = html;
+      return template;
+    }),
   );
   await showPage(replayedPage, { pane: "replay" });
 }
