@@ -15,7 +15,7 @@ use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::stacks::phases::Engine;
 use crate::study::attribution::{KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
-use crate::study::memory::LiveByLine;
+use crate::study::memory::Holder;
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
 use crate::whatif::{JobOutcome, WhyUnknown};
@@ -279,7 +279,7 @@ fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
     })
 }
 
-fn live_lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
+fn live_lines(oom: &OomReport) -> impl Iterator<Item = &Holder> {
     oom.held.iter().flat_map(|held| &held.by_line.rows)
 }
 

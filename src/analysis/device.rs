@@ -16,9 +16,7 @@ use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::study::annotations::{ByAnnotation, by_annotation};
 use crate::study::attribution::{self, Attribution, Leaks, MemoryBreakdown, StepsReport};
-use crate::study::memory::{
-    BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, TopRows, top_lines, top_stacks,
-};
+use crate::study::memory::{Holder, LiveByStack, MemoryReport, SegmentList, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
@@ -72,8 +70,8 @@ pub struct DeviceReport {
     pub request: Option<RequestReport>,
     /// The stacks that hold the most memory, largest first, `--top` of them.
     pub top_stacks: Vec<LiveByStack>,
-    /// The lines of user code that hold the most memory, largest first, `--top` of them.
-    pub top_lines: Vec<LiveByLine>,
+    /// The holders of most memory by line of code and category, largest first, `--top` of them.
+    pub top_lines: Vec<Holder>,
     /// The variables that keep the memory of the snapshot alive; absent with `--at`, and if the recorder did not look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<KeptReport>,
@@ -222,7 +220,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let tried = tried_on.zip(ooms.last()).map(|(on, oom)| tried(on, oom, &changes)).unwrap_or_default();
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
     let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
-    let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
+    let held = attribution.at_position;
     DeviceReport {
         device: device.id(),
         moment,
@@ -237,13 +235,13 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         tried,
         changes,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
-        top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
-        top_lines: top_lines(stacks, memory.live_by_stack, all, top, &|_| None).rows,
+        top_stacks: held.as_ref().map(|held| held.by_stack.rows.clone()).unwrap_or_default(),
+        top_lines: held.as_ref().map(|held| held.by_line.rows.clone()).unwrap_or_default(),
         kept_by,
         annotated: if moment.is_none() { by_annotation(device, top) } else { None },
         memory: memory.figures,
         at_peak: attribution.at_peak,
-        at_moment: attribution.at_position,
+        at_moment: held.filter(|_| moment.is_some() || history.is_none()),
         steps: attribution.steps,
         leaks,
         sleep: device.sleep().cloned(),

@@ -11,6 +11,7 @@ use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, without_m
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{count, percent, ratio, signed_size, size};
+use crate::output::category_label;
 use crate::output::report::Names;
 use crate::whatif::TriedMark;
 
@@ -44,7 +45,7 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
     let total = recording.allocated[state.moment as usize];
     let search = if state.found.is_some() { ", matches of the search" } else { "" };
     let head = format!("held by {}{search} (g: by another)", grouping.word);
-    let header = [(10, "change"), (9, "bytes"), (6, "share"), (8, "blocks")];
+    let header = [(10, "change"), (9, "bytes"), (6, "share"), (8, "blocks"), (16, "")];
     let shown = usize::from(state.marked.is_none())..;
     put_row(buffer, layout.body.y, (2, &head), &header[shown.clone()], STRONG);
     let first = layout.first_row(selected);
@@ -53,7 +54,8 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
         let change = if row.change == 0 { String::new() } else { signed_size(row.change) };
         let cells = [size(row.bytes), percent(ratio(row.bytes, total)), count(row.blocks)];
         let style = if first + index == selected { SELECTED } else { PLAIN };
-        let cells = [(10, &*change), (9, &*cells[0]), (6, &*cells[1]), (8, &*cells[2])];
+        let category = row.category.map_or_else(String::new, category_label);
+        let cells = [(10, &*change), (9, &*cells[0]), (6, &*cells[1]), (8, &*cells[2]), (16, &*category)];
         put_row(buffer, y, (2, &row.name), &cells[shown.clone()], style);
         put(buffer, 0, y, 1, EIGHTHS[7], Style::new().fg(colour(row.slot, row.is_guess)));
     }

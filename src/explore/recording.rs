@@ -309,10 +309,11 @@ fn find_lines(device: DeviceStudy<'_, '_>, allocations: &[AllocationLifetime]) -
     let stacks = device.stacks();
     let (mut lines, mut rows) = (Vec::<String>::new(), FxHashMap::<LineId, u32>::default());
     let mut callers = Vec::new();
-    let mut of_stack = FxHashMap::<StackId, u32>::default();
+    let mut of_stack = FxHashMap::<(StackId, bool), u32>::default();
     let line_of = allocations.iter().map(|one| {
-        *of_stack.entry(one.made_by).or_insert_with(|| {
-            let line = stacks.line_id(one.made_by);
+        let is_older = one.is_before_recording(device);
+        *of_stack.entry((one.made_by, is_older)).or_insert_with(|| {
+            let line = stacks.line_id(one.made_by).for_block(is_older);
             *rows.entry(line).or_insert_with(|| {
                 let location = stacks.code_location(line);
                 lines.push(location.label());

@@ -10,6 +10,7 @@ use crate::base::ids::StackId;
 use crate::base::units::{count, signed_difference, size};
 use crate::snapshot::Stacks;
 use crate::study::DeviceStudy;
+use crate::study::attribution::Category;
 use crate::study::lifetimes::AllocationLifetime;
 use crate::whatif::program::ProgramRow;
 use crate::whatif::{Conditions, TriedCertainty, TriedKind, TriedMark, candidates_with_use};
@@ -18,6 +19,8 @@ use crate::whatif::{Conditions, TriedCertainty, TriedKind, TriedMark, candidates
 #[derive(Debug, Clone)]
 pub(super) struct HolderRow {
     pub(super) name: String,
+    /// Of a line, the category of these bytes.
+    pub(super) category: Option<Category>,
     pub(super) slot: Slot,
     pub(super) is_guess: bool,
     pub(super) bytes: u64,
@@ -51,12 +54,16 @@ pub(super) fn holders(
     marked: Option<Moment>,
 ) -> Vec<HolderRow> {
     let is_by_line = grouping.word == BY_LINE;
-    let count = if is_by_line { recording.lines.len() } else { grouping.groups.len() };
-    let row_of = |index: usize| {
-        if is_by_line { recording.line_of[index] as usize } else { usize::from(grouping.of[index]) }
+    // A line has a row for each category.
+    let parts = if is_by_line { Category::ALL.len() } else { 1 };
+    let count = if is_by_line { recording.lines.len() * parts } else { grouping.groups.len() };
+    let row_of = |index: usize| match is_by_line {
+        true => recording.line_of[index] as usize * parts + recording.allocations[index].category as usize,
+        false => usize::from(grouping.of[index]),
     };
     let none = HolderRow {
         name: String::new(),
+        category: None,
         slot: OTHER,
         is_guess: false,
         bytes: 0,
@@ -87,7 +94,8 @@ pub(super) fn holders(
         rows.iter_mut().zip(&before).for_each(|(row, before)| row.change = signed_difference(*before, row.bytes));
     }
     for (at, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.bytes > 0 || row.change != 0) {
-        row.name.clone_from(if is_by_line { &recording.lines[at] } else { &grouping.groups[at].name });
+        row.name.clone_from(if is_by_line { &recording.lines[at / parts] } else { &grouping.groups[at].name });
+        row.category = Category::ALL.get(at % parts).copied().filter(|of| is_by_line && *of != Category::Other);
     }
     rows.retain(|row| !row.name.is_empty());
     rows.sort_by_key(|row| (Reverse(row.change.unsigned_abs()), Reverse(row.bytes)));

@@ -325,6 +325,77 @@ fn adds_up(held: &Value, allocated: &Value, place: &str) {
     }
 }
 
+/// The column of categories in a table of holders adds up to the sum of the category, and no row mixes what the
+/// recording saw allocated without a stack with what is older.
+fn holders_add_up(held: &Value, place: &str) {
+    let by_line = held["by_line"]["rows"].as_array().unwrap();
+    let by_variable = held["by_variable"].as_array().map_or(&[][..], Vec::as_slice);
+    for of in held["by_category"].as_array().unwrap() {
+        let bytes_in = |rows: &[Value]| -> u64 {
+            let rows = rows.iter().filter(|row| row["category"] == of["category"]);
+            rows.map(|row| row["bytes"].as_u64().unwrap()).sum()
+        };
+        let bytes = of["bytes"].as_u64().unwrap();
+        assert_eq!(bytes_in(by_line), bytes, "{place} {of}");
+        assert!(by_variable.is_empty() || bytes_in(by_variable) <= bytes, "{place} {of}");
+    }
+    let older = |row: &&Value| row["before_recording"] == true;
+    let older: u64 = by_line.iter().filter(older).map(|row| row["bytes"].as_u64().unwrap()).sum();
+    let ages = held["by_age"].as_array().unwrap();
+    let age = ages.iter().find(|row| row["age"] == "before-recording").map_or(0, |row| row["bytes"].as_u64().unwrap());
+    let no_line = |row: &&Value| row["frame"].is_null() && row.get("backward").is_none() && row["has_stack"] == false;
+    let no_line: u64 = by_line.iter().filter(no_line).map(|row| row["bytes"].as_u64().unwrap()).sum();
+    assert!(older <= age && older <= no_line, "{place}: {older} of {no_line}, {age}");
+}
+
+#[test]
+fn every_table_of_holders_adds_up_to_the_categories() {
+    let (mut named, mut mixed) = (0, 0);
+    for name in fixtures::all_names() {
+        for device in devices(&name, &["--top", "100000"]) {
+            let ooms = device["ooms"].as_array().unwrap().iter().map(|oom| &oom["held"]);
+            let shown = ooms.chain([&device["at_peak"], &device["at_moment"]]).filter(|held| held.is_object());
+            for held in shown {
+                holders_add_up(held, &name);
+                let rows = held["by_line"]["rows"].as_array().unwrap();
+                let lines = |row: &Value| (row["frame"].clone(), row["called_from"].clone());
+                mixed += rows
+                    .windows(2)
+                    .filter(|pair| !pair[0]["frame"].is_null() && lines(&pair[0]) == lines(&pair[1]))
+                    .count();
+                named += usize::from(held["by_variable"].is_array());
+            }
+        }
+    }
+    assert!(named > 3 && mixed > 20, "{named} with names, {mixed} lines of two categories");
+}
+
+/// Two blocks without a stack: one is older than the recording, the other is not.
+#[test]
+fn memory_without_a_stack_is_not_all_from_before_the_recording() {
+    const MIB: u64 = 1 << 20;
+    let block = |index: u64| json!({ "address": index * MIB, "size": MIB, "requested_size": MIB, "state": "active_allocated", "frames": [] });
+    let segment = json!({ "device": 0, "address": MIB, "total_size": 2 * MIB, "stream": 0, "segment_type": "large",
+        "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": [block(1), block(2)] });
+    let entry = |action: &str, index: u64| json!({ "action": action, "addr": index * MIB, "size": MIB, "stream": 0, "frames": [], "time_us": index });
+    let trace = [entry("alloc", 2), entry("free_requested", 2), entry("free_completed", 2), entry("alloc", 2)];
+    let snapshot = json!({ "segments": [segment], "device_traces": [trace] });
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("snapshot.json");
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let path = path.to_str().unwrap();
+    let report: Value = serde_json::from_str(&result_of(&["analyze", "--format", "json", path])).unwrap();
+    let rows = report["snapshots"][0]["devices"][0]["at_peak"]["by_line"]["rows"].as_array().unwrap().clone();
+    let mut rows: Vec<(u64, bool)> =
+        rows.iter().map(|row| (row["bytes"].as_u64().unwrap(), row["before_recording"] == true)).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [(MIB, false), (MIB, true)]);
+    let page = result_of(&["analyze", path]);
+    for holder in ["allocated before the recording", "no stack recorded"] {
+        assert!(page.lines().any(|line| line.contains(holder) && line.contains("1 MiB")), "{page}");
+    }
+}
+
 /// Every recording's devices, with two rows a table.
 static DEVICES: LazyLock<Vec<(String, Vec<Value>)>> = LazyLock::new(|| {
     let names = fixtures::names().into_iter().chain(runs());

@@ -28,6 +28,24 @@ pub fn names() -> Vec<String> {
     names
 }
 
+/// The same with those in folders.
+pub fn all_names() -> Vec<String> {
+    let mut folders = vec![String::new()];
+    let mut names = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(directory().join(&folder)).unwrap().map(Result::unwrap) {
+            let name = folder.clone() + &entry.file_name().into_string().unwrap();
+            match name.strip_suffix(".pickle.gz") {
+                Some(name) => names.push(name.to_owned()),
+                None if entry.path().is_dir() => folders.push(name + "/"),
+                None => {}
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
 pub fn path(name: &str) -> PathBuf {
     directory().join(format!("{name}.pickle.gz"))
 }

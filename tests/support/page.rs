@@ -225,13 +225,13 @@ impl Recording {
         sums
     }
 
-    /// The same by line, in the words of `analyze`: bytes and blocks.
-    pub fn by_line(&self, moment: u64) -> BTreeMap<u64, (u64, u64)> {
-        let line = self.column("kline");
-        let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    /// The same by line and category: bytes and blocks.
+    pub fn by_line(&self, moment: u64) -> BTreeMap<(u64, u64), (u64, u64)> {
+        let (line, category) = (self.column("kline"), self.column("kcategory"));
+        let mut sums: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
         for (is_pending, one) in self.in_use(moment) {
             if !is_pending {
-                let sum = sums.entry(line[one.kind]).or_default();
+                let sum = sums.entry((line[one.kind], category[one.kind])).or_default();
                 *sum = (sum.0 + one.bytes, sum.1 + 1);
             }
         }

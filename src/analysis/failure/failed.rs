@@ -9,7 +9,7 @@ use crate::replay::literal::{ContiguousRange, ReplayStep, StreamPool, Tiling, To
 use crate::snapshot::{BlockState, Pools, TraceEntry};
 use crate::stacks::frames::StackReader;
 use crate::study::DeviceStudy;
-use crate::study::memory::{BlockSum, LiveByLine, sum_by_key, top_lines};
+use crate::study::memory::{BlockSum, HeldBlock, Holder, top_holders};
 
 /// Maximum number of lines with pending blocks.
 const SHOWN_PENDING: usize = 5;
@@ -57,7 +57,7 @@ pub(super) struct FailureFacts {
     /// Device memory that is used outside this allocator.
     pub(super) outside: u64,
     pub(super) blockers: Vec<Blocker>,
-    pub(super) pending: Vec<LiveByLine>,
+    pub(super) pending: Vec<Holder>,
 }
 
 impl FailureFacts {
@@ -176,12 +176,12 @@ fn releasable(tiling: &Tiling) -> u64 {
 }
 
 /// Pending blocks by the line that allocated them.
-fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<LiveByLine> {
+fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Holder> {
     let is_pending = |state| state == BlockState::ActivePendingFree;
-    let blocks = tiling.active_blocks().filter(|(.., state, _)| is_pending(*state));
-    let by_stack = sum_by_key(blocks.map(|(_, size, _, _, stack)| (stack, size)));
-    let all = by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
-    top_lines(stacks, by_stack, all, SHOWN_PENDING, &|_| None).rows
+    let blocks = || tiling.active_blocks().filter(|(.., state, _)| is_pending(*state));
+    let all = BlockSum::from_sizes(blocks().map(|(_, size, ..)| size));
+    let held = |stack| HeldBlock { stack, classification: None, is_older: false };
+    top_holders(stacks, blocks().map(|(_, size, _, _, stack)| (held(stack), size)), all, SHOWN_PENDING).rows
 }
 
 fn circumstances(

@@ -13,7 +13,7 @@ use crate::base::units::escape_name;
 use crate::snapshot::Pools;
 use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
 use crate::study::DeviceStudy;
-use crate::study::memory::LiveByLine;
+use crate::study::memory::Holder;
 
 /// A failed or tried request, the memory at that time, and the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -86,7 +86,7 @@ pub struct JudgedRequest {
     pub blockers: Vec<Blocker>,
     /// Lines whose blocks were pending free, largest first, with shares of all pending memory; only for the last 16
     /// failures of a trace.
-    pub pending: Vec<LiveByLine>,
+    pub pending: Vec<Holder>,
 }
 
 impl JudgedRequest {

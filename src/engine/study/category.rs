@@ -41,3 +41,33 @@ words! {
 }
 
 pub(crate) type Classification = (Category, Confidence);
+
+/// Bytes of each confidence.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ConfidenceBytes([u64; 4]);
+
+impl ConfidenceBytes {
+    /// From the best on.
+    const ORDER: [Confidence; 4] = [Confidence::Known, Confidence::High, Confidence::Medium, Confidence::Low];
+
+    pub(crate) fn add(&mut self, confidence: Confidence, bytes: u64) {
+        let rank = Self::ORDER.into_iter().position(|one| one == confidence).unwrap_or_default();
+        self.0[rank] = self.0[rank].saturating_add(bytes);
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, bytes)| *sum = sum.saturating_add(bytes));
+    }
+
+    /// The bytes whose confidence is one of the `best` first.
+    pub(crate) fn sum_of(&self, best: usize) -> u64 {
+        self.0[..best].iter().copied().fold(0, u64::saturating_add)
+    }
+
+    /// The confidence that at least half of the bytes have or exceed.
+    pub(crate) fn of_half(&self) -> Confidence {
+        let all = self.sum_of(4);
+        let reaches_half = |rank: &usize| self.sum_of(rank + 1) >= all - self.sum_of(rank + 1);
+        (0..4).find(reaches_half).map_or(Confidence::Low, |rank| Self::ORDER[rank])
+    }
+}

@@ -293,6 +293,11 @@ impl MemoryLifetimes {
 }
 
 impl AllocationLifetime {
+    /// Whether it is older than the trace of `device`, if that has one.
+    pub fn is_before_recording(&self, device: DeviceStudy<'_, '_>) -> bool {
+        self.phase.is_none() && !device.device().is_empty()
+    }
+
     fn end(&mut self, now: EntryCount) {
         self.freed_at = self.freed_at.or(Some(now));
         self.reusable_at = Some(now);

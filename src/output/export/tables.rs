@@ -8,8 +8,8 @@ use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::base::units::escape_name;
 use crate::output::wording::keeper_name;
-use crate::snapshot::{Action, Snapshot};
-use crate::stacks::frames::StackReader;
+use crate::snapshot::{Action, Snapshot, Stacks};
+use crate::stacks::frames::{BEFORE_RECORDING, StackReader};
 use crate::stacks::phases::Phase;
 use crate::study::lifetimes::AllocationLifetime;
 use crate::study::variables::LiveVariables;
@@ -236,6 +236,11 @@ impl DeviceRows<'_, '_, '_> {
             let name = name.zip(variables).map(|(index, variables)| {
                 &*names[index].get_or_insert_with(|| keeper_name(&variables.row(index, device.stacks())))
             });
+            let has_stack = device.stacks().recorded_stack(one.made_by) != Stacks::EMPTY;
+            let is_older = !has_stack && one.is_before_recording(device);
+            if is_older {
+                used.line(one.made_by); // the table of stacks has it
+            }
             let [path, rank, device_id] = self.key();
             let AllocationLifetime { address, bytes, requested_bytes, made_by, place, .. } = *one;
             sink.row(&[
@@ -259,7 +264,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_option(start.and_then(|entry| device.phases().step_at(entry)).map(u64::from)),
                 text_cell(name.map(String::as_str)),
                 text_cell(attached.as_deref()),
-                Cell::Text(used.line(made_by)),
+                Cell::Text(if is_older { BEFORE_RECORDING } else { used.line(made_by) }),
                 Cell::Flag(is_live(one, peak)),
             ])?;
         }

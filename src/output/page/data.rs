@@ -165,7 +165,7 @@ impl Packing<'_, '_, '_> {
             addr.push_change(self.space.offset_of(one.address));
             let rounded = one.requested_bytes.div_ceil(self.space.unit);
             slack.push((one.bytes / self.space.unit).saturating_sub(rounded));
-            let (node, line) = stacks.intern(one.made_by);
+            let (node, line) = stacks.intern(one.made_by, one.is_before_recording(self.device));
             let freed_by_node = one.freed_at.map_or(0, |at| stacks.intern_node(self.stack_at(at)));
             // Without stacks of frees PyTorch records that of the allocation again.
             freed_by.push(if freed_by_node == node { 0 } else { u64::from(freed_by_node) });

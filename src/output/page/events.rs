@@ -39,7 +39,7 @@ pub(super) fn failures(
             segment_bytes: oom.segment_bytes,
             stream: names.stream(oom.stream),
             pool: oom.pool_id.map(|id| names.pool_by_id(id)),
-            node: stacks.intern(device.device().entry(entry).extended_stack).0,
+            node: stacks.intern(device.device().entry(entry).extended_stack, false).0,
             index,
         })
     });

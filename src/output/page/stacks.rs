@@ -16,8 +16,8 @@ pub(super) struct StackTable<'a, 's> {
     frame_rows: FxHashMap<FrameId, u32>,
     lines: Vec<LineId>,
     line_rows: FxHashMap<LineId, u32>,
-    /// Node and line of each interned stack.
-    known: FxHashMap<StackId, (u32, u32)>,
+    /// Node and line of each interned stack, and whether its block is older than the recording.
+    known: FxHashMap<(StackId, bool), (u32, u32)>,
     /// Node of each stack without a line.
     known_nodes: FxHashMap<StackId, u32>,
 }
@@ -37,13 +37,14 @@ impl<'a, 's> StackTable<'a, 's> {
         }
     }
 
-    /// Adds `stack`; returns the node of its innermost frame and its line.
-    pub(super) fn intern(&mut self, stack: StackId) -> (u32, u32) {
-        if let Some(known) = self.known.get(&stack) {
+    /// Adds the `stack` of a block, which `is_older` than the recording or not; returns the node of its innermost frame and
+    /// its line.
+    pub(super) fn intern(&mut self, stack: StackId, is_older: bool) -> (u32, u32) {
+        if let Some(known) = self.known.get(&(stack, is_older)) {
             return *known;
         }
         let node = self.node(stack);
-        let line = self.reader.line_id(stack);
+        let line = self.reader.line_id(stack).for_block(is_older);
         let line = *self.line_rows.entry(line).or_insert_with(|| {
             self.lines.push(line);
             to_u32(self.lines.len() - 1)
@@ -54,7 +55,7 @@ impl<'a, 's> StackTable<'a, 's> {
                 self.frame(frame);
             }
         }
-        self.known.insert(stack, (node, line));
+        self.known.insert((stack, is_older), (node, line));
         (node, line)
     }
 

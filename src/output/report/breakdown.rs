@@ -1,15 +1,16 @@
 //! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
 
-use super::held::held_table;
+use super::held::{HeldRow, held_table};
 use super::phrases::{self, location_details, operation_label};
 use super::screen::moment_label;
+use super::variables::allocated;
 use crate::analysis::DeviceReport;
 use crate::base::units::{percent, ratio, size};
 use crate::output::document::{Cell, Document, Table};
 use crate::output::wording::{category_label, location_label};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
-use crate::study::memory::{BlockSum, LiveByLine};
+use crate::study::memory::{BlockSum, Holder};
 
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
@@ -21,7 +22,7 @@ pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
 
 /// Appends the lines that hold the memory at the point shown.
 pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
-    let all = &device.memory.blocks.active_allocated;
+    let all = allocated(device);
     if all.bytes > 0 {
         document.heading(match device.moment {
             None => "Who holds the allocated memory, by line".to_owned(),
@@ -29,16 +30,17 @@ pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
                 format!("Who held the allocated memory {}, by line", phrases::describe_position_on(device, at))
             }
         });
-        let sum = |line: &LiveByLine| BlockSum { bytes: line.bytes, blocks: line.blocks };
-        let all = BlockSum { bytes: all.bytes, blocks: all.count };
-        let rest = device.top_lines.iter().map(sum).fold(all, BlockSum::minus);
-        let rows = device.top_lines.iter().map(|line| (holder(line), sum(line)));
-        document.table(held_table("allocated by", rows, ("all other lines", rest), all.bytes));
+        let rows = device.top_lines.iter().map(|line| HeldRow {
+            holder: holder(line),
+            category: line.category.zip(line.category_confidence),
+            sum: BlockSum { bytes: line.bytes, blocks: line.blocks },
+        });
+        document.table(held_table("allocated by", rows, all));
     }
 }
 
 /// A line, with its operation.
-fn holder(held: &LiveByLine) -> Cell {
+fn holder(held: &Holder) -> Cell {
     let operation = operation_label(held.operation.as_deref(), held.operation_share_ratio);
     let below = location_details(&held.location).into_iter().chain(operation);
     Cell::WithDetails(location_label(&held.location), below.collect())

@@ -7,7 +7,7 @@ use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
 use crate::output::wording::{location_label, shape_label};
-use crate::study::memory::LiveByLine;
+use crate::study::memory::Holder;
 
 /// Maximum number of earlier failed requests listed.
 const MAX_EARLIER: usize = 3;
@@ -83,7 +83,7 @@ pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
 }
 
 /// Memory of a line that waits for other streams.
-fn describe_pending(line: &LiveByLine) -> Text {
+fn describe_pending(line: &Holder) -> Text {
     let blocks = counted(line.blocks, "block");
     let held =
         Text::from(format!("{} in {blocks}, allocated at ", size(line.bytes))).and(location_label(&line.location));

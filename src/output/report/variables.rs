@@ -1,19 +1,22 @@
 //! The variables that keep memory alive.
 
-use super::held::held_table;
+use super::held::{HeldRow, held_table};
 use crate::analysis::DeviceReport;
 use crate::output::document::{Cell, Document, Text, code};
 use crate::output::wording::{keeper_details, keeper_name};
-use crate::study::memory::{BlockSum, Share};
+use crate::study::memory::BlockSum;
 use crate::study::variables::KeptByVariable;
 
 /// Appends the table of variables, if the recorder named any.
 pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
     let Some(kept) = device.kept_by.as_ref().filter(|kept| !kept.top.rows.is_empty()) else { return };
     document.heading("What keeps the allocated memory, by variable");
-    let rows = kept.top.rows.iter().map(|row| (holder(row), BlockSum { bytes: row.bytes, blocks: row.blocks }));
-    let rest = ("all other variables", kept.top.rest);
-    document.table(held_table("kept by", rows, rest, device.memory.allocated_bytes));
+    let rows = kept.top.rows.iter().map(|row| HeldRow {
+        holder: holder(row),
+        category: None,
+        sum: BlockSum { bytes: row.bytes, blocks: row.blocks },
+    });
+    document.table(held_table("kept by", rows, allocated(device)));
     if !kept.complete {
         document.paragraph("The recorder had no time to look at every object of the program.");
     }
@@ -23,10 +26,18 @@ pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
 pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
     let Some(annotated) = &device.annotated else { return };
     document.heading("Allocated memory that the program annotated");
-    let sum = |share: &Share| BlockSum { bytes: share.bytes, blocks: share.blocks };
-    let rows = annotated.rows.iter().map(|row| (code(&*row.text).into(), sum(&row.share)));
-    let rest = ("all other annotations", annotated.rest);
-    document.table(held_table("annotation", rows, rest, device.memory.allocated_bytes));
+    let rows = annotated.rows.iter().map(|row| HeldRow {
+        holder: code(&*row.text).into(),
+        category: None,
+        sum: BlockSum { bytes: row.share.bytes, blocks: row.share.blocks },
+    });
+    document.table(held_table("annotation", rows, allocated(device)));
+}
+
+/// All live blocks at the position shown.
+pub(super) fn allocated(device: &DeviceReport) -> BlockSum {
+    let all = &device.memory.blocks.active_allocated;
+    BlockSum { bytes: all.bytes, blocks: all.count }
 }
 
 fn holder(kept: &KeptByVariable) -> Cell {

@@ -2,6 +2,7 @@
 
 use super::Summary;
 use super::advice::{detach, no_grad};
+use super::category::category_label;
 use super::cause::describe_cause;
 use super::dry_verdict::describe_verdict;
 use super::place::location_label;
@@ -13,7 +14,8 @@ use crate::base::units::{counted, duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::output::document::{Text, alarm, strong};
 use crate::stacks::frames::FrameReport;
-use crate::study::memory::LiveByLine;
+use crate::study::attribution::Category;
+use crate::study::memory::Holder;
 
 impl AnalyzeReport {
     /// The result for the job: of the worst device, or of all ranks together.
@@ -178,11 +180,13 @@ fn describe_kept(device: &DeviceReport) -> Option<String> {
 }
 
 /// The line that holds the most, before memory without a line.
-fn describe_largest_line(lines: &[LiveByLine], allocated: u64) -> Option<String> {
+fn describe_largest_line(lines: &[Holder], allocated: u64) -> Option<String> {
     let largest = lines.iter().find(|line| line.location.frame.is_some()).or(lines.first())?;
+    let category = largest.category.filter(|category| *category != Category::Other);
     Some(format!(
-        "{}: {} of {} allocated ({})",
+        "{}{}: {} of {} allocated ({})",
         largest.location.label(),
+        category.map_or_else(String::new, |category| format!(" ({})", category_label(category))),
         size(largest.bytes),
         size(allocated),
         percent(ratio(largest.bytes, allocated))

@@ -8,6 +8,7 @@ use crate::allocator::verdict::{Certainty, Verdict};
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport, host_in_path, rank_in_path};
 use crate::base::warning::Code;
 use crate::stacks::frames::FrameReport;
+use crate::study::attribution::Category;
 
 /// Maximum number of lines and remedies in a brief report.
 const MAX_LISTED: usize = 3;
@@ -70,11 +71,14 @@ pub struct Brief {
     pub snapshots: Option<usize>,
 }
 
-/// A source line that holds memory.
+/// A source line that holds memory of one category.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BriefLine {
     /// Label of the line.
     pub line: String,
+    /// The category of these bytes; absent if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
     /// Live bytes of the line.
     pub bytes: u64,
 }
@@ -171,7 +175,11 @@ impl Brief {
             top_lines: lines
                 .iter()
                 .take(top)
-                .map(|line| BriefLine { line: line.location.label(), bytes: line.bytes })
+                .map(|line| BriefLine {
+                    line: line.location.label(),
+                    category: line.category.filter(|category| *category != Category::Other),
+                    bytes: line.bytes,
+                })
                 .collect(),
             remedies: remedies.take(MAX_LISTED).map(|remedy| remedy.settings.clone()).collect(),
             ..brief

@@ -43,5 +43,5 @@ pub(crate) use place::{frame_label, location_label};
 pub(crate) use serving::{describe_budget, describe_options, format_requests};
 pub use summary::Summary;
 pub(crate) use summary::command_line;
-pub(crate) use variables::{container_label, keeper_details, keeper_name, kind_label, shape_label, type_label};
+pub(crate) use variables::{container_label, keeper_details, keeper_name, shape_label, type_label};
 pub(crate) use whatif::tried_headline;

@@ -1,7 +1,7 @@
 //! Places in the program.
 
 use crate::output::document::{Text, code, faint, source_location};
-use crate::stacks::frames::{CodeLocation, FrameReport, UNKNOWN_NODE};
+use crate::stacks::frames::{BEFORE_RECORDING, CodeLocation, FrameReport, UNKNOWN_NODE};
 
 /// `path:line function`; a page may shorten the path.
 pub(crate) fn frame_label(frame: &FrameReport) -> Text {
@@ -21,6 +21,7 @@ pub(crate) fn location_label(location: &CodeLocation) -> Text {
         (Some(node), None) => code(node),
         (None, Some(frame)) => frame_label(frame),
         (None, None) if location.has_stack => "no line of user code".into(),
+        (None, None) if location.before_recording => BEFORE_RECORDING.into(),
         (None, None) => "no stack recorded".into(),
     }
 }

@@ -121,7 +121,7 @@ fn cpp_holder(caller: &FrameReport) -> String {
 }
 
 /// The use of the memory, if the name does not show it.
-pub(crate) fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
+fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
     Some(match kind? {
         TensorKind::Parameter => "parameters",
         TensorKind::Buffer => "buffers",

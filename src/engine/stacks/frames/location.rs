@@ -23,6 +23,16 @@ pub struct LineId {
     /// The `torch.compile` region.
     pub compile_context: Option<SymbolId>,
     pub has_stack: bool,
+    /// No stack, because the allocation is older than the recording.
+    pub is_before_recording: bool,
+}
+
+impl LineId {
+    /// The same for a block, which `is_older` than the recording or not.
+    #[must_use]
+    pub fn for_block(self, is_older: bool) -> Self {
+        Self { is_before_recording: is_older && !self.has_stack, ..self }
+    }
 }
 
 /// The source line that represents a stack, with its caller and its autograd node.
@@ -51,6 +61,9 @@ pub struct CodeLocation {
     pub compile_context: Option<String>,
     /// A stack was recorded.
     pub has_stack: bool,
+    /// There is no stack, because the memory was allocated before the recording. Absent if that is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub before_recording: bool,
 }
 
 /// [`CodeLocation`] with the key `culprit` in place of `frame`, for failed requests and their blockers.
@@ -78,10 +91,16 @@ pub struct Culprit {
     compile_context: Option<String>,
     /// See [`CodeLocation::has_stack`].
     has_stack: bool,
+    /// See [`CodeLocation::before_recording`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    before_recording: bool,
 }
 
 /// Stands for an autograd node that was not recorded.
 pub const UNKNOWN_NODE: &str = "unknown";
+
+/// Stands for the line of memory that is older than the recording.
+pub const BEFORE_RECORDING: &str = "allocated before the recording";
 
 impl CodeLocation {
     /// The code in a sentence: `app/train.py:12 in step`.
@@ -102,6 +121,7 @@ impl CodeLocation {
             (Some(node), Some(line)) => format!("backward: {node} (called from {})", label(line)),
             (None, Some(line)) => label(line),
             (None, None) if self.has_stack => "stacks without a line of the user's code".to_owned(),
+            (None, None) if self.before_recording => BEFORE_RECORDING.to_owned(),
             (None, None) => "blocks without a recorded stack".to_owned(),
         }
     }

@@ -9,8 +9,7 @@ mod reader;
 mod strip_paths;
 
 pub use self::frame::{FrameList, FrameReport};
-pub use self::location::{CodeLocation, UNKNOWN_NODE, code_and_caller};
-pub use self::location::{Culprit, LineId};
+pub use self::location::{BEFORE_RECORDING, CodeLocation, Culprit, LineId, UNKNOWN_NODE, code_and_caller};
 pub use self::origin::Origin;
 pub use self::origin::forward_slashes;
 pub use self::reader::StackReader;

@@ -168,6 +168,7 @@ impl<'a> StackReader<'a> {
             forward: self.innermost_code_frame(maker.forward),
             compile_context: maker.compile_context,
             has_stack: maker.stack != Stacks::EMPTY,
+            is_before_recording: false,
         }
     }
 
@@ -240,6 +241,7 @@ impl<'a> StackReader<'a> {
             forward: line.forward.map(|id| self.frame_report(id)),
             compile_context: line.compile_context.map(|id| escape_name(self.snapshot.text(id))),
             has_stack: line.has_stack,
+            before_recording: line.is_before_recording,
         }
     }
 

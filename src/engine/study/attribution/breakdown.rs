@@ -12,14 +12,14 @@ use crate::base::ids::{PoolId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::base::warning::words;
 use crate::snapshot::{Pools, Segment};
-use crate::stacks::frames::LineId;
 use crate::stacks::phases::{Engine, Phase, Phases};
 use crate::study::DeviceStudy;
-use crate::study::category::{Category, Classification, Confidence};
+use crate::study::category::{Category, Classification, Confidence, ConfidenceBytes};
 use crate::study::memory;
 use crate::study::memory::{
-    BlockSum, BlockSums, LiveByLine, LiveByStack, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows,
+    BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows,
 };
+use crate::study::variables::HolderByVariable;
 
 /// The live memory at one position. The rows of each table add up to `allocated_bytes`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,13 +53,17 @@ pub struct MemoryBreakdown {
     pub by_range: TopRows<ByRange>,
     /// By the file of the innermost line of user code.
     pub by_file: TopRows<ByFile>,
-    /// By source line.
-    pub by_line: TopRows<LiveByLine>,
+    /// By source line and category.
+    pub by_line: TopRows<Holder>,
+    /// By the owner of the variable that keeps it; absent unless this is the memory of the snapshot and most of it has a
+    /// name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_variable: Vec<HolderByVariable>,
     /// By stack.
     pub by_stack: TopRows<LiveByStack>,
-    /// Blocks allocated before the second step and still live, by source line; empty in the first step. `share_ratio`
-    /// is of all of it.
-    pub kept_since_start: TopRows<LiveByLine>,
+    /// Blocks allocated before the second step and still live, by source line and category; empty in the first step.
+    /// `share_ratio` is of all of it.
+    pub kept_since_start: TopRows<Holder>,
     /// Activations of forward passes that no backward pass follows, if they hold 5% of the memory or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_graphs: Option<UnusedGraphs>,
@@ -204,10 +208,7 @@ pub(super) struct BreakdownBuilder<'a, 'f> {
 impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a Lifetimes<'a>, live_set: &'a LiveSet) -> Self {
         let phases = device.phases();
-        let all = live_set
-            .blocks
-            .iter()
-            .fold(BlockSum::default(), |all, block| all.plus(BlockSum { bytes: block.bytes, blocks: 1 }));
+        let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
         let step = live_set.entry.and_then(|entry| phases.step_at(entry));
         let phase = lifetimes.phase(live_set.point);
         Self { device, phases, lifetimes, live_set, step, phase, all }
@@ -217,10 +218,6 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let stacks = self.device.stacks();
         let classified = classify(self.live_set, self.lifetimes, self.phases);
         let by_stack = self.sums(|block| Some(block.extended_stack));
-        let kept = self.sums(|block| self.is_kept_since_start(block).then_some(block.extended_stack));
-        let categories = self.categories_of_lines(&classified);
-        let category_of = |line| categories.get(&line).copied();
-        let all_kept = kept.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
             phase: self.phase,
@@ -235,9 +232,10 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             by_age: self.by_age(),
             by_range: self.by_range(top),
             by_file: self.by_file(top),
-            by_line: memory::top_lines(stacks, by_stack.clone(), self.all, top, &category_of),
+            by_line: self.holders(&classified, top, |_| true),
+            by_variable: self.by_variable(&classified, top),
             by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
-            kept_since_start: memory::top_lines(stacks, kept, all_kept, top, &category_of),
+            kept_since_start: self.holders(&classified, top, |block| self.is_kept_since_start(block)),
             unused_graphs: self.unused_graphs(&classified),
         }
     }
@@ -299,40 +297,42 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     /// Sums up the blocks for which `is_wanted`.
     fn by_category(&self, classified: &[Classification], is_wanted: impl Fn(&LiveBlock) -> bool) -> Vec<ByCategory> {
         let blocks = self.live_set.blocks.iter().zip(classified).filter(|(block, _)| is_wanted(block));
-        let with_confidence = sum_by_key(blocks.clone().map(|(block, classified)| (*classified, block.bytes)));
+        let mut confidences: FxHashMap<Category, ConfidenceBytes> = FxHashMap::default();
+        for (block, (category, confidence)) in blocks.clone() {
+            confidences.entry(*category).or_default().add(*confidence, block.bytes);
+        }
         let sums = sum_by_key(blocks.map(|(block, (category, _))| (*category, block.bytes)));
-        let bytes_of = |key| with_confidence.get(&key).map_or(0, |sum| sum.bytes);
         let row = |(category, sum): (Category, BlockSum)| {
-            let known_bytes = bytes_of((category, Confidence::Known));
-            let high_bytes = known_bytes + bytes_of((category, Confidence::High));
-            let medium_bytes = bytes_of((category, Confidence::Medium));
-            let is_half = |bytes: u64| bytes >= sum.bytes - bytes;
-            let confidence = if is_half(known_bytes) {
-                Confidence::Known
-            } else if is_half(high_bytes) {
-                Confidence::High
-            } else if is_half(high_bytes + medium_bytes) {
-                Confidence::Medium
-            } else {
-                Confidence::Low
-            };
+            let of = confidences[&category];
+            let [known_bytes, high_bytes] = [1, 2].map(|best| of.sum_of(best));
+            let (medium_bytes, confidence) = (of.sum_of(3) - high_bytes, of.of_half());
             ByCategory { category, share: sum.share_of(self.all), confidence, high_bytes, known_bytes, medium_bytes }
         };
         sorted_by_bytes(sums).into_iter().map(row).collect()
     }
 
-    /// For each line the classification that most of its bytes have.
-    fn categories_of_lines(&self, classified: &[Classification]) -> FxHashMap<LineId, Classification> {
-        let stacks = self.device.stacks();
+    /// Who holds the blocks for which `is_wanted`, and the sum of these.
+    fn holders(
+        &self,
+        classified: &[Classification],
+        top: usize,
+        is_wanted: impl Fn(&LiveBlock) -> bool,
+    ) -> TopRows<Holder> {
+        let blocks = || self.live_set.blocks.iter().zip(classified).filter(|(block, _)| is_wanted(block));
+        let all = BlockSum::from_sizes(blocks().map(|(block, _)| block.bytes));
+        let held = blocks().map(|(block, classification)| {
+            let is_older = block.allocated_at.is_none() && self.lifetimes.has_trace;
+            let classification = Some(*classification);
+            (HeldBlock { stack: block.extended_stack, classification, is_older }, block.bytes)
+        });
+        memory::top_holders(self.device.stacks(), held, all, top)
+    }
+
+    fn by_variable(&self, classified: &[Classification], top: usize) -> Vec<HolderByVariable> {
         let blocks = self.live_set.blocks.iter().zip(classified);
-        let by_stack = sum_by_key(blocks.map(|(block, class)| ((block.extended_stack, *class), block.bytes)));
-        let by_line = by_stack.into_iter().map(|((stack, class), sum)| ((stacks.line_id(stack), class), sum.bytes));
-        let mut largest: FxHashMap<LineId, Classification> = FxHashMap::default();
-        for ((line, class), _) in sorted_by_bytes(sum_by_key(by_line)) {
-            // Descending: the first one has most.
-            largest.entry(line).or_insert(class);
-        }
-        largest
+        let blocks: Vec<_> = blocks.map(|(block, class)| (block.address, block.bytes, *class)).collect();
+        let variables = self.device.variables();
+        variables.map(|variables| variables.holders(self.device.stacks(), &blocks, top)).unwrap_or_default()
     }
 
     fn by_rule(&self, rules: &[CategoryRule]) -> Vec<ByRule> {

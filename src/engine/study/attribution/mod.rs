@@ -77,7 +77,7 @@ pub struct Attribution {
     pub at_peak: Option<MemoryBreakdown>,
     /// At the last failed request.
     pub at_failure: Option<MemoryBreakdown>,
-    /// At the position that the caller named.
+    /// At the position that the caller named, else at the snapshot.
     pub at_position: Option<MemoryBreakdown>,
     /// Each training step.
     pub steps: StepsReport,
@@ -104,7 +104,7 @@ pub fn attribute_memory(
     let mut wanted = vec![peak];
     wanted.extend(failure.map(Some));
     let position = match position {
-        TracePosition::Snapshot => None,
+        TracePosition::Snapshot => Some(device.device().len().checked_sub(1)),
         TracePosition::Start => Some(None),
         TracePosition::Entry { event } => Some(usize::try_from(event).ok()),
     };

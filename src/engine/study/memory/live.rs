@@ -1,4 +1,4 @@
-//! Live blocks by the stack, and by the source line, that allocated them.
+//! Live blocks by the stack that allocated them, and the holders of memory.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::base::intern::SeededMap;
 use crate::base::units::ratio;
 use crate::snapshot::{Block, BlockState, Segment};
 use crate::stacks::frames::{CodeLocation, FrameList, LineId, StackReader};
-use crate::study::category::{Category, Confidence};
+use crate::study::category::{Category, Confidence, ConfidenceBytes};
 
 /// Live blocks that one stack allocated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,16 +25,16 @@ pub struct LiveByStack {
     pub frames: FrameList,
 }
 
-/// Live blocks that one source line allocated, with one caller.
+/// Who holds memory: live blocks of one category that one source line allocated, with one caller.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LiveByLine {
+pub struct Holder {
     /// Bytes in these blocks.
     pub bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
     /// Share of all allocated bytes, 0 to 1.
     pub share_ratio: f64,
-    /// The line; one row gathers all stacks without a line.
+    /// The line; one row of each category gathers the stacks without a line.
     #[serde(flatten)]
     pub location: CodeLocation,
     /// The operation that allocated most of these bytes; null if no stack shows one.
@@ -42,12 +42,23 @@ pub struct LiveByLine {
     /// Share of `bytes` that `operation` allocated, 0 to 1; absent without `operation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation_share_ratio: Option<f64>,
-    /// The category that most of these bytes have; absent where memory is not attributed.
+    /// The category; absent where memory is not attributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<Category>,
-    /// The confidence in `category`; absent without it.
+    /// The confidence that at least half of the bytes have or exceed; absent without `category`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category_confidence: Option<Confidence>,
+}
+
+/// Blocks as tables of holders sum them up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeldBlock {
+    /// The stack that allocated it, with its caller and forward stack.
+    pub stack: StackId,
+    /// Its use and how sure that is; `None` where memory is not attributed.
+    pub classification: Option<(Category, Confidence)>,
+    /// It is older than the recording.
+    pub is_older: bool,
 }
 
 /// The `top` stacks by live bytes. `all` is the sum over all of `live`.
@@ -71,27 +82,31 @@ pub fn top_stacks(
     })
 }
 
-/// The `top` lines by live bytes. `all` is the sum over all of `live`; `category_of` has the category of each line.
-pub fn top_lines(
+/// The `top` holders by bytes, of `blocks` with their sizes. `all` is the sum over all of them.
+pub fn top_holders(
     stacks: &StackReader<'_>,
-    live: BlockSums<StackId>,
+    blocks: impl Iterator<Item = (HeldBlock, u64)>,
     all: BlockSum,
     top: usize,
-    category_of: &dyn Fn(LineId) -> Option<(Category, Confidence)>,
-) -> TopRows<LiveByLine> {
-    let mut lines: BlockSums<LineId> = FxHashMap::default();
-    let mut members: FxHashMap<LineId, Vec<(StackId, u64)>> = FxHashMap::default();
-    for (stack, sum) in sorted_by_bytes(live) {
-        let line = stacks.line_id(stack);
-        members.entry(line).or_default().push((stack, sum.bytes));
-        let total = lines.entry(line).or_default();
+) -> TopRows<Holder> {
+    type Row = (LineId, Option<Category>);
+    let mut sums: BlockSums<Row> = FxHashMap::default();
+    let mut members: FxHashMap<Row, Vec<(HeldBlock, u64)>> = FxHashMap::default();
+    for (block, sum) in sorted_by_bytes(sum_by_key(blocks)) {
+        let line = stacks.line_id(block.stack).for_block(block.is_older);
+        let row = (line, block.classification.map(|(category, _)| category));
+        members.entry(row).or_default().push((block, sum.bytes));
+        let total = sums.entry(row).or_default();
         *total = total.plus(sum);
     }
-    top_rows(lines, all, top, |line, sum| {
-        let operations = members[&line].iter().map(|(stack, bytes)| (stacks.operation(*stack), *bytes));
-        let largest = largest_operation(operations);
-        let (category, category_confidence) = category_of(line).unzip();
-        LiveByLine {
+    top_rows(sums, all, top, |row @ (line, category), sum| {
+        let members = &members[&row];
+        let largest = largest_operation(members.iter().map(|(block, bytes)| (stacks.operation(block.stack), *bytes)));
+        let mut confidence = ConfidenceBytes::default();
+        for (block, bytes) in members {
+            block.classification.into_iter().for_each(|(_, of_block)| confidence.add(of_block, *bytes));
+        }
+        Holder {
             bytes: sum.bytes,
             blocks: sum.blocks,
             share_ratio: ratio(sum.bytes, all.bytes),
@@ -99,7 +114,7 @@ pub fn top_lines(
             operation_share_ratio: largest.as_ref().map(|(_, bytes)| ratio(*bytes, sum.bytes)),
             operation: largest.map(|(operation, _)| operation),
             category,
-            category_confidence,
+            category_confidence: category.map(|_| confidence.of_half()),
         }
     })
 }

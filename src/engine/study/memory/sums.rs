@@ -18,6 +18,11 @@ pub struct BlockSum {
 }
 
 impl BlockSum {
+    /// The sum of blocks of these sizes.
+    pub fn from_sizes(sizes: impl Iterator<Item = u64>) -> Self {
+        sizes.fold(Self::default(), |sum, bytes| sum.plus(Self { bytes, blocks: 1 }))
+    }
+
     /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

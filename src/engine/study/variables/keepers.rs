@@ -1,15 +1,21 @@
 //! Variables of one owner as one row: the items of a container, the parameters of a model, the state of an optimizer.
 
-use rustc_hash::FxHashMap;
-use rustc_hash::FxHashSet;
+use std::cmp::Reverse;
 
-use super::{KeptByVariable, LiveVariables};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{HolderByVariable, KeptByVariable, LiveVariables};
 use crate::base::units::{escape_name, ratio};
 use crate::snapshot::{Snapshot, TensorKind, TensorNames};
 use crate::stacks::frames::StackReader;
+use crate::study::category::{Category, Classification, Confidence, ConfidenceBytes};
+use crate::study::memory::BlockSum;
 
 /// Variables that are summed; the others keep less than any of these.
 const MAX_VARIABLES: usize = 200;
+
+/// Holders have names if at least this share of the memory has one.
+const MIN_NAMED_RATIO: f64 = 0.5;
 
 /// Owners in a report.
 const MAX_KEEPERS: usize = 20;
@@ -18,27 +24,97 @@ impl LiveVariables<'_> {
     /// The owners of what the largest variables keep, those of most bytes first. A row describes the owner's largest
     /// variable and has the sums of all.
     pub(super) fn keepers(&self, stacks: &StackReader<'_>) -> Vec<KeptByVariable> {
+        let mut rows: Vec<KeptByVariable> = self.owners(stacks).into_iter().map(|(row, _)| row).collect();
+        rows.sort_by_key(|row| Reverse(row.bytes)); // stable
+        rows.truncate(MAX_KEEPERS);
+        rows
+    }
+
+    /// The owners of `blocks`, each with its address, bytes and use, split by category; the `top` rows with most bytes.
+    /// Empty unless the blocks are those of the snapshot, at most bytes of which a variable leads.
+    pub(crate) fn holders(
+        &self,
+        stacks: &StackReader<'_>,
+        blocks: &[(u64, u64, Classification)],
+        top: usize,
+    ) -> Vec<HolderByVariable> {
+        let mut parts: FxHashMap<(usize, Category), Part> = FxHashMap::default();
+        for (address, bytes, (category, confidence)) in blocks {
+            let Some(variable) = self.of_block(*address) else { return Vec::new() }; // freed before the snapshot
+            let graph_bytes = if self.is_in_graph(*address) { *bytes } else { 0 };
+            parts.entry((variable, *category)).or_default().add(*bytes, graph_bytes, *confidence);
+        }
+        let is_snapshot = BlockSum::from_sizes(blocks.iter().map(|(_, bytes, _)| *bytes)) == self.all();
+        let owners = self.owners(stacks);
+        let named = owners.iter().filter(|(row, _)| row.name.is_some()).map(|(row, _)| row.bytes).sum();
+        if !is_snapshot || ratio(named, self.all().bytes) < MIN_NAMED_RATIO {
+            return Vec::new();
+        }
+        let mut rows: Vec<HolderByVariable> = Vec::new();
+        for (owner, variables) in owners {
+            for category in Category::ALL {
+                let mut part = Part::default();
+                variables.iter().filter_map(|index| parts.get(&(*index, *category))).for_each(|one| part.merge(one));
+                if part.sum.blocks > 0 {
+                    let share_ratio = ratio(part.sum.bytes, self.all().bytes);
+                    let BlockSum { bytes, blocks } = part.sum;
+                    let graph_bytes = part.graph_bytes;
+                    let kept = KeptByVariable { bytes, blocks, share_ratio, graph_bytes, ..owner.clone() };
+                    let category_confidence = part.confidence.of_half();
+                    rows.push(HolderByVariable { kept, category: *category, category_confidence });
+                }
+            }
+        }
+        rows.sort_by_key(|row| Reverse(row.kept.bytes)); // stable
+        rows.truncate(top);
+        rows
+    }
+
+    /// The owners of the largest variables, with the indexes of these.
+    fn owners(&self, stacks: &StackReader<'_>) -> Vec<(KeptByVariable, Vec<usize>)> {
         let modules = Modules::new(self.snapshot(), self.names());
         let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
-        let mut rows: Vec<KeptByVariable> = Vec::new();
-        for variable in (0..self.count().min(MAX_VARIABLES)).map(|index| self.row(index, stacks)) {
+        let mut rows: Vec<(KeptByVariable, Vec<usize>)> = Vec::new();
+        for index in 0..self.count().min(MAX_VARIABLES) {
+            let variable = self.row(index, stacks);
             let Some(name) = owner(&variable, &modules) else {
-                rows.push(variable);
+                rows.push((variable, vec![index]));
                 continue;
             };
             let kind = variable.kind.filter(|kind| *kind != TensorKind::Saved && variable.container.is_none());
-            if let Some(index) = indexes.get(&(name.clone(), kind)) {
-                add(&mut rows[*index], &variable, self.all().bytes);
+            if let Some(row) = indexes.get(&(name.clone(), kind)) {
+                add(&mut rows[*row].0, &variable, self.all().bytes);
+                rows[*row].1.push(index);
             } else {
                 indexes.insert((name.clone(), kind), rows.len());
                 // The items of a container keep theirs, which shows what in an item has the memory.
                 let name = if variable.container.is_some() { variable.name } else { Some(name) };
-                rows.push(KeptByVariable { name, ..variable });
+                rows.push((KeptByVariable { name, ..variable }, vec![index]));
             }
         }
-        rows.sort_by_key(|row| std::cmp::Reverse(row.bytes)); // stable
-        rows.truncate(MAX_KEEPERS);
         rows
+    }
+}
+
+/// The blocks of one variable and category.
+#[derive(Default)]
+struct Part {
+    sum: BlockSum,
+    graph_bytes: u64,
+    confidence: ConfidenceBytes,
+}
+
+impl Part {
+    fn add(&mut self, bytes: u64, graph_bytes: u64, confidence: Confidence) {
+        self.sum = self.sum.plus(BlockSum { bytes, blocks: 1 });
+        self.graph_bytes = self.graph_bytes.saturating_add(graph_bytes);
+        self.confidence.add(confidence, bytes);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.sum = self.sum.plus(other.sum);
+        self.graph_bytes = self.graph_bytes.saturating_add(other.graph_bytes);
+        self.confidence.merge(other.confidence);
     }
 }
 

@@ -21,8 +21,8 @@ pub struct LiveVariables<'a> {
     snapshot: &'a Snapshot,
     names: &'a TensorNames,
     variables: Vec<(Holder, Group<'a>)>,
-    /// By address of a live block, its index in `variables`.
-    of_block: SeededMap<u64, u32>,
+    /// By address of a live block, its index in `variables`, and whether only an autograd graph keeps it.
+    of_block: SeededMap<u64, (u32, bool)>,
     all: BlockSum,
     containers: Containers<'a>,
 }
@@ -35,7 +35,7 @@ impl<'a> LiveVariables<'a> {
         let live = live.filter(|block| block.state == BlockState::ActiveAllocated);
         let mut indexes: SeededMap<Holder, u32> = SeededMap::default();
         let mut variables: Vec<(Holder, Group<'_>)> = Vec::new();
-        let mut of_block: SeededMap<u64, u32> = SeededMap::default();
+        let mut of_block: SeededMap<u64, (u32, bool)> = SeededMap::default();
         let mut all = BlockSum::default();
         let tensors = TensorsByAddress::new(names);
         let roots = merge_roots(names);
@@ -58,7 +58,7 @@ impl<'a> LiveVariables<'a> {
                 to_u32(variables.len() - 1)
             });
             variables[index as usize].1.add(block, tensor);
-            of_block.insert(block.address, index);
+            of_block.insert(block.address, (index, tensor.is_some_and(|tensor| tensor.is_in_graph)));
             all = all.plus(BlockSum { bytes: block.size, blocks: 1 });
         }
         let mut order: Vec<u32> = (0..to_u32(variables.len())).collect();
@@ -67,7 +67,7 @@ impl<'a> LiveVariables<'a> {
         for (place, index) in order.iter().enumerate() {
             places[*index as usize] = to_u32(place);
         }
-        for index in of_block.values_mut() {
+        for (index, _) in of_block.values_mut() {
             *index = places[*index as usize];
         }
         variables.sort_by_key(|(_, group)| Reverse(group.sum.bytes));
@@ -103,7 +103,12 @@ impl<'a> LiveVariables<'a> {
 
     /// The variable that keeps the live block at `address`.
     pub fn of_block(&self, address: u64) -> Option<usize> {
-        self.of_block.get(&address).map(|index| *index as usize)
+        self.of_block.get(&address).map(|(index, _)| *index as usize)
+    }
+
+    /// Whether the live block at `address` is kept only through an autograd graph.
+    pub(super) fn is_in_graph(&self, address: u64) -> bool {
+        self.of_block.get(&address).is_some_and(|(_, is_in_graph)| *is_in_graph)
     }
 
     /// Variable `index` as a row of a report.

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 pub use self::fold::fold_indexes;
 pub use self::live::LiveVariables;
+use super::category::{Category, Confidence};
 use super::memory::TopRows;
 use crate::base::ids::SymbolId;
 use crate::base::units::{escape_name, ratio};
@@ -29,6 +30,7 @@ pub struct KeptReport {
     /// The same by owner, the largest first: the items of a container, the parameters of a model and the state of an
     /// optimizer are one row each. It describes the largest variable; `bytes`, `blocks`, `share_ratio` and `graph_bytes`
     /// are sums. At most 20.
+    #[serde(skip)]
     pub keepers: Vec<KeptByVariable>,
     /// Number of optimizers in the process; absent if the recorder did not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +57,19 @@ pub struct KeptReport {
     /// The line that calls `backward(create_graph=True)`; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph_backward: Option<FrameReport>,
+}
+
+/// Who holds memory, by name: live blocks of one category that variables of one owner keep, such as the parameters of a
+/// model or the items of a container.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HolderByVariable {
+    /// The owner's largest variable; `bytes`, `blocks`, `share_ratio` and `graph_bytes` are sums over these blocks.
+    #[serde(flatten)]
+    pub kept: KeptByVariable,
+    /// The category.
+    pub category: Category,
+    /// The confidence that at least half of the bytes have or exceed.
+    pub category_confidence: Confidence,
 }
 
 /// Live blocks that one variable keeps.

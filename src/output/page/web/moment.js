@@ -64,13 +64,31 @@ function sumsBy(device, { m, rows }, keyOfKind, only = null) {
   return [...sums.values()].sort((a, b) => b.bytes - a.bytes || a.key - b.key);
 }
 
+/**
+ * Who holds the memory: a row for each line and category, most bytes first.
+ * @param {Device} device
+ * @param {Moment} moment
+ * @param {Uint8Array | null} [only] the allocations that count
+ */
+function holders(device, moment, only = null) {
+  const { data, stacks } = device;
+  const { categories } = data.header;
+  const keys = stacks.lineOfKind.map((line, kind) => line * categories.length + data.category[kind]);
+  return sumsBy(device, moment, keys, only).map(({ key, bytes, blocks }) => ({
+    line: Math.floor(key / categories.length),
+    category: categories[key % categories.length],
+    bytes,
+    blocks,
+  }));
+}
+
 /** @param {Device} device @param {Moment} moment @param {number} count */
 function topLines(device, moment, count) {
   const { stacks } = device;
-  return sumsBy(device, moment, stacks.lineOfKind)
+  return holders(device, moment)
     .slice(0, count)
-    .map(({ key, bytes, blocks }) => {
-      const frame = stacks.lineFrame[key] - 1;
+    .map(({ line, category, bytes, blocks }) => {
+      const frame = stacks.lineFrame[line] - 1;
       const where =
         frame < 0
           ? null
@@ -83,7 +101,8 @@ function topLines(device, moment, count) {
         file: where?.file ?? null,
         line: where?.line ?? null,
         name: where?.name ?? null,
-        text: stacks.lineLabel(key),
+        text: stacks.lineLabel(line),
+        category,
         bytes,
         blocks,
       };

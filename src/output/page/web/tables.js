@@ -25,19 +25,20 @@ function fillTables() {
 }
 
 function fillLines() {
-  const sums = sumsBy(device, moment, device.stacks.lineOfKind, onlyRows());
+  const sums = holders(device, moment, onlyRows());
   const whole = shownTotal();
   const colours = device.groups.line;
   const colourOf = new Map(colours.names.map((name, at) => [name, colours.colours[at]]));
   const shown = sums.slice(0, TABLE_ROWS);
-  const rows = shown.map(({ key, bytes, blocks }) => {
-    const text = device.stacks.lineLabel(key);
+  const rows = shown.map(({ line, category, bytes, blocks }) => {
+    const text = device.stacks.lineLabel(line);
     const name = make("span", { class: "mono" }, swatch(colourOf.get(text) || CATEGORY_COLOURS.other), text);
-    return [bytesCell(bytes), percentText(bytes, whole), countText(blocks), name];
+    const purpose = category === "other" ? "" : spaced(category);
+    return [bytesCell(bytes), percentText(bytes, whole), countText(blocks), purpose, name];
   });
   const caption = `Lines of code with most memory ${device.momentText(view.moment)}, of ${bytesText(whole)} allocated; click one to highlight and list its memory`;
-  const table = makeTable(caption, ["#bytes", "#share", "#blocks", "line"], rows, (at) => {
-    setQuery(`line:${device.stacks.lineLabel(shown[at].key)}`);
+  const table = makeTable(caption, ["#bytes", "#share", "#blocks", "for", "line"], rows, (at) => {
+    setQuery(`line:${device.stacks.lineLabel(shown[at].line)}`);
     showPane("search");
   });
   const rest = sums.slice(TABLE_ROWS);
@@ -54,7 +55,8 @@ function fillLines() {
           make("td", { class: "n" }, bytesCell(bytes)),
           make("td", { class: "n" }, percentText(bytes, whole)),
           make("td", { class: "n" }, countText(blocks)),
-          make("td", {}, countOf(rest.length, "other line")),
+          make("td", {}, ""),
+          make("td", {}, countOf(rest.length, "other row")),
         ),
       ),
     );

@@ -3,19 +3,16 @@
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, JudgedRequest};
-use crate::base::units::{count, percent, ratio, size};
+use crate::base::units::{count, percent, size};
 use crate::output::document::{Cell, Document, Table, Text, code, faint, source_location};
-use crate::output::wording::{
-    container_label, frame_label, guessed_label, keeper_name, kind_label, location_label, type_label,
-};
+use crate::output::report::held::{HeldRow, held_table};
+use crate::output::wording::{container_label, frame_label, guessed_label, keeper_name, location_label, type_label};
 use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
-use crate::study::memory::{BlockSum, LiveByLine};
-use crate::study::variables::KeptByVariable;
+use crate::study::memory::{BlockSum, Holder};
+use crate::study::variables::{HolderByVariable, KeptByVariable};
 
-/// Names are shown if they cover at least this share of the memory.
-const MIN_NAMED_RATIO: f64 = 0.5;
 /// Blocks in the way, at most.
 const MAX_BLOCKERS: usize = 3;
 /// Smaller categories are not listed.
@@ -26,100 +23,57 @@ const MAX_OTHER_RATIO: f64 = 0.9;
 
 /// Appends the table of who holds `held`, the memory of `device` at that time, or what it holds at the snapshot.
 pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: Option<&MemoryBreakdown>, rows: usize) {
-    let all = held.map_or(device.memory.allocated_bytes, |held| held.allocated_bytes);
-    let blocks = held.map_or(device.memory.blocks.active_allocated.count, |held| held.blocks);
-    let all = BlockSum { bytes: all, blocks };
+    let blocks = device.memory.blocks.active_allocated;
+    let all = held.map_or((blocks.bytes, blocks.count), |held| (held.allocated_bytes, held.blocks));
+    let all = BlockSum { bytes: all.0, blocks: all.1 };
     if all.bytes == 0 {
         return;
     }
-    let named = device.kept_by.as_ref().filter(|kept| {
-        let named = kept.keepers.iter().filter(|row| row.name.is_some()).map(|row| row.bytes);
-        // Names are those of the snapshot, which may be later.
-        device.memory.allocated_bytes == all.bytes && ratio(named.sum(), all.bytes) >= MIN_NAMED_RATIO
-    });
-    let (mut cells, shown): (Vec<Vec<Cell>>, Vec<BlockSum>) = match (named, held) {
-        (Some(kept), _) => {
-            kept.keepers.iter().take(rows).map(|row| (variable(row), sum(row.bytes, row.blocks))).unzip()
-        }
-        (None, Some(held)) => lines(&held.by_line.rows, rows, device.truncated),
-        (None, None) => lines(&device.top_lines, rows, device.truncated),
+    let shown: Vec<HeldRow> = match held.filter(|held| !held.by_variable.is_empty()) {
+        Some(held) => held.by_variable.iter().take(rows).map(variable).collect(),
+        None => lines(held.map_or(&device.top_lines, |held| &held.by_line.rows), rows),
     };
-    let rest = shown.into_iter().fold(all, BlockSum::minus);
-    if rest.bytes > 0 {
-        cells.push(row(faint("everything else"), "", rest, all.bytes));
-    }
     let categories = held.and_then(|held| categories(&held.by_category)).map(faint);
     let at_peak = device.moment.is_none() && device.oom_count == 0 && all.bytes > device.memory.allocated_bytes;
-    let holder = if at_peak { "held at the peak by" } else { "held by" };
-    let table = Table::new(&[holder, "", "bytes", "share", "blocks"], &[0, 1], cells)
-        .optional_columns(&[4])
-        .wide()
-        .note(categories);
-    let has_purpose =
-        table.rows.iter().any(|row| !matches!(row.get(CATEGORY), Some(Cell::Text(text)) if text.is_empty()));
-    document.table(if has_purpose { table } else { table.without_column(CATEGORY) });
+    let by = if at_peak { "held at the peak by" } else { "held by" };
+    document.table(held_table(by, shown.into_iter(), all).wide().note(categories));
 }
 
-/// The column of categories.
-const CATEGORY: usize = 1;
-
-fn sum(bytes: u64, blocks: u64) -> BlockSum {
-    BlockSum { bytes, blocks }
-}
-
-fn row(holder: Text, category: &str, held: BlockSum, all: u64) -> Vec<Cell> {
-    let share = percent(ratio(held.bytes, all));
-    vec![holder.into(), category.into(), size(held.bytes).into(), share.into(), count(held.blocks).into()]
-}
-
-/// The first `rows` of `held`; `is_late` if memory was allocated before the recording.
-fn lines(held: &[LiveByLine], rows: usize, is_late: bool) -> (Vec<Vec<Cell>>, Vec<BlockSum>) {
+/// The first `rows` of `held`.
+fn lines(held: &[Holder], rows: usize) -> Vec<HeldRow> {
     let held = &held[..rows.min(held.len())];
     // Callers tell rows of one line apart.
-    let is_called_twice = |line: &LiveByLine| {
-        let of = |line: &LiveByLine| (line.location.frame.clone(), line.location.backward.clone());
+    let is_called_twice = |line: &Holder| {
+        let of = |line: &Holder| (line.location.frame.clone(), line.location.backward.clone());
         held.iter().any(|other| of(other) == of(line) && other.location.called_from != line.location.called_from)
     };
-    let cells = |line: &LiveByLine| {
+    let row = |line: &Holder| {
         let operation = line.operation.as_deref().and_then(|operation| operation.rsplit(' ').next());
         let operation = operation.map_or_else(Text::default, |name| faint(format!("  {name}")));
-        let category = line.category.zip(line.category_confidence).filter(|(category, _)| *category != Category::Other);
-        let category = category.map_or_else(String::new, |(category, confidence)| guessed_label(category, confidence));
-        let place = if is_late && !line.location.has_stack {
-            "allocated before the recording".into()
-        } else {
-            location_label(&line.location)
-        };
         let caller = line.location.called_from.as_ref().filter(|_| is_called_twice(line));
         let caller = caller.map_or_else(Text::default, |caller| faint(" ← ").and(caller_label(caller, line)));
-        let cells: Vec<Cell> = vec![
-            place.and(caller).and(operation).into(),
-            category.into(),
-            size(line.bytes).into(),
-            percent(line.share_ratio).into(),
-            count(line.blocks).into(),
-        ];
-        (cells, sum(line.bytes, line.blocks))
+        HeldRow {
+            holder: location_label(&line.location).and(caller).and(operation).into(),
+            category: line.category.zip(line.category_confidence),
+            sum: BlockSum { bytes: line.bytes, blocks: line.blocks },
+        }
     };
-    held.iter().map(cells).unzip()
+    held.iter().map(row).collect()
 }
 
 /// `:12` in the file of the line itself, `train.py:12` in another.
-fn caller_label(caller: &FrameReport, line: &LiveByLine) -> Text {
+fn caller_label(caller: &FrameReport, line: &Holder) -> Text {
     let is_same = line.location.frame.as_ref().is_some_and(|frame| frame.file == caller.file);
     let path = if is_same { "" } else { &*caller.file };
     source_location(path, &format!(":{}", caller.line))
 }
 
-fn variable(kept: &KeptByVariable) -> Vec<Cell> {
-    let category = if kept.is_graph() { "autograd graph" } else { kind_label(kept.kind).unwrap_or("") };
-    vec![
-        variable_label(kept).into(),
-        category.into(),
-        size(kept.bytes).into(),
-        percent(kept.share_ratio).into(),
-        count(kept.blocks).into(),
-    ]
+fn variable(HolderByVariable { kept, category, category_confidence }: &HolderByVariable) -> HeldRow {
+    HeldRow {
+        holder: variable_label(kept).into(),
+        category: Some((*category, *category_confidence)),
+        sum: BlockSum { bytes: kept.bytes, blocks: kept.blocks },
+    }
 }
 
 /// A variable: its name, the container or type, and where it is filled or allocated.
@@ -135,7 +89,12 @@ fn variable_label(kept: &KeptByVariable) -> Text {
     };
     // A model or an optimizer has many types.
     let is_one = matches!(kept.kind, Some(TensorKind::Saved | TensorKind::Variable) | None);
-    let what = kept.container.as_ref().map(container_label).or_else(|| type_label(kept).filter(|_| is_one));
+    let what = match (&kept.container, kept.is_graph()) {
+        (Some(container), true) => Some(container_label(container) + ", graphs"),
+        (Some(container), false) => Some(container_label(container)),
+        (None, true) => Some("autograd graph".to_owned()),
+        (None, false) => type_label(kept).filter(|_| is_one),
+    };
     let what = what.map_or_else(Text::default, |what| format!(" ({what})").into());
     let filled = kept.container.as_ref().and_then(|container| container.filled_at.as_ref());
     let at = filled.map_or_else(|| location_label(&kept.allocated_by), frame_label);
