@@ -19,7 +19,7 @@ use crate::whatif::{Conditions, TriedCertainty, TriedKind, TriedMark, candidates
 #[derive(Debug, Clone)]
 pub(super) struct HolderRow {
     pub(super) name: String,
-    /// Of a line, the category of these bytes.
+    /// The category of these bytes; `None` unless grouped by line.
     pub(super) category: Option<Category>,
     pub(super) slot: Slot,
     pub(super) is_guess: bool,
@@ -57,9 +57,9 @@ pub(super) fn holders(
     // A line has a row for each category.
     let parts = if is_by_line { Category::ALL.len() } else { 1 };
     let count = if is_by_line { recording.lines.len() * parts } else { grouping.groups.len() };
-    let row_of = |index: usize| match is_by_line {
-        true => recording.line_of[index] as usize * parts + recording.allocations[index].category as usize,
-        false => usize::from(grouping.of[index]),
+    let row_of = |index: usize| {
+        let of_line = || recording.line_of[index] as usize * parts + recording.allocations[index].category as usize;
+        if is_by_line { of_line() } else { usize::from(grouping.of[index]) }
     };
     let none = HolderRow {
         name: String::new(),

@@ -311,7 +311,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         sorted_by_bytes(sums).into_iter().map(row).collect()
     }
 
-    /// Who holds the blocks for which `is_wanted`, and the sum of these.
+    /// The holders of the blocks for which `is_wanted`, and the sum of these.
     fn holders(
         &self,
         classified: &[Classification],

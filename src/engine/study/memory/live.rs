@@ -25,7 +25,7 @@ pub struct LiveByStack {
     pub frames: FrameList,
 }
 
-/// Who holds memory: live blocks of one category that one source line allocated, with one caller.
+/// Live blocks of one category that one source line allocated, with one caller.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Holder {
     /// Bytes in these blocks.

@@ -59,7 +59,7 @@ pub struct KeptReport {
     pub graph_backward: Option<FrameReport>,
 }
 
-/// Who holds memory, by name: live blocks of one category that variables of one owner keep, such as the parameters of a
+/// Live blocks of one category that variables of one owner keep, such as the parameters of a
 /// model or the items of a container.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HolderByVariable {
