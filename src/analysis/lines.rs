@@ -10,14 +10,10 @@ use crate::study::memory::{BlockSum, BlockSums, sum_by_key, top_rows};
 /// A figure to break down by source line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineMetric {
-    /// Allocated blocks at the snapshot.
-    Allocated,
     /// Allocated blocks after this entry of the trace; `None` is the start.
     AllocatedAfter(Option<u64>),
     /// Active blocks after this entry: allocated or pending free.
     ActiveAfter(Option<u64>),
-    /// Rounding of the active blocks at the snapshot.
-    Rounding,
     /// Free memory beside the line's blocks at the snapshot, which they keep apart.
     StrandedBeside,
 }
@@ -35,14 +31,8 @@ pub struct LineShare {
 pub fn lines(device: DeviceStudy<'_, '_>, metric: LineMetric, top: usize) -> Vec<LineShare> {
     let stacks = device.stacks();
     let by_stack = match metric {
-        LineMetric::Allocated => device.live_by_stack().clone(),
         LineMetric::AllocatedAfter(entry) => active_after(device, entry, |state| state == BlockState::ActiveAllocated),
         LineMetric::ActiveAfter(entry) => active_after(device, entry, |_| true),
-        LineMetric::Rounding => {
-            let used = device.device().blocks().filter(|block| block.state != BlockState::Inactive);
-            let rounding = used.map(|b| (b.extended_stack, b.size.saturating_sub(b.requested_size)));
-            sum_by_key(rounding.filter(|(_, bytes)| *bytes > 0))
-        }
         LineMetric::StrandedBeside => {
             let blocks_of = |segment| device.snapshot().blocks_of(segment);
             let segments = device.device().segments();

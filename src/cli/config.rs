@@ -267,18 +267,18 @@ mod tests {
         let limits = |path, device| config.limits.limits(path, device);
         let [fail, warn] = limits("ranks/rank_1.pickle", 0);
         assert!(Limit::all().all(|limit| fail.get(limit).is_some()));
-        let gap_ratio = Limit::with_key("max-gap-ratio").unwrap();
+        let fragmentation = Limit::with_key("max-fragmentation").unwrap();
         let peak_reserved = Limit::with_key("max-peak-reserved").unwrap();
-        assert_eq!(warn.get(gap_ratio), Some(Amount::Ratio(0.2)));
-        assert_eq!(config.baseline.as_deref(), Some("memory-baseline.json"));
+        assert_eq!(warn.get(fragmentation), Some(Amount::Ratio(0.1)));
+        assert_eq!(config.baseline.as_deref(), Some("oomscope-baseline.json"));
         assert_eq!(config.categories.len(), 2);
         let [fail, _] = limits("ranks/rank_0.pickle", 0);
         assert_eq!(fail.get(peak_reserved), Some(Amount::Bytes(76 << 30)));
         let [fail, warn] = limits("nightly/a/b.pickle", 1);
-        assert_eq!(fail.get(gap_ratio), Some(Amount::Ratio(0.4)));
-        assert_eq!(warn.get(gap_ratio), Some(Amount::Ratio(0.35)));
+        assert_eq!(fail.get(fragmentation), Some(Amount::Ratio(0.4)));
+        assert_eq!(warn.get(fragmentation), Some(Amount::Ratio(0.35)));
         let [fail, _] = limits("nightly/a/b.pickle", 0);
-        assert_eq!(fail.get(gap_ratio), Some(Amount::Ratio(0.3)));
+        assert_eq!(fail.get(fragmentation), Some(Amount::Ratio(0.2)));
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
             ("max_ooms = 1", "1: unknown key max_ooms; did you mean max-ooms?"),
             ("maxGapRatio = 0.1", "1: unknown key maxGapRatio; did you mean max-gap-ratio?"),
             ("[warn]\nbaseline = 'x'", "2: baseline belongs at the top of the file, before the"),
-            ("max-reserved = 1.5", "1: max-reserved: '1.5' is not a size"),
+            ("max-peak-reserved = 1.5", "1: max-peak-reserved: '1.5' is not a size"),
             ("basline = 'x'", "1: unknown key basline; did you mean baseline?"),
             ("[warn]\npath = 'x'", "2: unknown key path; `oomscope check --print-config` shows"),
             ("colour = 'blue'", "1: unknown key colour; `oomscope check --print-config` shows"),
@@ -299,7 +299,7 @@ mod tests {
             ("max-gap-ratio = -0.5", "1: max-gap-ratio: '-0.5' is not a ratio"),
             ("\nmax-gap-ratio = true", "2: expected a number, or a string in quotes, not boolean"),
             ("max-ooms = '1GiB'", "1: max-ooms: '1GiB' is not a count"),
-            ("max-reserved = 'much'", "1: max-reserved: 'much' is not a size"),
+            ("max-peak-reserved = 'much'", "1: max-peak-reserved: 'much' is not a size"),
             ("max-ooms = 0\nmax-ooms = 1", "2: duplicate key"),
             ("max-ooms = ", "1: "),
             ("max-ooms = 1\n[warn]\nmax-ooms = 1", "3: the warning at max-ooms 1 is never reached"),

@@ -21,7 +21,7 @@ MAX_SECONDS = 30
 # A run is ended at this many seconds of processor time.
 LIMIT_SECONDS = 120
 
-LIMITS = "--max-ooms 0 --max-retries 0 --max-gap-ratio 0 --max-peak-reserved 1 --max-reserved 1"
+LIMITS = "--max-ooms 0 --max-gap-ratio 0 --max-peak-reserved 1"
 PAGES = ["human", "json", "jsonl", "markdown"]
 COMMANDS = [
     *(f"analyze FILE --format {name}" for name in PAGES),

@@ -5,7 +5,7 @@ usage: run.sh gate.py WARMUP OUT.pickle.gz [--seed N] [--more MIB] [--empty-cach
 The warm-up runs before the recording: `none`: nothing. `cached`: other work, freed, whose segments stay cached.
 `scattered`: other work of which a part is freed only after the job has allocated its own tensors, which therefore lie
 between holes. For each seed the job holds and requests the same memory each time; with --more each step keeps that much
-more, with --empty-cache some steps call empty_cache(). `oomscope check --save-baseline` must write the same baseline.
+more, with --empty-cache some steps call empty_cache(). `oomscope check --update` must write the same peaks.
 """
 
 import argparse

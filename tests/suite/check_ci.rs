@@ -62,17 +62,23 @@ impl Repository {
 fn a_job_passes_until_it_keeps_more_and_the_line_is_annotated() {
     let repository = Repository::new();
     repository.train("none");
-    let save = ["check", "--save-baseline", "ci/baseline.json", "snapshot.pickle.gz"];
-    assert_eq!(repository.oomscope("", &save).0, 0);
+    let accept = |entry: &str| {
+        let ran = ["check", "--update", "--entry", entry, "--allow-missing", "truncated", "snapshot.pickle.gz"];
+        let output = program::command().args(ran).current_dir(repository.0.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    accept("train");
+    accept("other");
     repository.git(&["add", "--all"]);
     repository.git(&["commit", "--quiet", "--message", "Limits and baseline"]);
 
-    let check = ["check", "--format", "github", "--allow-missing", "truncated", "snapshot.pickle.gz"];
+    let check =
+        ["check", "--format", "github", "--allow-missing", "truncated", "--entry", "train", "snapshot.pickle.gz"];
     for warm_up in ["none", "cached", "scattered"] {
         repository.train(warm_up);
         let (code, log) = repository.oomscope("", &check);
         assert_eq!((code, log.contains("::error")), (0, false), "{warm_up}: {log}");
-        assert!(log.ends_with("oomscope check passed: all 3 limits hold\n"), "{log}");
+        assert!(log.ends_with("oomscope check passed: all 4 limits hold\n"), "{log}");
     }
 
     repository.train("more");
@@ -88,14 +94,14 @@ fn a_job_passes_until_it_keeps_more_and_the_line_is_annotated() {
         assert!(error.contains("grew by "), "{error}");
     }
     // From a directory below, limits, baseline and lines are the same.
-    let (code, below) = repository.oomscope("ci", &[&check[..5], &["../snapshot.pickle.gz"]].concat());
+    let (code, below) = repository.oomscope("ci", &[&check[..7], &["../snapshot.pickle.gz"]].concat());
     assert_eq!((code, below.replace("../", "")), (1, log));
 
-    // The growth is accepted: the new baseline is a small change to read.
-    assert_eq!(repository.oomscope("", &save).0, 0);
+    // The growth is accepted: the new entry is a small change to read.
+    accept("train");
     assert_eq!(repository.git(&["status", "--porcelain"]), " M ci/baseline.json\n");
     let changed = repository.git(&["diff", "--numstat"]);
-    assert_eq!(changed, "2\t2\tci/baseline.json\n", "the two peaks");
+    assert_eq!(changed, "5\t4\tci/baseline.json\n", "the peaks, three lines, and a new one");
     assert_eq!(repository.oomscope("", &check).0, 0);
 }
 
@@ -106,10 +112,9 @@ fn files_of_the_repository_are_named_from_its_root() {
     let root = repository.0.path().canonicalize().unwrap();
     let file = root.join("src/a,b.py");
     let frames = json!([{"filename": file, "line": 1, "name": "main"}]);
-    let block =
-        |state, frames| json!({"size": 512, "requested_size": 512, "address": 4096, "state": state, "frames": frames});
-    let blocks = json!([block("active_allocated", frames)]);
-    let segment = json!({"device": 0, "address": 4096, "total_size": 512, "stream": 0, "segment_type": "small", "blocks": blocks});
+    let block = |address, state, frames| json!({"size": 512, "requested_size": 512, "address": address, "state": state, "frames": frames});
+    let blocks = json!([block(4096, "active_allocated", frames), block(4608, "inactive", json!([]))]);
+    let segment = json!({"device": 0, "address": 4096, "total_size": 1024, "stream": 0, "segment_type": "small", "blocks": blocks});
     let snapshot = json!({"segments": [segment], "device_traces": []});
     repository.write("snapshot.json", snapshot.to_string().as_bytes());
     repository.write("no-limits.toml", b"");
@@ -117,10 +122,10 @@ fn files_of_the_repository_are_named_from_its_root() {
     let config = config.to_str().unwrap();
     for directory in ["", "src"] {
         let path = if directory.is_empty() { "snapshot.json" } else { "../snapshot.json" };
-        let args = ["check", "--config", config, "--max-reserved", "1", "--format", "github", path];
+        let args = ["check", "--config", config, "--max-fragmentation", "1%", "--format", "github", path];
         let (code, log) = repository.oomscope(directory, &args);
         assert_eq!(code, 1, "{log}");
-        assert!(log.starts_with("::error file=src/a%2Cb.py,line=1,title=reserved"), "{log}");
+        assert!(log.starts_with("::error file=src/a%2Cb.py,line=1,title=stranded-ratio"), "{log}");
         assert!(!log.contains(root.to_str().unwrap()), "{log}");
     }
 }

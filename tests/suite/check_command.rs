@@ -234,9 +234,6 @@ fn snapshots_and_entries_of_other_names_share_a_file() {
     assert_eq!(text.matches("\"test_").count(), 8, "{text}");
     assert_eq!(check("test_3[a-b]", &[]), 0);
     assert_eq!(check("test_9[a-b]", &[]), 1);
-    let plain = ["check", "a.json", "--baseline", "b.json", "--max-growth", "0"];
-    let output = program::command().current_dir(project.0.path()).args(plain).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("give one with --entry NAME"));
 }
 
 #[test]
@@ -251,8 +248,8 @@ fn wrong_usage_is_said_before_the_command_runs() {
         (&["--gpu", "a10", "recorded.json", "--", "sh", "job.sh"], "give either snapshots"),
         (&["--gpu", "a10", "--also", "pdf=x", "--", "sh", "job.sh"], "'pdf' is not a format"),
         (&["--gpu", "a10", "-o", "no/such/dir", "--", "sh", "job.sh"], "cannot be written"),
-        (&["--gpu", "a10", "--baseline", "train.py", "--entry", "x", "--", "sh", "job.sh"], "is not a baseline"),
-        (&["--add", "--baseline", "b.json", "train.py"], "give --entry NAME"),
+        (&["--gpu", "a10", "--baseline", "train.py", "--entry", "x", "--", "sh", "job.sh"], "is no baseline"),
+        (&["--add", "--baseline", "b.json", "train.py", "a.py"], "give --entry NAME"),
         (&["--entry", "x", "train.py"], "need a baseline"),
     ] {
         let (code, err) = check(args);
@@ -273,14 +270,14 @@ fn wrong_usage_ends_a_bisection() {
 }
 
 #[test]
-fn a_baseline_with_marks_of_a_merge_conflict_is_named_as_one_that_is_no_json() {
+fn a_baseline_with_marks_of_a_merge_conflict_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("baseline.json");
     std::fs::write(&path, "<<<<<<< HEAD\n{}\n").unwrap();
     let snapshot = "fixtures/2.15.0-mempool.pickle.gz";
     let ran = program::run(&["check", "--max-ooms", "9", "--baseline", path.to_str().unwrap(), snapshot]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("is not JSON: expected value at line 1"), "{}", ran.err);
+    assert!(ran.err.contains("is no baseline: expected value at line 1"), "{}", ran.err);
 }
 
 #[test]

@@ -8,12 +8,12 @@ use crate::support::program::{file, run};
 
 #[test]
 fn what_the_file_cannot_tell_does_not_pass() {
-    for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
+    for flag in ["--max-ooms", "--max-step-growth", "--max-peak-reserved", "--max-peak-allocated"] {
         let (code, finding) = finding(&[flag, "1000000000", NO_TRACE]);
         assert_eq!((code, &finding["actual"]), (1, &Value::Null), "{flag}");
         assert!(finding["message"].as_str().unwrap().contains("_record_memory_history"), "{finding}");
     }
-    assert_eq!(finding(&["--max-reserved", "80G", NO_TRACE]).0, 0);
+    assert_eq!(finding(&["--max-gap-ratio", "100%", NO_TRACE]).0, 0);
 }
 
 /// What a ring has lost, and what contradicts itself, may have been anything. What is left of it may be too much.
@@ -41,11 +41,9 @@ fn what_is_lost_of_a_recording_does_not_pass() {
         (&twice, json!("trace-inconsistent")),
         (&late, json!("truncated")),
     ] {
-        for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
+        for flag in ["--max-ooms", "--max-step-growth", "--max-peak-reserved", "--max-peak-allocated"] {
             let (code, fields) = finding(&[flag, "9000000000", file]);
             let passes = missing.is_null();
-            let by_the_model = *file == *twice && flag == "--max-retries";
-            let missing = if by_the_model { json!("model-parted") } else { missing.clone() };
             assert_eq!((code, &fields["missing"]), (i32::from(!passes), &missing), "{flag} {fields}");
             assert_eq!(fields["actual"].is_null(), !passes, "{flag} {fields}");
             let word = flag.trim_start_matches("--max-");

@@ -52,6 +52,6 @@ fn a_package_gets_its_manual_page_and_completions() {
     }
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = result_of(&["generate", "completions", shell]);
-        assert!(script.contains("max-reserved"), "{shell}");
+        assert!(script.contains("max-peak-reserved"), "{shell}");
     }
 }

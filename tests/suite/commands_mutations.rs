@@ -14,7 +14,7 @@ use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::{Config, EXAMPLE};
 use oomscope::compare::diff::{self, ComparedMoment, diff};
-use oomscope::compare::gate::{AllowMissing, Baseline, CheckReport, Gate, Limits, judge, peaks};
+use oomscope::compare::gate::{AllowMissing, BaselineEntry, CheckReport, Gate, Limits, NamedEntry, judge};
 use oomscope::output::document::{self, Style};
 use oomscope::output::formats;
 use oomscope::output::report;
@@ -174,21 +174,22 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         said.extend(shown(&report::program(&find_program_changes(&study, "a", capacity))));
     }
 
-    let of_other = Study::new(other, Scope::default());
-    let gate = Gate {
-        entry: None,
-        is_measured: false,
-        rules: &Config::parse(&EXAMPLE).unwrap().limits,
-        flags: &Limits::default(),
-        baseline: Some(&Baseline::new(peaks(&of_other, "a"))),
+    let (rules, flags, allow_missing) =
+        (Config::parse(&EXAMPLE).unwrap().limits, Limits::default(), AllowMissing::default());
+    let gate = |entry| Gate {
+        entry,
+        is_measured: true,
+        rules: &rules,
+        flags: &flags,
         is_only: true,
-        is_complete: true,
-        allow_missing: &AllowMissing::default(),
+        allow_missing: &allow_missing,
         device: None,
         minor: None,
         source: &|_| None,
     };
-    let judged = vec![judge(snapshot, "a", "a", &gate)];
+    let before = BaselineEntry { devices: judge(other, "a", "", &gate(None)).measured, ..BaselineEntry::default() };
+    let gate = gate(Some(NamedEntry { name: "a", entry: Some(&before) }));
+    let judged = vec![judge(snapshot, "a", "", &gate)];
     let missing = gate.missing_findings(&judged, &BTreeSet::new());
     let report = CheckReport::new(judged, missing, None, Vec::new(), Vec::new(), Some(2));
     said.extend(shown(&report::check(&report)));

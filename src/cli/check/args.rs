@@ -16,7 +16,10 @@ use crate::compare::gate::AllowMissing;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope check --max-ooms 0 --max-gap-ratio 30% snapshot.pickle
+  oomscope check --max-ooms 0 --max-fragmentation 20% snapshot.pickle
+  oomscope check --max-gap-ratio 30% snapshot.pickle  the cache counts too, which empty_cache() would release
+  oomscope check --max-inactive-split-ratio 25% snapshot.pickle
+                                                      as PyTorch counts it: inactive_split_bytes
   oomscope check --gpu h100 -- python train.py --steps 3
                                                       without a GPU: fails unless the job would fit
   oomscope check --gpu h100 --max-peak-reserved 72GiB --baseline oomscope-baseline.json --add -- python train.py
@@ -25,8 +28,7 @@ Examples:
                                                       the commit from which on the job does not fit
   oomscope check --print-config > oomscope.toml       write a configuration to edit
   oomscope check ranks/                               64 ranks, with the limits of oomscope.toml
-  oomscope check --save-baseline memory-baseline.json snapshot.pickle
-  oomscope check --baseline memory-baseline.json --max-growth-ratio 5% snapshot.pickle
+  oomscope check --baseline oomscope-baseline.json --max-growth-ratio 5% --add snapshot.pickle
   oomscope check --format github snapshot.pickle      annotations in GitHub Actions
 
 With a command, the result of the dry run must be certain: `may fit`, `did not finish` and `no verdict` fail too; \
@@ -48,13 +50,13 @@ pub(in crate::cli) struct Check {
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 
-    /// Baseline: a snapshot, a directory of snapshots, or a file from --save-baseline, --add or --format json
-    #[arg(long, value_name = "PATH", help_heading = "Growth")]
+    /// Baseline to compare with: a file that --add or --update wrote
+    ///
+    /// Growth by more than 1% fails, unless --max-growth or --max-growth-ratio is given.
+    #[arg(long, value_name = "FILE.json", help_heading = "Growth")]
     pub(super) baseline: Option<PathBuf>,
 
-    /// Name of the entry in the baseline, for a baseline of several tests or commands [default: the command]
-    ///
-    /// Growth by more than 1% fails then, unless --max-growth or --max-growth-ratio is given.
+    /// Name of the entry in the baseline [default: the command, or the name of the only snapshot or directory]
     #[arg(long, value_name = "NAME", help_heading = "Growth")]
     pub(super) entry: Option<String>,
 
@@ -65,16 +67,6 @@ pub(in crate::cli) struct Check {
     /// Write the entry: the result becomes the baseline
     #[arg(long, help_heading = "Growth", conflicts_with = "add")]
     pub(super) update: bool,
-
-    /// Write the snapshots' peaks to FILE as a baseline, without a check
-    #[arg(
-        long,
-        value_name = "FILE.json",
-        value_parser = parse_json_path,
-        help_heading = "Growth",
-        conflicts_with_all = ["LimitArgs", "baseline", "command", "config", "format", "output"]
-    )]
-    pub(super) save_baseline: Option<PathBuf>,
 
     /// Read limits from FILE [default: oomscope.toml in this directory or the nearest parent]
     #[arg(long, value_name = "FILE")]
@@ -174,11 +166,4 @@ fn parse_other_output(text: &str) -> Result<(Format, PathBuf), String> {
         return Err("give a file after =".to_owned());
     }
     Ok((format, PathBuf::from(file)))
-}
-
-/// A baseline must end in `.json`: it is recognized by that when it is read, and no pickle can be overwritten.
-fn parse_json_path(text: &str) -> Result<PathBuf, String> {
-    let is_json = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
-    let path = Some(PathBuf::from(text)).filter(is_json);
-    path.ok_or_else(|| format!("'{text}' does not end in .json"))
 }

@@ -1,20 +1,22 @@
-//! Reads and writes an entry of a baseline with several tests or commands.
+//! Reads and writes an entry of a baseline.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 
 use super::args::Check;
+use crate::base::input::read_text_file;
 use crate::cli::atomic_file::AtomicFile;
+use crate::cli::config::Config;
 use crate::cli::directory_lock::DirectoryLock;
 use crate::cli::exit::print_stderr;
+use crate::cli::inputs::{self, with_slashes};
 use crate::compare::gate::{BaselineComparison, BaselineEntries, BaselineEntry, JudgedSnapshot, NamedEntry};
 
 /// The entry that a check compares with, or writes.
 pub(super) struct EntryArgs {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     name: String,
     /// The entry before; `None` if the baseline lacks it.
     pub(super) before: Option<BaselineEntry>,
@@ -23,21 +25,28 @@ pub(super) struct EntryArgs {
 }
 
 impl EntryArgs {
-    /// The entry of the baseline at `path`, if that has entries. `command` is the default name.
-    pub(super) fn load(args: &Check, path: Option<PathBuf>, command: Option<String>) -> anyhow::Result<Option<Self>> {
-        let is_named = args.entry.is_some() || args.add || args.update;
+    /// The entry of the baseline of `args`, or else of `config`. `command` is the default name.
+    pub(super) fn load(
+        args: &Check,
+        (config, config_path): (&Config, Option<&Path>),
+        command: Option<String>,
+    ) -> anyhow::Result<Option<Self>> {
+        let in_config_directory = |name: &String| {
+            let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
+            directory.join(name)
+        };
+        let path = args.baseline.clone().or_else(|| config.baseline.as_ref().map(in_config_directory));
         let Some(path) = path else {
-            if is_named {
+            if args.entry.is_some() || args.add || args.update {
                 bail!("--entry, --add and --update need a baseline: give --baseline oomscope-baseline.json");
             }
             return Ok(None);
         };
-        let is_wanted = is_named || (command.is_some() && has_entries(&path));
-        if !is_wanted {
-            return Ok(None);
+        if inputs::is_stdin(&path) {
+            bail!("-: a baseline is a file, not standard input");
         }
-        let name = args.entry.clone().or(command);
-        let name = name.ok_or_else(|| anyhow!("--add and --update need the name of an entry: give --entry NAME"))?;
+        let name = args.entry.clone().or(command).or_else(|| only_name(&args.given_snapshots()));
+        let name = name.ok_or_else(|| anyhow!("the baseline needs the name of an entry: give --entry NAME"))?;
         let before = read_entries(&path)?.get(&name).cloned();
         let is_written = args.update || (args.add && before.is_none());
         Ok(Some(Self { path, name, before, is_written }))
@@ -46,6 +55,20 @@ impl EntryArgs {
     /// The entry to compare with.
     pub(super) fn named(&self) -> NamedEntry<'_> {
         NamedEntry { name: &self.name, entry: self.before.as_ref() }
+    }
+
+    /// The entry of a run. Fails if it is to be written and a snapshot has no history.
+    pub(super) fn measure(&self, judged: &[JudgedSnapshot]) -> anyhow::Result<BaselineEntry> {
+        if let Some(without) = judged.iter().find(|snapshot| self.is_written && snapshot.measured.is_empty()) {
+            bail!("{}: no history was recorded, so it has no peaks to compare", without.path);
+        }
+        let mut entry = BaselineEntry {
+            gpu: judged.iter().find_map(|snapshot| snapshot.gpu.clone()),
+            torch: judged.iter().find_map(|snapshot| snapshot.torch.clone()),
+            devices: judged.iter().flat_map(|snapshot| snapshot.measured.iter().cloned()).collect(),
+        };
+        entry.sort();
+        Ok(entry)
     }
 
     /// Compares `entry` with the one before. Writes it if that is wanted and the check has `passed`.
@@ -80,27 +103,31 @@ impl EntryArgs {
     }
 }
 
-/// The entry of a run.
-pub(super) fn measured_entry(judged: &[JudgedSnapshot]) -> BaselineEntry {
-    let mut entry = BaselineEntry {
-        gpu: judged.iter().find_map(|snapshot| snapshot.gpu.clone()),
-        torch: judged.iter().find_map(|snapshot| snapshot.torch.clone()),
-        devices: judged.iter().flat_map(|snapshot| snapshot.measured.iter().cloned()).collect(),
-    };
-    entry.sort();
-    entry
+/// The name of the only snapshot or directory.
+fn only_name(paths: &[PathBuf]) -> Option<String> {
+    let [path] = paths else { return None };
+    path.file_name().map(|name| with_slashes(Path::new(name)))
 }
 
-/// Whether the file at `path` has entries, or is yet to be written.
-fn has_entries(path: &Path) -> bool {
-    let is_json = path.extension().is_some_and(|extension| extension == "json");
-    is_json && fs::read_to_string(path).map_or(!path.exists(), |text| BaselineEntries::is_schema_of(&text))
+/// The name of a snapshot in an entry: its path relative to the named directory, or its file name.
+pub(super) fn name_in_entry(path: &str, named: &[PathBuf]) -> String {
+    let path = Path::new(path);
+    let mut inside = named.iter().filter(|dir| dir.as_path() != path);
+    let inside = inside.find_map(|dir| path.strip_prefix(dir).ok());
+    let name = inside.unwrap_or_else(|| path.file_name().map_or(path, Path::new));
+    with_slashes(name)
 }
 
+/// The entries of the file at `path`; none if it is yet to be written.
 fn read_entries(path: &Path) -> anyhow::Result<BaselineEntries> {
-    match fs::read_to_string(path) {
-        Ok(text) => BaselineEntries::parse(&text).map_err(|error| anyhow!("the baseline {} {error}", path.display())),
+    match read_text_file(path) {
+        Ok(text) => BaselineEntries::parse(&text).map_err(|error| {
+            anyhow!("the baseline {} {error}; oomscope check --baseline FILE.json --add writes one", path.display())
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BaselineEntries::default()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            bail!("{} is no baseline; oomscope check --baseline FILE.json --add writes one", path.display())
+        }
         Err(error) => Err(error).with_context(|| format!("the baseline {} cannot be read", path.display())),
     }
 }

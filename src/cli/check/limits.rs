@@ -1,12 +1,9 @@
 //! The limits as flags, built from the catalogue of figures.
 
-use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Id};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::compare::gate::{Limit, Limits};
-use crate::study::figures::Amount;
-
-/// The group of all limit flags, which conflicts with `--save-baseline`.
-const GROUP: &str = "LimitArgs";
+use crate::study::figures::{Amount, Unit};
 
 /// A flag for every [`Limit`]; it overrides the limit in `oomscope.toml`.
 #[derive(Debug)]
@@ -19,7 +16,11 @@ impl LimitArgs {
 }
 
 fn flag(limit: Limit) -> Arg {
-    let heading = if limit.needs_baseline() { "Growth" } else { "Limits (a RATIO is 0.3 or 30%)" };
+    let heading = match limit.unit() {
+        _ if limit.needs_baseline() => "Growth",
+        Unit::Ratio => "Limits on fragmentation (a RATIO is 0.3 or 30%)",
+        _ => "Limits",
+    };
     Arg::new(limit.key())
         .long(limit.key())
         .value_name(limit.unit().placeholder())
@@ -43,13 +44,8 @@ fn help(limit: Limit) -> &'static str {
 }
 
 impl Args for LimitArgs {
-    fn group_id() -> Option<Id> {
-        Some(Id::from(GROUP))
-    }
-
     fn augment_args(command: Command) -> Command {
-        let group = ArgGroup::new(GROUP).multiple(true).args(Limit::all().map(Limit::key));
-        command.args(Limit::all().map(flag)).group(group)
+        command.args(Limit::all().map(flag))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

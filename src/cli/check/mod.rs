@@ -1,7 +1,6 @@
 //! `oomscope check`
 
 mod args;
-mod baseline;
 mod entry;
 mod job;
 mod limits;
@@ -14,8 +13,7 @@ use anyhow::bail;
 
 pub(super) use self::args::Check;
 use self::args::ExitCode;
-use self::baseline::{baseline_name, baseline_path, load_baseline, save_baseline};
-use self::entry::{EntryArgs, measured_entry};
+use self::entry::{EntryArgs, name_in_entry};
 use self::job::{FinishedJob, command_line};
 use self::outputs::Outputs;
 use self::repository::{find_source, repository_root};
@@ -34,9 +32,6 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
         let output = Output::open(args.output.as_deref())?;
         output.write(&EXAMPLE)?;
         return Ok(Exit::Success);
-    }
-    if let Some(file) = &args.save_baseline {
-        return save_baseline(args, file);
     }
     match (check(args), args.exit_code) {
         (result, ExitCode::Check) => result.map(|outcome| outcome.exit()),
@@ -96,7 +91,10 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let limits: Vec<Limit> = config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
     let has_command = args.has_command();
     let command = has_command.then(|| args.checked_command().map(command_line)).transpose()?;
-    let entry = EntryArgs::load(args, baseline_path(args, &config, config_path.as_deref()), command)?;
+    let entry = EntryArgs::load(args, (&config, config_path.as_deref()), command)?;
+    if let (None, Some(limit)) = (&entry, limits.iter().find(|limit| limit.needs_baseline())) {
+        bail!("{} needs a baseline: give --baseline oomscope-baseline.json (--add writes it)", limit.key());
+    }
     if limits.is_empty() && !has_command && entry.is_none() {
         bail!(
             "no limit to check: give one (such as --max-ooms 0) or write {CONFIG} \
@@ -104,12 +102,7 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
         );
     }
     let mut inputs = if has_command { Vec::new() } else { inputs::expand_paths(&args.given_snapshots())? };
-    let baseline = match &entry {
-        Some(entry) if entry.is_written => None,
-        Some(entry) => Some(entry.before.as_ref().map(BaselineEntry::peaks).unwrap_or_default()),
-        None => load_baseline(args, &config, config_path.as_deref(), &limits)?,
-    };
-    let outputs = Outputs::open(args, config_path.as_deref(), &mut inputs)?;
+    let outputs = Outputs::open(args, [config_path.as_deref(), entry.as_ref().map(|entry| &*entry.path)], &mut inputs)?;
     let job = has_command.then(|| FinishedJob::run(args)).transpose()?;
     let paths = job.as_ref().map_or_else(|| args.given_snapshots(), FinishedJob::snapshots);
     if !paths.is_empty() && has_command {
@@ -121,17 +114,19 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let names = job.as_ref().map(FinishedJob::process_names);
     let name_of = |path: &str| match (&names, &entry) {
         (Some(names), _) => names.get(path).cloned().unwrap_or_default(),
-        (None, Some(_)) if inputs.len() == 1 => String::new(),
-        (None, _) => baseline_name(path, &paths),
+        (None, Some(entry))
+            if inputs.len() == 1 && entry.before.as_ref().is_none_or(BaselineEntry::has_single_process) =>
+        {
+            String::new()
+        }
+        (None, _) => name_in_entry(path, &paths),
     };
     let gate = Gate {
         rules: &config.limits,
         flags,
-        baseline: baseline.as_ref(),
         entry: entry.as_ref().filter(|entry| !entry.is_written).map(EntryArgs::named),
         is_measured: entry.is_some(),
         is_only: inputs.len() == 1,
-        is_complete: entry.is_some() || inputs.len() > 1 || paths.iter().any(|path| path.is_dir()),
         allow_missing: &allow_missing,
         device: args.device,
         minor: args.torch_version,
@@ -149,10 +144,10 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let unreadable_names = unreadable.iter().map(|file| name_of(&file.path)).collect();
     let missing = gate.missing_findings(&judged, &unreadable_names);
     let checked_job = job.as_ref().map(|job| job.check(&allow_missing, &source));
-    let measured = measured_entry(&judged);
+    let measured = entry.as_ref().map(|entry| entry.measure(&judged)).transpose()?;
     let report = CheckReport::new(judged, missing, config_path, unused, unreadable, args.ranks).with_job(checked_job);
-    let comparison = entry.as_ref().map(|entry| entry.finish(measured, report.passed)).transpose()?;
-    let report = report.with_baseline(comparison);
+    let comparison = entry.as_ref().zip(measured).map(|(entry, measured)| entry.finish(measured, report.passed));
+    let report = report.with_baseline(comparison.transpose()?);
     for (path, message) in report.not_checked() {
         print_stderr(&format!("{path}: {message}"));
     }

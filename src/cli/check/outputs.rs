@@ -12,14 +12,15 @@ use crate::output::{formats, report};
 pub(super) struct Outputs(Vec<(Format, Output)>);
 
 impl Outputs {
-    /// Opens all files, so that a bad path fails before the work starts. Fails if one of them is among `inputs`.
-    pub(super) fn open(args: &Check, config: Option<&Path>, inputs: &mut Vec<Input>) -> anyhow::Result<Self> {
+    /// Opens all files, so that a bad path fails before the work starts. Fails if one of them is among `inputs`
+    /// or `others`.
+    pub(super) fn open(args: &Check, others: [Option<&Path>; 2], inputs: &mut Vec<Input>) -> anyhow::Result<Self> {
         let main = (args.format, args.output.as_deref());
         let also = args.also.iter().map(|(format, path)| (*format, Some(path.as_path())));
         let wanted: Vec<(Format, Option<&Path>)> = std::iter::once(main).chain(also).collect();
         for path in wanted.iter().filter_map(|(_, path)| *path) {
             inputs::refuse_output_over_inputs(inputs, path)?;
-            for protected in [config, args.baseline.as_deref()].into_iter().flatten().filter(|path| path.is_file()) {
+            for protected in others.into_iter().flatten().filter(|path| path.is_file()) {
                 inputs::refuse_output_over_input(protected, path)?;
             }
         }

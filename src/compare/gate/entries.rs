@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::baseline::{Baseline, BaselinePeaks, ENTRIES_SCHEMA};
+/// The schema of the file.
+const SCHEMA: &str = "oomscope/baseline/1";
 
 /// The entries of the file, by the name of a test or command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BaselineEntries {
     /// Each test or command, by name.
     entries: BTreeMap<String, BaselineEntry>,
-    /// `oomscope/baseline/2`
+    /// `oomscope/baseline/1`
     schema: String,
 }
 
@@ -69,19 +70,18 @@ pub struct MeasuredLine {
 }
 
 impl BaselineEntries {
-    /// Whether `text` is such a file.
-    pub fn is_schema_of(text: &str) -> bool {
-        Baseline::schema_of(text).as_deref() == Some(ENTRIES_SCHEMA)
-    }
-
     /// Parses the file.
     ///
     /// # Errors
     /// A sentence fragment that follows the file's name.
     pub fn parse(text: &str) -> Result<Self, String> {
-        match Baseline::schema_of(text) {
-            Some(schema) if schema != ENTRIES_SCHEMA => Err(format!("is {schema}, which has no entries by name")),
-            _ => serde_json::from_str(text).map_err(|error| format!("is not a baseline with entries: {error}")),
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        match serde_json::from_str::<Head>(text) {
+            Ok(head) if head.schema != SCHEMA => Err(format!("is {}, no baseline", head.schema)),
+            _ => serde_json::from_str(text).map_err(|error| format!("is no baseline: {error}")),
         }
     }
 
@@ -107,7 +107,7 @@ impl BaselineEntries {
             entry.write(&mut text)?;
         }
         text.push_str(if self.entries.is_empty() { "},\n" } else { "\n  },\n" });
-        text.extend(["  \"schema\": ", &serde_json::to_string(ENTRIES_SCHEMA)?, "\n}\n"]);
+        text.extend(["  \"schema\": ", &serde_json::to_string(SCHEMA)?, "\n}\n"]);
         Ok(text)
     }
 }
@@ -117,17 +117,6 @@ impl BaselineEntry {
     pub fn sort(&mut self) {
         self.devices.sort_by(|a, b| (&a.process, a.device).cmp(&(&b.process, b.device)));
         self.devices.iter_mut().for_each(|device| device.lines.sort());
-    }
-
-    /// The peaks, for limits on growth.
-    pub fn peaks(&self) -> Baseline {
-        let row = |device: &MeasuredDevice| BaselinePeaks {
-            device: device.device,
-            replayed_peak_allocated_bytes: device.peak_allocated_bytes,
-            replayed_peak_reserved_bytes: device.peak_reserved_bytes,
-            snapshot: device.process.clone(),
-        };
-        Baseline::new(self.devices.iter().map(row).collect())
     }
 
     /// Whether all devices are of one process.
@@ -186,7 +175,6 @@ mod tests {
         let read = BaselineEntries::parse(&text).unwrap();
         assert_eq!(read.entries, entries.entries);
         assert_eq!(read.to_text().unwrap(), text);
-        assert!(BaselineEntries::is_schema_of(&text));
         assert!(BaselineEntries::parse("{\"schema\":\"oomscope/check/1\"}").is_err());
     }
 }

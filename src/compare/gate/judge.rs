@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::allow_missing::AllowMissing;
-use super::baseline::{Baseline, BaselinePeaks, peaks};
 use super::changes::DeviceChange;
 use super::entries::{BaselineEntry, MeasuredDevice};
 use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code};
@@ -29,16 +28,12 @@ pub struct Gate<'a> {
     pub rules: &'a LimitRules,
     /// Limits given as flags, which override the failing limits of the file.
     pub flags: &'a Limits,
-    /// Peaks to compare with.
-    pub baseline: Option<&'a Baseline>,
-    /// The entry that the peaks are from, if the baseline has entries.
+    /// The entry to compare with.
     pub entry: Option<NamedEntry<'a>>,
     /// Measure each device for an entry.
     pub is_measured: bool,
-    /// The check has a single snapshot, which matches the baseline's whatever its name.
+    /// The check has a single snapshot, which matches the entry's whatever its name.
     pub is_only: bool,
-    /// All snapshots of the baseline must be present: no snapshot was named on the command line.
-    pub is_complete: bool,
     /// Figures that may be unknown.
     pub allow_missing: &'a AllowMissing,
     /// Check only this device.
@@ -63,8 +58,6 @@ pub struct NamedEntry<'a> {
 pub struct JudgedSnapshot {
     /// Findings of every limit on every device.
     pub findings: Vec<Finding>,
-    /// Peaks replayed from an empty pool, if a limit needs them.
-    pub replayed: Vec<BaselinePeaks>,
     /// Warnings about the file.
     pub warnings: Vec<FileWarning>,
     /// Name in baselines.
@@ -107,15 +100,15 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         compares |= figures.iter().any(|figure| figure.needs_baseline());
         let failures = if figures.contains(&Figure::Ooms) { failures(device, &mut warnings) } else { Vec::new() };
         warn_about_trace(device, &mut warnings);
-        let baseline = gate.baseline.and_then(|b| b.peaks_for(name, gate.is_only, device.id()));
         let accepts_late_start = gate.allow_missing.accepts_late_start();
         let measured = if gate.is_measured { measure(device, name, gate.source) } else { None };
         let before = gate.before(name, device.id());
         let grown =
             measured.as_ref().filter(|_| before.is_some()).map(|after| DeviceChange::new(before, after).changes);
         judged.measured.extend(measured.map(MeasuredDevice::with_main_lines));
-        let (entry, grown) = (gate.entry.map(|entry| entry.name), grown.unwrap_or_default());
-        let gated = GatedDevice { device, name, baseline, failures, accepts_late_start, entry, grown };
+        let entry = gate.entry.map_or("", |entry| entry.name);
+        let grown = grown.unwrap_or_default();
+        let gated = GatedDevice { device, before, failures, accepts_late_start, entry, grown };
         judged.findings.extend(gate.findings(&gated, path, &limits));
         judged.devices.push(device.id());
     }
@@ -123,7 +116,6 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
     let noted = warnings.to_vec();
     judged.warnings = noted.iter().map(|w| FileWarning::new(path, w.code, &w.message)).collect();
     if compares {
-        judged.replayed = peaks(&study, name);
         judged.warnings.extend(estimated_peaks_warnings(path, study.inference()));
     }
     judged
@@ -225,20 +217,20 @@ impl Gate<'_> {
     /// A finding for each growth limit on each device of the baseline that `judged` lacks, because a rank that died
     /// leaves no file. Snapshots in `unreadable` are reported elsewhere.
     pub fn missing_findings(&self, judged: &[JudgedSnapshot], unreadable: &BTreeSet<String>) -> Vec<Finding> {
-        let Some(baseline) = self.baseline else { return Vec::new() }; // nothing was expected
-        let is_any = self.is_only && baseline.has_single_snapshot();
+        let Some(entry) = self.entry.and_then(|named| named.entry) else { return Vec::new() }; // nothing was expected
+        let is_any = self.is_only && entry.has_single_process();
         let rows_of: BTreeMap<&str, &[u64]> =
             judged.iter().map(|snapshot| (&*snapshot.name, &*snapshot.devices)).collect();
-        let is_there = |row: &BaselinePeaks| match rows_of.get(&*row.snapshot) {
+        let is_there = |row: &MeasuredDevice| match rows_of.get(&*row.process) {
             Some(devices) => devices.contains(&row.device),
             None if is_any => judged.iter().any(|other| other.devices.contains(&row.device)),
-            None => !self.is_complete || unreadable.contains(&row.snapshot),
+            None => unreadable.contains(&row.process),
         };
-        let is_wanted = |row: &&BaselinePeaks| self.device.is_none_or(|only| only == row.device);
+        let is_wanted = |row: &&MeasuredDevice| self.device.is_none_or(|only| only == row.device);
         let mut findings = Vec::new();
-        for row in baseline.rows().filter(is_wanted).filter(|row| !is_there(row)) {
-            let why = UnknownReason::MissingSnapshot { device: row.device, snapshot: row.snapshot.clone() };
-            let limits = self.limits(&row.snapshot, &row.snapshot, row.device);
+        for row in entry.devices.iter().filter(is_wanted).filter(|row| !is_there(row)) {
+            let why = UnknownReason::MissingSnapshot { device: row.device, snapshot: row.process.clone() };
+            let limits = self.limits(&row.process, &row.process, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {
                     findings.extend(limit.figures().map(|figure| {
@@ -246,7 +238,7 @@ impl Gate<'_> {
                         Finding {
                             code: figure,
                             severity,
-                            path: row.snapshot.clone(),
+                            path: row.process.clone(),
                             device: row.device,
                             unit: figure.unit(),
                             limit: most,

@@ -1,11 +1,10 @@
 //! One device under a check: its figures, a sentence for each, and the lines that contribute to them.
 
-use super::baseline::BaselinePeaks;
 use super::changes::LineDelta;
+use super::entries::MeasuredDevice;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{LineMetric, LineShare, lines};
 use crate::base::units::{counted, size};
-use crate::replay::model::Verification;
 use crate::stacks::frames::{FrameReport, Origin};
 use crate::study::attribution::Leaks;
 use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
@@ -14,21 +13,19 @@ use crate::study::{DeviceStudy, PeaksFromEmpty};
 /// A device whose figures are computed as limits need them.
 pub(super) struct GatedDevice<'s, 'a> {
     pub(super) device: DeviceStudy<'s, 'a>,
-    /// Name of the snapshot in baselines.
-    pub(super) name: &'s str,
-    /// Its peaks in the baseline.
-    pub(super) baseline: Option<&'s BaselinePeaks>,
+    /// The device in the entry of the baseline.
+    pub(super) before: Option<&'s MeasuredDevice>,
     /// Its failed requests, if a limit needs them.
     pub(super) failures: Vec<OomReport>,
     /// Take a recording that starts late as whole.
     pub(super) accepts_late_start: bool,
-    /// The name of the entry that the baseline is of, if it has entries.
-    pub(super) entry: Option<&'s str>,
+    /// The name of that entry.
+    pub(super) entry: &'s str,
     /// The lines that hold more than in the entry.
     pub(super) grown: Vec<LineDelta>,
 }
 
-impl<'s> GatedDevice<'s, '_> {
+impl GatedDevice<'_, '_> {
     /// A figure of the whole recording; only a lower bound if part of the recording is lost.
     fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, UnknownReason> {
         let figure = self.device.history().map(|_| figure());
@@ -49,19 +46,11 @@ impl<'s> GatedDevice<'s, '_> {
         }
     }
 
-    /// The result of replaying the trace with the model.
-    fn verification(&self) -> &'s Verification {
-        &self.device.inferred().verification
-    }
-
     /// A peak in a replay from an empty pool: in the baseline, and now.
-    fn replayed(&self, before: fn(&BaselinePeaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
+    fn replayed(&self, before: fn(&MeasuredDevice) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
         let from_empty = self.device.peaks_from_empty().ok_or(UnknownReason::NoHistory)?;
         let device = self.device.id();
-        let baseline = self.baseline.ok_or_else(|| match self.entry {
-            Some(entry) => UnknownReason::NoEntry { device, entry: entry.to_owned() },
-            None => UnknownReason::NotInBaseline { device, snapshot: self.name.to_owned() },
-        })?;
+        let baseline = self.before.ok_or_else(|| UnknownReason::NoEntry { device, entry: self.entry.to_owned() })?;
         self.check_complete(None)?;
         Ok([before(baseline), now(from_empty)])
     }
@@ -86,26 +75,17 @@ impl FigureSource for GatedDevice<'_, '_> {
         self.traced(|| self.device.failed_requests().count() as u64)
     }
 
-    fn retries(&self) -> Result<u64, UnknownReason> {
-        let verification = self.verification();
-        if verification.recorded > 0 && !verification.is_exact() {
-            return Err(UnknownReason::Diverges { entry: verification.matched as u64 });
-        }
-        self.check_complete(None)?;
-        Ok(verification.allocator.statistics().num_alloc_retries)
-    }
-
     fn step_growth(&self) -> Result<u64, UnknownReason> {
         self.check_complete(None)?;
         Ok(Leaks::bytes_per_step(self.device))
     }
 
     fn replayed_peak_allocated(&self) -> Replayed {
-        self.replayed(|before| before.replayed_peak_allocated_bytes, |now| now.peak_allocated_bytes)
+        self.replayed(|before| before.peak_allocated_bytes, |now| now.peak_allocated_bytes)
     }
 
     fn replayed_peak_reserved(&self) -> Replayed {
-        self.replayed(|before| before.replayed_peak_reserved_bytes, |now| now.peak_reserved_bytes)
+        self.replayed(|before| before.peak_reserved_bytes, |now| now.peak_reserved_bytes)
     }
 }
 
@@ -128,20 +108,10 @@ impl GatedDevice<'_, '_> {
                 "{value} of the {reserved} reserved is free beside live blocks, so empty_cache() \
                  cannot release it"
             ),
-            Figure::ExternalRatio => format!(
-                "{value} of the {} free is outside the largest free block of {}",
-                size(memory.blocks.inactive.bytes),
-                size(free.largest_free_block_bytes)
-            ),
-            Figure::RoundingRatio => {
-                format!("{value} of the {} active is rounding beyond the requested bytes", size(memory.active_bytes))
-            }
-            Figure::Reserved => format!("{value} is reserved at the snapshot"),
             Figure::PeakReserved => format!("reserved memory peaks at {value}"),
             Figure::PeakAllocated => format!("allocated memory peaks at {value}"),
             Figure::Ooms => self.failed(),
             Figure::StepGrowth => format!("memory grows by {value} a step"),
-            Figure::Retries => self.retried(),
             _ if figure.needs_baseline() => self.growth(figure, value),
             _ => format!("{}: {value}", figure.meaning()),
         }
@@ -153,18 +123,6 @@ impl GatedDevice<'_, '_> {
             format!("; the last requested {}, verdict {}", size(oom.requested_bytes), oom.verdict)
         });
         format!("{failed} failed{last}")
-    }
-
-    fn retried(&self) -> String {
-        let verification = self.verification();
-        let count = verification.allocator.statistics().num_alloc_retries;
-        let open = match verification.ambiguous_ops {
-            0 => String::new(),
-            calls => format!(" (give or take {calls}: the trace leaves that many calls open)"),
-        };
-        let were = if count == 1 { "was" } else { "were" };
-        let requests = counted(count, "request");
-        format!("{requests} {were} retried after the whole cache was released{open}")
     }
 
     fn growth(&self, figure: Figure, value: &str) -> String {
@@ -193,11 +151,9 @@ impl GatedDevice<'_, '_> {
             return (self.grown_lines(top), "more than in the baseline at the peak of allocated memory");
         }
         let (metric, what) = match figure {
-            Figure::GapRatio | Figure::InactiveSplitRatio | Figure::StrandedRatio | Figure::ExternalRatio => {
+            Figure::GapRatio | Figure::InactiveSplitRatio | Figure::StrandedRatio => {
                 (LineMetric::StrandedBeside, "of free memory kept apart by its blocks")
             }
-            Figure::RoundingRatio => (LineMetric::Rounding, "of rounding in its blocks"),
-            Figure::Reserved => (LineMetric::Allocated, "held at the snapshot"),
             Figure::PeakAllocated | Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
                 (LineMetric::AllocatedAfter(peak.allocated_event), "held when allocated memory peaked")
             }

@@ -5,7 +5,6 @@
 //! that earlier allocations cannot change a verdict. This room reads no file and prints nothing.
 
 mod allow_missing;
-mod baseline;
 mod changes;
 mod entries;
 mod finding;
@@ -18,7 +17,6 @@ mod rules;
 mod verdict;
 
 pub use allow_missing::AllowMissing;
-pub use baseline::{Baseline, BaselinePeaks, peaks};
 pub use changes::{BaselineComparison, DeviceChange, DeviceTotals, LineDelta};
 pub use entries::{BaselineEntries, BaselineEntry, MeasuredDevice, MeasuredLine};
 pub use finding::{CodeLine, FileWarning, Finding, Severity};

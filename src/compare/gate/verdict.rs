@@ -6,7 +6,6 @@ use std::collections::btree_map::Entry;
 
 use serde::Serialize;
 
-use super::baseline::BaselinePeaks;
 use super::changes::BaselineComparison;
 use super::finding::{FileWarning, Finding, Severity};
 use super::job::CheckedJob;
@@ -25,9 +24,6 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
     /// The device with the most violations; null if there is only one device or no violation.
     pub worst: Option<WorstDevice>,
-    /// Peaks replayed from an empty pool, so that this report can be used as a baseline; absent without growth limits.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub replayed: Vec<BaselinePeaks>,
     /// The comparison with an entry of a baseline; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineComparison>,
@@ -107,10 +103,9 @@ impl CheckReport {
         ranks: Option<usize>,
     ) -> Self {
         let ranks = ranks.map(|expected| RankCount::new(expected, &judged));
-        let (mut findings, mut replayed, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut findings, mut warnings) = (Vec::new(), Vec::new());
         for snapshot in judged {
             findings.extend(snapshot.findings);
-            replayed.extend(snapshot.replayed);
             warnings.extend(snapshot.warnings);
         }
         findings.extend(missing);
@@ -122,7 +117,6 @@ impl CheckReport {
             config,
             worst: worst_device(&findings),
             findings,
-            replayed,
             baseline: None,
             dry_run: None,
             warnings,

@@ -122,19 +122,13 @@ catalogue! {
             => state.inactive_split_ratio();
         StrandedRatio "stranded-ratio" Ratio
             "Share of reserved memory that is free but that empty_cache() would not release"
-            limit("max-stranded-ratio", "\"20%\"")
+            limit("max-fragmentation", "\"20%\"", ": the one for a gate")
             => state.stranded_ratio();
         ExternalRatio "external-ratio" Ratio
             "Share of free memory outside the largest free block"
-            limit("max-external-ratio", "\"90%\"")
             => state.external_ratio();
-        RoundingRatio "rounding-ratio" Ratio
-            "Share of the bytes in use that is rounding"
-            limit("max-rounding-ratio", "\"10%\"")
-            => state.rounding_ratio();
         Reserved "reserved" Bytes
             "Reserved memory"
-            limit("max-reserved", "\"70GiB\"", " at the snapshot")
             => state.reserved;
         Allocated "allocated" Bytes
             "Memory in live blocks"
@@ -216,10 +210,6 @@ catalogue! {
             "Number of failed requests in the recording"
             limit("max-ooms", "0")
             => recording.failed_requests()?;
-        Retries "retries" Count
-            "Number of allocation retries (PyTorch's num_alloc_retries)"
-            limit("max-retries", "0")
-            => recording.retries()?;
         StepGrowth "step-growth" Bytes
             "Growth of memory per training step, or per iteration of another loop"
             limit("max-step-growth", "\"1MiB\"")

@@ -13,20 +13,6 @@ pub enum UnknownReason {
     /// The snapshot has no trace.
     #[error("no history was recorded; call torch.cuda.memory._record_memory_history() before the work")]
     NoHistory,
-    /// The model does not reproduce the trace.
-    #[error("the model diverges from the recording at entry {entry}: see `oomscope replay`")]
-    Diverges {
-        /// Index of the first entry that differs.
-        entry: u64,
-    },
-    /// The baseline has no such device.
-    #[error("the baseline has no GPU {device} of {snapshot}; save it again with --save-baseline")]
-    NotInBaseline {
-        /// Device index.
-        device: u64,
-        /// Name of the snapshot in baselines.
-        snapshot: String,
-    },
     /// The baseline has no such entry, or the entry no such device.
     #[error("the baseline has no GPU {device} of the entry {entry:?}; --add or --update writes it")]
     NoEntry {
@@ -110,11 +96,6 @@ pub trait FigureSource {
 
     /// Number of failed requests.
     fn failed_requests(&self) -> Result<u64, UnknownReason> {
-        Err(UnknownReason::NoHistory)
-    }
-
-    /// Number of requests before which the cache was emptied (`num_alloc_retries`).
-    fn retries(&self) -> Result<u64, UnknownReason> {
         Err(UnknownReason::NoHistory)
     }
 
