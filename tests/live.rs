@@ -21,7 +21,6 @@ fn a_build_without_the_feature_says_so() {
 }
 
 #[cfg(feature = "cuda")]
-#[cfg(feature = "cuda")]
 #[path = "live/driver.rs"]
 mod driver;
 #[cfg(feature = "cuda")]
@@ -30,6 +29,9 @@ mod failures;
 #[cfg(feature = "cuda")]
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[cfg(feature = "cuda")]
+#[path = "live/gpu_script.rs"]
+mod gpu_script;
 #[cfg(feature = "cuda")]
 #[path = "support/late.rs"]
 mod late;
