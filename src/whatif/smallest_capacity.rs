@@ -2,9 +2,9 @@
 
 use super::overrides::{Overrides, hypothesis_with};
 use crate::allocator::conf::Settings;
-use crate::allocator::device::UNBOUNDED;
+use crate::allocator::device::{Placement, UNBOUNDED};
 use crate::base::units::MIB;
-use crate::replay::model::{Hypothesis, peak_if_served, sufficient_capacity};
+use crate::replay::model::{Hypothesis, peak_if_served_with, sufficient_capacity};
 use crate::study::DeviceStudy;
 
 /// The smallest capacity is found to within this many bytes, or to within 1/[`CAPACITY_PARTS`] of itself if that is
@@ -44,8 +44,10 @@ fn round_up_to_step(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(CAPACITY_STEP).unwrap_or(bytes)
 }
 
-/// The smallest capacity on which no request fails. `known` is a capacity that was already replayed, with the peak
-/// reserved there if no request failed.
+/// The smallest capacity on which no request fails, whether the driver places new memory above the old or below.
+/// PyTorch chooses between equal blocks by address, so both matter near the limit. A real driver mostly places it below
+/// (driver 580 on an H200: tests/gpu); the simulated device of all other replays, above. `known` is a capacity that was
+/// already replayed, with the peak reserved there if no request failed.
 ///
 /// The first guess comes from a replay on a device that grows whenever it runs out of memory. From there the search
 /// goes up or down in growing strides until it has a lower and an upper bound, and then bisects.
@@ -54,7 +56,13 @@ pub(super) fn smallest_capacity(
     overrides: &Overrides,
     known: (u64, Option<u64>),
 ) -> Option<u64> {
-    let fits_on = |capacity| peak_if_served(device.program(), &hypothesis_on(device, capacity, overrides));
+    let peak_with = |capacity, placement| {
+        peak_if_served_with(device.program(), &hypothesis_on(device, capacity, overrides), placement)
+    };
+    let fits_on = |capacity| {
+        let peak = peak_with(capacity, Placement::Lowest)?;
+        peak_with(capacity, Placement::Highest).map(|other| peak.max(other))
+    };
     let settings = hypothesis_on(device, UNBOUNDED, overrides).lenient_settings();
     let fraction = settings.per_process_memory_fraction;
     // The size of the device decides how many addresses an expandable segment reserves and how much memory a
@@ -68,9 +76,10 @@ pub(super) fn smallest_capacity(
     // From here on all sizes are multiples of the step, so that every remaining interval has a middle.
     let minimum = device_for(minimum_capacity(device, &settings));
     let (mut low, mut high) = (minimum.saturating_sub(CAPACITY_STEP), UNBOUNDED);
-    match known {
-        (capacity, Some(peak)) => high = upper_bound(capacity, peak),
-        (capacity, None) => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
+    let (capacity, peak) = known;
+    match peak.and_then(|peak| peak_with(capacity, Placement::Highest).map(|other| peak.max(other))) {
+        Some(peak) => high = upper_bound(capacity, peak),
+        None => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
     }
     let result = |high: u64| (high < UNBOUNDED).then_some(high.max(minimum));
     if high.saturating_sub(low) <= precision(high) {
@@ -79,7 +88,7 @@ pub(super) fn smallest_capacity(
     let on_minimum = hypothesis_on(device, minimum, overrides);
     let is_limited = on_minimum.limit.is_some();
     let estimate = sufficient_capacity(device.program(), &Hypothesis { limit: None, ..on_minimum });
-    if estimate == minimum && !is_limited && low < minimum {
+    if estimate == minimum && !is_limited && low < minimum && peak_with(minimum, Placement::Highest).is_some() {
         return Some(minimum);
     }
     let mut guess = device_for(estimate).max(low.saturating_add(CAPACITY_STEP));

@@ -61,6 +61,7 @@ mod fuzz_targets;
 mod gate_pool_history;
 mod generator;
 mod golden;
+mod gpu_recordings;
 mod language;
 mod layers;
 mod layout;

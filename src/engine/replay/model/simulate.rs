@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::hypothesis::Hypothesis;
 use super::verification::EntrySink;
 use crate::allocator::conf::Settings;
-use crate::allocator::device::{DeviceMemory as _, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
+use crate::allocator::device::{DeviceMemory as _, Placement, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, SMALL_SEGMENT, granule_size,
     round_size, segment_size,
@@ -139,7 +139,13 @@ pub fn simulate_on<D: ReplayDevice>(
 
 /// The peak of reserved bytes of `program` under `hypothesis`; `None` if a request fails.
 pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
-    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
+    peak_if_served_with(program, hypothesis, Placement::Lowest)
+}
+
+/// The same on a device that places its memory so.
+pub fn peak_if_served_with(program: &Program<'_>, hypothesis: &Hypothesis, placement: Placement) -> Option<u64> {
+    let device = simulated_device(program, hypothesis).with_placement(placement);
+    let mut simulator = Simulator::new(program, hypothesis, device);
     for operation in &program.operations {
         simulator.perform(operation);
         simulator.allocator.clear_entries();
