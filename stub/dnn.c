@@ -44,17 +44,19 @@ EXPORT int cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t r
   enum { NONE, INT64, INT32, DESCRIPTOR } kind = NONE;
   int64_t value = 0;
   switch (name) {
-  case 202: kind = DESCRIPTOR; break;       /* ENGINEHEUR_RESULTS: one configuration, of the same operations */
-  case 300: kind = DESCRIPTOR; break;       /* ENGINECFG_ENGINE */
-  case 303: kind = INT64; break;            /* ENGINECFG_WORKSPACE_SIZE */
-  case 304: kind = INT32; break;            /* ENGINECFG_SHARED_MEMORY_USED */
-  case 402: kind = INT64; break;            /* EXECUTION_PLAN_WORKSPACE_SIZE */
+  case 202: kind = DESCRIPTOR; break; /* ENGINEHEUR_RESULTS: one configuration, of the same operations */
+  case 300: kind = DESCRIPTOR; break; /* ENGINECFG_ENGINE */
+  case 303: kind = INT64; break;      /* ENGINECFG_WORKSPACE_SIZE */
+  case 304: kind = INT32; break;      /* ENGINECFG_SHARED_MEMORY_USED */
+  case 402:                           /* EXECUTION_PLAN_WORKSPACE_SIZE */
+    kind = INT64, value = d->is_required ? attention_workspace(d) : 0;
+    break;
   case 802: kind = INT64, value = 1; break; /* OPERATIONGRAPH_ENGINE_GLOBAL_COUNT */
   case 1301: kind = INT64; break;           /* ENGINE_GLOBAL_INDEX */
   }
   if (kind != NONE && requested > 0 && out) {
     descriptor *result = name == 202 ? *(descriptor **)out : NULL;
-    if (result) result->bytes = d->bytes, result->is_required = d->is_required;
+    if (result) *result = *d;
     if (kind == INT64) *(int64_t *)out = value;
     if (kind == INT32) *(int *)out = 0;
   }

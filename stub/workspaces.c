@@ -6,13 +6,16 @@ typedef struct {
   int rank, is_virtual;
 } tensor_shape;
 /* Any cudnnBackendDescriptor_t. A tensor uses `shape`. A convolution uses `filter`, `input` and `output`; any other
- * operation counts the bytes of its tensors. Descriptors made from an operation, up to the plan, take over its bytes.
- */
+ * operation counts its tensors and matrix products. Descriptors made from an operation, up to the plan, take over its
+ * figures. */
 typedef struct {
   tensor_shape shape, filter, input, output;
   int is_strided;
   int is_required; /* PyTorch has no other plan to try if memory is short; for a convolution it has */
-  uint64_t bytes;
+  int products;    /* matrix products: 2 in the forward pass of attention, 5 in its backward pass */
+  /* of its tensors with a batch, heads, positions and features */
+  uint64_t most_heads, fewest_heads, fewest_positions, most_elements;
+  uint64_t bytes; /* the most that the plan could need */
 } descriptor;
 
 /* Elements of a tensor whose channels are padded to a multiple of `channel_multiple`. */
@@ -49,6 +52,28 @@ static uint64_t im2col_workspace(const descriptor *conv) {
   return 4 * elements;
 }
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t smaller_known(uint64_t a, uint64_t b) { return a && (!b || a < b) ? a : b; }
+/* Attention of more than one query needs 256 bytes; its backward pass also gradients of keys and values for every head
+ * of the queries, in 16 bits, where several heads share one. Measured on an H200 with cuDNN 9.19 (tests/gpu), in all
+ * calls of 14 programs. What the frontend within PyTorch adds is part of the request already. */
+static uint64_t attention_workspace(const descriptor *plan) {
+  int is_grouped = plan->products > 2 && plan->fewest_heads < plan->most_heads;
+  return plan->fewest_positions > 1 ? 256 + (is_grouped ? 2 * 2 * plan->most_elements : 0) : 0;
+}
+static void count_attention(descriptor *d, const descriptor *part) {
+  const tensor_shape *shape = &part->shape;
+  int is_operand = shape->rank == 4 && !shape->is_virtual && shape->dims[3] > 1;
+  uint64_t heads = is_operand ? shape->dims[1] : 0;
+  d->products += part->products;
+  d->most_heads = larger(d->most_heads, larger(heads, part->most_heads));
+  d->fewest_heads = smaller_known(smaller_known(heads, part->fewest_heads), d->fewest_heads);
+  d->fewest_positions =
+      smaller_known(smaller_known(is_operand ? shape->dims[2] : 0, part->fewest_positions), d->fewest_positions);
+  d->most_elements = larger(d->most_elements, is_operand ? padded_elements(shape, 1) : part->most_elements);
+  d->is_required |= shape->rank || part->is_required;
+  /* Other releases and GPUs may copy as much where no heads are shared. */
+  if (d->is_required) d->bytes = 256 + (d->products > 2 ? 2 * 2 * d->most_elements : 0);
+}
 static void finalize_descriptor(descriptor *d) {
   if (!d || !d->filter.rank || d->filter.rank != d->input.rank || d->filter.rank != d->output.rank) return;
   /* Copies of all tensors in cuDNN's own layout, and up to 16 partial sums of the gradient of the weights. */
@@ -69,6 +94,7 @@ static void set_attribute(descriptor *d, int name, int type, int64_t count, cons
     memcpy(d->shape.dims, values, sizeof(int64_t) * d->shape.rank);
     break;
   case 907: d->shape.is_virtual = *(const char *)values; break; /* TENSOR_IS_VIRTUAL */
+  case 1520: d->products = 1; break;                            /* OPERATION_MATMUL_ADESC */
   }
   if (type != 15) return; /* CUDNN_TYPE_BACKEND_DESCRIPTOR */
   const descriptor *const *parts = values;
@@ -80,14 +106,7 @@ static void set_attribute(descriptor *d, int name, int type, int64_t count, cons
     case 1: d->filter = part->shape; break;
     case 2: d->input = part->shape; break;
     case 3: d->output = part->shape; break;
-    default:
-      if (part->shape.rank) {
-        d->bytes += part->shape.is_virtual ? 0 : 4 * padded_elements(&part->shape, 1);
-        d->is_required = 1;
-      } else {
-        d->bytes += part->bytes;
-        d->is_required |= part->is_required;
-      }
+    default: d->bytes = larger(d->bytes, part->bytes); count_attention(d, part);
     }
   }
 }

@@ -67,7 +67,7 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--gpu", default="h100")
     parser.add_argument("names", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "predictions.json"
     predictions = json.loads(file.read_text()) if file.exists() else {"gpu": options.gpu, "programs": {}, "fit": {}}
