@@ -19,7 +19,7 @@ from support import FIXTURES
 def shorten(value, cache):
     """The same object with the paths of packages and programs shortened, as are those within other text."""
     if isinstance(value, str):
-        head, found, tail = value.partition("/site-packages/")
+        _, found, tail = value.partition("/site-packages/")
         return "/venv/lib/python3/site-packages/" + tail if found else value.replace(here(value), "app/")
     if isinstance(value, (list, tuple)):
         if id(value) not in cache:

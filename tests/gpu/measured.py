@@ -80,13 +80,14 @@ def programs_part(context):
             notes.append(f"- {row['name']}: {row['error'] or 'no prediction'}")
             continue
         outside = counted["process"] - counted["reserved"] if counted["process"] else None
+        analyzed = row.get("analyzed")
+        is_equal = analyzed == [counted["peak_allocated"], counted["peak_reserved"]]
         lines.append((
             row["name"], mib(prediction["peak_allocated"]), mib(counted["peak_allocated"]),
             percent(counted["peak_allocated"], prediction["peak_allocated"]),
             mib(prediction["peak_reserved"]), mib(counted["peak_reserved"]),
             percent(counted["peak_reserved"], prediction["peak_reserved"]),
-            "yes" if row.get("analyzed") == [counted["peak_allocated"], counted["peak_reserved"]] else row.get("analyzed"),
-            mib(outside), row.get("requests", "-"),
+            "yes" if is_equal else analyzed, mib(outside), row.get("requests", "-"),
         ))  # fmt: skip
     header = ["program", "peak allocated, MiB: dry run", "GPU", "", "peak reserved, MiB: dry run", "GPU", "",
               "`analyze` equals PyTorch's counters", "outside PyTorch, MiB", "requests"]  # fmt: skip

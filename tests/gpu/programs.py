@@ -452,9 +452,9 @@ def main():
         function(options.size or size)
     except torch.OutOfMemoryError as error:
         failed = str(error)
-    print(json.dumps({**counted(), "failed": failed}))
+    print(json.dumps({**counted(), "failed": failed}), flush=True)
     if failed:
-        raise SystemExit(1)
+        os._exit(1)  # NCCL waits for ever at the end of a program whose step failed
 
 
 if __name__ == "__main__":

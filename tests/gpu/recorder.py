@@ -9,7 +9,7 @@ import time
 from support import HERE, table
 
 JOBS = HERE / "jobs.py"
-PAIRS = 4
+PAIRS = 2
 
 
 def environment():
@@ -17,10 +17,9 @@ def environment():
 
 
 def seconds(context, job, *wrapper):
-    done = subprocess.run(
-        [*wrapper, context.python, str(JOBS), job], env=environment(), capture_output=True, text=True, cwd=context.scratch,
-        timeout=context.program_seconds,
-    )  # fmt: skip
+    command = [*wrapper, context.python, str(JOBS), job]
+    options = {"capture_output": True, "text": True, "cwd": context.scratch, "timeout": context.program_seconds}
+    done = subprocess.run(command, env=environment(), **options)
     return float(done.stdout.strip().splitlines()[-1])
 
 
@@ -45,10 +44,8 @@ def overhead(context):
 def page(context, name, command):
     """What `oomscope run` prints when the job ends."""
     out = context.scratch / name
-    done = subprocess.run(
-        [context.oomscope, "run", "-o", str(out), "--", *command], env=environment(), capture_output=True, text=True,
-        cwd=context.scratch, timeout=context.program_seconds,
-    )  # fmt: skip
+    options = {"capture_output": True, "text": True, "cwd": context.scratch, "timeout": context.program_seconds}
+    done = subprocess.run([context.oomscope, "run", "-o", str(out), "--", *command], env=environment(), **options)
     shown = "\n".join(line for line in (done.stderr + done.stdout).splitlines() if "Traceback" not in line)
     files = ", ".join(sorted(path.name for path in out.glob("*"))) if out.is_dir() else "none"
     start = shown.find("out of memory on")

@@ -58,11 +58,14 @@ def has_torch(python):
 
 def describe(context):
     lines = [f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores"]
+    versions = (
+        "import sys, torch; print('Python', sys.version.split()[0], 'PyTorch', torch.__version__, "
+        "'cuDNN', torch.backends.cudnn.version(), 'NCCL', torch.cuda.nccl.version())"
+    )
     for command in (
         ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used", "--format=csv,noheader"],
-        [context.python, "-c", "import sys, torch; print('Python', sys.version.split()[0], 'PyTorch', torch.__version__, "
-         "'cuDNN', torch.backends.cudnn.version(), 'NCCL', torch.cuda.nccl.version())"],
-    ):  # fmt: skip
+        [context.python, "-c", versions],
+    ):
         try:
             done = subprocess.run(command, capture_output=True, text=True)
             lines.append(done.stdout.strip() or done.stderr.strip().splitlines()[-1])

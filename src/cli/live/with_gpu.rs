@@ -30,8 +30,7 @@ Examples:
   oomscope live --touch snapshot.pickle              writing all memory once
 
 The model of PyTorch's allocator replays the recorded requests with real memory from the CUDA driver, but without \
-kernels or data. All memory is freed at the end. Tested against a stub of the driver, not yet measured on a GPU: see \
-docs/live.md.
+kernels or data. All memory is freed at the end. docs/live.md has what was measured on a GPU.
 
 Exit codes: 0 the GPU behaved as predicted, even if a request failed; 1 it did not; 2 wrong usage, an unreadable \
 file, no GPU, or an error of the driver.")]
