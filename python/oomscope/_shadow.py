@@ -40,13 +40,13 @@ class Shadow:
     # Tensors -----------------------------------------------------------------------------------------------------
 
     def record_of(self, tensor):
-        if not self.records or tensor.nbytes > MAX_BYTES:
-            return None
         try:
+            if not self.records or tensor.nbytes > MAX_BYTES:
+                return None
             record = self.records.get(tensor.untyped_storage()._cdata)
             # A storage that was resized has other memory.
             return record if record is not None and record.address == self.address_of(tensor) else None
-        except (RuntimeError, NotImplementedError):  # it has no storage
+        except (RuntimeError, NotImplementedError):  # it has no storage of its own: a sparse tensor
             return None
 
     def known(self, tensor):
