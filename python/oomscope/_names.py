@@ -27,8 +27,8 @@
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
 - `calls`: for each running function of the user, the innermost first, `frames` (a list with it), and `tensors`: (name,
   dtype, shape) of those that the running expression names, and `vmap`, whether it runs the next through `torch.vmap`.
-  `grad`: whether PyTorch records graphs there; None in
-  a backward pass or an optimizer.
+  `grad`: whether PyTorch records graphs there; None where PyTorch
+  or a library has turned them off itself: in a backward pass, an optimizer, a `Function`, a hook.
 
 The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
 the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so
@@ -217,9 +217,10 @@ class Walk:
         self.modes = []
         # The running functions of the user.
         self.calls = []
-        # Optimizers, the ids of their parameters, and (id, bytes, id of the module) of parameters with gradients.
+        # Optimizers, their parameters, and (parameter, bytes, id of the module) of parameters with gradients. A parameter
+        # is the address of its storage, which a view of it shares, or its id if it has none.
         self.optimizers, self.optimized, self.trainable = 0, set(), []
-        # The ids of parameters with the learning rate 0, while others of their optimizer have another one.
+        # The parameters with the learning rate 0, while others of their optimizer have another one.
         self.idle = set()
         # By id of a path: its name, and where that starts. By id of a module: the name of the outermost one around it.
         self.prefixes, self.roots = {}, {}
@@ -447,7 +448,8 @@ class Walk:
                         self.parameter_paths.setdefault(id(value), below)
                         if kind == PARAMETER and self.tensors.requires_grad(value):
                             storage = self.tensors.storage(value)
-                            self.trainable.append((id(value), storage[1] if storage else 0, id(module)))
+                            parameter = self.tensors.identity(value)
+                            self.trainable.append((parameter, storage[1] if storage else 0, id(module)))
                         self.visit_tensor(value, below)
             for name, value in self.in_time(self.items_of(own.get("_modules"))):
                 if not objects.is_subtype(type(value), self.tensors.module):
@@ -485,9 +487,10 @@ class Walk:
         rates = [max(rate_of(group, "lr"), rate_of(group, "initial_lr")) for group in groups]
         for group, rate in zip(groups, rates):
             if type(group.get("params")) is list:
-                self.optimized.update(map(id, group["params"]))
+                parameters = [self.tensors.identity(parameter) for parameter in group["params"]]
+                self.optimized.update(parameters)
                 if rate == 0 and any(rates):
-                    self.idle.update(map(id, group["params"]))
+                    self.idle.update(parameters)
         for label, value in self.objects.shapes.attributes(optimizer):
             if value is not state:
                 self.push(value, Path(path, label))
@@ -934,7 +937,7 @@ def encode(walk):
             key: [texts.index(name) for name in names]
             for key, names in (
                 ("untrained", untrained(walk)),
-                ("idle", modules_without(walk, walk.optimized - walk.idle) if walk.idle else []),
+                ("idle", modules_without(walk, walk.optimized - walk.idle) if walk.idle and owns_all(walk) else []),
                 ("adapted", adapted(walk)),
                 ("evaluating", evaluating(walk)),
                 ("unread", unread(walk)),
@@ -969,10 +972,18 @@ def describe_modules(walk, texts):
 
 def untrained(walk):
     """The names of `untrained`: outermost modules, those with most bytes first."""
-    # An optimizer that was not seen may have them.
-    names = modules_without(walk, walk.optimized) if walk.is_complete and walk.optimized else []
+    # An optimizer that was not seen may have them, or one of another rank.
+    is_known = walk.is_complete and walk.optimized and owns_all(walk) and walk.tensors.world_size() == 1
+    names = modules_without(walk, walk.optimized) if is_known else []
     called = _writes.called_with_grad([(name, name, None, None) for name in names], users_files(walk), walk.is_over)
     return [name for name in names if name in called]
+
+
+def owns_all(walk):
+    """Whether modules have all parameters of the optimizers. Else an optimizer steps shards, flat buffers or copies of
+    parameters, and which modules it trains is not known.
+    """
+    return walk.optimized <= {parameter for parameter, _, _ in walk.trainable}
 
 
 def modules_without(walk, needed):
@@ -1113,15 +1124,15 @@ def running_calls(walk):
         return objects.author_of_frame(frame, walk.tensors.directory) == objects.USER
 
     frame, has_grad = sys._getframe(), walk.tensors.torch.is_grad_enabled()
-    while frame is not None and not is_users(frame):
-        # Backward passes and optimizers turn graphs off themselves.
-        in_optimizer = os.path.join("torch", "optim") in frame.f_code.co_filename
-        if in_optimizer or walk.tensors.waits_for_backward(frame):
+    is_around = False  # of a function of the user
+    while frame is not None:
+        if walk.tensors.turns_graphs_off(frame, is_around, is_users):
             has_grad = None
+        is_around = is_around or is_users(frame)
         frame = frame.f_back
     innermost = failing_frame(walk.tensors)
     found = running.calls(innermost, walk.tensors, walk.objects.locals.of, is_users)
-    return found, None if frame is None else has_grad
+    return found, has_grad if is_around else None
 
 
 def describe_locals(walk):

@@ -36,6 +36,8 @@ pub enum CureKind {
     KeepNoModels,
     /// Keep no earlier optimizers.
     KeepNoOptimizers,
+    /// Let a schedule of a pipeline return no outputs, which it keeps of all microbatches.
+    ReturnNoOutputs,
     /// Keep no exception, because its traceback has the variables of the call that failed.
     KeepNoException,
     /// Leave the handler of an exception before going on.

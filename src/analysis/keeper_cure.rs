@@ -5,12 +5,15 @@ use super::cure::{Cure, CureKind, MIN_SHARE, keeps_graphs};
 use crate::analysis::failure::OomReport;
 use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{FrameReport, Origin};
-use crate::study::variables::{KeptByVariable, KeptReport, Written};
+use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
 /// A container that is filled nobody knows where leads from this share on.
 const MIN_UNKNOWN_SHARE: f64 = 0.3;
 /// A container with fewer items is no collection.
 const MIN_ITEMS: u64 = 3;
+/// The attribute of PyTorch's `PipelineStage` that keeps the output of each microbatch; no statement of the program fills
+/// it.
+const PIPELINE_OUTPUTS: &str = ".output_chunks";
 
 /// The cure for the largest variable that has one, if freeing it serves the request of `oom`.
 pub(super) fn keeper_cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
@@ -36,6 +39,12 @@ fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> O
     }
     if container.is_some_and(|it| it.r#type == "deque" && it.name.strip_suffix(".queue").is_some()) {
         return Some(CureKind::BoundQueue);
+    }
+    let keeps_outputs = |container: &&Container| {
+        container.name.ends_with(PIPELINE_OUTPUTS) && container.filled_at.is_none() && keeper.written.is_none()
+    };
+    if container.filter(keeps_outputs).is_some() {
+        return Some(CureKind::ReturnNoOutputs);
     }
     match container.map(|container| &*container.r#type) {
         Some("lru_cache") => return Some(CureKind::LimitResults),
@@ -184,7 +193,6 @@ mod tests {
     use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
     use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
     use crate::stacks::frames::CodeLocation;
-    use crate::study::variables::Container;
 
     fn line(name: &str) -> FrameReport {
         FrameReport { file: "/job/train.py".to_owned(), line: 12, name: name.to_owned() }
@@ -322,6 +330,14 @@ mod tests {
         let running = [line("main")];
         let output = KeptByVariable { written: Some(written(Assign, "model(x)", None)), ..tensor() };
         assert_eq!(cure_of(&running, 1 << 20, &output), Some(CureKind::DeleteAtEnd));
+    }
+
+    #[test]
+    fn a_pipeline_keeps_the_outputs_of_its_microbatches() {
+        let outputs = keeper("st.output_chunks", TensorKind::Saved, 0, Some(("list", 15)));
+        assert_eq!(cured(outputs.clone(), None), Some(CureKind::ReturnNoOutputs));
+        // A list of the program.
+        assert_eq!(cured(outputs, written(Put, "logits", None)), Some(CureKind::PutOnHost));
     }
 
     #[test]

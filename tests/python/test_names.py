@@ -188,6 +188,33 @@ def test_modules_that_no_optimizer_has_are_named():
     del loss, optimizer
 
 
+def untrained(optimized):
+    """The modules that are said to be untrained, if an optimizer has parameters made from those of the student."""
+    teacher, student = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(optimized(student), lr=0.1)
+    loss = student(teacher(torch.zeros(1, 3))).sum()
+    described = _names.describe(60)
+    del loss, optimizer
+    return [described["texts"][one] for one in described["untrained"]]
+
+
+def test_an_optimizer_may_have_other_tensors_than_the_modules():
+    def flat(student):
+        storage = torch.nn.Parameter(torch.zeros(12))
+        student.weight, student.bias = (torch.nn.Parameter(part) for part in (storage[:9].view(3, 3), storage[9:]))
+        return [storage]
+
+    # Copies in float32 and shards do not show whose they are; a view does.
+    assert untrained(lambda student: [parameter.detach().clone() for parameter in student.parameters()]) == []
+    assert untrained(flat) == ["teacher"]
+
+
+def test_other_ranks_may_have_the_optimizer(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    assert untrained(lambda student: student.parameters()) == []
+
+
 def test_tensors_that_share_a_storage_are_counted():
     flat = torch.zeros(100)
     views = [flat[10 * i : 10 * i + 10] for i in range(10)]
@@ -536,3 +563,34 @@ def test_modes_without_graphs_are_told():
         scope = {"describe": _names.describe}
         exec(compile("def step():\n    return describe(60)", torch.optim.__file__, "exec"), scope)
         assert scope["step"]()["grad"] is None
+
+
+class Recorded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.grad = _names.describe(60)["grad"]
+        return x.clone()
+
+
+def test_graphs_that_a_library_turns_off_are_told_from_those_of_the_program():
+    seen = []
+
+    def hook(module, _):
+        seen.append(_names.describe(60)["grad"])
+
+    @torch.no_grad()
+    def evaluate(x):
+        seen.append(_names.describe(60)["grad"])
+
+    output = Recorded.apply(torch.zeros(2, requires_grad=True))
+    assert output.grad_fn.grad is None
+    evaluate(torch.zeros(2))
+    assert seen == [False]
+    # A hook of a library, as of ZeRO-3, runs between two functions of the program.
+    scope = {"torch": torch, "describe": _names.describe, "seen": seen}
+    text = "@torch.no_grad()\ndef hook(*_):\n    seen.append(describe(60)['grad'])"
+    exec(compile(text, torch.distributed.__file__.replace("distributed", "nn"), "exec"), scope)
+    layer = torch.nn.Linear(2, 2)
+    layer.register_forward_pre_hook(scope["hook"])
+    layer(torch.zeros(2))
+    assert seen[1:] == [None]

@@ -80,6 +80,11 @@ impl fmt::Display for Cure {
             CureKind::KeepNoOptimizers => {
                 write!(f, "keep only the current optimizer in `{name}`{at}: {}, each with its state", self.items())
             }
+            CureKind::ReturnNoOutputs => write!(
+                f,
+                "call step(.., return_outputs=False): `{name}` keeps the outputs of all microbatches; a 1F1B schedule also \
+                 has fewer of them in flight"
+            ),
             CureKind::KeepNoException => write!(
                 f,
                 "put the text of the exception into `{}`{at} instead of the exception: its traceback keeps the \

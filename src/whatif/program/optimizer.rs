@@ -3,6 +3,7 @@
 use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
+use crate::base::units::ratio;
 use crate::replay::ops::{ScriptBlock, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
@@ -13,8 +14,10 @@ const MIN_8_BIT_ELEMENTS: u64 = 4096;
 const ELEMENTS_PER_SCALE: u64 = 256;
 /// Bytes of an element of the state that PyTorch's optimizers keep.
 const FLOAT_BYTES: u64 = 4;
-/// Ranks to shard the state across: the GPUs of a usual machine.
+/// Ranks to shard the state across if the job is one process: the GPUs of a usual machine.
 const RANKS: u64 = 8;
+/// With more than one rank, state below this multiple of the parameters may be a shard: Adam's is twice their size.
+const MIN_WHOLE_STATE: f64 = 1.8;
 /// Paths of code that shards optimizer state.
 const SHARDING_CODE: [&str; 3] = ["/distributed/fsdp/", "zero_redundancy_optimizer", "/deepspeed/"];
 
@@ -40,7 +43,8 @@ pub(super) fn shrink_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedPr
     let description = "use an 8-bit optimizer";
     let sizes = ChangedSizes { state: &state_in_8_bits, temporary: &|_| 0 };
     let in_8_bits = optimizer.change_state(ProgramChange::State8Bit, description, sizes);
-    in_8_bits.into_iter().chain(shard_state(recording, RANKS)).collect()
+    let ranks = world_size(recording);
+    in_8_bits.into_iter().chain(shard_state(recording, if ranks > 1 { ranks } else { RANKS })).collect()
 }
 
 /// Shards the optimizer's state across `ranks`, unless it is sharded already.
@@ -143,8 +147,20 @@ pub(super) fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool>
 /// Whether a stack shows code that shards optimizer state.
 fn is_sharded(recording: &RecordedProgram<'_, '_>) -> bool {
     let snapshot = recording.device.snapshot();
-    snapshot.stacks.all_frames().any(|frame| {
+    let is_by_code = snapshot.stacks.all_frames().any(|frame| {
         let file = snapshot.text(frame.file);
         SHARDING_CODE.iter().any(|part| file.contains(part))
-    })
+    });
+    let bytes_of = |category: Category| {
+        let blocks = recording.script.blocks.iter().zip(recording.categories());
+        blocks.filter(|(_, of)| **of == category).fold(0u64, |sum, (block, _)| sum.saturating_add(block.bytes))
+    };
+    let state_ratio = || ratio(bytes_of(Category::OptimizerState), bytes_of(Category::Parameters));
+    is_by_code || (world_size(recording) > 1 && state_ratio() < MIN_WHOLE_STATE)
+}
+
+/// The number of processes of the job; 1 if the recorder did not note it.
+fn world_size(recording: &RecordedProgram<'_, '_>) -> u64 {
+    let recorded = recording.device.snapshot().recorder_info.as_ref().and_then(|it| it.world_size.as_ref());
+    recorded.and_then(|size| size.parse().ok()).unwrap_or(1)
 }

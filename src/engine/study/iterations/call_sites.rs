@@ -7,9 +7,16 @@ use crate::base::intern::Slices;
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::{Origin, StackReader, forward_slashes};
 
-/// Code that calls the same functions many times within one call of the program: modules, optimizers, file loaders.
-const INNER_FILES: [&str; 5] =
-    ["torch/nn/modules/module.py", "torch/optim/", "torch/serialization.py", "torch/autograd/", "torch/_tensor.py"];
+/// Code that calls the same functions many times within one call of the program: modules, optimizers, file loaders,
+/// schedules of a pipeline.
+const INNER_FILES: [&str; 6] = [
+    "torch/nn/modules/module.py",
+    "torch/optim/",
+    "torch/serialization.py",
+    "torch/autograd/",
+    "torch/_tensor.py",
+    "torch/distributed/pipelining/",
+];
 const OPTIMIZER_FILES: &str = "torch/optim/";
 const MODULE_CALL: &str = "_call_impl";
 const THREAD_ENTRIES: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
