@@ -9,6 +9,21 @@ pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
     number.get(..digits)?.parse().ok()
 }
 
+/// The reasons in the names of the recorder's files, the first one to look at first.
+const REASONS: [&str; 3] = ["oom", "exit", "asked"];
+
+/// `path` without the reason and the number of a file of `oomscope run`, and a key that is the least for the file of a
+/// rank to look at first: `rank2-oom1.pickle` is one of `rank2.pickle`.
+pub(crate) fn without_reason(path: &str) -> Option<(String, impl Ord + use<>)> {
+    let name = path.rfind('/').map_or(0, |slash| slash + 1);
+    let stem_end = name + path.get(name..)?.find('.')?;
+    let (stem, reason) = path.get(..stem_end)?.rsplit_once('-')?;
+    let word = reason.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number: u64 = reason.get(word.len()..)?.parse().ok()?;
+    let order = REASONS.iter().position(|reason| *reason == word)?;
+    Some((format!("{stem}{}", path.get(stem_end..)?), (order, std::cmp::Reverse(number))))
+}
+
 /// The innermost directory in `path` with the name of a host.
 pub(crate) fn host_in_path(path: &str) -> Option<String> {
     let (directories, _) = path.rsplit_once('/')?;
@@ -45,6 +60,19 @@ mod tests {
         assert_eq!(rank_in_path("a.pickle"), None);
         assert_eq!(host_in_path("job/node-1/rank3.pickle").as_deref(), Some("node-1"));
         assert_eq!(host_in_path("node.pickle"), None);
+    }
+
+    #[test]
+    fn files_of_the_recorder_are_of_one_rank() {
+        let name = |path| without_reason(path).map(|(name, _)| name);
+        assert_eq!(name("a-b/rank2-oom1.pickle.gz").as_deref(), Some("a-b/rank2.pickle.gz"));
+        assert_eq!(name("node-7-pid12-asked3.pickle").as_deref(), Some("node-7-pid12.pickle"));
+        for other in ["rank2.pickle", "rank-2.pickle", "rank2-oom.pickle", "a-oom1/rank2.pickle", "rank2-oom1"] {
+            assert!(name(other).is_none());
+        }
+        let order = |path| without_reason(path).map(|(_, order)| order);
+        assert!(order("rank2-oom1.pickle") < order("rank2-exit9.pickle"));
+        assert!(order("rank2-exit2.pickle") < order("rank2-exit1.pickle"));
     }
 
     #[test]

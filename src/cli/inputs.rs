@@ -14,7 +14,7 @@ use super::exit::print_stderr;
 use super::in_order::process_in_order;
 use super::progress::Progress;
 use super::rank_names::RankNames;
-use crate::analysis::Unreadable;
+use crate::analysis::{Unreadable, without_reason};
 use crate::base::input::Source;
 use crate::base::units::counted;
 use crate::snapshot::{Snapshot, SnapshotError};
@@ -157,7 +157,8 @@ pub(super) fn refuse_output_over_input(input: &Path, output: &Path) -> anyhow::R
     refuse_output_over_inputs(&mut inputs, output)
 }
 
-/// The snapshots in `directory`, except `output`, by the name of their rank: the relative path without `.gz` or `.zst`.
+/// The snapshots in `directory`, except `output`, by the name of their rank: the relative path without `.gz` or `.zst`,
+/// and without the reason of a recorder's file. If a rank has several such files, the failure's or the latest wins.
 pub(super) fn find_ranks(directory: &Path, output: Option<&Path>) -> anyhow::Result<BTreeMap<String, Input>> {
     let mut inputs = expand_paths(&[directory.to_owned()])?;
     if let Some(output) = output {
@@ -167,10 +168,15 @@ pub(super) fn find_ranks(directory: &Path, output: Option<&Path>) -> anyhow::Res
     for input in inputs {
         let inside = input.path.strip_prefix(directory).unwrap_or(&input.path);
         let name = with_slashes(&without_compression(inside));
-        if let Some(other) = ranks.get(&name) {
-            bail!("{} and {} are the same rank: keep one of them", other.path.display(), input.path.display());
+        let order = |input: &Input| without_reason(&input.name).map(|(_, order)| order);
+        let name = without_reason(&name).map_or(name, |(name, _)| name);
+        match ranks.get(&name) {
+            Some(other) if order(other).is_none() || order(&input).is_none() => {
+                bail!("{} and {} are the same rank: keep one of them", other.path.display(), input.path.display());
+            }
+            Some(other) if order(other) < order(&input) => {}
+            _ => drop(ranks.insert(name, input)),
         }
-        ranks.insert(name, input);
     }
     Ok(ranks)
 }

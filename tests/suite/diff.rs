@@ -1,11 +1,13 @@
 //! `oomscope diff`: what it finds in programs whose changes are known.
 
 use crate::support::program::{file, refusal, result_of, run};
+use crate::support::schema::list;
 use crate::support::{fixtures, program};
 use oomscope::compare::diff::{
     ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, MatchedBy, Status, diff,
 };
 use oomscope::snapshot::Snapshot;
+use oomscope::study::figures::Figure;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -53,6 +55,47 @@ fn snapshot(blocks: &[(u64, u64, Value)]) -> Value {
         segments.extend(own.into_iter().enumerate().map(segment));
     }
     json!({"segments": segments, "device_traces": []})
+}
+
+#[test]
+fn two_ranks_of_a_job_are_compared_by_the_device_that_each_uses() {
+    let here = frames(&[("/app/train.py", 3, "train")]);
+    let report = in_memory(&snapshot(&[(0, 100, here.clone())]), &snapshot(&[(1, 300, here.clone())]));
+    let device = only(&report);
+    assert_eq!((device.device, device.delta.change(Figure::Allocated)), (1, 200 << 20));
+    // With more than one left it is not known which is which.
+    let report = in_memory(&snapshot(&[(0, 100, here.clone())]), &snapshot(&[(1, 1, here.clone()), (2, 1, here)]));
+    assert_eq!(report.devices.len(), 3);
+}
+
+#[test]
+fn files_of_the_recorder_match_by_rank_and_the_newly_failed_one_leads() {
+    let directory = TempDir::new().unwrap();
+    let here = || frames(&[("/app/train.py", 3, "train")]);
+    let write = |name: &str, rank: u64, mib: u64, fails: bool| {
+        let mut rank_snapshot = snapshot(&[(rank, mib, here())]);
+        if fails {
+            let entry = json!({"action": "oom", "size": MIB, "device_free": 0, "stream": 0, "frames": here()});
+            let traces = if rank == 0 { json!([[entry]]) } else { json!([[], [entry]]) };
+            rank_snapshot["device_traces"] = traces;
+        }
+        std::fs::create_dir_all(directory.path().join(name).parent().unwrap()).unwrap();
+        file(&directory, name, rank_snapshot.to_string().as_bytes());
+    };
+    write("a/rank0-exit1.pickle.json", 0, 100, false);
+    write("a/rank1-exit1.pickle.json", 1, 100, false);
+    write("b/rank0-exit1.pickle.json", 0, 300, false);
+    write("b/rank1-asked1.pickle.json", 1, 50, false);
+    write("b/rank1-oom1.pickle.json", 1, 101, true);
+    let [before, after] = ["a", "b"].map(|name| program::text(&directory.path().join(name)));
+    let ranks = &json_of(&["--at", "snapshot", &before, &after])["ranks"];
+    let rows: Vec<(&str, i64)> = list(&ranks["rows"])
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["delta_allocated_bytes"].as_i64().unwrap()))
+        .collect();
+    let mib = 1 << 20;
+    assert_eq!(rows, [("rank1.pickle.json", mib), ("rank0.pickle.json", 200 * mib)]);
+    assert_eq!((list(&ranks["only_before"]).len(), list(&ranks["only_after"]).len()), (0, 0));
 }
 
 fn only(report: &DiffReport) -> &DeviceDiff {

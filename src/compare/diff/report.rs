@@ -65,15 +65,12 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
     let scope = Scope { device: options.device, minor: options.minor, ..Scope::default() };
     let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
     let words = FrameTable::new([before.snapshot, after.snapshot]);
-    let numbers: BTreeSet<u64> = studies.iter().flat_map(Study::devices).map(DeviceStudy::id).collect();
-    let devices: Vec<DeviceDiff> = numbers
-        .into_iter()
-        .map(|number| {
-            let device = |study| Study::device(study, number);
-            let readers = studies.each_ref().map(Study::stacks);
-            let devices = studies.each_ref().map(device);
-            let both = DevicePair { number, devices, readers, words: &words };
-            device_diff(&both, options)
+    let readers = studies.each_ref().map(Study::stacks);
+    let pairs = pair_devices(&studies).into_iter();
+    let devices: Vec<DeviceDiff> = pairs
+        .map(|devices| {
+            let number = devices.iter().rev().find_map(|device| Some((*device)?.id())).unwrap_or_default();
+            device_diff(&DevicePair { number, devices, readers, words: &words }, options)
         })
         .collect();
     DiffReport {
@@ -86,6 +83,21 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
         warnings: warnings(&studies, options.at, &devices),
         devices,
     }
+}
+
+/// Pairs devices by number, and those that are left if they are one on each side: two ranks of a job use different ones.
+fn pair_devices<'s, 'a>(studies: &'s [Study<'a>; 2]) -> Vec<[Option<DeviceStudy<'s, 'a>>; 2]> {
+    let numbers: BTreeSet<u64> = studies.iter().flat_map(Study::devices).map(DeviceStudy::id).collect();
+    let pairs = numbers.iter().map(|number| studies.each_ref().map(|study| study.device(*number)));
+    let (mut pairs, alone): (Vec<_>, Vec<_>) = pairs.partition(|pair| pair.iter().all(Option::is_some));
+    match *alone {
+        [[Some(before), None], [None, Some(after)]] | [[None, Some(after)], [Some(before), None]] => {
+            pairs.push([Some(before), Some(after)]);
+        }
+        _ => pairs.extend(alone),
+    }
+    pairs.sort_by_key(|pair: &[Option<DeviceStudy<'_, '_>>; 2]| pair.iter().flatten().map(|device| device.id()).min());
+    pairs
 }
 
 impl DiffReport {
