@@ -8,6 +8,7 @@ use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
 use super::local_tensors::LocalTensors;
 use super::options::Options;
+use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
 use crate::base::threads;
@@ -105,6 +106,9 @@ pub struct DeviceReport {
     /// The load of this device by `torch.nn.DataParallel`; absent unless its peak is far above the other devices'.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_parallel: Option<DataParallelImbalance>,
+    /// The requests of the step of the last failure, or else of the peak; empty without a trace.
+    #[serde(skip)]
+    pub(super) step_requests: StepRequests,
     /// Whether memory was reserved before the trace starts; false without a trace.
     #[serde(skip)]
     pub truncated: bool,
@@ -193,6 +197,9 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     };
     let attribution = attribution.unwrap_or_else(without_trace);
     let leaks = attribution.leaks;
+    let failure = attribution.at_failure.as_ref().filter(|held| held.event.is_some());
+    let shown = failure.or(attribution.at_peak.as_ref()).and_then(|held| held.event);
+    let step_requests = shown.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
     let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
         // Changes of a long trace are not replayed.
@@ -249,6 +256,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         idle_cache,
         data_parallel: None,
         expandable_gain,
+        step_requests,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
         later_failures: 0,
         tried_on,

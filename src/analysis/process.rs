@@ -11,15 +11,19 @@ use crate::study::Study;
 const ENTRIES: usize = 16;
 
 /// Fingerprint of the process: the start of its trace, with times. `None` if no times were recorded. The processes of a
-/// dry run may make only a few requests; they are distinguished by process id.
+/// dry run may make only a few requests; they are distinguished by process id, as are short traces.
 pub(super) fn process(study: &Study<'_>) -> Option<u64> {
-    let recorder = study.snapshot().recorder_info.as_ref().filter(|info| info.dry_run.is_some());
+    let recorder = study.snapshot().recorder_info.as_ref();
     let recorded = recorder.and_then(|info| Some((info.host.as_ref()?, info.pid?)));
     // Numbers of processes repeat, so the first time counts as well.
     let first_us = |device: Device<'_>| if device.is_empty() { None } else { device.time_us(0) };
-    match recorded {
-        Some(process) => Some(FxBuildHasher.hash_one((process, study.devices().map(|it| first_us(it.device())).min()))),
-        None => study.devices().find_map(|device| start_of_trace(device.device())),
+    let of_recorder =
+        || Some(FxBuildHasher.hash_one((recorded?, study.devices().map(|it| first_us(it.device())).min())));
+    let of_trace = || study.devices().find_map(|device| start_of_trace(device.device()));
+    if recorder.is_some_and(|info| info.dry_run.is_some()) {
+        of_recorder().or_else(of_trace)
+    } else {
+        of_trace().or_else(of_recorder)
     }
 }
 

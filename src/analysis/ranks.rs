@@ -6,52 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::device::DeviceReport;
+use super::jobs::{Attempts, Job, OtherJob};
 use super::latest::latest_dumps;
 use super::names::rank_in_path;
+use super::peers::{Peer, RankDifference, find_difference};
+use super::rank_row::{OUTLIER_RATIO, RankRow, median, rows_of};
 use super::snapshot::SnapshotReport;
 use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, counted, escape_name, percent, ratio, size};
-
-/// A row is an outlier if its peak differs from the median by more than this share.
-const OUTLIER_RATIO: f64 = 0.1;
-
-/// One device of one snapshot.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RankRow {
-    /// Path of the snapshot as given.
-    pub path: String,
-    /// Rank in the job as `oomscope run` recorded it; absent if not recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rank: Option<String>,
-    /// Device number.
-    pub device: u64,
-    /// Number of failed requests.
-    pub oom_count: u64,
-    /// Whether the recorder saw a request fail, with or without a history.
-    #[serde(skip)]
-    pub has_recorded_failure: bool,
-    /// Why the last of them failed, by free bytes alone; null if none failed.
-    pub verdict: Option<Verdict>,
-    /// Why it failed, after what was replayed and what grows; absent if none failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub conclusion: Option<Verdict>,
-    /// Device memory in bytes, as given or recorded; absent if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capacity_bytes: Option<u64>,
-    /// Reserved plus free bytes at the last failure: the memory within reach; absent if none failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reach_bytes: Option<u64>,
-    /// Peak of allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Peak of reserved bytes.
-    pub peak_reserved_bytes: u64,
-    /// Reserved bytes at the snapshot.
-    pub reserved_bytes: u64,
-    /// Allocated bytes at the snapshot.
-    pub allocated_bytes: u64,
-    /// 1 - allocated / reserved, at the snapshot.
-    pub gap_ratio: f64,
-}
 
 /// Rows whose last failure was at the same line with the same verdict and conclusion.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -73,6 +35,17 @@ pub struct Ranks {
     pub rows: Vec<RankRow>,
     /// Groups of similar failures, largest group first.
     pub failures: Vec<FailureGroup>,
+    /// Rows of equal ranks: their requests failed at the same line or none did, and they hold as much. By their first row.
+    pub groups: Vec<Vec<usize>>,
+    /// How the rank to look at first differs from its peers; absent if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference: Option<RankDifference>,
+    /// The attempts of this job, if it was started again; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Attempts>,
+    /// Jobs whose snapshots are not among the rows; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_jobs: Vec<OtherJob>,
     /// Number of snapshots that are left out because a later one of the same process is among the rows.
     pub earlier_dumps: u64,
     /// Median of the peaks of allocated bytes.
@@ -82,6 +55,9 @@ pub struct Ranks {
     pub outlier: Option<usize>,
     /// The finding in one sentence.
     pub summary: String,
+    /// The part of it about failures.
+    #[serde(skip)]
+    pub failed: String,
     /// The part of it that compares the peaks.
     #[serde(skip)]
     pub peaks: String,
@@ -91,28 +67,29 @@ pub struct Ranks {
 pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let latest = latest_dumps(snapshots);
     let earlier_dumps = (snapshots.len() - latest.len()) as u64;
-    let devices = latest
-        .iter()
-        .flat_map(|snapshot| snapshot.devices.iter().map(|device| (RankRow::new(snapshot, device), device)));
-    let mut devices: Vec<(RankRow, &DeviceReport)> = devices.collect();
-    if devices.len() < 2 && earlier_dumps == 0 {
+    let Job { snapshots: latest, attempts, others: other_jobs } = Job::first_of(latest);
+    let mut devices: Vec<(RankRow, &DeviceReport)> = latest.iter().flat_map(|snapshot| rows_of(snapshot)).collect();
+    if devices.len() < 2 && earlier_dumps == 0 && attempts.is_none() && other_jobs.is_empty() {
         return None;
     }
     devices.sort_by_cached_key(|(row, _)| {
-        let bad = (row.oom_count > 0, row.peak_reserved_bytes, row.peak_allocated_bytes);
+        let bad = (row.oom_count > 0, Reverse(row.failed_at), row.peak_reserved_bytes, row.peak_allocated_bytes);
         (Reverse(bad), rank_in_path(&row.path), row.path.clone(), row.device)
     });
     let failures = failures(&devices);
     let has_history =
         |device: &DeviceReport| device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
     let devices_with_history = devices.iter().filter(|(_, device)| has_history(device)).count();
-    let rows: Vec<RankRow> = devices.into_iter().map(|(rank, _)| rank).collect();
+    let (rows, reports): (Vec<RankRow>, Vec<&DeviceReport>) = devices.into_iter().unzip();
     let median = median(rows.iter().map(|row| row.peak_allocated_bytes));
     let distance = |row: &RankRow| row.peak_allocated_bytes.abs_diff(median);
     let farthest = (0..rows.len()).rev().max_by_key(|i| rows.get(*i).map(distance));
     let is_outlier = |row: &RankRow| ratio(distance(row), median) > OUTLIER_RATIO;
     let outlier = farthest.filter(|i| rows.get(*i).is_some_and(is_outlier));
-    let names = RowNames { is_one_snapshot: latest.len() == 1, are_ranks: are_ranks(&rows) };
+    let names = RowNames::new(&rows);
+    let groups = if names.are_ranks { equal_rows(&rows) } else { (0..rows.len()).map(|row| vec![row]).collect() };
+    let peers: Vec<Peer<'_>> = rows.iter().zip(&reports).map(|(row, device)| Peer { row, device }).collect();
+    let difference = if names.are_ranks { find_difference(&peers, &groups, outlier) } else { None };
     let with_history = devices_with_history;
     let peaks = match with_history {
         0 if median == 0 => "nor are the peaks".to_owned(),
@@ -124,16 +101,23 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         _ => "",
     };
     let peaks = peaks + parallel;
-    let summary = format!("{}; {peaks}", describe_failures(&failures, &rows, with_history, names));
+    let failed = describe_failures(&failures, &rows, with_history, names);
+    let summary = format!("{failed}; {peaks}");
     let median_peak_allocated_bytes = median;
-    Some(Ranks { rows, failures, earlier_dumps, median_peak_allocated_bytes, outlier, summary, peaks })
-}
-
-/// The median; the lower of the two middle values if their number is even, 0 if it is 0.
-fn median(values: impl Iterator<Item = u64>) -> u64 {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+    Some(Ranks {
+        rows,
+        failures,
+        groups,
+        difference,
+        attempts,
+        other_jobs,
+        earlier_dumps,
+        median_peak_allocated_bytes,
+        outlier,
+        summary,
+        failed,
+        peaks,
+    })
 }
 
 /// The last failures of `devices`, grouped by line, verdict and conclusion.
@@ -153,28 +137,138 @@ fn failures(devices: &[(RankRow, &DeviceReport)]) -> Vec<FailureGroup> {
 }
 
 /// How to name rows in a sentence.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct RowNames {
     is_one_snapshot: bool,
     are_ranks: bool,
-}
-
-/// Whether rank and device identify each row: with several jobs they would repeat.
-fn are_ranks(rows: &[RankRow]) -> bool {
-    let mut seen = BTreeSet::new();
-    rows.iter().all(|row| row.rank.is_some() && seen.insert((&row.rank, row.device)))
+    has_hosts: bool,
+    /// A rank has several rows.
+    has_devices: bool,
 }
 
 impl RowNames {
-    fn label(self, rank: &RankRow) -> String {
-        if self.is_one_snapshot {
-            format!("GPU {}", rank.device)
-        } else if let (true, Some(number)) = (self.are_ranks, &rank.rank) {
-            format!("rank {} (GPU {})", escape_name(number), rank.device)
-        } else {
-            format!("{} (GPU {})", rank.path, rank.device)
+    fn new(rows: &[RankRow]) -> Self {
+        let mut seen = BTreeSet::new();
+        let paths: BTreeSet<&str> = rows.iter().map(|row| &*row.path).collect();
+        let hosts: BTreeSet<&Option<String>> = rows.iter().map(|row| &row.host).collect();
+        Self {
+            is_one_snapshot: paths.len() == 1,
+            // With several jobs ranks and devices would repeat.
+            are_ranks: rows.iter().all(|row| row.rank.is_some() && seen.insert((&row.rank, &row.host, row.device))),
+            has_hosts: hosts.len() > 1,
+            has_devices: paths.len() < rows.len(),
         }
     }
+
+    fn label(self, row: &RankRow) -> String {
+        let gpu = if self.has_devices { format!(" (GPU {})", row.device) } else { String::new() };
+        match &row.rank {
+            _ if self.is_one_snapshot => format!("GPU {}", row.device),
+            Some(rank) if self.are_ranks => {
+                let host = row.host.as_ref().filter(|_| self.has_hosts);
+                let host = host.map_or_else(String::new, |host| format!(" on {}", escape_name(host)));
+                format!("rank {}{host}{gpu}", escape_name(rank))
+            }
+            _ => format!("{} (GPU {})", row.path, row.device),
+        }
+    }
+}
+
+impl Ranks {
+    /// The name of a row in a sentence.
+    pub fn label(&self, row: usize) -> String {
+        self.rows.get(row).map_or_else(String::new, |found| RowNames::new(&self.rows).label(found))
+    }
+
+    /// The names of `rows` in a sentence: `ranks 1 to 3 and 7`, or `61 ranks`.
+    pub fn labels(&self, rows: &[usize]) -> String {
+        let number = |row: &usize| self.rows.get(*row)?.rank.as_ref()?.parse::<u64>().ok();
+        let mut numbers: Vec<u64> = rows.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        match rows {
+            [row] => self.label(*row),
+            _ if numbers.len() < rows.len() => counted(rows.len() as u64, "device"),
+            _ => {
+                let foreign = rows.first().and_then(|row| self.rows.get(*row)).filter(|row| !row.is_own_device);
+                let gpu = foreign.map_or_else(String::new, |row| format!(" (GPU {})", row.device));
+                format!("{}{gpu}", list_of_ranks(&numbers))
+            }
+        }
+    }
+
+    /// The ranks that have `rows`, whatever the devices.
+    pub fn holders(&self, rows: &[usize]) -> String {
+        let number = |row: &usize| self.rows.get(*row)?.rank.as_ref()?.parse::<u64>().ok();
+        match rows.iter().map(number).collect::<Option<BTreeSet<u64>>>() {
+            Some(numbers) => list_of_ranks(&numbers.into_iter().collect::<Vec<u64>>()),
+            None => counted(rows.len() as u64, "rank"),
+        }
+    }
+
+    /// Whether the rows are ranks of one job, each with its number.
+    pub fn are_numbered(&self) -> bool {
+        let names = RowNames::new(&self.rows);
+        names.are_ranks && !names.is_one_snapshot
+    }
+
+    /// Whether the rows are those of several hosts.
+    pub fn has_several_hosts(&self) -> bool {
+        RowNames::new(&self.rows).has_hosts
+    }
+
+    /// The number of ranks, and of those that ran out of memory: a process is one, whatever devices it uses.
+    pub fn count_ranks(&self) -> (u64, u64) {
+        let has_failed = |row: usize| self.rows.get(row).is_some_and(RankRow::has_failed);
+        (count_processes(&self.rows, &|_| true), count_processes(&self.rows, &has_failed))
+    }
+}
+
+/// The number of processes with a row that `is_wanted` selects; of the devices of one process, their number.
+fn count_processes(rows: &[RankRow], is_wanted: &dyn Fn(usize) -> bool) -> u64 {
+    let wanted = || rows.iter().enumerate().filter(|(index, _)| is_wanted(*index)).map(|(_, row)| &row.path);
+    let is_one = rows.iter().all(|row| Some(&row.path) == rows.first().map(|first| &first.path));
+    if is_one { wanted().count() as u64 } else { wanted().collect::<BTreeSet<_>>().len() as u64 }
+}
+
+/// `ranks 1 to 3 and 7`; with many runs of numbers only how many.
+fn list_of_ranks(numbers: &[u64]) -> String {
+    /// Runs of numbers in a sentence, at most.
+    const MAX_RUNS: usize = 3;
+    let runs: Vec<(u64, u64)> = numbers.iter().fold(Vec::new(), |mut runs, number| {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => runs.push((*number, *number)),
+        }
+        runs
+    });
+    if runs.len() > MAX_RUNS {
+        return counted(numbers.len() as u64, "rank");
+    }
+    let run = |(first, last): &(u64, u64)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first} and {last}"),
+        _ => format!("{first} to {last}"),
+    };
+    let mut runs: Vec<String> = runs.iter().map(run).collect();
+    let last = runs.pop().unwrap_or_default();
+    let start = if runs.is_empty() { String::new() } else { format!("{} and ", runs.join(", ")) };
+    format!("{} {start}{last}", if numbers.len() == 1 { "rank" } else { "ranks" })
+}
+
+/// The rows by what they hold and how they ended; each group begins with its worst.
+fn equal_rows(rows: &[RankRow]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let is_equal = |group: &&mut Vec<usize>| {
+            group.first().and_then(|first| rows.get(*first)).is_some_and(|first| first.is_equal(row))
+        };
+        match groups.iter_mut().find(is_equal) {
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
+        }
+    }
+    groups
 }
 
 /// Appended if `torch.nn.DataParallel` explains the outlier.
@@ -188,7 +282,8 @@ fn is_data_parallel(snapshot: &SnapshotReport) -> bool {
 fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: usize, names: RowNames) -> String {
     /// Maximum number of groups in the sentence.
     const MAX_GROUPS: usize = 3;
-    let failed: usize = failures.iter().map(|failure| failure.rows.len()).sum();
+    let has_failed = |row: usize| failures.iter().any(|failure| failure.rows.contains(&row));
+    let (all, failed) = (count_processes(rows, &|_| true), count_processes(rows, &has_failed));
     if failed == 0 {
         return match with_history {
             0 => match rows.iter().filter(|row| row.has_recorded_failure).count() {
@@ -211,7 +306,7 @@ fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: 
     let more = failures.len().checked_sub(MAX_GROUPS).filter(|more| *more > 0);
     let more = more.map(|more| format!("{} elsewhere", counted(more as u64, "more group")));
     let groups: Vec<String> = listed.chain(more).collect();
-    format!("{} of {} ran out of memory: {}", count(failed as u64), count(rows.len() as u64), groups.join(", "))
+    format!("{} of {} ran out of memory: {}", count(failed), count(all), groups.join(", "))
 }
 
 fn describe_peaks(outlier: Option<&RankRow>, median: u64, are_peaks: bool, names: RowNames) -> String {
@@ -231,25 +326,4 @@ fn describe_peaks(outlier: Option<&RankRow>, median: u64, are_peaks: bool, names
         if peak > median { "more" } else { "less" },
         size(median)
     )
-}
-
-impl RankRow {
-    fn new(snapshot: &SnapshotReport, device: &DeviceReport) -> Self {
-        Self {
-            path: snapshot.path.clone(),
-            rank: snapshot.recorder.as_ref().and_then(|recorder| recorder.rank.clone()),
-            device: device.device,
-            oom_count: device.oom_count,
-            has_recorded_failure: snapshot.recorder.as_ref().is_some_and(|it| it.failure_on(device.device).is_some()),
-            verdict: device.ooms.last().map(|oom| oom.verdict),
-            conclusion: device.conclusion,
-            capacity_bytes: device.capacity_bytes,
-            reach_bytes: device.ooms.last().map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
-            peak_allocated_bytes: device.peak.allocated_bytes,
-            peak_reserved_bytes: device.peak.reserved_bytes,
-            reserved_bytes: device.memory.reserved_bytes,
-            allocated_bytes: device.memory.allocated_bytes,
-            gap_ratio: device.memory.fragmentation.gap_ratio,
-        }
-    }
 }

@@ -57,6 +57,40 @@ fn devices_of_one_snapshot_stand_side_by_side_the_worst_first() {
     assert!(known.lines().any(|line| line.contains("GPU 1") && line.ends_with("98%")), "{known}");
 }
 
+/// A snapshot of one rank: it holds so many GiB on the device of its number, and PyTorch wrote an entry for each of four
+/// visible devices.
+fn rank_of_four(rank: usize, gib: &[u64]) -> Value {
+    let mut snapshot = devices(gib, "train");
+    let mark = json!([{ "action": "snapshot", "addr": 0, "size": 0, "stream": 0, "frames": [] }]);
+    snapshot["device_traces"] = json!([mark, mark, mark, mark]);
+    let device = json!({ "name": "NVIDIA H100 80GB HBM3", "total_bytes": 80_u64 << 30 });
+    snapshot["oomscope"] = json!({
+        "recorder": 1, "reason": "exit", "rank": rank.to_string(), "world_size": "4", "host": "node", "pid": 100 + rank,
+        "devices": [device, device, device, device],
+    });
+    for segment in snapshot["segments"].as_array_mut().unwrap() {
+        let index = usize::try_from(segment["device"].as_u64().unwrap()).unwrap();
+        segment["device"] = json!(if index == 0 { rank } else { index - 1 });
+    }
+    snapshot
+}
+
+#[test]
+fn a_device_that_never_held_memory_is_no_row() {
+    let directory = TempDir::new().unwrap();
+    for rank in 0..4 {
+        written(&directory, &format!("rank{rank}.json"), &rank_of_four(rank, &[8]));
+    }
+    let report = analyze(&[&text(directory.path())]);
+    let rows = list(&report["ranks"]["rows"]);
+    let of: Vec<(&str, u64)> =
+        rows.iter().map(|row| (row["rank"].as_str().unwrap(), row["device"].as_u64().unwrap())).collect();
+    assert_eq!(of, [("0", 0), ("1", 1), ("2", 2), ("3", 3)]);
+    // A process that held nothing keeps one device.
+    let path = written(&directory, "empty.json", &rank_of_four(2, &[]));
+    assert_eq!(list(&analyze(&[&path])["snapshots"][0]["devices"]).len(), 1);
+}
+
 #[test]
 fn data_parallel_is_named_where_its_devices_are_unlike() {
     let directory = TempDir::new().unwrap();
@@ -95,8 +129,9 @@ fn snapshots_of_one_process_count_once() {
 #[test]
 fn a_table_of_many_ranks_is_bounded() {
     let directory = TempDir::new().unwrap();
-    let snapshot = devices(&[1], "train");
-    let paths: Vec<String> = (0..300).map(|rank| written(&directory, &format!("rank{rank}.json"), &snapshot)).collect();
+    let snapshot = |rank: u64| devices(&[1 + rank], "train");
+    let paths: Vec<String> =
+        (0..300).map(|rank| written(&directory, &format!("rank{rank}.json"), &snapshot(rank))).collect();
     let lines = |top: &str| {
         let mut args = vec!["analyze", "--top", top];
         args.extend(paths.iter().map(String::as_str));
@@ -164,7 +199,7 @@ fn one_unreadable_file_does_not_hide_the_others() {
     for format in ["human", "markdown"] {
         let ran = run(&["analyze", "--format", format, &text(&job)]);
         assert_eq!(ran.code, 2);
-        assert!(ran.out.contains("rank_0") && ran.out.contains("rank_1"), "{}", ran.out);
+        assert!(ran.out.contains("rank 0") && ran.out.contains("rank 1"), "{}", ran.out);
         assert!(broken.iter().all(|path| ran.err.contains(&text(path))), "{}", ran.err);
     }
 }

@@ -19,12 +19,17 @@ pub struct Device<'a> {
 }
 
 impl Snapshot {
-    /// The devices with a segment or a trace entry, in order of their numbers.
+    /// The devices that hold or held memory, in order of their numbers. PyTorch writes a trace for every visible device,
+    /// and each snapshot adds an entry to all of them. If none held memory, the first with an entry.
     pub fn devices(&self) -> impl Iterator<Item = Device<'_>> {
         let with_entries = (0u64..).zip(&self.traces).filter(|(_, rows)| !rows.is_empty());
         let with_segments = self.segments.iter().map(|segment| segment.device);
         let ids: BTreeSet<u64> = with_entries.map(|(id, _)| id).chain(with_segments).collect();
-        ids.into_iter().map(|id| self.device(id))
+        let has_held = |id: &u64| self.device(*id).has_held_memory();
+        let is_any_used = ids.iter().any(has_held);
+        let first = ids.first().copied();
+        let is_kept = move |id: &u64| if is_any_used { has_held(id) } else { Some(*id) == first };
+        ids.into_iter().filter(is_kept).map(|id| self.device(id))
     }
 
     /// Device `id`; an empty one if the file does not have it.
@@ -62,6 +67,12 @@ impl<'a> Device<'a> {
     /// The blocks of its segments; in address order within a segment.
     pub fn blocks(self) -> impl Iterator<Item = &'a Block> + Clone {
         self.segments().flat_map(move |segment| self.snapshot.blocks_of(segment))
+    }
+
+    /// Whether it has a segment, or an entry about memory.
+    fn has_held_memory(self) -> bool {
+        let is_about_memory = |index| self.action(index) != Some(Action::Snapshot);
+        self.segments().next().is_some() || (0..self.len).any(is_about_memory)
     }
 
     /// Number of trace entries.

@@ -21,6 +21,18 @@ pub struct RecorderInfo {
     /// Host name of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// How often the launcher had restarted the job (`TORCHELASTIC_RESTART_COUNT`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u64>,
+    /// The launcher's name for the run, as the environment gave it.
+    #[serde(skip)]
+    pub run_id: Option<String>,
+    /// The command line of the program. It may have secrets.
+    #[serde(skip)]
+    pub argv: Vec<String>,
+    /// The value of `CUDA_VISIBLE_DEVICES`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visible_devices: Option<String>,
     /// Process id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u64>,
@@ -86,6 +98,15 @@ impl RecorderInfo {
         self.oom.filter(|oom| oom.device == id)
     }
 
+    /// The number of device `id` on its host, if it is known: with one visible device and no list of them, it may be any.
+    pub fn host_device(&self, id: u64) -> Option<u64> {
+        let index = usize::try_from(id).ok()?;
+        match self.visible_devices.as_deref().filter(|list| !list.trim().is_empty()) {
+            Some(list) => list.split(',').nth(index)?.trim().parse().ok(),
+            None => (self.devices.len() > 1).then_some(id),
+        }
+    }
+
     /// Memory of device `id`, if known.
     pub fn total_bytes(&self, id: u64) -> Option<u64> {
         let device = self.devices.get(usize::try_from(id).ok()?)?;
@@ -96,6 +117,22 @@ impl RecorderInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_have_the_numbers_of_their_host() {
+        let device = RecorderDevice { name: "A100".to_owned(), total_bytes: 0 };
+        let of = |list: Option<&str>, devices: usize, id| {
+            let info = RecorderInfo {
+                visible_devices: list.map(str::to_owned),
+                devices: vec![device.clone(); devices],
+                ..RecorderInfo::default()
+            };
+            info.host_device(id)
+        };
+        assert_eq!(of(Some("6, 3"), 2, 1), Some(3));
+        assert_eq!(of(Some("GPU-3a2f"), 1, 0), None);
+        assert_eq!([of(None, 8, 5), of(None, 1, 0), of(Some("6"), 1, 2)], [Some(5), None, None]);
+    }
 
     #[test]
     fn release_has_no_build_suffix() {

@@ -5,12 +5,13 @@ use super::advice::{detach, no_grad};
 use super::category::category_label;
 use super::cause::describe_cause;
 use super::dry_verdict::describe_verdict;
+use super::peers::{describe_difference, even_out};
 use super::place::location_label;
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReason, SnapshotReport};
-use crate::base::units::{counted, duration, percent, ratio, size};
+use crate::base::units::{counted, duration, escape_name, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::output::document::{Text, alarm, strong};
 use crate::stacks::frames::FrameReport;
@@ -35,7 +36,10 @@ fn summarize_all(report: &AnalyzeReport) -> Summary {
     let summary = shown.map(|snapshot| summarize_snapshot(snapshot, worst.map(|row| row.device)));
     let mut summary = summary.unwrap_or_default(); // a report has a snapshot
     if let Some(ranks) = ranks.filter(|_| snapshots.len() > 1) {
-        summary.answer.clone_from(&ranks.summary);
+        let why = describe_difference(ranks).unwrap_or_else(|| ranks.peaks.clone());
+        summary.answer = format!("{}; {why}", ranks.failed);
+        let worst = worst.and_then(|row| shown?.devices.iter().find(|device| device.device == row.device));
+        summary.action = even_out(ranks, worst.and_then(|device| device.advice.first())).or(summary.action);
     }
     if let (Some(job), Some(dry_run)) = (&report.dry_run, shown.and_then(|snapshot| snapshot.dry_run.as_ref())) {
         let verdict = describe_verdict(report, job, dry_run);
@@ -65,7 +69,7 @@ pub(crate) fn summarize_device(snapshot: &SnapshotReport, device: &DeviceReport)
     let (answer, held, action, copy) = if let Some(oom) = device.ooms.last() {
         let first = device.advice.first();
         (
-            format!("{}; {}", failure_headline(device, oom).raw(), describe_cause(oom, device)),
+            format!("{}; {}", failure_headline(snapshot, device, oom).raw(), describe_cause(oom, device)),
             oom.held.as_ref(),
             first.map(ToString::to_string),
             first.and_then(|advice| advice.copy(oom, snapshot.settings_string.as_deref())),
@@ -86,9 +90,23 @@ fn has_warning(snapshot: &SnapshotReport, code: Code) -> bool {
     snapshot.warnings.iter().any(|warning| warning.code == code)
 }
 
+/// `GPU 0`, or of a job with several processes `rank 3 (node-7, GPU 3)`.
+fn describe_device(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
+    let recorder = snapshot.recorder.as_ref();
+    let number = recorder.and_then(|recorder| recorder.host_device(device.device)).unwrap_or(device.device);
+    let of_several = recorder.filter(|recorder| recorder.world_size.as_deref().is_some_and(|size| size != "1"));
+    // All ranks of a dry run are here.
+    let host = of_several.and_then(|recorder| recorder.host.as_deref()).filter(|_| snapshot.dry_run.is_none());
+    let host = host.map_or_else(String::new, |host| format!("{}, ", escape_name(host)));
+    match of_several.and_then(|recorder| recorder.rank.as_deref()) {
+        Some(rank) => format!("rank {} ({host}GPU {number})", escape_name(rank)),
+        None => format!("GPU {number}"),
+    }
+}
+
 /// `out of memory on GPU 0: app/train.py:26 forward requested 399 MiB`
-pub(crate) fn failure_headline(device: &DeviceReport, oom: &OomReport) -> Text {
-    let start = alarm("out of memory").and(format!(" on GPU {}: ", device.device));
+pub(crate) fn failure_headline(snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) -> Text {
+    let start = alarm("out of memory").and(format!(" on {}: ", describe_device(snapshot, device)));
     let requested = strong(size(oom.requested_bytes));
     if oom.location.frame.is_none() && oom.location.backward.is_none() {
         return start.and(requested).and(" requested, ").and(location_label(&oom.location));
@@ -98,7 +116,7 @@ pub(crate) fn failure_headline(device: &DeviceReport, oom: &OomReport) -> Text {
 
 /// `no request failed: 53,000 entries over 2 min 11 s, GPU 0`, or that there is no history.
 pub(crate) fn usage_headline(snapshot: &SnapshotReport, device: &DeviceReport) -> Text {
-    let gpu = format!("GPU {}", device.device);
+    let gpu = describe_device(snapshot, device);
     if has_warning(snapshot, Code::ForeignBackend) {
         return strong(format!("{gpu}: another allocator than PyTorch's recorded this"));
     }

@@ -22,9 +22,13 @@ impl Decoder {
             let text = || self.as_text(value).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned);
             match self.snapshot.symbols.get(key) {
                 "reason" => recorded.reason = text(),
-                "rank" => recorded.rank = text(),
-                "world_size" => recorded.world_size = text(),
+                "rank" => recorded.rank = text().or_else(|| Some(self.integer(value)?.to_string())),
+                "world_size" => recorded.world_size = text().or_else(|| Some(self.integer(value)?.to_string())),
                 "host" => recorded.host = text(),
+                "restarts" => recorded.restarts = text().and_then(|text| text.parse().ok()),
+                "run_id" => recorded.run_id = text(),
+                "argv" => recorded.argv = self.read_texts(value),
+                "visible_devices" => recorded.visible_devices = text(),
                 "pid" => recorded.pid = self.integer(value),
                 "torch" => recorded.torch = text(),
                 "alloc_conf" => recorded.alloc_conf = text(),
@@ -40,6 +44,11 @@ impl Decoder {
             }
         }
         self.snapshot.recorder_info = Some(recorded);
+    }
+
+    fn read_texts(&self, value: Value) -> Vec<String> {
+        let text = |item: Value| self.as_text(item).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned);
+        self.items(value).into_iter().take(MAX_ITEMS).filter_map(text).collect()
     }
 
     fn read_recorder_devices(&self, value: Value) -> Vec<RecorderDevice> {

@@ -246,7 +246,7 @@ impl<'a> StackReader<'a> {
     }
 
     /// The line that runs the model: the innermost frame outside PyTorch around the outermost call of a module.
-    pub(crate) fn model_call(&self, stack: StackId) -> Option<FrameId> {
+    pub fn model_call(&self, stack: StackId) -> Option<FrameId> {
         let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
         let outermost = self.stack_frames(&ids).outermost_module_call()?;
         let is_code = |id: &FrameId| matches!(self.origin(*id), Origin::User | Origin::Package);

@@ -21,6 +21,9 @@ use crate::study::memory::{
 };
 use crate::study::variables::HolderByVariable;
 
+/// Lines of a position that are compared with those of other ranks, at most.
+const COMPARED_LINES: usize = 40;
+
 /// The live memory at one position. The rows of each table add up to `allocated_bytes`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MemoryBreakdown {
@@ -59,6 +62,9 @@ pub struct MemoryBreakdown {
     /// name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_variable: Vec<HolderByVariable>,
+    /// The same with enough rows to compare ranks.
+    #[serde(skip)]
+    pub compared_lines: Vec<Holder>,
     /// By stack.
     pub by_stack: TopRows<LiveByStack>,
     /// Blocks allocated before the second step and still live, by source line and category; empty in the first step.
@@ -218,6 +224,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let stacks = self.device.stacks();
         let classified = classify(self.live_set, self.lifetimes, self.phases);
         let by_stack = self.sums(|block| Some(block.extended_stack));
+        let lines = self.holders(&classified, top.max(COMPARED_LINES), |_| true);
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
             phase: self.phase,
@@ -232,7 +239,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             by_age: self.by_age(),
             by_range: self.by_range(top),
             by_file: self.by_file(top),
-            by_line: self.holders(&classified, top, |_| true),
+            by_line: memory::first_holders(&lines.rows, self.all, top),
+            compared_lines: lines.rows,
             by_variable: self.by_variable(&classified, top),
             by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
             kept_since_start: self.holders(&classified, top, |block| self.is_kept_since_start(block)),

@@ -119,6 +119,13 @@ pub fn top_holders(
     })
 }
 
+/// The first `top` of `holders`, which are sorted.
+pub fn first_holders(holders: &[Holder], all: BlockSum, top: usize) -> TopRows<Holder> {
+    let rows: Vec<Holder> = holders.iter().take(top).cloned().collect();
+    let sum = |row: &Holder| BlockSum { bytes: row.bytes, blocks: row.blocks };
+    TopRows { rest: rows.iter().map(sum).fold(all, BlockSum::minus), rows }
+}
+
 /// The operation with most bytes, and these bytes; the first one on a tie.
 pub fn largest_operation(operations: impl Iterator<Item = (Option<String>, u64)>) -> Option<(String, u64)> {
     let mut rows: SeededMap<String, usize> = SeededMap::default();

@@ -25,7 +25,7 @@ pub(super) fn show_failure(
     oom: &OomReport,
     rows: usize,
 ) {
-    document.headline(failure_headline(device, oom), faint(context(device, oom)));
+    document.headline(failure_headline(snapshot, device, oom), faint(context(device, oom)));
     if let Some(source) = &oom.source {
         document.source(Source {
             first: source.first_line.into(),
@@ -129,7 +129,13 @@ fn segment(oom: &OomReport) -> String {
 const MAX_TRIED: usize = 6;
 
 /// The best advice, its text to copy, and the next command.
-pub(super) fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {
+fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {
+    add_advice(document, snapshot, device, oom);
+    add_next(document, command_line("report -o oom.html", &snapshot.path));
+}
+
+/// The best advice, and its text to copy.
+pub(super) fn add_advice(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {
     if let Some(first) = device.advice.first() {
         document.field("do", first.to_string());
         let settings = snapshot.settings_string.as_deref();
@@ -137,5 +143,4 @@ pub(super) fn add_action(document: &mut Document, snapshot: &SnapshotReport, dev
         let copy = first.copy(oom, settings).filter(|text| !text.contains(".py:"));
         document.fields("copy", copy.map(code));
     }
-    add_next(document, command_line("report -o oom.html", &snapshot.path));
 }

@@ -7,7 +7,9 @@ use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotRepor
 use crate::base::units::{counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, code, faint, strong};
 use crate::output::report::ranks::Names;
-use crate::output::wording::{command_line, describe_cause, failure_headline};
+use crate::output::wording::{
+    command_line, describe_cause, describe_difference, describe_jobs, even_out, failure_headline,
+};
 
 /// Appends the table of all ranks, why the `worst` failed, and what to do.
 pub(crate) fn screen_of_ranks(
@@ -16,9 +18,7 @@ pub(crate) fn screen_of_ranks(
     ranks: &Ranks,
     (snapshot, device): (&SnapshotReport, &DeviceReport),
 ) {
-    let rows = &ranks.rows;
-    let failed = rows.iter().filter(|row| row.oom_count > 0 || row.has_recorded_failure).count() as u64;
-    let all = rows.len() as u64;
+    let (all, failed) = ranks.count_ranks();
     let total = strong(counted(all, "rank"));
     let answer = match failed {
         0 => total.and(": no request failed"),
@@ -28,15 +28,30 @@ pub(crate) fn screen_of_ranks(
         }
     };
     document.headline(answer, faint("worst first"));
+    for note in describe_jobs(ranks) {
+        document.field("job", note);
+    }
     document.table(rank_table(ranks, report.top));
-    document.field("peaks", &*ranks.peaks);
+    let why = describe_difference(ranks);
+    if why.is_none() {
+        document.field("peaks", &*ranks.peaks);
+    }
+    document.fields("why", why);
+    let action = even_out(ranks, device.advice.first());
     match device.ooms.last() {
         Some(oom) => {
-            document.field("worst", failure_headline(device, oom));
+            document.field("worst", failure_headline(snapshot, device, oom));
             document.field("", describe_cause(oom, device));
-            failure::add_action(document, snapshot, device, oom);
+            match action {
+                Some(action) => document.field("do", action),
+                None => failure::add_advice(document, snapshot, device, oom),
+            }
+            add_next(document, command_line("report -o oom.html", &snapshot.path));
         }
-        None => add_next(document, command_line("analyze", &snapshot.path)),
+        None => {
+            document.fields("do", action);
+            add_next(document, command_line("analyze", &snapshot.path));
+        }
     }
 }
 
@@ -45,6 +60,7 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
     let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
     let first = ranks.rows.first().map_or("", |row| &*row.path);
     let is_one = ranks.rows.iter().all(|row| row.path == first);
+    let has_numbers = ranks.are_numbered();
     let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
     paths.sort_unstable();
     paths.dedup();
@@ -53,21 +69,24 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
         name if paths.len() < ranks.rows.len() => format!("{name} GPU {}", row.device),
         name => name.to_owned(),
     };
-    let row = |(index, row): (usize, &RankRow)| -> Vec<Cell> {
+    let row = |group: &Vec<usize>| -> Option<Vec<Cell>> {
+        let index = *group.first()?;
+        let row = ranks.rows.get(index)?;
+        let name = if has_numbers { ranks.labels(group) } else { name(row) };
         let line = ranks.failures.iter().find(|group| group.rows.contains(&index));
-        let has_failed = row.oom_count > 0 || row.has_recorded_failure;
+        let has_failed = row.has_failed();
         let result = row.conclusion.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
         let capacity = row.capacity_bytes.or(row.reach_bytes);
-        vec![
-            Cell::Marked(if has_failed { Judgement::Bad } else { Judgement::Good }, code(name(row))),
+        Some(vec![
+            Cell::Marked(if has_failed { Judgement::Bad } else { Judgement::Good }, code(name)),
             result.into(),
             line.map_or("", |group| &*group.line).into(),
             size(row.peak_reserved_bytes).into(),
             capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes))).into(),
-        ]
+        ])
     };
-    let others = ranks.rows.len().saturating_sub(limit) as u64;
+    let others = ranks.groups.iter().skip(limit).map(Vec::len).sum::<usize>() as u64;
     let note = (others > 0).then(|| faint(format!("and {}; --top shows more", counted(others, "other"))));
     let header = [if is_one { "device" } else { "rank" }, "result", "at", "peak reserved", "of device"];
-    Table::new(&header, &[0, 1, 2], ranks.rows.iter().enumerate().take(limit).map(row)).wide().note(note)
+    Table::new(&header, &[0, 1, 2], ranks.groups.iter().take(limit).filter_map(row)).wide().note(note)
 }

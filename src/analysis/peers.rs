@@ -1,0 +1,218 @@
+//! Why this rank: the rank to look at first, compared with the median of its peers.
+//!
+//! In: a row and a report of each device of a job. Out: [`RankDifference`], the cause with the strongest evidence: memory of
+//! other processes on its GPU, growth that only it has, weights or optimizer state of another size, the first request of
+//! the step that is larger than that of its peers, or else the line with most memory that they lack.
+
+use serde::Serialize;
+
+use super::device::DeviceReport;
+use super::rank_row::{RankRow, median};
+use crate::base::units::ratio;
+use crate::base::warning::words;
+use crate::stacks::frames::CodeLocation;
+use crate::study::attribution::{Category, MemoryBreakdown};
+use crate::study::memory::Holder;
+
+/// A larger share of the rank's memory is a cause.
+const MIN_SHARE: f64 = 0.05;
+/// A request, or the state, of at least this multiple of the peers' is larger.
+const MIN_LARGER: f64 = 1.1;
+
+words! {
+    /// How a rank differs from its peers
+    pub enum DifferenceKind {
+        /// Several ranks of a host use one GPU as their own
+        SharedGpu = "shared-gpu",
+        /// Other ranks hold memory on the GPU of this one
+        ForeignMemory = "foreign-memory",
+        /// Only this rank grows from step to step
+        Growth = "growth",
+        /// It has more parameters
+        Parameters = "parameters",
+        /// It has more optimizer state, and as many parameters
+        OptimizerState = "optimizer-state",
+        /// Its input is larger
+        Input = "input",
+        /// A request inside its forward pass is larger, although its input is not
+        Routed = "routed",
+        /// It holds memory at a line where its peers hold less, or none
+        Line = "line",
+    }
+}
+
+/// How a rank, or several that are equal, differ from the others.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RankDifference {
+    /// The cause.
+    pub kind: DifferenceKind,
+    /// Indexes of the rows of these ranks, the one to look at first in front.
+    pub rows: Vec<usize>,
+    /// Number of peers.
+    pub peers: u64,
+    /// The line that shows it; absent if it is about no line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<CodeLocation>,
+    /// Bytes of the rank: of the request, the state or the line; of memory of others, their sum.
+    pub bytes: u64,
+    /// The median of the same among its peers; 0 if most have none.
+    pub peers_bytes: u64,
+    /// Indexes of the rows of other ranks that hold memory on its GPU; empty for other kinds.
+    pub foreign: Vec<usize>,
+}
+
+/// One device of a job.
+pub(super) struct Peer<'r> {
+    pub(super) row: &'r RankRow,
+    pub(super) device: &'r DeviceReport,
+}
+
+impl Peer<'_> {
+    /// The memory at the failure, else at the peak.
+    fn held(&self) -> Option<&MemoryBreakdown> {
+        let failure = self.device.ooms.last().and_then(|oom| oom.held.as_ref());
+        failure.or(self.device.at_peak.as_ref())
+    }
+
+    fn allocated(&self) -> u64 {
+        self.held().map_or(self.row.peak_allocated_bytes, |held| held.allocated_bytes)
+    }
+
+    fn category_bytes(&self, category: Category) -> u64 {
+        let rows = self.held().into_iter().flat_map(|held| &held.by_category);
+        rows.filter(|row| row.category == category).fold(0, |sum, row| sum.saturating_add(row.share.bytes))
+    }
+
+    /// Whether an optimizer has made its state before that moment.
+    fn has_state(&self) -> bool {
+        self.held().and_then(|held| held.step).is_some_and(|step| step > 0)
+    }
+}
+
+/// The difference of the ranks in `devices`, worst first, that belong to the first of `groups` of equal rows.
+pub(super) fn find_difference(
+    devices: &[Peer<'_>],
+    groups: &[Vec<usize>],
+    outlier: Option<usize>,
+) -> Option<RankDifference> {
+    foreign_memory(devices).or_else(|| uneven_state(devices)).or_else(|| {
+        let has_failed = |index: &usize| devices.get(*index).is_some_and(|peer| peer.row.has_failed());
+        let first = Some(0).filter(has_failed).or(outlier)?;
+        let rows = groups.iter().find(|group| group.contains(&first))?;
+        let is_peer = |index: &usize| !rows.contains(index) && devices[*index].row.is_own_device;
+        let peers: Vec<&Peer<'_>> = (0..devices.len()).filter(is_peer).map(|index| &devices[index]).collect();
+        let subject = &devices[first];
+        let found = growth(subject, &peers)
+            .or_else(|| larger_request(subject, &peers))
+            .or_else(|| larger_line(subject, &peers))
+            .filter(|_| !peers.is_empty())?;
+        Some(RankDifference { rows: first_in_front(rows, first), peers: peers.len() as u64, ..found })
+    })
+}
+
+fn first_in_front(rows: &[usize], first: usize) -> Vec<usize> {
+    std::iter::once(first).chain(rows.iter().copied().filter(|row| *row != first)).collect()
+}
+
+fn difference(kind: DifferenceKind, location: Option<CodeLocation>, bytes: [u64; 2]) -> RankDifference {
+    let [bytes, peers_bytes] = bytes;
+    RankDifference { kind, rows: Vec::new(), peers: 0, location, bytes, peers_bytes, foreign: Vec::new() }
+}
+
+/// Ranks that hold memory on the GPU of another rank, or all on the same.
+fn foreign_memory(devices: &[Peer<'_>]) -> Option<RankDifference> {
+    let indexes = |is_wanted: &dyn Fn(&RankRow) -> bool| -> Vec<usize> {
+        (0..devices.len()).filter(|index| is_wanted(devices[*index].row)).collect()
+    };
+    devices.iter().enumerate().filter(|(_, peer)| peer.row.is_own_device).find_map(|(first, owner)| {
+        let on_gpu = |row: &RankRow| row.gpu().is_some() && row.gpu() == owner.row.gpu() && row.rank != owner.row.rank;
+        let sharing = indexes(&|row| row.is_own_device && on_gpu(row));
+        let foreign = if sharing.is_empty() { indexes(&|row| on_gpu(row)) } else { sharing.clone() };
+        let bytes =
+            foreign.iter().fold(0, |sum: u64, index| sum.saturating_add(devices[*index].row.peak_reserved_bytes));
+        let is_cause = !foreign.is_empty() && ratio(bytes, owner.row.peak_reserved_bytes) >= MIN_SHARE;
+        let kind = if sharing.is_empty() { DifferenceKind::ForeignMemory } else { DifferenceKind::SharedGpu };
+        let lines = foreign.iter().filter_map(|index| devices[*index].held()).flat_map(|held| &held.compared_lines);
+        let location = lines.filter(|line| line.location.frame.is_some()).max_by_key(|line| line.bytes);
+        let location = location.map(|line| line.location.clone());
+        let found = difference(kind, location, [bytes, 0]);
+        is_cause.then(|| RankDifference { rows: vec![first], peers: foreign.len() as u64, foreign, ..found })
+    })
+}
+
+/// Parameters or optimizer state of different sizes: stages of a pipeline, or uneven shards.
+fn uneven_state(devices: &[Peer<'_>]) -> Option<RankDifference> {
+    let comparable: Vec<usize> =
+        (0..devices.len()).filter(|index| devices[*index].row.is_own_device && devices[*index].has_state()).collect();
+    let bytes_of = |index: usize, category| devices[index].category_bytes(category);
+    let excess = |category: Category| {
+        let most = comparable.iter().copied().max_by_key(|index| (bytes_of(*index, category), !index))?;
+        let bytes = bytes_of(most, category);
+        let is_peer = |index: &&usize| ratio(bytes, bytes_of(**index, category).max(1)) >= MIN_LARGER;
+        let peers: Vec<usize> = comparable.iter().filter(is_peer).copied().collect();
+        let usual = median(peers.iter().map(|index| bytes_of(*index, category)));
+        let is_cause = !peers.is_empty() && ratio(bytes - usual, devices[most].allocated()) >= 2.0 * MIN_SHARE;
+        let equal = || comparable.iter().copied().filter(|index| !peers.contains(index));
+        // A rank that did not fail is not the one to look at.
+        let has_failed = devices.iter().any(|peer| peer.row.has_failed());
+        let is_wanted = !has_failed || equal().any(|index| devices[index].row.has_failed());
+        (is_cause && is_wanted).then(|| (equal().collect::<Vec<usize>>(), peers.len() as u64, [bytes, usual]))
+    };
+    let row = |kind, (rows, peers, bytes)| RankDifference { rows, peers, ..difference(kind, None, bytes) };
+    let state = excess(Category::OptimizerState)?;
+    let parameters = excess(Category::Parameters);
+    Some(match parameters {
+        Some(parameters) => row(DifferenceKind::Parameters, parameters),
+        None => row(DifferenceKind::OptimizerState, state),
+    })
+}
+
+/// Growth of one rank alone.
+fn growth(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
+    let rate = |peer: &Peer<'_>| peer.device.leaks.bytes_per_step;
+    let suspect = subject.device.leaks.suspects.first()?;
+    let usual = median(peers.iter().map(|peer| rate(peer)));
+    let explains = match subject.device.ooms.last() {
+        Some(oom) => subject.device.explaining_growth(oom).is_some(),
+        None => subject.device.is_growth_notable(),
+    };
+    let is_cause = explains && ratio(rate(subject), usual.max(1)) >= 2.0;
+    is_cause.then(|| difference(DifferenceKind::Growth, Some(suspect.location.clone()), [rate(subject), usual]))
+}
+
+/// The first request of the step that is larger than those of the peers at the same line in the same step.
+fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
+    let requests = &subject.device.step_requests;
+    requests.lines.iter().filter(|line| !is_constructor(&line.location)).find_map(|line| {
+        let of_peer = |peer: &&Peer<'_>| {
+            let same = peer.device.step_requests.lines.iter().find(|other| other.location == line.location);
+            same.and_then(|other| other.bytes_in(requests.step))
+        };
+        let sizes: Vec<u64> = peers.iter().filter_map(of_peer).collect();
+        let (bytes, usual) = (line.bytes_in(requests.step)?, median(sizes.iter().copied()));
+        let is_larger = sizes.len() * 2 >= peers.len() && usual > 0 && ratio(bytes, usual) >= MIN_LARGER;
+        let kind = if line.in_module { DifferenceKind::Routed } else { DifferenceKind::Input };
+        is_larger.then(|| difference(kind, Some(line.location.clone()), [bytes, usual]))
+    })
+}
+
+fn is_constructor(location: &CodeLocation) -> bool {
+    location.frame.as_ref().is_some_and(|frame| frame.name == "__init__")
+}
+
+/// The line that holds most beyond what the peers hold there.
+fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
+    let bytes_at = |peer: &Peer<'_>, location: &CodeLocation| {
+        let rows = peer.held().into_iter().flat_map(|held| &held.compared_lines);
+        rows.filter(|row| row.location == *location).fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
+    };
+    let rows = subject.held()?.compared_lines.iter().filter(|row| row.location.frame.is_some());
+    let compare = |row: &Holder| {
+        let usual = median(peers.iter().map(|peer| bytes_at(peer, &row.location)));
+        (row.location.clone(), [bytes_at(subject, &row.location), usual])
+    };
+    let compared = rows.map(compare).filter(|(_, [bytes, usual])| bytes > usual);
+    let (location, [bytes, usual]) = compared.max_by_key(|(_, [bytes, usual])| bytes - usual)?;
+    let is_cause = ratio(bytes - usual, subject.allocated()) >= MIN_SHARE;
+    is_cause.then(|| difference(DifferenceKind::Line, Some(location), [bytes, usual]))
+}

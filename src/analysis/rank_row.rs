@@ -1,0 +1,145 @@
+//! A row of the table of ranks: one device of one snapshot, with what it holds and how it ended.
+
+use serde::Serialize;
+
+use super::device::DeviceReport;
+use super::names::{host_in_path, rank_in_path};
+use super::snapshot::SnapshotReport;
+use crate::allocator::verdict::Verdict;
+use crate::analysis::failure::OomReport;
+use crate::base::units::ratio;
+use crate::study::attribution::Category;
+
+/// A row is an outlier if its peak differs from the median by more than this share.
+pub(super) const OUTLIER_RATIO: f64 = 0.1;
+/// Equal ranks differ by at most this share in what they hold.
+const EQUAL_RATIO: f64 = 0.02;
+
+/// One device of one snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RankRow {
+    /// Path of the snapshot as given.
+    pub path: String,
+    /// Rank in the job as `oomscope run` recorded it, or else the number behind `rank` in the path; absent without either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<String>,
+    /// Host as `oomscope run` recorded it, or the directory of a host in the path; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Device number.
+    pub device: u64,
+    /// The number of the device on its host, if `CUDA_VISIBLE_DEVICES` or the list of visible devices shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_device: Option<u64>,
+    /// Whether the process used no other device more.
+    #[serde(skip)]
+    pub is_own_device: bool,
+    /// The line of its last failure, and its parameters and optimizer state then or at the peak.
+    #[serde(skip)]
+    failed_line: Option<String>,
+    #[serde(skip)]
+    state_bytes: [u64; 2],
+    /// When the last request failed: the step in a dry run, whose ranks do not wait for each other, else the time.
+    #[serde(skip)]
+    pub(super) failed_at: u64,
+    /// Number of failed requests.
+    pub oom_count: u64,
+    /// Whether the recorder saw a request fail, with or without a history.
+    #[serde(skip)]
+    pub has_recorded_failure: bool,
+    /// Why the last of them failed, by free bytes alone; null if none failed.
+    pub verdict: Option<Verdict>,
+    /// Why it failed, after what was replayed and what grows; absent if none failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conclusion: Option<Verdict>,
+    /// Device memory in bytes, as given or recorded; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_bytes: Option<u64>,
+    /// Reserved plus free bytes at the last failure: the memory within reach; absent if none failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach_bytes: Option<u64>,
+    /// Peak of allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Peak of reserved bytes.
+    pub peak_reserved_bytes: u64,
+    /// Reserved bytes at the snapshot.
+    pub reserved_bytes: u64,
+    /// Allocated bytes at the snapshot.
+    pub allocated_bytes: u64,
+    /// 1 - allocated / reserved, at the snapshot.
+    pub gap_ratio: f64,
+}
+
+/// The median; the lower of the two middle values if their number is even, 0 if it is 0.
+pub(super) fn median(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+/// The rows of one snapshot.
+pub(super) fn rows_of(snapshot: &SnapshotReport) -> impl Iterator<Item = (RankRow, &DeviceReport)> {
+    let most = snapshot.devices.iter().max_by_key(|device| (device.oom_count > 0, device.peak.allocated_bytes));
+    let own = most.map(|device| device.device);
+    snapshot.devices.iter().map(move |device| {
+        let row = RankRow::new(snapshot, device);
+        (RankRow { is_own_device: own == Some(row.device), ..row }, device)
+    })
+}
+
+impl RankRow {
+    /// Whether a request failed, with or without a history.
+    pub fn has_failed(&self) -> bool {
+        self.oom_count > 0 || self.has_recorded_failure
+    }
+
+    /// The GPU among those of all hosts; `None` if it is not known.
+    pub(super) fn gpu(&self) -> Option<(Option<&str>, u64)> {
+        Some((self.host.as_deref(), self.host_device?))
+    }
+
+    pub(super) fn is_equal(&self, other: &Self) -> bool {
+        let is_near = |a: u64, b: u64, most: f64| ratio(a.abs_diff(b), a.max(b).max(1)) <= most;
+        let device = |row: &Self| if row.is_own_device { None } else { Some(row.device) };
+        let ending = |row: &Self| (row.has_failed(), row.conclusion, row.failed_line.clone(), device(row));
+        ending(self) == ending(other)
+            && is_near(self.peak_reserved_bytes, other.peak_reserved_bytes, EQUAL_RATIO)
+            && is_near(self.peak_allocated_bytes, other.peak_allocated_bytes, OUTLIER_RATIO)
+            && std::iter::zip(self.state_bytes, other.state_bytes).all(|(a, b)| is_near(a, b, EQUAL_RATIO))
+    }
+
+    fn new(snapshot: &SnapshotReport, device: &DeviceReport) -> Self {
+        let (recorder, oom) = (snapshot.recorder.as_ref(), device.ooms.last());
+        let held = oom.and_then(|oom| oom.held.as_ref()).or(device.at_peak.as_ref());
+        let failed_at = |oom: &OomReport| match (&snapshot.dry_run, oom.held.as_ref()) {
+            (Some(_), held) => held.and_then(|held| held.step).map_or(0, u64::from),
+            (None, _) => oom.time_us.unwrap_or(0),
+        };
+        let state = |category: Category| {
+            let rows = held.into_iter().flat_map(|held| &held.by_category);
+            rows.filter(|row| row.category == category).fold(0, |sum: u64, row| sum.saturating_add(row.share.bytes))
+        };
+        Self {
+            path: snapshot.path.clone(),
+            rank: recorder.and_then(|it| it.rank.clone()).or_else(|| Some(rank_in_path(&snapshot.path)?.to_string())),
+            host: recorder.and_then(|it| it.host.clone()).or_else(|| host_in_path(&snapshot.path)),
+            device: device.device,
+            host_device: recorder.and_then(|it| it.host_device(device.device)),
+            is_own_device: true,
+            failed_at: oom.map_or(0, failed_at),
+            failed_line: oom.map(|oom| oom.location.label()),
+            state_bytes: [Category::Parameters, Category::OptimizerState].map(state),
+            oom_count: device.oom_count,
+            has_recorded_failure: recorder.is_some_and(|it| it.failure_on(device.device).is_some()),
+            verdict: device.ooms.last().map(|oom| oom.verdict),
+            conclusion: device.conclusion,
+            capacity_bytes: device.capacity_bytes,
+            reach_bytes: device.ooms.last().map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
+            peak_allocated_bytes: device.peak.allocated_bytes,
+            peak_reserved_bytes: device.peak.reserved_bytes,
+            reserved_bytes: device.memory.reserved_bytes,
+            allocated_bytes: device.memory.allocated_bytes,
+            gap_ratio: device.memory.fragmentation.gap_ratio,
+        }
+    }
+}

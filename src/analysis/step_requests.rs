@@ -1,0 +1,95 @@
+//! The requests of each source line by step, for comparison of a rank with its peers in the same step.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::base::ids::StackId;
+use crate::snapshot::Action;
+use crate::stacks::frames::{CodeLocation, LineId};
+use crate::study::DeviceStudy;
+
+/// The maximum number of lines: data comes first.
+const MAX_LINES: usize = 64;
+/// Earlier steps are not compared.
+const MAX_STEPS: usize = 32;
+/// Smaller requests are for numbers about the data, unless a line makes no others.
+const MIN_BYTES: u64 = 4096;
+
+/// The requests of a device.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StepRequests {
+    /// The step of its failure, or else of its peak, counted from the start of the recording.
+    pub(super) step: usize,
+    /// In the order of the first requests of that step; then lines that it does not have.
+    pub(super) lines: Vec<LineRequests>,
+}
+
+/// The requests of a line.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct LineRequests {
+    pub(super) location: CodeLocation,
+    /// The line is called by a module, so it does not load data.
+    pub(super) in_module: bool,
+    /// By step, the size of the first request that is not tiny: workspaces and buckets come later.
+    bytes: BTreeMap<usize, u64>,
+}
+
+impl LineRequests {
+    /// The bytes in `step`; without such a step, in the last one.
+    pub(super) fn bytes_in(&self, step: usize) -> Option<u64> {
+        self.bytes.get(&step).or_else(|| Some(self.bytes.last_key_value()?.1)).copied()
+    }
+}
+
+impl StepRequests {
+    /// `entry` is that of the failure or the peak.
+    pub(super) fn new(device: DeviceStudy<'_, '_>, entry: u64) -> Self {
+        let ends: Vec<usize> = device.phases().step_ends().iter().map(|end| *end as usize).collect();
+        let window = device.window();
+        let step = usize::try_from(entry).map_or(0, |entry| ends.partition_point(|end| *end < entry));
+        let range = |step: usize| {
+            let start = step.checked_sub(1).and_then(|before| ends.get(before)).map_or(window.start, |end| end + 1);
+            start..ends.get(step).map_or(window.end, |end| end + 1)
+        };
+        let mut found = Self { step, lines: Vec::new() };
+        let (mut row_of_line, mut row_of_stack) = (BTreeMap::new(), HashMap::new());
+        let others = (0..=ends.len()).rev().filter(|other| *other != step).take(MAX_STEPS);
+        for step in std::iter::once(step).chain(others) {
+            for entry in range(step) {
+                if matches!(device.device().action(entry), Some(Action::Alloc | Action::Oom)) {
+                    found.add(device, (step, entry), (&mut row_of_line, &mut row_of_stack));
+                }
+            }
+        }
+        found
+    }
+
+    fn add(
+        &mut self,
+        device: DeviceStudy<'_, '_>,
+        (step, entry): (usize, usize),
+        (row_of_line, row_of_stack): (&mut BTreeMap<LineId, usize>, &mut HashMap<StackId, Option<usize>>),
+    ) {
+        let request = device.device().entry(entry);
+        let (stacks, stack) = (device.stacks(), request.extended_stack);
+        let row = *row_of_stack.entry(stack).or_insert_with(|| {
+            let line = stacks.line_id(stack);
+            let new = self.lines.len();
+            let row = row_of_line.get(&line).copied().or_else(|| (new < MAX_LINES).then_some(new))?;
+            if row == new {
+                let model_call = stacks.model_call(stack);
+                // The line that calls the model may move data to the device within that call.
+                let in_module = line.is_backward || (model_call.is_some() && model_call != line.frame);
+                let location = stacks.code_location(line);
+                self.lines.push(LineRequests { location, in_module, bytes: BTreeMap::new() });
+                row_of_line.insert(line, row);
+            }
+            Some(row)
+        });
+        if let Some(line) = row.and_then(|row| self.lines.get_mut(row)) {
+            let bytes = line.bytes.entry(step).or_default();
+            if *bytes < MIN_BYTES {
+                *bytes = request.size.max(*bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Why one rank of a job is unlike the others, and what to do about it.
+
+use crate::analysis::{Advice, DifferenceKind, RankDifference, Ranks};
+use crate::base::units::{count, counted, escape_name, size};
+use crate::stacks::frames::CodeLocation;
+
+/// Why this rank, in a sentence: `rank 2 gets an input of 128 KiB at train.py:34, its 3 peers 32 KiB`.
+pub(crate) fn describe_difference(ranks: &Ranks) -> Option<String> {
+    let found = ranks.difference.as_ref()?;
+    let who = ranks.labels(&found.rows);
+    let (bytes, usual, line) = (size(found.bytes), size(found.peers_bytes), line(found));
+    let has = |one: &'static str, several: &'static str| if found.rows.len() == 1 { one } else { several };
+    let others = match found.peers {
+        1 => "the other rank".to_owned(),
+        peers => format!("the median of the {} others", count(peers)),
+    };
+    let others = if found.peers_bytes == 0 { others } else { format!("{others}: {usual}") };
+    Some(match found.kind {
+        DifferenceKind::SharedGpu => {
+            let all: Vec<usize> = found.rows.iter().chain(&found.foreign).copied().collect();
+            format!("{} all use {} as their own", ranks.holders(&all), gpu(ranks, found))
+        }
+        DifferenceKind::ForeignMemory => {
+            let owner = ranks.holders(&found.rows);
+            let verb = if found.foreign.len() == 1 { "holds" } else { "hold" };
+            let row = found.rows.first().and_then(|row| ranks.rows.get(*row));
+            let reach = row.and_then(|row| row.capacity_bytes);
+            let is_more =
+                row.zip(reach).is_some_and(|(row, all)| row.peak_reserved_bytes.saturating_add(found.bytes) > all);
+            let sum = if is_more { "; with its own that is more than the GPU has" } else { "" };
+            format!(
+                "{} {verb} {bytes} on {}, the GPU of {owner}{sum}",
+                ranks.holders(&found.foreign),
+                gpu(ranks, found)
+            )
+        }
+        DifferenceKind::Growth if found.peers_bytes == 0 => {
+            format!("only {who} {} from step to step: {bytes} a step at {line}", has("grows", "grow"))
+        }
+        DifferenceKind::Growth => {
+            format!("{who} {} by {bytes} a step at {line}; {others}", has("grows", "grow"))
+        }
+        DifferenceKind::Parameters => {
+            format!("{who} {} {bytes} of parameters; {others}", has("holds", "hold"))
+        }
+        DifferenceKind::OptimizerState => {
+            format!("{who} {} {bytes} of optimizer state for equal parameters; {others}", has("holds", "hold"))
+        }
+        DifferenceKind::Input => {
+            format!("{who} {} an input of {bytes} at {line}; {others}", has("gets", "get"))
+        }
+        DifferenceKind::Routed => format!(
+            "{who} {} {bytes} at {line} in the forward pass, from an input of the same size; {others}",
+            has("requests", "request")
+        ),
+        DifferenceKind::Line if found.peers_bytes == 0 => {
+            format!("{who} {} {bytes} from {line}, where no other rank holds any", has("holds", "hold"))
+        }
+        DifferenceKind::Line => format!("{who} {} {bytes} from {line}; {others}", has("holds", "hold")),
+    })
+}
+
+/// The action that evens the ranks out; `None` if `advice`, that for the rank alone, does so or is better.
+pub(crate) fn even_out(ranks: &Ranks, advice: Option<&Advice>) -> Option<String> {
+    let found = ranks.difference.as_ref()?;
+    let line = line(found);
+    // It names what keeps the memory, or the input.
+    let is_specific = matches!(
+        advice,
+        Some(
+            Advice::Cure(_)
+                | Advice::Shapes(_)
+                | Advice::Detach(..)
+                | Advice::FreeGrowth(..)
+                | Advice::LimitInput(_)
+                | Advice::RequestLess(_)
+                | Advice::LoadOnHost(_)
+                | Advice::NoGrad(_)
+        )
+    );
+    Some(match found.kind {
+        DifferenceKind::SharedGpu => "give each process its own GPU before its first allocation: \
+                                      torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"
+            .to_owned(),
+        DifferenceKind::ForeignMemory => format!(
+            "allocate on the rank's own device at {line}, or in host memory (torch.load(.., map_location=\"cpu\"))"
+        ),
+        DifferenceKind::Parameters => "give the ranks with more parameters fewer layers, or split their largest layer \
+                                       (embedding, head) over ranks"
+            .to_owned(),
+        DifferenceKind::OptimizerState => {
+            "divide the optimizer state by bytes, not by the number of parameters: the largest shard decides".to_owned()
+        }
+        DifferenceKind::Routed => format!(
+            "limit or balance the rows that this rank gets at {line}: of an expert, its tokens (capacity factor, \
+             balancing loss)"
+        ),
+        DifferenceKind::Input if !is_specific => {
+            format!("cut, skip or spread the input at {line}, so that no rank gets a larger one")
+        }
+        DifferenceKind::Line if !is_specific => format!(
+            "move what {line} keeps to host memory (.cpu()), or spread it over the ranks: only here it is so much"
+        ),
+        DifferenceKind::Input | DifferenceKind::Line | DifferenceKind::Growth => return None,
+    })
+}
+
+fn line(found: &RankDifference) -> String {
+    found.location.as_ref().map_or_else(String::new, CodeLocation::brief_label)
+}
+
+/// `GPU 0 of its host`
+fn gpu(ranks: &Ranks, found: &RankDifference) -> String {
+    let row = found.rows.first().and_then(|row| ranks.rows.get(*row));
+    let number = row.and_then(|row| row.host_device).unwrap_or_default();
+    match row.and_then(|row| row.host.as_deref()).filter(|_| ranks.has_several_hosts()) {
+        Some(host) => format!("GPU {number} of {}", escape_name(host)),
+        None => format!("GPU {number}"),
+    }
+}
+
+/// `attempt 2 of 2`, and the other jobs of the directory.
+pub(crate) fn describe_jobs(ranks: &Ranks) -> Vec<String> {
+    let attempts = ranks.attempts.map(|attempts| format!("attempt {} of {}", attempts.shown, attempts.count));
+    let others = ranks.other_jobs.iter().map(|job| {
+        let failed = match job.failed {
+            0 => "no request failed".to_owned(),
+            failed => format!("{failed} ran out of memory"),
+        };
+        format!("not compared: {} of `{}` ({failed})", counted(job.ranks, "rank"), job.command)
+    });
+    attempts.into_iter().chain(others).collect()
+}
