@@ -11,6 +11,7 @@ use super::args::OutputArgs;
 use super::exit::{Exit, print_stderr};
 use super::inputs;
 use super::output::Output;
+use crate::analysis::rank_in_path;
 use crate::base::input::{Source, decompress_reader, with_size_limit};
 use crate::explain::explain;
 use crate::explain::message::{Log, read};
@@ -27,17 +28,18 @@ Examples:
   oomscope explain train.log                   every out-of-memory message in a log, of all ranks
   srun -l python train.py 2>&1 | oomscope explain
   oomscope explain                             paste the message, then Ctrl-D
+  oomscope explain logs/                       the logs of a job, one for each rank
   oomscope explain --format json train.log.gz  for a script; keys are stable
 
 Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync); messages of \
 cuBLAS, cuDNN, NCCL and the driver, of vLLM, SGLang, TGI, TensorRT-LLM and llama.cpp, of JAX, TensorFlow, Triton and \
-ONNX Runtime; messages of the kernel, Slurm and Kubernetes about host memory; tables of torch.cuda.memory_summary(); \
+ONNX Runtime; messages of the kernel, Slurm, Kubernetes, Windows and compilers about host memory; tables of torch.cuda.memory_summary(); \
 and torch.cuda.memory_stats() as JSON or as a Python dictionary. It needs no snapshot, and marks what only a snapshot \
 can show. Nothing in the log is executed.
 
 Exit codes: 0 a message or table was explained; 2 none was found, wrong usage or an unreadable file.")]
 pub(super) struct Explain {
-    /// Log file (plain, .gz or .zst), or - for standard input [default: -]
+    /// Log file (plain, .gz or .zst), directory with the logs of a job, or - for standard input [default: -]
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
@@ -51,14 +53,21 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
         inputs::refuse_output_over_input(&args.file, written)?;
     }
     let output = Output::open(args.output.output.as_deref())?;
-    let log = read_log(&args.file).with_context(|| path.clone())?;
+    let log = if args.file.is_dir() { read_directory(&args.file) } else { read_log(&args.file) };
+    let log = log.with_context(|| path.clone())?;
     let Some(report) = explain(&log, &path) else {
         let name = if path == "-" { "standard input" } else { &path };
         if is_pickle(&args.file) {
             bail!("{name}: is a pickle, not a log; `oomscope analyze` reads snapshots");
         }
         if let Some((line, error)) = log.other_error {
-            bail!("{name}: no out-of-memory message found; line {line} reports another failure: {error}");
+            let why = error.why.first().map_or("", String::as_str);
+            bail!("{name}: no out-of-memory message found; line {line} reports another failure: {why}");
+        }
+        if let Some((line, text)) = log.unknown {
+            bail!(
+                "{name}: line {line} has words about a lack of memory, in no form of a failure that oomscope knows: {text}"
+            );
         }
         bail!(
             "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \
@@ -67,6 +76,51 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
     };
     output.write_answer(args.output.format, &report, |report| report::explain(report, EXPLAINED))?;
     Ok(Exit::Success)
+}
+
+/// Reads all logs in `directory` as those of one job.
+fn read_directory(directory: &Path) -> anyhow::Result<Log> {
+    let mut paths = Vec::new();
+    find_logs(directory, &mut paths)?;
+    if paths.is_empty() {
+        bail!("no log in this directory: oomscope reads names that end in {}", LOG_ENDS.join(", "));
+    }
+    let mut job = Log::default();
+    for path in paths {
+        let name = inputs::with_slashes(path.strip_prefix(directory).unwrap_or(&path));
+        match read_log(&path) {
+            Ok(log) => job.add_file(&name, rank_of_log(&name), log),
+            Err(error) => print_stderr(&format!("{name}: skipped: {error:#}")),
+        }
+    }
+    Ok(job)
+}
+
+/// Names of logs end so, before `.gz` or `.zst`.
+const LOG_ENDS: [&str; 6] = [".log", ".out", ".err", ".txt", "stdout", "stderr"];
+
+fn find_logs(directory: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut inside: Vec<PathBuf> =
+        std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    inside.sort();
+    for path in inside {
+        let name = path.to_string_lossy().to_lowercase();
+        let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+        // Links to directories may form cycles.
+        if path.is_dir() && !path.is_symlink() {
+            find_logs(&path, paths)?;
+        } else if path.is_file() && LOG_ENDS.iter().any(|end| name.ends_with(end)) {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The rank in the name of a log, or its directory below torchrun's `attempt_0`.
+fn rank_of_log(name: &str) -> Option<u32> {
+    let (directories, _) = name.rsplit_once('/').unwrap_or(("", name));
+    let of_torchrun = directories.rsplit_once('/').filter(|(above, _)| above.contains("attempt_"));
+    rank_in_path(name).or_else(|| of_torchrun?.1.parse().ok())
 }
 
 /// True if the user probably meant `oomscope analyze`.
@@ -80,9 +134,6 @@ fn read_log(path: &Path) -> anyhow::Result<Log> {
             print_stderr("reading standard input: paste the message, then press Ctrl-D");
         }
         return Ok(read(decompress_reader(with_size_limit(io::stdin().lock()))?)?);
-    }
-    if path.is_dir() {
-        bail!("is a directory; this command takes one log");
     }
     let file = File::open(path).context("cannot be read")?;
     if !file.metadata()?.is_file() {

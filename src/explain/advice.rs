@@ -4,7 +4,7 @@ use super::numbers::MessageNumbers;
 use super::standard_advice::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet, StandardAdvice};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::{ApproxBytes, Likelihood, USUAL_OUTSIDE, Verdict, format_approx};
-use crate::base::units::size;
+use crate::base::units::{counted, size};
 
 /// A command or setting to copy, for a `verdict` whose `first` advice is the standard one. `None` means that the source
 /// line is the thing to copy.
@@ -20,26 +20,33 @@ pub(super) fn snippet(numbers: &MessageNumbers, verdict: Verdict, first: &str) -
     Some(numbers.vendor.translate(words))
 }
 
+/// The advice of a verdict that needs no figures.
+pub(super) fn standard(verdict: Verdict) -> String {
+    StandardAdvice::for_verdict(verdict).text.to_owned()
+}
+
 /// Advice for fragmentation.
 pub(super) fn fragmentation(numbers: &MessageNumbers) -> Vec<String> {
     let has_expandable =
         numbers.printed.releases.is_none_or(|releases| releases.last.is_none_or(|last| last >= (2, 1)));
-    let mut advice = Vec::new();
-    if numbers.printed.expandable == Some(true) {
-        advice.push(
-            "expandable_segments is already on. The free memory belongs to other streams \
-                     or pools, is in use on another stream, or is in parts of pages; a snapshot \
-                     shows which."
-                .to_owned(),
-        );
-    } else if has_expandable {
-        let note = numbers.vendor.expandable.map_or_else(String::new, |note| format!(" {note}"));
-        advice.push(format!("{}{note}", StandardAdvice::for_verdict(Verdict::Fragmentation).text));
-    } else {
-        advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
-    }
-    advice.push(EMPTY_CACHE_NO_REMEDY.to_owned());
-    advice
+    let first = match numbers.printed.expandable {
+        Some(true) => {
+            "expandable_segments is already on. The free memory belongs to other streams or pools, is in use \
+                       on another stream, or is in parts of pages; a snapshot shows which."
+                .to_owned()
+        }
+        None if has_expandable => {
+            let note = numbers.vendor.expandable.as_ref().map_or_else(String::new, |note| format!(" {note}"));
+            format!("{}{note}", standard(Verdict::Fragmentation))
+        }
+        Some(false) => "Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128: PyTorch has no expandable_segments on this \
+                        platform, as the log says."
+            .to_owned(),
+        None => "Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with \
+                 expandable_segments:True, which leaves fewer pieces."
+            .to_owned(),
+    };
+    vec![first, EMPTY_CACHE_NO_REMEDY.to_owned()]
 }
 
 /// Advice for a full device; `free` is free on the device and in the cache together.
@@ -52,7 +59,8 @@ pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: App
                 .to_owned(),
         );
     }
-    advice.push(StandardAdvice::for_verdict(Verdict::Capacity).text.to_owned());
+    advice.push(standard(Verdict::Capacity));
+    advice.extend(ranks_without_device(numbers));
     for other in numbers.other_processes().into_iter().take(1) {
         advice.push(format!("Process {} uses {} of the device.", other.pid, size(other.in_use.bytes)));
     }
@@ -80,29 +88,52 @@ pub(super) fn capacity(numbers: &MessageNumbers, request: ApproxBytes, free: App
 
 /// Advice for memory outside the allocator.
 pub(super) fn outside(numbers: &MessageNumbers) -> Vec<String> {
+    let others = numbers.other_processes();
+    let own = numbers.this_process_outside.filter(|outside| outside.bytes > USUAL_OUTSIDE);
+    let ranks = ranks_without_device(numbers);
     let mut advice = Vec::new();
-    if numbers.printed.processes.is_empty()
-        && numbers.this_process_outside.is_none_or(|outside| outside.bytes <= USUAL_OUTSIDE)
-    {
-        advice.push(StandardAdvice::for_verdict(Verdict::NonPytorch).text.to_owned());
+    if numbers.printed.processes.is_empty() && own.is_none() {
+        advice.push(standard(Verdict::NonPytorch));
     }
-    for other in numbers.other_processes().into_iter().take(3) {
-        let or_this = match (numbers.this_pid, &numbers.printed.this_process) {
+    if ranks.is_none()
+        && let Some(largest) = others.first()
+    {
+        let or_this = match (numbers.this_pid, numbers.printed.figure("this_process")) {
             (None, None) => " It may be this process itself: inside a container it has another number.",
             _ => "",
         };
         advice.push(format!(
-            "Process {} uses {}: stop it, or use another GPU.{or_this}",
-            other.pid,
-            size(other.in_use.bytes)
+            "Process {} uses {} (ps -fp {} on the host shows what it is): let it end first, or use another GPU.{or_this}",
+            largest.pid,
+            size(largest.in_use.bytes),
+            largest.pid
         ));
     }
-    if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > USUAL_OUTSIDE) {
-        advice.push(format!(
+    advice.splice(0..0, ranks);
+    advice.extend(own.map(|outside| {
+        format!(
             "This process uses {} outside PyTorch's allocator, more than a CUDA context takes: \
              {OUTSIDE_ALLOCATOR_USERS}.",
             format_approx(outside)
-        ));
-    }
+        )
+    }));
     advice
+}
+
+/// Advice for a request that something other than a full device refused.
+pub(super) fn refusals(numbers: &MessageNumbers) -> Vec<String> {
+    let request = numbers.request.unwrap_or_default();
+    let largest = numbers.vendor.largest_request.as_ref().filter(|(largest, _)| request.bytes > *largest);
+    largest.map(|(_, advice)| advice).into_iter().chain(&numbers.vendor.refusals).cloned().collect()
+}
+
+/// Advice for several processes on one device that use as much as each other.
+fn ranks_without_device(numbers: &MessageNumbers) -> Option<String> {
+    let (count, bytes) = numbers.equal_processes()?;
+    Some(format!(
+        "Let each rank choose its device before it first uses CUDA: torch.cuda.set_device(local_rank), and \
+         map_location for a checkpoint. {} with about {} each are on this device, as of ranks that did not.",
+        counted(count as u64, "process"),
+        size(bytes)
+    ))
 }

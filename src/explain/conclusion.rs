@@ -2,9 +2,7 @@
 
 use super::numbers::MessageNumbers;
 use crate::allocator::verdict::{Cause, Verdict};
-use crate::base::units::size;
-use crate::explain::message::PrintedAmount;
-use crate::explain::systems::{SNAPSHOT, Vendor};
+use crate::explain::table::{Form, PrintedNumbers, SNAPSHOT, Vendor};
 
 #[derive(Debug)]
 pub(super) struct Conclusion {
@@ -19,16 +17,30 @@ pub(super) struct Conclusion {
 }
 
 impl Conclusion {
-    pub(super) fn unknown(reason: &str, advice: &[&str]) -> Self {
+    pub(super) fn unknown(reason: String, advice: Vec<String>) -> Self {
         Self {
             verdict: Verdict::Unknown,
-            reason: reason.to_owned(),
+            reason,
             is_certain: false,
             within_rounding: false,
             settled_by: None,
             settings_can_help: None,
-            advice: advice.iter().map(|line| (*line).to_owned()).collect(),
+            advice,
             causes: Vec::new(),
+        }
+    }
+
+    /// From a message of a system other than PyTorch's allocator, with the numbers in `text`. The verdict is unknown:
+    /// verdicts are about requests of that allocator.
+    pub(super) fn from_form(form: &Form, text: &str) -> Self {
+        let numbers = PrintedNumbers::find(form, text);
+        Self {
+            is_certain: form.settled_by.is_none(),
+            settled_by: form.settled_by.clone().filter(|words| !words.is_empty()),
+            ..Self::unknown(
+                numbers.fill_first(&form.why).unwrap_or_default(),
+                form.advice.iter().filter_map(|advice| numbers.fill(advice)).collect(),
+            )
         }
     }
 
@@ -45,26 +57,36 @@ impl Conclusion {
         }
     }
 
+    pub(super) fn settled_by(self, evidence: &str) -> Self {
+        Self { settled_by: Some(evidence.to_owned()), ..self }
+    }
+
     pub(super) fn settled_by_snapshot(self) -> Self {
-        Self { settled_by: Some(SNAPSHOT.to_owned()), ..self }
+        self.settled_by(SNAPSHOT)
     }
 }
 
-/// For a message without the numbers that a verdict needs.
+/// For a message without the numbers that a verdict needs: what it has.
 pub(super) fn incomplete(numbers: &MessageNumbers) -> Conclusion {
-    let reason = match (&numbers.printed.requested, numbers.printed.releases) {
-        (Some(requested), Some(releases)) if releases.to_string() == "2.3" => {
-            format!("{} was requested; PyTorch 2.3 cuts off the rest of its message on device 0", size(requested.bytes))
+    let known = [
+        ("requested", "was requested"),
+        ("free", "was free"),
+        ("allocated", "was allocated by PyTorch"),
+        ("reserved", "was reserved by PyTorch"),
+    ]
+    .into_iter()
+    .filter(|(name, _)| numbers.printed.figure(name).is_some())
+    .map(|(name, verb)| format!("{} {verb}", numbers.text(name)));
+    let known = known.collect::<Vec<_>>().join(", ");
+    let device =
+        numbers.capacity.map_or_else(String::new, |_| format!(", on a device of {}", numbers.text("capacity")));
+    let is_2_3 = numbers.printed.releases.is_some_and(|releases| releases.to_string() == "2.3");
+    let reason = match known.as_str() {
+        "" => "the message has no numbers".to_owned(),
+        _ if is_2_3 && numbers.capacity.is_none() => {
+            format!("{known}; PyTorch 2.3 cuts off the rest of its message on device 0")
         }
-        (Some(requested), _) => {
-            format!("{} was requested; the rest of the message is not in this text", size(requested.bytes))
-        }
-        (None, _) => "the message has no numbers".to_owned(),
+        _ => format!("{known}{device}; the rest of the message is not in this text"),
     };
-    Conclusion::unknown(&reason, &[]).settled_by_snapshot()
-}
-
-/// `amount` with the digits of other sizes.
-pub(super) fn amount_text(amount: Option<&PrintedAmount>) -> String {
-    amount.map_or_else(|| "an unknown amount".to_owned(), |amount| size(amount.bytes))
+    Conclusion::unknown(reason, Vec::new()).settled_by_snapshot()
 }

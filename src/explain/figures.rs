@@ -1,11 +1,14 @@
 //! A glossary of the numbers in a message.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, format_approx};
-use crate::base::units::MIB;
-use crate::explain::message::{PrintedAmount, Wording};
+use crate::base::units::{MIB, size};
+use crate::explain::message::Wording;
+use crate::explain::table::{Form, PrintedAmount};
 
 /// A number that a message prints, or one computed from its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,47 +29,62 @@ pub struct PrintedFigure {
 }
 
 impl PrintedFigure {
+    fn new(name: &'static str, about: ApproxBytes, printed: String, meaning: impl Into<String>) -> Self {
+        let label = match name {
+            "private_pools" => "in private pools",
+            "this_process" => "this process",
+            "process" => "a process",
+            name => name,
+        };
+        Self { name, label, bytes: about.bytes, error_bytes: about.error, printed, meaning: meaning.into() }
+    }
+
     /// For a number that the message prints.
-    pub(super) fn from_printed(name: &'static str, amount: &PrintedAmount, meaning: &str) -> Self {
-        Self {
-            name,
-            label: label(name),
-            bytes: amount.bytes,
-            error_bytes: amount.error_bytes,
-            printed: amount.text.clone(),
-            meaning: meaning.to_owned(),
-        }
+    fn from_printed(name: &'static str, amount: &PrintedAmount, meaning: impl Into<String>) -> Self {
+        Self::new(name, amount.into(), amount.text.clone(), meaning)
     }
 
     /// For a number computed from others.
     fn from_approx(name: &'static str, about: ApproxBytes, meaning: &str) -> Self {
-        Self {
-            name,
-            label: label(name),
-            bytes: about.bytes,
-            error_bytes: about.error,
-            printed: format_approx(about),
-            meaning: meaning.to_owned(),
+        Self::new(name, about, format_approx(about), meaning)
+    }
+}
+
+/// The figures of `form` that were `found` in a message, in its order.
+pub(super) fn form_figures(
+    form: &'static Form,
+    mut found: BTreeMap<&str, (usize, PrintedAmount)>,
+) -> Vec<PrintedFigure> {
+    let mut figures: Vec<(usize, PrintedFigure)> = form
+        .figures()
+        .filter_map(|(name, _, meaning)| {
+            let (at, amount) = found.remove(name)?;
+            let mut figure = PrintedFigure::from_printed(name, &amount, meaning);
+            let has_small_unit = amount.text.ends_with(" bytes") || amount.text.ends_with(" kB");
+            if has_small_unit && amount.bytes >= MIB {
+                figure.printed = format!("{} ({})", amount.text, size(amount.bytes));
+            }
+            Some((at, figure))
+        })
+        .collect();
+    figures.sort_by_key(|(at, _)| *at);
+    figures.into_iter().map(|(_, figure)| figure).collect()
+}
+
+/// The numbers of a message of PyTorch's allocator: printed, of each process, and computed.
+pub(super) fn allocator_figures(numbers: &MessageNumbers, form: &'static Form) -> Vec<PrintedFigure> {
+    let is_native = !matches!(numbers.printed.wording, Wording::Mps | Wording::Async);
+    let mut figures = form_figures(form, numbers.printed.figures.clone());
+    for figure in figures.iter_mut().filter(|figure| is_native && figure.name == "requested") {
+        if let Some(meaning) = small_request_meaning(figure.bytes) {
+            meaning.clone_into(&mut figure.meaning);
         }
     }
-}
-
-fn label(name: &'static str) -> &'static str {
-    match name {
-        "private_pools" => "in private pools",
-        "this_process" => "this process",
-        "process" => "a process",
-        name => name,
-    }
-}
-
-/// The numbers of `numbers` with their meanings.
-pub(super) fn figures(numbers: &MessageNumbers) -> Vec<PrintedFigure> {
-    let is_native = !matches!(numbers.printed.wording, Wording::Mps | Wording::Async);
-    let mut figures = printed_figures(numbers, is_native);
-    figures.extend(numbers.printed.processes.iter().map(|process| {
-        PrintedFigure::from_printed("process", &process.in_use, &process_meaning(process.pid, numbers))
-    }));
+    figures.extend(
+        numbers.printed.processes.iter().map(|process| {
+            PrintedFigure::from_printed("process", &process.in_use, process_meaning(process.pid, numbers))
+        }),
+    );
     if is_native {
         figures.extend(derived_figures(numbers));
     }
@@ -75,51 +93,10 @@ pub(super) fn figures(numbers: &MessageNumbers) -> Vec<PrintedFigure> {
     figures.into_iter().map(translate).collect()
 }
 
-/// The numbers that the message prints, in its order.
-fn printed_figures(numbers: &MessageNumbers, is_native: bool) -> Vec<PrintedFigure> {
-    let free = if is_native {
-        "free on the device for any process, after PyTorch released what it could of its cache"
-    } else {
-        "free on the device for any process"
-    };
-    let allowed = if numbers.printed.wording == Wording::Mps {
-        "PyTorch's own limit (PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
-    } else {
-        "limit on what this process may reserve (memory fraction)"
-    };
-    let allocated = match &numbers.printed.private_pools {
-        Some(_) => "blocks that tensors hold; the message adds what private pools have free",
-        None if numbers.printed.wording == Wording::Async => "memory that tensors hold",
-        None => "blocks that tensors hold, their sizes rounded up",
-    };
-    let capacity = "memory of the whole device; pass it to oomscope as --capacity";
-    let private_pools = "free in private pools (CUDA graphs, torch.cuda.MemPool), although the message calls \
-                         it allocated; only requests of those pools can use it, and graphs need it for replay";
-    let unallocated = "in PyTorch's cache but in no tensor: free parts of segments with live blocks, of any \
-                       stream, and freed blocks that another stream still uses";
-    let reserved = "device memory held by PyTorch's allocator: allocated, and free in its cache";
-    let this_process = "in use by this process: reserved memory, the CUDA context and libraries";
-    [
-        ("requested", &numbers.printed.requested, requested_meaning(numbers)),
-        ("capacity", &numbers.printed.capacity, capacity),
-        ("free", &numbers.printed.free, free),
-        ("allowed", &numbers.printed.allowed, allowed),
-        ("allocated", &numbers.printed.allocated, allocated),
-        ("private_pools", &numbers.printed.private_pools, private_pools),
-        ("unallocated", &numbers.printed.unallocated, unallocated),
-        ("reserved", &numbers.printed.reserved, reserved),
-        ("this_process", &numbers.printed.this_process, this_process),
-        ("other", &numbers.printed.other, "memory of the GPU that the process uses outside PyTorch"),
-    ]
-    .into_iter()
-    .filter_map(|(name, amount, meaning)| Some(PrintedFigure::from_printed(name, amount.as_ref()?, meaning)))
-    .collect()
-}
-
 fn process_meaning(pid: u64, numbers: &MessageNumbers) -> String {
     let which = if Some(pid) == numbers.this_pid {
         ": probably this one, seen from outside its container, as it uses all that is reserved"
-    } else if numbers.this_pid.is_some() || numbers.printed.this_process.is_some() {
+    } else if numbers.this_pid.is_some() || numbers.printed.figure("this_process").is_some() {
         ", another one"
     } else {
         ": another one, or this one seen from outside its container"
@@ -129,7 +106,7 @@ fn process_meaning(pid: u64, numbers: &MessageNumbers) -> String {
 
 /// Numbers computed from those of the caching allocator.
 fn derived_figures(numbers: &MessageNumbers) -> impl Iterator<Item = PrintedFigure> {
-    let cached = if numbers.printed.reserved.is_none() {
+    let cached = if numbers.printed.figure("reserved").is_none() {
         let meaning = "device memory held by PyTorch's allocator: allocated + unallocated";
         ("reserved", numbers.reserved, meaning)
     } else {
@@ -143,19 +120,12 @@ fn derived_figures(numbers: &MessageNumbers) -> impl Iterator<Item = PrintedFigu
         .filter_map(|(name, about, meaning)| Some(PrintedFigure::from_approx(name, about?, meaning)))
 }
 
-/// The allocator rounds requests to the device, so the printed size shows the range of the tensor's request.
-fn requested_meaning(numbers: &MessageNumbers) -> &'static str {
-    if matches!(numbers.printed.wording, Wording::Mps | Wording::Async) {
-        return "size of the block that could not be allocated";
-    }
-    match numbers.request {
-        Some(request) if request.bytes == 2 * MIB => {
-            "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB"
-        }
-        Some(request) if request.bytes == 20 * MIB => {
-            "requested from the device: a segment of 20 MiB, for a request of more than 1 MiB and \
-             less than 10 MiB"
-        }
-        _ => "requested from the device for one tensor: its size, rounded up to 2 MiB",
-    }
+/// The allocator rounds small requests to segments of one size, so the printed size shows the range of the request.
+fn small_request_meaning(requested: u64) -> Option<&'static str> {
+    Some(match requested / MIB {
+        2 => "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB",
+        20 => "requested from the device: a segment of 20 MiB, for a request of more than 1 MiB and less than 10 MiB",
+        _ => return None,
+    })
+    .filter(|_| requested % MIB == 0)
 }

@@ -1,10 +1,12 @@
 //! The numbers of a message, printed and computed.
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::allocator::verdict::{ApproxBytes, FreeMemory, Likelihood, MemoryAtFailure, reclaimable_outside};
-use crate::base::units::MIB;
-use crate::explain::message::{FailedAllocation, PrintedAmount, Process, Wording};
-use crate::explain::systems::{Vendor, vendor};
+use crate::allocator::verdict::{
+    ApproxBytes, FreeMemory, Likelihood, MemoryAtFailure, USUAL_OUTSIDE, reclaimable_outside,
+};
+use crate::base::units::{MIB, size};
+use crate::explain::message::{FailedAllocation, Process, Wording};
+use crate::explain::table::{PrintedAmount, Vendor, vendor};
 
 /// A segment for requests of more than 1 MiB and less than 10 MiB, and what expandable segments grow by
 /// (`kLargeBuffer`); for smaller requests both are [`SMALL_SEGMENT`]. Messages do not show
@@ -16,6 +18,10 @@ const LARGE_SEGMENT: u64 = 20 * MIB;
 const BUSY_CACHE_DIVISOR: u64 = 24;
 /// A request of at most 1/32 of the device is small: if fragmentation makes it fail, the next request fails too.
 const SMALL_REQUEST_DIVISOR: u64 = 32;
+/// Processes whose memory differs from the median by at most 1/8 of it are alike.
+const EQUAL_PROCESS_DIVISOR: u64 = 8;
+/// So many other processes that are alike are no coincidence.
+const MIN_EQUAL_PROCESSES: usize = 3;
 /// Memory outside PyTorch counts from 1/16 of the device on; a desktop uses less.
 const SIGNIFICANT_OUTSIDE_DIVISOR: u64 = 16;
 
@@ -50,24 +56,24 @@ pub(super) struct MessageNumbers {
 
 impl MessageNumbers {
     pub(super) fn from_allocation(printed: FailedAllocation, text: &str) -> Self {
-        let approx = |amount: &Option<_>| amount.as_ref().map(ApproxBytes::from);
-        let (capacity, free) = (approx(&printed.capacity), approx(&printed.free));
+        let approx = |name: &str| printed.figure(name).map(ApproxBytes::from);
+        let (capacity, free) = (approx("capacity"), approx("free"));
         // PyTorch prints private pools only if they hold memory.
-        let private = approx(&printed.private_pools).unwrap_or_default();
-        let allocated = approx(&printed.allocated);
+        let private = approx("private_pools").unwrap_or_default();
+        let allocated = approx("allocated");
         // Messages of Metal and cudaMallocAsync do not have the size of the cache.
         let has_cache = !matches!(printed.wording, Wording::Async | Wording::Mps);
-        let unallocated = approx(&printed.unallocated)
-            .or_else(|| Some(approx(&printed.reserved)?.saturating_sub(allocated?)))
+        let unallocated = approx("unallocated")
+            .or_else(|| Some(approx("reserved")?.saturating_sub(allocated?)))
             .filter(|_| has_cache);
-        let reserved = approx(&printed.reserved).or_else(|| Some(allocated?.saturating_add(unallocated?)));
+        let reserved = approx("reserved").or_else(|| Some(allocated?.saturating_add(unallocated?)));
         let outside = match (capacity, free, reserved) {
             (Some(capacity), Some(free), Some(reserved)) => {
                 Some(capacity.saturating_sub(free).saturating_sub(reserved))
             }
-            _ => approx(&printed.other),
+            _ => approx("other"),
         };
-        let this_process = approx(&printed.this_process);
+        let this_process = approx("this_process");
         let this_pid = match (this_process, reserved) {
             (None, Some(reserved)) => find_this_process(&printed.processes, reserved),
             _ => None,
@@ -76,11 +82,18 @@ impl MessageNumbers {
         let this_process = this_process
             .or_else(|| printed.processes.iter().find(is_this).map(|process| ApproxBytes::from(&process.in_use)));
         let this_process_outside = this_process.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
-        let reclaimable = outside.map(|outside| reclaimable_outside(outside, this_process_outside, capacity));
+        let is_other = |process: &Process| Some(process.pid) != this_pid;
+        let reclaimable = outside.map(|outside| {
+            // Nothing shows that another process uses the device, and a context explains as much.
+            if outside.bytes <= USUAL_OUTSIDE && !printed.processes.iter().any(is_other) {
+                return ApproxBytes::default();
+            }
+            reclaimable_outside(outside, this_process_outside, capacity)
+        });
         Self {
             is_impossible_size: text.contains("more than 1EB"),
-            request: approx(&printed.requested),
-            allowed: approx(&printed.allowed),
+            request: approx("requested"),
+            allowed: approx("allowed"),
             tensors: allocated.map(|allocated| allocated.saturating_sub(private)),
             capacity,
             free,
@@ -94,6 +107,11 @@ impl MessageNumbers {
             vendor: vendor(&printed.backend),
             printed,
         }
+    }
+
+    /// The figure as printed, with the digits of other sizes.
+    pub(super) fn text(&self, name: &str) -> String {
+        self.printed.figure(name).map_or_else(|| "an unknown amount".to_owned(), |amount| size(amount.bytes))
     }
 
     /// The input of the verdict ladder. Free memory of the cache, outside private pools, is one number: messages do not
@@ -183,6 +201,21 @@ impl MessageNumbers {
         let mut others: Vec<&Process> = self.printed.processes.iter().filter(is_other).collect();
         others.sort_by_key(|process| std::cmp::Reverse(process.in_use.bytes));
         others
+    }
+
+    /// The number of other processes that use about as much as each other, and what one of them uses: ranks of one job,
+    /// which did not choose a device.
+    pub(super) fn equal_processes(&self) -> Option<(usize, u64)> {
+        let others = self.other_processes();
+        let median = others.get(others.len() / 2)?.in_use.bytes;
+        let is_equal = |process: &&&Process| process.in_use.bytes.abs_diff(median) <= median / EQUAL_PROCESS_DIVISOR;
+        let count = others.iter().filter(is_equal).count();
+        (count >= MIN_EQUAL_PROCESSES).then_some((count, median))
+    }
+
+    /// True if the message says that more is free than the device has: its numbers do not belong together.
+    pub(super) fn is_contradictory(&self) -> bool {
+        self.capacity.zip(self.free).is_some_and(|(capacity, free)| capacity.covers(free) == Likelihood::No)
     }
 }
 

@@ -3,15 +3,17 @@
 //! The ladder of [`decide`] gives the verdict; this file writes its reason. Messages show neither the stream and pool
 //! of free memory nor the number of pieces.
 
-use super::conclusion::{Conclusion, amount_text, incomplete};
+use super::conclusion::{Conclusion, incomplete};
 use super::numbers::MessageNumbers;
-use super::standard_advice::StandardAdvice;
 use super::{advice, backends};
 use crate::allocator::verdict::{
     ApproxBytes, Cause, Likelihood, MemoryAtFailure, Verdict, decide, format_approx, largest_first,
 };
-use crate::base::units::size;
+use crate::base::units::{counted, size};
 use crate::explain::message::Wording;
+
+/// Evidence of other processes.
+const MONITOR: &str = "nvidia-smi, while the job runs: it lists the processes on the device";
 
 pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
     conclude_for_cuda(numbers).for_vendor(numbers.vendor)
@@ -19,19 +21,27 @@ pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
 
 fn conclude_for_cuda(numbers: &MessageNumbers) -> Conclusion {
     if numbers.is_impossible_size {
+        let advice = "Check the shapes at the line above: a negative or uninitialised size, or a product of sizes that \
+                      overflowed.";
+        let reason = "more than 2^60 bytes were requested, which no machine has: a size was computed wrongly";
         return Conclusion {
             is_certain: true,
             settings_can_help: Some(false),
-            ..Conclusion::unknown(
-                "more than 2^60 bytes were requested, which no machine has: a size was computed \
-                 wrongly",
-                &["Check the shapes at the line above: a negative or uninitialised size, or a \
-                     product of sizes that overflowed."],
-            )
+            ..Conclusion::unknown(reason.to_owned(), vec![advice.to_owned()])
         };
     }
-    if let Some(most) = &numbers.printed.block_limit {
+    if let Some(most) = numbers.printed.figure("block_limit") {
         return backends::block_too_large(numbers, &most.text);
+    }
+    if numbers.is_contradictory() {
+        let reason = format!(
+            "{} was requested; the message has {} free on a device of {}, which cannot be: its numbers do not belong \
+             together",
+            numbers.text("requested"),
+            numbers.text("free"),
+            numbers.text("capacity")
+        );
+        return Conclusion::unknown(reason, Vec::new()).settled_by(MONITOR);
     }
     match numbers.printed.wording {
         Wording::Mps => backends::metal(numbers),
@@ -55,7 +65,7 @@ fn conclude_native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxB
         within_rounding: ruling.within_rounding,
         settings_can_help: settings_can_help(numbers, free),
         causes: causes(numbers),
-        ..Conclusion::unknown("", &[])
+        ..Conclusion::unknown(String::new(), Vec::new())
     };
     if ruling.verdict == Verdict::MemoryLimit {
         return if is_held_by_others(numbers) {
@@ -68,31 +78,42 @@ fn conclude_native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxB
         return Conclusion { causes: base.causes, ..incomplete(numbers) };
     };
     let requested = request_text(numbers, request, &memory);
-    let conclusion = match ruling.verdict {
+    let mut conclusion = match ruling.verdict {
         Verdict::PrivatePool => private_pools(numbers, &memory, &requested, base),
-        Verdict::Fragmentation => fragmentation(numbers, unallocated, &requested, base),
+        Verdict::Fragmentation => {
+            let reason = format!(
+                "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the device, it would cover \
+                 the {requested} requested. The message does not show whether the pieces belong to the request's stream \
+                 and pool",
+                numbers
+                    .printed
+                    .figure("unallocated")
+                    .map_or_else(|| format_approx(unallocated), |amount| size(amount.bytes)),
+                numbers.text("free")
+            );
+            Conclusion { reason, advice: advice::fragmentation(numbers), ..base }.settled_by_snapshot()
+        }
         Verdict::NonPytorch => outside(numbers, reserved, &requested, base),
         verdict => {
             debug_assert_eq!(verdict, Verdict::Capacity, "a message cannot show other verdicts");
             capacity(numbers, &memory, [reserved, unallocated], &requested, base)
         }
     };
-    let mut advice = conclusion.advice;
     if over_limit.is_some_and(Likelihood::is_likely) {
-        advice.push(format!(
+        conclusion.advice.push(format!(
             "The limit of {} would also have refused this request: with the {} reserved it comes \
              to {}.",
-            amount_text(numbers.printed.allowed.as_ref()),
+            numbers.text("allowed"),
             format_approx(reserved),
             format_approx(reserved.saturating_add(request))
         ));
     }
-    Conclusion { advice, ..conclusion }
+    conclusion
 }
 
 /// The size of the request to the device.
 fn request_text(numbers: &MessageNumbers, request: ApproxBytes, memory: &MemoryAtFailure) -> String {
-    let printed = amount_text(numbers.printed.requested.as_ref());
+    let printed = numbers.text("requested");
     let needed = memory.needed_from_device();
     if needed == request {
         return printed;
@@ -101,7 +122,7 @@ fn request_text(numbers: &MessageNumbers, request: ApproxBytes, memory: &MemoryA
 }
 
 fn private_pools(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str, base: Conclusion) -> Conclusion {
-    let mut advice = vec![StandardAdvice::for_verdict(Verdict::PrivatePool).text.to_owned()];
+    let mut advice = vec![advice::standard(Verdict::PrivatePool)];
     if memory.suffices_with_device(memory.own.all).is_likely() {
         advice.extend(advice::fragmentation(numbers));
     }
@@ -110,8 +131,8 @@ fn private_pools(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: 
             "{} is free in private pools (CUDA graphs, MemPool), which the message counts as \
              allocated; with the {} free on the device, that covers the {requested} requested, but no \
              request outside those pools can use it",
-            amount_text(numbers.printed.private_pools.as_ref()),
-            amount_text(numbers.printed.free.as_ref())
+            numbers.text("private_pools"),
+            numbers.text("free")
         ),
         // The request may come from one of these pools, and then settings can help.
         settings_can_help: base.settings_can_help.filter(|can_help| *can_help),
@@ -121,24 +142,8 @@ fn private_pools(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: 
     .settled_by_snapshot()
 }
 
-fn fragmentation(numbers: &MessageNumbers, unallocated: ApproxBytes, requested: &str, base: Conclusion) -> Conclusion {
-    Conclusion {
-        reason: format!(
-            "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the \
-             device, it would cover the {requested} requested. The message does not show whether the \
-             pieces belong to the request's stream and pool",
-            unallocated_text(numbers, unallocated),
-            amount_text(numbers.printed.free.as_ref())
-        ),
-        advice: advice::fragmentation(numbers),
-        ..base
-    }
-    .settled_by_snapshot()
-}
-
 fn outside(numbers: &MessageNumbers, reserved: ApproxBytes, requested: &str, base: Conclusion) -> Conclusion {
     let is_certain = base.is_certain && !numbers.other_processes().is_empty();
-    let nvidia_smi = "nvidia-smi, while the job runs: it lists the processes on the device";
     Conclusion {
         reason: format!(
             "{} of the device is in use outside this process' allocator{}; without it the {requested} \
@@ -148,7 +153,7 @@ fn outside(numbers: &MessageNumbers, reserved: ApproxBytes, requested: &str, bas
             format_approx(reserved)
         ),
         is_certain,
-        settled_by: (!is_certain).then(|| nvidia_smi.to_owned()),
+        settled_by: (!is_certain).then(|| MONITOR.to_owned()),
         advice: advice::outside(numbers),
         ..base
     }
@@ -163,44 +168,42 @@ fn capacity(
 ) -> Conclusion {
     let request = memory.segment;
     let all_free = memory.device_free.saturating_add(cached);
-    let is_too_large = numbers.exceeds_capacity(request);
-    let free_text = format_approx(all_free);
-    let reason = if is_too_large {
-        format!(
-            "the request of {requested} alone is larger than the device ({})",
-            amount_text(numbers.printed.capacity.as_ref())
-        )
+    let (free_text, held) = (format_approx(all_free), format_approx(reserved.saturating_sub(cached)));
+    let others = cached.saturating_add(memory.other_pool).saturating_add(memory.outside);
+    let is_context = numbers.reclaimable_outside.is_some_and(|outside| outside.bytes == 0);
+    let context =
+        numbers.outside.filter(|outside| is_context && all_free.saturating_add(*outside).covers(request).is_likely());
+    let device = numbers.text("capacity");
+    let mut reason = if numbers.exceeds_capacity(request) {
+        format!("the request of {requested} alone is larger than the device ({device})")
     } else if numbers.is_cache_full(request) && all_free.covers(request).is_likely() {
         format!(
-            "the device is full: the program holds {} and requests {requested} more. The device and the cache have \
+            "the device is full: the program holds {held} and requests {requested} more. The device and the cache have \
              {free_text} free, in pieces: any busy cache has as much",
-            format_approx(reserved.saturating_sub(cached)),
         )
-    } else if memory
-        .suffices_with_device(cached.saturating_add(memory.other_pool).saturating_add(memory.outside))
-        .is_likely()
-    {
+    } else if memory.suffices_with_device(others).is_likely() {
         format!(
             "the device and the cache have {free_text} free, less than the {requested} requested; it would be \
              enough only together with private pools and memory outside PyTorch"
         )
+    } else if let Some(outside) = context {
+        format!(
+            "the device of {device} is too small: the program holds {held} and requests {requested} more, {free_text} is \
+             free, and {} is in use outside PyTorch, as a CUDA context takes",
+            format_approx(outside)
+        )
     } else {
         format!(
-            "the program holds {} and requests {requested} more; the device and the cache have \
-             {free_text} free",
-            format_approx(reserved.saturating_sub(cached)),
+            "the program holds {held} and requests {requested} more; the device and the cache have {free_text} free"
         )
     };
-    let reason = if numbers.exceeds_device() {
-        format!(
-            "{reason}. PyTorch has {} reserved, more than the device has ({}): Windows added host memory (shared GPU \
+    if numbers.exceeds_device() {
+        reason.push_str(&format!(
+            ". PyTorch has {} reserved, more than the device has ({device}): Windows added host memory (shared GPU \
              memory), which is slow, and has no more",
             format_approx(reserved),
-            amount_text(numbers.printed.capacity.as_ref())
-        )
-    } else {
-        reason
-    };
+        ));
+    }
     let conclusion = Conclusion { reason, advice: advice::capacity(numbers, request, all_free), ..base };
     if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
 }
@@ -220,13 +223,8 @@ fn exceeds_limit(numbers: &MessageNumbers, request: ApproxBytes) -> Option<Likel
 /// device serves a request smaller than a segment only if segments can grow.
 fn settings_can_help(numbers: &MessageNumbers, free: ApproxBytes) -> Option<bool> {
     let (unallocated, smallest) = (numbers.unallocated?, numbers.min_request()?);
-    let mut room = free;
-    if let Some((allowed, reserved)) = numbers.allowed.zip(numbers.reserved) {
-        let left = allowed.saturating_sub(reserved);
-        if left.bytes < room.bytes {
-            room = left;
-        }
-    }
+    let left = numbers.allowed.zip(numbers.reserved).map(|(allowed, reserved)| allowed.saturating_sub(reserved));
+    let room = left.filter(|left| left.bytes < free.bytes).unwrap_or(free);
     let covers = room.saturating_add(unallocated).covers(smallest);
     if unallocated.bytes > 0 {
         return Some(covers != Likelihood::No);
@@ -243,9 +241,8 @@ fn memory_limit(
     exceeds: Option<Likelihood>,
     base: Conclusion,
 ) -> Conclusion {
-    let (requested, free) =
-        (amount_text(numbers.printed.requested.as_ref()), amount_text(numbers.printed.free.as_ref()));
-    let had_room = format!("the device had {free} free for the {requested} requested");
+    let had_room =
+        format!("the device had {} free for the {} requested", numbers.text("free"), numbers.text("requested"));
     let certain = |reason: &str, advice: &str, base| Conclusion {
         reason: format!("{had_room}: {reason}"),
         is_certain: true,
@@ -278,7 +275,7 @@ fn over_own_limit(
     exceeds: Likelihood,
     base: Conclusion,
 ) -> Conclusion {
-    let mut advice = vec![StandardAdvice::for_verdict(Verdict::MemoryLimit).text.to_owned()];
+    let mut advice = vec![advice::standard(Verdict::MemoryLimit)];
     if base.settings_can_help == Some(true) {
         advice.extend(advice::fragmentation(numbers));
     }
@@ -286,7 +283,7 @@ fn over_own_limit(
         reason: format!(
             "{had_room}, but the process may hold at most {}: it has {} reserved and with this request \
              would hold {}",
-            amount_text(numbers.printed.allowed.as_ref()),
+            numbers.text("allowed"),
             format_approx(reserved),
             format_approx(reserved.saturating_add(request))
         ),
@@ -299,19 +296,21 @@ fn over_own_limit(
 /// The message does not show what refused the request.
 fn refused_elsewhere(numbers: &MessageNumbers, had_room: &str, is_within_limit: bool, base: Conclusion) -> Conclusion {
     let no_limit = if is_within_limit {
-        format!("the limit of {} is not reached", amount_text(numbers.printed.allowed.as_ref()))
+        format!("the limit of {} is not reached", numbers.text("allowed"))
     } else {
         "the message names no limit of PyTorch's own".to_owned()
     };
-    let mut advice = numbers.vendor.refusals.to_vec();
+    let mut advice = advice::refusals(numbers);
     advice.push(
         "Look for another process that uses the GPU for short times: PyTorch reads the free memory a moment after the \
-         refusal.",
+         refusal."
+            .to_owned(),
     );
     if numbers.printed.expandable == Some(true) {
         advice.push(
             "Try without expandable_segments: under WSL2 and on some boards its mappings fail although memory is \
-             free.",
+             free."
+                .to_owned(),
         );
     }
     Conclusion {
@@ -320,7 +319,7 @@ fn refused_elsewhere(numbers: &MessageNumbers, had_room: &str, is_within_limit: 
              was freed only a moment later"
         ),
         settled_by: Some("nvidia-smi, while the job runs, and the limits of its container".to_owned()),
-        advice: advice.into_iter().map(str::to_owned).collect(),
+        advice,
         ..base
     }
 }
@@ -340,10 +339,10 @@ fn freed_since(numbers: &MessageNumbers, base: Conclusion) -> Conclusion {
              PyTorch reads it a moment after the refusal, and other processes allocate and free in between",
             outside_text(numbers),
             outside_users(numbers),
-            amount_text(numbers.printed.free.as_ref()),
+            numbers.text("free"),
         ),
         is_certain: false,
-        settled_by: Some("nvidia-smi, while the job runs: it lists the processes on the device".to_owned()),
+        settled_by: Some(MONITOR.to_owned()),
         advice: advice::outside(numbers),
         ..base
     }
@@ -351,12 +350,13 @@ fn freed_since(numbers: &MessageNumbers, base: Conclusion) -> Conclusion {
 
 /// The processes that use the memory outside the allocator.
 fn outside_users(numbers: &MessageNumbers) -> String {
-    let mut parts: Vec<String> = numbers
-        .other_processes()
-        .into_iter()
-        .take(3)
-        .map(|other| format!("process {}: {}", other.pid, size(other.in_use.bytes)))
-        .collect();
+    let others = numbers.other_processes();
+    let mut parts: Vec<String> =
+        others.iter().take(3).map(|other| format!("process {}: {}", other.pid, size(other.in_use.bytes))).collect();
+    if others.len() > parts.len() {
+        let all = others.iter().map(|other| other.in_use.bytes).fold(0, u64::saturating_add);
+        parts = vec![format!("{} together: {}", counted(others.len() as u64, "process"), size(all))];
+    }
     if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > 0) {
         parts.push(format!("this process itself: {}", format_approx(outside)));
     }
@@ -390,8 +390,4 @@ fn causes(numbers: &MessageNumbers) -> Vec<Cause<String>> {
 fn outside_text(numbers: &MessageNumbers) -> String {
     debug_assert!(numbers.outside.is_some(), "unknown memory leads to no verdict");
     format_approx(numbers.outside.unwrap_or_default())
-}
-
-fn unallocated_text(numbers: &MessageNumbers, unallocated: ApproxBytes) -> String {
-    numbers.printed.unallocated.as_ref().map_or_else(|| format_approx(unallocated), |amount| size(amount.bytes))
 }

@@ -242,11 +242,14 @@ fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
 }
 
 #[test]
-fn a_small_device_has_a_small_context() {
-    let others = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "0 bytes", "0 bytes"));
+fn up_to_1_gib_outside_pytorch_is_a_context() {
+    let others = only(&worded("150.00 MiB", "4.00 GiB", "100.00 MiB", "", "1.00 GiB", "0 bytes"));
     assert_eq!((others.verdict.word(), others.confidence.word()), ("non-pytorch", "possible"));
-    let context = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "800.00 MiB", "0 bytes"));
-    assert_eq!(context.verdict.word(), "capacity");
+    // A context takes up to 1 GiB of any device.
+    for held in ["0 bytes", "800.00 MiB"] {
+        let context = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", held, "0 bytes"));
+        assert_eq!(context.verdict.word(), "capacity", "{held}");
+    }
 }
 
 #[test]

@@ -33,18 +33,54 @@ pub(super) fn plain_text(raw: &[u8]) -> Cow<'_, str> {
 }
 
 /// The lines inside `text`, if it is a logger's JSON record, or a traceback or message with its line breaks escaped as
-/// `\n`.
-pub(super) fn embedded_lines(text: &str) -> Option<Vec<String>> {
+/// `\n`; and the process that a record names.
+pub(super) fn embedded_lines(text: &str) -> Option<(LineSource, Vec<String>)> {
     if let Some(record) = text.find('{').and_then(|at| text.get(at..))
-        && record.contains(r#"":"#)
+        && record.contains("\":")
         && let Ok(value @ Value::Object(_)) = serde_json::from_str(record.trim())
     {
-        let mut lines = Vec::new();
-        collect_strings(&value, &mut lines);
-        return Some(lines);
+        let mut found = Record::default();
+        found.collect("", &value);
+        found.lines.push(found.scalars);
+        return Some((found.source, found.lines));
     }
     let is_escaped = text.contains(r"\n  File ") || text.contains(r"(out of memory)\n");
-    is_escaped.then(|| unescape(text).split('\n').map(str::to_owned).collect())
+    is_escaped.then(|| (LineSource::default(), unescape(text).split('\n').map(str::to_owned).collect()))
+}
+
+/// What a JSON record holds.
+#[derive(Default)]
+struct Record {
+    source: LineSource,
+    lines: Vec<String>,
+    /// Numbers and booleans, as the record prints them.
+    scalars: String,
+}
+
+impl Record {
+    fn collect(&mut self, key: &str, value: &Value) {
+        let is_rank = matches!(key, "rank" | "RANK" | "global_rank" | "process_rank" | "mpirank" | "process_index");
+        match value {
+            Value::String(text) if is_rank => self.source.rank = self.source.rank.or(text.parse().ok()),
+            Value::Number(rank) if is_rank => {
+                let rank = rank.as_u64().and_then(|rank| rank.try_into().ok());
+                self.source.rank = self.source.rank.or(rank);
+            }
+            Value::String(text) => {
+                if matches!(key, "pod" | "pod_name" | "host" | "hostname" | "worker" | "container_id") {
+                    self.source.label.get_or_insert_with(|| text.clone());
+                } else if key == "reason" {
+                    self.lines.push(format!("{key}: {text}"));
+                } else {
+                    self.lines.extend(text.lines().map(str::to_owned));
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.collect(key, item)),
+            Value::Object(pairs) => pairs.iter().for_each(|(key, value)| self.collect(key, value)),
+            Value::Null => {}
+            scalar => self.scalars.push_str(&format!("\"{key}\": {scalar}, ")),
+        }
+    }
 }
 
 /// Undoes the backslash escapes of quotes, line breaks and backslashes.
@@ -65,15 +101,6 @@ fn unescape(text: &str) -> String {
     out
 }
 
-fn collect_strings(value: &Value, lines: &mut Vec<String>) {
-    match value {
-        Value::String(text) => lines.extend(text.lines().map(str::to_owned)),
-        Value::Array(items) => items.iter().for_each(|item| collect_strings(item, lines)),
-        Value::Object(pairs) => pairs.values().for_each(|value| collect_strings(value, lines)),
-        _ => {}
-    }
-}
-
 /// Splits off labels, times and log levels: the source of the line, and the rest.
 pub(super) fn split_source(text: &str) -> (LineSource, &str) {
     let mut source = LineSource::default();
@@ -81,7 +108,7 @@ pub(super) fn split_source(text: &str) -> (LineSource, &str) {
     loop {
         // Blanks after the last prefix are the indentation of the text.
         let trimmed = rest.trim_start();
-        let Some((prefix, behind)) = parse_prefix(trimmed, rest.len() == text.len()) else {
+        let Some((prefix, behind)) = parse_prefix(trimmed, trimmed.len() == text.len()) else {
             // The line has no further prefix.
             return (source, rest.strip_prefix(' ').unwrap_or(rest));
         };
@@ -113,43 +140,93 @@ fn parse_prefix(text: &str, at_line_start: bool) -> Option<(Prefix<'_>, &str)> {
         return inside.contains("pid=").then_some((Prefix::Label(inside), behind));
     }
     let (word, behind) = text.split_once(char::is_whitespace)?;
-    if is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│" | "stderr" | "stdout") {
+    let is_quoted = word.bytes().all(|byte| byte == b'>');
+    if is_quoted || is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│" | "stderr" | "stdout") {
         return Some((Prefix::Ignored, behind));
     }
-    let label = word.strip_suffix(':')?;
-    if !at_line_start {
-        return None;
-    }
-    if let Ok(rank) = label.parse() {
+    let next = behind.trim_start();
+    if let Some(rank) = word.strip_prefix("rank=").and_then(|rank| rank.parse().ok()) {
         return Some((Prefix::Rank(rank), behind));
     }
-    for name in ["rank", "Rank", "worker"] {
-        if let Some(rank) = label.strip_prefix(name).and_then(|n| n.parse().ok()) {
-            return Some((Prefix::Rank(rank), behind));
-        }
+    let (second, behind_second) = next.split_once(char::is_whitespace).unwrap_or((next, ""));
+    if word.eq_ignore_ascii_case("rank")
+        && let Ok(rank) = second.trim_end_matches([':', '|', ',']).parse()
+    {
+        return Some((Prefix::Rank(rank), behind_second));
     }
-    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let is_host = label.contains(|c: char| c.is_ascii_digit()) && label.chars().all(is_host);
-    (is_host && !label.ends_with("Error")).then_some((Prefix::Label(label), behind))
+    let label_of_two = || Prefix::Label(text[..text.len() - behind_second.len()].trim_end_matches([' ', ':', '|']));
+    if !at_line_start {
+        // The `F` (full line) of a container's log, `E1127 10:00:00.1 123 file.cc:12] `, and `host python[123]: `.
+        let is_thread = word.bytes().all(|byte| byte.is_ascii_digit()) && second.ends_with(']') && second.contains(':');
+        let is_process = second.ends_with("]:") && second.contains('[');
+        return match word {
+            "F" | "P" => Some((Prefix::Ignored, behind)),
+            _ if is_thread => Some((Prefix::Label(word), behind_second)),
+            _ if is_process => Some((label_of_two(), behind_second)),
+            _ => None,
+        };
+    }
+    if let Some(behind) = next.strip_prefix("| ").filter(|_| is_host(word)) {
+        return Some((Prefix::Label(word), behind));
+    }
+    // `Nov 27 10:00:00` of syslog, and `E1127 10:00:00` of glog.
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if word.len() == 3 && is_number(second) && behind_second.trim_start().get(2..3) == Some(":") {
+        return Some((Prefix::Ignored, behind_second));
+    }
+    if word.len() == 5 && word.starts_with(['I', 'W', 'E', 'F']) && is_number(&word[1..]) && is_time(second) {
+        return Some((Prefix::Ignored, behind));
+    }
+    // A pod and its container: `trainer-0 pytorch `.
+    let is_pod = word.contains('-') && is_host(word) && !word.ends_with(':');
+    let is_container = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+    // `server-1 exited with code 137` is what Docker itself says.
+    let is_container = |word: &str| is_container(word) && word != "exited";
+    if is_pod && word.rsplit('-').next().is_some_and(|part| part.contains(|c: char| c.is_ascii_digit())) {
+        return Some(if is_container(second) {
+            (label_of_two(), behind_second)
+        } else {
+            (Prefix::Label(word), behind)
+        });
+    }
+    let label = word.strip_suffix(':')?;
+    if let Some(rank) = label.parse().ok().or_else(|| parse_rank(label)) {
+        return Some((Prefix::Rank(rank), behind));
+    }
+    (is_host(label) && !label.ends_with("Error")).then_some((Prefix::Label(label), behind))
+}
+
+/// True if `word` may be the name of a host, a pod or a container: it has a digit.
+fn is_host(word: &str) -> bool {
+    word.contains(|c: char| c.is_ascii_digit())
+        && word.contains(|c: char| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// The number behind the name of a rank: `rank3`, `Rank 3`, `local_rank: 3`, `mpirank:3`.
+fn parse_rank(text: &str) -> Option<u32> {
+    let lower = text.trim_start().to_ascii_lowercase();
+    let behind_rank = lower.split_once("rank").map(|(_, number)| number);
+    let names = ["default", "trainer", "worker"].iter().filter_map(|name| lower.strip_prefix(name));
+    behind_rank.into_iter().chain(names).find_map(|number| {
+        let number = number.trim_start_matches([' ', ':', '=', '-']);
+        let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+        number.get(..end)?.parse().ok()
+    })
 }
 
 /// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[2026-11-21 10:00:00,123]`, `[ERROR]`, `[launch.py:318:f]`,
-/// `[W1121 10:00:00 file.cpp:12]`.
+/// `[W1121 10:00:00 file.cpp:12]`, `[pod/trainer-0/pytorch]`.
 fn parse_bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Prefix<'a>, &'a str)> {
     let unlabelled = behind.strip_prefix(':').unwrap_or(behind);
-    let lower = inside.trim().to_ascii_lowercase();
-    for name in ["rank", "default", "trainer", "worker", ""] {
-        let number = lower.strip_prefix(name).map(|n| n.trim_start_matches([' ', ':', '=', '-']));
-        if let Some(rank) = number.and_then(|n| n.parse().ok())
-            && (!name.is_empty() || behind.starts_with(':'))
-        {
-            return Some((Prefix::Rank(rank), unlabelled));
-        }
-    }
-    if let Some((_, rank)) = inside.split_once(',')
-        && let Some((_, behind)) = behind.split_once(">:").filter(|_| behind.starts_with("<std"))
-    {
-        return Some((rank.parse().map_or(Prefix::Ignored, Prefix::Rank), behind));
+    // The stream of mpirun.
+    let stream = behind.split_once(">:").filter(|_| behind.starts_with("<std"));
+    let (_, unlabelled) = stream.unwrap_or(("", unlabelled));
+    let rank = parse_rank(inside).filter(|_| !inside.contains(".py:"));
+    let number =
+        || inside.rsplit(',').next()?.trim().parse().ok().filter(|_| stream.is_some() || behind.starts_with(':'));
+    if let Some(rank) = rank.or_else(number) {
+        return Some((Prefix::Rank(rank), unlabelled));
     }
     let mut words = inside.split_whitespace();
     // SGLang: `[2025-03-29 18:18:34 TP0]` has the rank of tensor parallelism.
@@ -159,8 +236,47 @@ fn parse_bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Prefix<'a>, 
         return Some((Prefix::Rank(rank), unlabelled));
     }
     let mut words = inside.split_whitespace();
-    let is_ignored = words.any(|word| is_time(word) || is_level(word)) || inside.contains(".py:");
-    is_ignored.then_some((Prefix::Ignored, unlabelled))
+    if words.any(|word| is_time(word) || is_level(word)) || inside.contains(".py:") || stream.is_some() {
+        return Some((Prefix::Ignored, unlabelled));
+    }
+    inside.split('/').any(is_host).then_some((Prefix::Label(inside), unlabelled))
+}
+
+/// The assignments of environment variables in `text`, as a shell, Python, YAML or Docker has them: `NAME=value`, and
+/// the options in the value. Prose that advises one ("try setting NAME=value") is not an assignment.
+pub(super) fn assignments(text: &str) -> Vec<String> {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || "\"'[]();`".contains(c)).filter(|word| !word.is_empty()).collect();
+    let is_name =
+        |name: &str| name.len() > 3 && name.chars().all(|c| c.is_ascii_uppercase() || matches!(c, '_' | '0'..='9'));
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| words.get(at));
+        let is_prose = before.is_some_and(|before| {
+            let is_command = matches!(*before, "export" | "env" | "setx") || *before == "set" && at == 1;
+            !is_command && before.chars().all(|c| c.is_ascii_alphabetic())
+        });
+        let (name, value) = word.split_once(['=', ':']).unwrap_or((word, ""));
+        if is_prose || !is_name(name) {
+            continue;
+        }
+        let next = words.iter().skip(at + 1).find(|word| !matches!(**word, "=" | ":"));
+        let value = if value.is_empty() { next.copied().unwrap_or_default() } else { value };
+        found.push(format!("{name}={value}"));
+        found.extend(value.split(',').map(str::to_owned));
+    }
+    found
+}
+
+/// True if the logger's level in front of `text`, or an exception's class, shows an error.
+pub(super) fn is_error(text: &str) -> bool {
+    let is_error = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
+        matches!(word, "ERROR" | "CRITICAL" | "FATAL" | "E" | "F")
+            || word.ends_with("Error")
+            || word.ends_with("Exception")
+    };
+    text.split_whitespace().take(8).any(|word| is_error(word) || word.split(['=', '[', ':']).any(is_error))
 }
 
 /// A date (also `03-10`), a time of day, or both.
@@ -208,11 +324,47 @@ mod tests {
             label("EngineCore pid=3", "  File")
         );
         assert_eq!(parts("(Worker pid=12, ip=10.0.0.1) x y"), label("Worker pid=12, ip=10.0.0.1", "x y"));
+        let labels = [
+            ("[pod/trainer-0/pytorch] x y", "pod/trainer-0/pytorch"),
+            ("trainer-1 pytorch x: y", "trainer-1 pytorch"),
+            ("trainer-7d9f x: y", "trainer-7d9f"),
+            ("worker_1  | x y", "worker_1"),
+            ("Nov 27 10:00:00 gpu1 python[12]: x y", "gpu1 python[12]"),
+            ("E1127 10:00:00.123456 4711 train.cc:12] x y", "4711"),
+        ];
+        for (line, name) in labels {
+            let (rank, found, body) = parts(line);
+            assert_eq!((rank, found.as_deref()), (None, Some(name)), "{line}");
+            assert!(body.starts_with('x'), "{body}");
+        }
+        assert_eq!(parts("[1,mpirank:3,algo-1]<stderr>:x y"), rank(3, "x y"));
+        assert_eq!(parts("Rank 3: x y"), rank(3, "x y"));
+        assert_eq!(parts("rank=3 x y"), rank(3, "x y"));
+        assert_eq!(parts("> x y"), none("x y"));
+        assert_eq!(parts("    a-1 | b"), none("   a-1 | b"));
+        assert_eq!(parts("2026-11-27T10:00:00.1Z stderr F x y"), none("x y"));
         assert_eq!(parts("node-1: [rank0]: x"), (Some(0), Some("node-1".into()), "x".into()));
         assert_eq!(parts("2026-11-21T10:00:00.5Z ERROR x y"), none("x y"));
         assert_eq!(parts("torch.OutOfMemoryError: x"), none("torch.OutOfMemoryError: x"));
         assert_eq!(parts("  File \"a.py\", line 1, in f"), none(" File \"a.py\", line 1, in f"));
         assert_eq!(parts(""), none(""));
+    }
+
+    #[test]
+    fn settings_are_distinguished_from_advice() {
+        let set = |text: &str| assignments(text).contains(&"expandable_segments:True".to_owned());
+        for yes in [
+            "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            "$ PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:64 python x.py",
+            "os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\"",
+            "  PYTORCH_ALLOC_CONF: 'expandable_segments:True'",
+            "docker run -e PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True x",
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        ] {
+            assert!(set(yes), "{yes}");
+        }
+        assert!(!set("try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation"));
+        assert!(!set("Please set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
     }
 
     #[test]
@@ -223,13 +375,15 @@ mod tests {
 
     #[test]
     fn lines_in_records_are_extracted() {
-        let lines = embedded_lines(r#"{"level": "error", "msg": "a\nb", "n": 3}"#).unwrap();
-        assert_eq!(lines, ["error", "a", "b"]);
-        let lines = embedded_lines(r#"E Traceback:\n  File \"a.py\", line 1\nX: b"#).unwrap();
+        let (source, lines) = embedded_lines(r#"{"level": "error", "msg": "a\nb", "rank": 3, "x": false}"#).unwrap();
+        assert_eq!(lines, ["error", "a", "b", "\"x\": false, "]);
+        assert_eq!(source.rank, Some(3));
+        let (_, lines) = embedded_lines(r#"E Traceback:\n  File \"a.py\", line 1\nX: b"#).unwrap();
         assert_eq!(lines, ["E Traceback:", "  File \"a.py\", line 1", "X: b"]);
-        let lines = embedded_lines(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#).unwrap();
+        let (_, lines) = embedded_lines(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#).unwrap();
         assert_eq!(lines, ["E Traceback:", r#"  File "C:\new\a.py", line 1, in f"#, "X: b"]);
-        let lines = embedded_lines(r"x would exceed allowed memory. (out of memory)\nRequested : 2.00 GiB").unwrap();
+        let (_, lines) =
+            embedded_lines(r"x would exceed allowed memory. (out of memory)\nRequested : 2.00 GiB").unwrap();
         assert_eq!(lines.last().unwrap(), "Requested : 2.00 GiB");
         assert_eq!(embedded_lines(r"C:\new\file"), None);
         assert_eq!(embedded_lines("{'a': 1}"), None);

@@ -1,17 +1,19 @@
 //! Collects the messages and statistics of a log: counts repeats, and limits how many are kept.
 
+use super::allocation::FailedAllocation;
 use super::line::LineSource;
 use super::start::Mapping;
 use super::statistics::Statistics;
 use super::traceback::TracebackFrame;
-use super::wording::FailedAllocation;
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::explain::systems::{Engine, KnownMessage};
+use crate::explain::table::{Form, Place, Role};
 
 /// Further distinct messages are only counted.
 const MAX_MESSAGES: usize = 1000;
 /// Only the last ones are kept; earlier ones are only counted. (Up to twice as many are kept before they are removed.)
 const MAX_STATISTICS: usize = 1000;
+/// A program reports one event in several wordings within this many lines.
+const MAX_WORDING_GAP: u64 = 12;
 /// Refused mappings of further devices are ignored.
 const MAX_DEVICES: usize = 64;
 
@@ -30,10 +32,14 @@ pub struct Log {
     pub statistics_count: u64,
     /// Refused mappings, one entry per device.
     pub mappings: Vec<Mapping>,
-    /// The first engine that a line names, and whether a line says that its weights were not loaded.
-    pub engine: Option<(&'static Engine, bool)>,
+    /// The first place of the table that a line names; among those, the first of the table.
+    pub place: Option<&'static Place>,
     /// The first error of a GPU that is not about memory: its line, from 1, and what it is.
-    pub other_error: Option<(u64, &'static str)>,
+    pub other_error: Option<(u64, &'static Form)>,
+    /// The first line with words about a lack of memory that no other row of the table has: its line, from 1, and text.
+    pub unknown: Option<(u64, String)>,
+    /// Assignments of the environment that the log shows, such as `NCCL_DEBUG=INFO`.
+    pub settings: SeededSet<String>,
 }
 
 /// An out-of-memory message.
@@ -43,24 +49,20 @@ pub struct Message {
     pub line: u64,
     /// Number of occurrences: logs repeat a message when it is logged and raised, and in chains of exceptions.
     pub times: u64,
+    /// The log of a job that has the message, if the job has several.
+    pub file: Option<String>,
     /// The rank or process that the log names for this line.
     pub source: LineSource,
     /// The traceback before the message, innermost frame first.
     pub frames: Vec<TracebackFrame>,
     /// The message on one line.
     pub text: String,
-    /// The parsed message.
-    pub kind: MessageKind,
-}
-
-/// The system that failed, with the figures of its message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MessageKind {
-    /// A message of PyTorch's allocator of device memory.
-    Allocation(Box<FailedAllocation>),
-    /// A message of another system.
-    OtherSystem(&'static KnownMessage),
+    /// Other lines of the log about this system, with further numbers.
+    pub context: String,
+    /// The row of the table for this message.
+    pub form: &'static Form,
+    /// The parsed message, if it is of PyTorch's allocator of device memory.
+    pub allocation: Option<Box<FailedAllocation>>,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +70,8 @@ pub(super) struct LogBuilder {
     pub(super) log: Log,
     /// Indexes of messages, by their numbers.
     known: SeededMap<String, Vec<usize>>,
+    /// The last line of each form that only has numbers.
+    context: Vec<(&'static Form, String)>,
 }
 
 impl LogBuilder {
@@ -101,21 +105,34 @@ impl LogBuilder {
         }
     }
 
-    /// Appends `text` to the message of the line before `line`, which turns out to be one of `system`.
-    pub(super) fn continue_message(
-        &mut self,
-        system: &'static KnownMessage,
-        source: &LineSource,
-        line: u64,
-        text: &str,
-    ) {
-        let started = self.log.messages.iter_mut().next_back().filter(|message| {
-            message.line + 1 == line && message.source == *source && message.text.contains(&system.continues)
+    /// Appends `text` to the last message that it continues, which turns out to be one of `form`: the message of the
+    /// line before, or an earlier one of the same system. Returns false if there is none.
+    pub(super) fn continue_message(&mut self, form: &'static Form, source: &LineSource, line: u64, text: &str) -> bool {
+        let started = self.log.messages.iter_mut().rev().find(|message| {
+            let is_near = message.line + 1 == line || message.form.name == form.name;
+            is_near && message.source == *source && message.text.contains(&form.continues)
         });
-        if let Some(started) = started {
-            started.text = format!("{} {text}", started.text);
-            started.kind = MessageKind::OtherSystem(system);
+        let Some(started) = started else { return false }; // no message to continue
+        started.text = format!("{} {text}", started.text);
+        started.form = form;
+        true
+    }
+
+    /// Appends `text` to the last message if that reports the same event in another wording of `form`, some lines above.
+    pub(super) fn join_wording(&mut self, form: &'static Form, source: &LineSource, line: u64, text: &str) -> bool {
+        let Some(last) = self.log.messages.last_mut() else { return false }; // the first message
+        let is_same = std::ptr::eq(last.form, form) && last.source == *source && line - last.line < MAX_WORDING_GAP;
+        let is_other_wording = form.wording(text) != form.wording(&last.text);
+        if is_same && is_other_wording {
+            last.text = format!("{} {text}", last.text);
         }
+        is_same && is_other_wording
+    }
+
+    /// Keeps the last line of each wording of `form`.
+    pub(super) fn add_context(&mut self, form: &'static Form, text: String) {
+        self.context.retain(|(known, last)| !std::ptr::eq(*known, form) || form.wording(last) != form.wording(&text));
+        self.context.push((form, text));
     }
 
     /// Appends `text` to the message that starts in line `first`, unless that was counted as a repeat.
@@ -126,18 +143,29 @@ impl LogBuilder {
         }
     }
 
-    /// Removes the side notes of each system that has a message, and all but the first of other systems.
-    fn remove_side_notes(messages: &mut Vec<Message>) {
-        let mut seen: SeededSet<&str> = SeededSet::default();
-        let system_of = |message: &Message| match &message.kind {
-            MessageKind::OtherSystem(system) => Some(*system),
-            MessageKind::Allocation(_) => None,
-        };
-        let with_message = messages.iter().filter_map(system_of).filter(|system| !system.is_side_note);
-        seen.extend(with_message.map(|system| system.name.as_str()));
+    /// Removes the notes of each system that has a message, and all but the first of other systems. Their numbers, and
+    /// those of lines that are no messages, go to the messages of their systems.
+    fn merge_notes(messages: &mut Vec<Message>, mut context: Vec<(&'static Form, String)>) {
         messages.retain(|message| {
-            system_of(message).is_none_or(|system| !system.is_side_note || seen.insert(&system.name))
+            let is_needless = message.form.needs.is_empty() || message.text.contains(&message.form.needs);
+            is_needless || message.form.role == Role::Unknown
         });
+        let is_note = |message: &Message| message.form.role == Role::Note;
+        let mut seen: SeededSet<&str> = SeededSet::default();
+        seen.extend(messages.iter().filter(|message| !is_note(message)).map(|message| message.form.name.as_str()));
+        messages.retain(|message| {
+            let is_kept = !is_note(message) || seen.insert(&message.form.name);
+            if !is_kept {
+                context.push((message.form, message.text.clone()));
+            }
+            is_kept
+        });
+        let is_known = messages.iter().any(|message| message.form.role != Role::Unknown);
+        messages.retain(|message| !is_known || message.form.role != Role::Unknown);
+        for message in messages {
+            let lines = context.iter().filter(|(form, _)| form.name == message.form.name);
+            message.context = lines.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(" ");
+        }
     }
 
     /// Adds the complete ones of `finished`.
@@ -165,11 +193,36 @@ impl LogBuilder {
     pub(super) fn finish(self) -> Log {
         let mut log = self.log;
         log.messages.sort_by_key(|message| message.line);
-        Self::remove_side_notes(&mut log.messages);
+        Self::merge_notes(&mut log.messages, self.context);
         log.statistics.sort_by_key(|statistics| statistics.line);
         let too_many = log.statistics.len().saturating_sub(MAX_STATISTICS);
         log.statistics.drain(..too_many);
         log.mappings.sort_by_key(|mapping| mapping.device);
         log
+    }
+}
+
+impl Log {
+    /// Adds the log `other` of the same job, from the file `name`.
+    pub fn add_file(&mut self, name: &str, rank: Option<u32>, other: Self) {
+        let name_source = |source: &mut LineSource| source.rank = source.rank.or(rank);
+        let messages = other.messages.into_iter().map(|mut message| {
+            name_source(&mut message.source);
+            Message { file: Some(name.to_owned()), ..message }
+        });
+        self.messages.extend(messages.take(MAX_MESSAGES.saturating_sub(self.messages.len())));
+        let statistics = other.statistics.into_iter().map(|mut statistics| {
+            name_source(&mut statistics.source);
+            statistics
+        });
+        self.statistics.extend(statistics.take(MAX_STATISTICS.saturating_sub(self.statistics.len())));
+        self.mappings.extend(other.mappings.into_iter().take(MAX_DEVICES.saturating_sub(self.mappings.len())));
+        self.lines += other.lines;
+        self.message_count += other.message_count;
+        self.statistics_count += other.statistics_count;
+        self.place = self.place.or(other.place);
+        self.other_error = self.other_error.or(other.other_error);
+        self.unknown = self.unknown.take().or(other.unknown);
+        self.settings.extend(other.settings);
     }
 }

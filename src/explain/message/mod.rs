@@ -4,21 +4,20 @@
 //! dirty: invalid UTF-8 is replaced, and nothing is assumed of the text before a message on its line. This room does
 //! not know what the numbers mean together: [`crate::explain`] draws the conclusions.
 
-mod amount;
-mod filter;
+mod allocation;
+mod index;
 mod line;
 mod log;
 mod scan;
 mod start;
 mod statistics;
 mod traceback;
-mod wording;
 
-pub use amount::PrintedAmount;
+pub use allocation::{FailedAllocation, Process, Releases, Wording};
 pub use line::LineSource;
-pub use log::{Log, Message, MessageKind};
+pub use log::{Log, Message};
+pub(crate) use scan::NO_EXPANDABLE;
 pub use scan::read;
 pub use start::Mapping;
 pub use statistics::{Gauge, Statistics};
 pub use traceback::TracebackFrame;
-pub use wording::{FailedAllocation, Process, Releases, Wording};

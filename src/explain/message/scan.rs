@@ -2,15 +2,15 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use super::filter::Filter;
+use super::allocation::{self, FailedAllocation, Wording};
+use super::index::Index;
 use super::line::{self, LineSource};
-use super::log::{Log, LogBuilder, Message, MessageKind};
+use super::log::{Log, LogBuilder, Message};
 use super::start::{self, MessageStart};
 use super::statistics::{self, Statistics};
 use super::traceback::{self, TracebackFrame};
-use super::wording::{self, FailedAllocation, Wording};
 use crate::base::intern::SeededMap;
-use crate::explain::systems::{engine_in, other_error};
+use crate::explain::table::{Form, Place, Role, places};
 
 /// Longer lines are read in pieces of this many bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -20,6 +20,10 @@ const MAX_FRAMES: usize = 200;
 const MAX_SOURCES: usize = 1024;
 /// A message has at most this many lines.
 const MAX_WRAPPED_LINES: usize = 12;
+/// Further settings of the environment are ignored.
+const MAX_SETTINGS: usize = 1000;
+/// PyTorch's warning where the setting has no effect, for example under Windows.
+pub(crate) const NO_EXPANDABLE: &str = "expandable_segments not supported on this platform";
 /// Longer texts of messages are truncated to this many bytes.
 const MAX_TEXT: usize = 2000;
 
@@ -103,7 +107,6 @@ struct Scanner {
     /// The source of the line before, if its message may go on.
     unfinished: Option<LineSource>,
     at_line_start: bool,
-    filter: Filter,
 }
 
 impl Default for Scanner {
@@ -114,22 +117,21 @@ impl Default for Scanner {
             waiting: 0,
             unfinished: None,
             at_line_start: true,
-            filter: Filter::new(),
         }
     }
 }
 
 impl Scanner {
     fn add_piece(&mut self, raw: &[u8]) {
-        if self.waiting == 0 && !self.filter.is_match(raw) {
+        if self.waiting == 0 && !Index::get().is_match(raw) {
             return;
         }
         let text = line::plain_text(raw);
         match line::embedded_lines(&text) {
-            None => self.add_line(&text, true),
-            Some(lines) => {
+            None => self.add_line(&text, true, &LineSource::default()),
+            Some((source, lines)) => {
                 for line in &lines {
-                    self.add_line(line, false);
+                    self.add_line(line, false, &source);
                 }
                 let mut state = std::mem::take(self.state_of(&LineSource::default()));
                 self.add_stats(&mut state, &text, &LineSource::default());
@@ -145,18 +147,19 @@ impl Scanner {
         self.sources.entry(source.clone()).or_default()
     }
 
-    fn add_line(&mut self, text: &str, has_stats: bool) {
+    /// Adds a line, of `record` if that names its process.
+    fn add_line(&mut self, text: &str, has_stats: bool, record: &LineSource) {
         let (source, body) = line::split_source(text);
+        let source =
+            LineSource { rank: source.rank.or(record.rank), label: source.label.or_else(|| record.label.clone()) };
         let source = self.source_of_wrapped(source, body);
         let number = self.builder.log.lines;
-        self.note_engine(text);
+        self.note_place(text);
+        self.note_settings(text);
         let mut state = std::mem::take(self.state_of(&source));
         self.waiting -= usize::from(state.is_waiting());
         let is_code = state.take_code(body);
         let start = if is_code { None } else { start::find_start(body) };
-        if start.is_none() && self.builder.log.other_error.is_none() {
-            self.builder.log.other_error = other_error(body).map(|error| (number, error));
-        }
         if let Some(mut partial) = state.message.take() {
             let is_blank = body.trim().is_empty();
             let is_ended = partial.has_gap && !is_blank && !is_continuation(body);
@@ -208,7 +211,8 @@ impl Scanner {
             frame.code = traceback::parse_code(code);
         }
         if let Some((start, at)) = start {
-            self.start_message(&source, &mut state, start, body.split_at_checked(at).unwrap_or(("", body)));
+            let (before, message) = body.split_at_checked(at).unwrap_or(("", body));
+            self.start_message(&source, &mut state, start, (before, message, text));
         }
         self.waiting += usize::from(state.is_waiting());
         self.unfinished = (state.message.is_some() || state.message_below.is_some()).then(|| source.clone());
@@ -222,10 +226,19 @@ impl Scanner {
         if is_labelled || ends_message(body) || start::find_start(body).is_some() { source } else { before }
     }
 
-    fn note_engine(&mut self, text: &str) {
-        let Some((engine, fails)) = engine_in(text) else { return }; // names none
-        let known = self.builder.log.engine.get_or_insert((engine, fails));
-        known.1 |= fails && known.0 == engine;
+    fn note_place(&mut self, text: &str) {
+        let known = self.builder.log.place;
+        let is_new = |place: &&Place| known.is_none_or(|known| !std::ptr::eq(known, *place));
+        let found = places().take_while(is_new).find(|place| place.words.iter().any(|word| text.contains(word)));
+        self.builder.log.place = found.or(known);
+    }
+
+    fn note_settings(&mut self, text: &str) {
+        let settings = &mut self.builder.log.settings;
+        if settings.len() < MAX_SETTINGS {
+            settings.extend(line::assignments(text));
+            settings.extend(text.contains(NO_EXPANDABLE).then(|| NO_EXPANDABLE.to_owned()));
+        }
     }
 
     fn add_stats(&mut self, state: &mut SourceState, text: &str, source: &LineSource) {
@@ -239,9 +252,9 @@ impl Scanner {
         source: &LineSource,
         state: &mut SourceState,
         start: MessageStart,
-        parts: (&str, &str),
+        parts: (&str, &str, &str),
     ) {
-        let (before, text) = parts;
+        let (before, text, whole) = parts;
         let line = self.builder.log.lines;
         match start {
             MessageStart::Mapping => {
@@ -257,62 +270,67 @@ impl Scanner {
                     has_gap: false,
                     frames: innermost_first(std::mem::take(&mut state.frames)),
                 };
-                if wording::is_complete(text) {
+                if allocation::is_complete(text) {
                     self.finish_message(source, partial);
                 } else {
                     state.message = Some(partial);
                 }
             }
-            MessageStart::OtherSystem(system) if !system.continues.is_empty() => {
-                self.builder.continue_message(system, source, line, text.trim());
-            }
-            MessageStart::OtherSystem(system) => {
-                let text = truncate(text.trim());
-                let frames = innermost_first(std::mem::take(&mut state.frames));
-                let system = start::choose_by_frame(system, &text, frames.first());
-                state.message_below = (system.lines_below > 0).then_some((line, system.lines_below));
-                self.builder.add(
-                    format!("{} {}", system.name, text.trim_end_matches(['\'', '"', ')'])),
-                    Message {
-                        line,
-                        times: 1,
-                        source: source.clone(),
-                        frames,
-                        text,
-                        kind: MessageKind::OtherSystem(system),
-                    },
-                );
-            }
+            MessageStart::Form(form) => self.start_form(source, state, form, (text.trim(), whole)),
         }
     }
 
-    /// Parses a complete message. People and loggers wrap lines at blanks, terminals anywhere, so of the two ways to
-    /// join the pieces, the one that yields more numbers is taken.
-    fn finish_message(&mut self, source: &LineSource, partial: PartialMessage) {
-        let PartialMessage { line, before, pieces, frames, .. } = partial;
-        let Some(first) = pieces.first().cloned() else {
-            debug_assert!(false, "a partial message has its first piece");
-            return;
-        };
-        let mut best = (wording::parse_allocation(&before, &first), first);
-        if pieces.len() > 1 {
-            for joined in [pieces.join(" "), pieces.concat()] {
-                let read = wording::parse_allocation(&before, &joined);
-                if completeness(&read) > completeness(&best.0) {
-                    best = (read, joined);
+    /// Starts a message of `form`: its text, and the whole line.
+    fn start_form(
+        &mut self,
+        source: &LineSource,
+        state: &mut SourceState,
+        form: &'static Form,
+        (text, whole): (&str, &str),
+    ) {
+        let line = self.builder.log.lines;
+        match form.role {
+            Role::Context => return self.builder.add_context(form, truncate(text)),
+            Role::OtherFailure => {
+                self.builder.log.other_error.get_or_insert((line, form));
+                return;
+            }
+            Role::Unknown => {
+                self.builder.log.unknown.get_or_insert_with(|| (line, truncate(whole.trim())));
+                if !line::is_error(whole) {
+                    return;
                 }
             }
+            Role::Message | Role::Note => {}
         }
-        let (allocation, text) = best;
-        let has_numbers = allocation.wording != Wording::Bare || allocation.requested.is_some();
+        if !form.continues.is_empty() {
+            self.builder.continue_message(form, source, line, text);
+            return;
+        }
+        let text = truncate(text);
+        if self.builder.join_wording(form, source, line, &text) {
+            return;
+        }
+        let frames = innermost_first(std::mem::take(&mut state.frames));
+        let form = start::choose_by_frame(form, &text, frames.first());
+        state.message_below = (form.below > 0).then_some((line, form.below));
+        let key = format!("{} {}", form.name, text.trim_end_matches(['\'', '"', ')']));
+        self.builder.add(key, Message { form, ..new_message(line, source, frames, text) });
+    }
+
+    /// Parses a complete message.
+    fn finish_message(&mut self, source: &LineSource, partial: PartialMessage) {
+        let PartialMessage { line, before, pieces, frames, .. } = partial;
+        let (allocation, text) = join_pieces(&before, &pieces);
+        let has_numbers = allocation.wording != Wording::Bare || allocation.figure("requested").is_some();
         if !has_numbers && !start::is_exception(&before) {
             return; // a remark about messages, not a message
         }
         let numbers = allocation.printed_numbers().join(" ");
         let key = format!("{:?} {:?} {numbers}", allocation.backend, allocation.device);
-        let kind = MessageKind::Allocation(Box::new(allocation));
-        let text = truncate(&text);
-        self.builder.add(key, Message { line, times: 1, source: source.clone(), frames, text, kind });
+        let form = allocation.wording.form();
+        let message = Message { form, ..new_message(line, source, frames, truncate(&text)) };
+        self.builder.add(key, Message { allocation: Some(Box::new(allocation)), ..message });
     }
 
     fn finish_all(&mut self) {
@@ -331,6 +349,28 @@ impl Scanner {
         self.finish_all();
         self.builder.finish()
     }
+}
+
+/// Joins the lines of a message. People and loggers wrap lines at blanks, terminals anywhere: digits on both sides of a
+/// break are one number, and elsewhere the way that yields more numbers is taken. Lines that add none are left out.
+fn join_pieces(before: &str, pieces: &[String]) -> (FailedAllocation, String) {
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let mut pieces = pieces.iter();
+    let mut text = pieces.next().cloned().unwrap_or_default();
+    let mut best = (allocation::parse_allocation(before, &text), text.clone());
+    for piece in pieces {
+        let is_cut_number = text.ends_with(is_number) && piece.starts_with(is_number) && !text.ends_with(", ");
+        let [glued, spaced] = [format!("{text}{piece}"), format!("{text} {piece}")];
+        let read = [&glued, &spaced].map(|text| allocation::parse_allocation(before, text));
+        let [read_glued, read_spaced] = read;
+        let is_glued = is_cut_number || completeness(&read_glued) > completeness(&read_spaced);
+        let read = if is_glued { read_glued } else { read_spaced };
+        text = if is_glued { glued } else { spaced };
+        if completeness(&read) > completeness(&best.0) {
+            best = (read, text.clone());
+        }
+    }
+    best
 }
 
 /// The more numbers are read, the better.
@@ -353,6 +393,20 @@ fn ends_message(body: &str) -> bool {
         || ["frame #", "Exception raised", "The above exc", "During handling", "srun:", "====", "----"]
             .iter()
             .any(|start| body.starts_with(start))
+}
+
+fn new_message(line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text: String) -> Message {
+    Message {
+        line,
+        times: 1,
+        file: None,
+        source: source.clone(),
+        frames,
+        text,
+        context: String::new(),
+        form: Wording::Bare.form(),
+        allocation: None,
+    }
 }
 
 fn innermost_first(mut frames: Vec<TracebackFrame>) -> Vec<TracebackFrame> {
@@ -381,8 +435,8 @@ mod tests {
     fn only(text: &str) -> (Message, FailedAllocation) {
         let log = log(text);
         let [message] = &log.messages[..] else { panic!("{text}: {:?}", log.messages) };
-        let MessageKind::Allocation(allocation) = &message.kind else { panic!("{message:?}") };
-        (message.clone(), allocation.as_ref().clone())
+        let Some(allocation) = &message.allocation else { panic!("{message:?}") };
+        (message.clone(), *allocation.clone())
     }
 
     #[test]
@@ -420,7 +474,7 @@ mod tests {
     #[test]
     fn engines_and_other_errors_are_noted() {
         let found = log("vllm serve x\n\nCUDA error: an illegal memory access was encountered\nShardCannotStart\n");
-        assert_eq!(found.engine.map(|(engine, fails)| (engine.package, fails)), Some(("vllm", false)));
+        assert!(found.place.unwrap().advice.contains("--gpu-memory-utilization"));
         assert_eq!(found.other_error.map(|(line, _)| line), Some(3));
         assert_eq!(log(&format!("E: {WHOLE}\nRuntimeError: CUDA error: out of memory")).other_error, None);
     }

@@ -1,14 +1,15 @@
 //! Finds the start of an out-of-memory message in a line, and the system that printed it.
 
+use super::allocation::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
+use super::index::Index;
 use super::traceback::TracebackFrame;
-use super::wording::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
-use crate::explain::systems::{KnownMessage, known_messages};
+use crate::explain::table::{Form, forms};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessageStart {
     /// A message of PyTorch's allocator of device memory.
     Allocation,
-    OtherSystem(&'static KnownMessage),
+    Form(&'static Form),
     /// A warning that the device refused memory for an expandable segment; PyTorch tries again.
     Mapping,
 }
@@ -23,29 +24,33 @@ pub(super) fn find_start(text: &str) -> Option<(MessageStart, usize)> {
     if let Some(at) = find_allocation(text) {
         return Some((MessageStart::Allocation, at));
     }
-    let mut systems = known_messages().filter(|system| system.in_frame.is_empty());
-    let (system, at) = systems.find_map(|system| Some((system, system.find(text)?)))?;
-    // The source line that raises the error is not the message.
-    let is_code = text.get(..at).is_some_and(|before| before.contains("raise "));
-    (!is_code).then_some((MessageStart::OtherSystem(system), at))
+    let (form, at) = Index::get().find(text)?;
+    (!is_code(text, at)).then_some((MessageStart::Form(form), at))
 }
 
-/// The row for the message `text` of `system` after a traceback that ends in `innermost`.
-pub(super) fn choose_by_frame(
-    system: &'static KnownMessage,
-    text: &str,
-    innermost: Option<&TracebackFrame>,
-) -> &'static KnownMessage {
-    let Some(frame) = innermost else { return system }; // no traceback to choose by
+/// True if the message at byte `at` of `text` is in the source code that raises or handles the error.
+fn is_code(text: &str, at: usize) -> bool {
+    let Some((before, message)) = text.split_at_checked(at) else { return false }; // not a boundary
+    let before = before.trim_start().trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
+    let name = message.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(message.len());
+    let behind = message.get(name..).unwrap_or_default().trim_start();
+    let is_compared = ["==", "!=", "case", "return", "throw", "catch (", "catch (const", "except", "#define", "//"];
+    before.contains("raise ")
+        || is_compared.iter().any(|word| before.trim_end().ends_with(word))
+        || behind.starts_with("= ")
+            && behind.get(2..).is_some_and(|value| value.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The row for the message `text` of `form` after a traceback that ends in `innermost`.
+pub(super) fn choose_by_frame(form: &'static Form, text: &str, innermost: Option<&TracebackFrame>) -> &'static Form {
+    let Some(frame) = innermost else { return form }; // no traceback to choose by
     let has = |word: &str| {
         [Some(&frame.file), Some(&frame.name), frame.code.as_ref()]
             .into_iter()
             .flatten()
             .any(|part| part.contains(word))
     };
-    known_messages()
-        .find(|row| !row.in_frame.is_empty() && row.find(text).is_some() && has(&row.in_frame))
-        .unwrap_or(system)
+    forms().find(|row| !row.in_frame.is_empty() && row.find(text).is_some() && has(&row.in_frame)).unwrap_or(form)
 }
 
 /// The byte at which a message of PyTorch's allocator starts.
@@ -120,13 +125,18 @@ pub(super) fn parse_mapping(text: &str, line: u64) -> Option<Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::table::Role;
 
     #[test]
     fn messages_are_distinguished_from_other_text() {
-        let at = |text: &str| find_start(text).map(|(mark, at)| (mark, text.get(at..at + 4).unwrap().to_owned()));
+        let is_known = |mark: &MessageStart| !matches!(mark, MessageStart::Form(form) if form.role == Role::Unknown);
+        let at = |text: &str| {
+            let (mark, at) = find_start(text).filter(|(mark, _)| is_known(mark))?;
+            Some((mark, text.get(at..at + 4).unwrap().to_owned()))
+        };
         let allocator = |start: &str| Some((MessageStart::Allocation, start.to_owned()));
         let other_system = |text: &str| match find_start(text) {
-            Some((MessageStart::OtherSystem(system), at)) => (system.name.as_str(), at),
+            Some((MessageStart::Form(form), at)) if form.role == Role::Message => (form.name.as_str(), at),
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."), allocator("CUDA"));

@@ -1,8 +1,8 @@
 //! Parses the allocator's statistics: the table of `torch.cuda.memory_summary()`, and `torch.cuda.memory_stats()` as
 //! JSON, as a Python dictionary, or as `key: value` lines.
 
-use super::amount::PrintedAmount;
 use super::line::LineSource;
+use crate::explain::table::PrintedAmount;
 
 /// A current value and its peak.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

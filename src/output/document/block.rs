@@ -124,6 +124,8 @@ pub enum BarKind {
     Outside,
     /// Free on the device.
     Free,
+    /// Not known.
+    Unknown,
 }
 
 /// Lines of a source file.

@@ -57,6 +57,7 @@ fn bar(bar: &Bar) -> String {
         BarKind::Cached => "cached",
         BarKind::Outside => "outside",
         BarKind::Free => "free",
+        BarKind::Unknown => "unknown",
     };
     let mut at = 0.0;
     let mut cells = String::new();

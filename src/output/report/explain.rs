@@ -46,7 +46,10 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
 /// The screen of the message that ended the program.
 fn first_message(document: &mut Document, report: &ExplainReport, group: &FailureGroup) {
     let failure = group.first;
-    let lines = format!("line {} of {}", count(failure.line), count(report.lines));
+    let lines = match &failure.file {
+        Some(file) => format!("{file}, line {}", count(failure.line)),
+        None => format!("line {} of {}", count(failure.line), count(report.lines)),
+    };
     let who = Some(group.source_label()).filter(|who| !who.is_empty());
     let times = Some(group.times()).filter(|times| *times > 1).map(|times| counted(times, "time"));
     let release = failure.torch_version.as_ref().map(|version| format!("PyTorch {version}"));
@@ -94,7 +97,13 @@ fn memory(document: &mut Document, failure: &ExplainedFailure) {
     let printed = failure.figures.iter().find(|figure| figure.name == "outside");
     let printed = printed.map_or_else(|| size(outside), |figure| figure.printed.clone());
     add_part(&mut parts, outside, BarKind::Outside, format!("{printed} outside PyTorch"));
-    if parts.len() > 1 {
+    // A message that is cut shows only a part of the device.
+    let known = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
+    let unknown = failure.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(known));
+    if failure.reserved_bytes.is_none() {
+        add_part(&mut parts, unknown, BarKind::Unknown, format!("{} not in this text", size(unknown)));
+    }
+    if parts.len() > 1 || failure.reserved_bytes.is_none() && unknown > 0 {
         document.bar(parts);
     }
 }
@@ -152,7 +161,8 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
         let failure = group.first;
         let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
         let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
-        let line = faint(format!("  line {}", count(failure.line)));
+        let file = failure.file.as_ref().map_or_else(String::new, |file| format!("{file} "));
+        let line = faint(format!("  {file}line {}", count(failure.line)));
         vec![
             Text::from(what).and(at).and(line).into(),
             group.source_label().into(),

@@ -16,9 +16,10 @@ pub(super) struct FailureGroup<'a> {
 pub(super) fn group_failures(failures: &[ExplainedFailure]) -> Vec<FailureGroup<'_>> {
     let mut groups: Vec<FailureGroup> = Vec::new();
     for failure in failures {
-        // Groups are sorted by the line of their first failure.
-        let known = failure.same_as.and_then(|line| groups.binary_search_by_key(&line, |group| group.first.line).ok());
-        match known.and_then(|at| groups.get_mut(at)) {
+        let is_same = |group: &&mut FailureGroup| {
+            Some(group.first.line) == failure.same_as && group.first.file == failure.same_file
+        };
+        match groups.iter_mut().find(is_same) {
             Some(group) => group.others.push(failure),
             None => groups.push(FailureGroup { first: failure, others: Vec::new() }),
         }

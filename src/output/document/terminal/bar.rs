@@ -66,6 +66,7 @@ fn glyph(kind: BarKind, style: Style) -> &'static str {
         BarKind::Cached => style.pick("▒", "="),
         BarKind::Outside => style.pick("▚", "%"),
         BarKind::Free => style.pick("░", "."),
+        BarKind::Unknown => style.pick("·", "?"),
     }
 }
 
@@ -73,7 +74,7 @@ fn ink(kind: BarKind) -> Ansi {
     match kind {
         BarKind::Allocated | BarKind::Peak => Ansi::new(),
         BarKind::Cached => AnsiColor::Yellow.on_default(),
-        BarKind::Outside | BarKind::Free => Ansi::new().dimmed(),
+        BarKind::Outside | BarKind::Free | BarKind::Unknown => Ansi::new().dimmed(),
     }
 }
 

@@ -1,46 +1,60 @@
-//! Sentences and commands with the numbers of a message in them.
+//! The numbers of a message, and sentences and commands with these numbers in them.
 //!
-//! `{tokens}` is a number of the message, `{=tokens}` its digits as printed, `{requested-free}` a positive difference, `{free/capacity}` a share of at
-//! least [`MIN_SHARE`], rounded down to two decimals. A template that needs a number which the message lacks yields
-//! nothing.
+//! `{tokens}` is a number of the message, `{=tokens}` its digits as printed, `{requested-free}` a positive difference,
+//! `{free/capacity}` a share of at least [`MIN_SHARE`], rounded down to two decimals. `{?tokens}` and `{!tokens}` are
+//! empty, and need a message with or without that number. A template that needs a number which the message lacks yields nothing.
 
 use std::collections::BTreeMap;
 
-use crate::allocator::verdict::ApproxBytes;
-use crate::base::units::{GIB, MIB, count, size};
-use crate::explain::message::PrintedAmount;
-use crate::explain::systems::KnownMessage;
+use super::{Form, Pattern, PrintedAmount, Side};
+use crate::base::units::{GIB, MIB, count, ratio, size};
 
 /// A smaller share of a device has no room for the weights of a model, so it is no advice.
 const MIN_SHARE: f64 = 0.3;
 
+impl Form {
+    /// The amounts of this form's figures in `text`, with their positions.
+    pub fn find_figures(&self, text: &str) -> BTreeMap<&str, (usize, PrintedAmount)> {
+        // PyTorch prints a unit with every amount; where words follow instead, there is no number.
+        let at_start = if self.is_allocator() { PrintedAmount::at_start } else { PrintedAmount::at_start_lenient };
+        let find = |pattern: &String| match Pattern(pattern.clone()).find_number(text)? {
+            Side::Behind(rest) => Some((text.len() - rest.len(), at_start(rest)?)),
+            Side::Before(rest) => Some((rest.len(), PrintedAmount::at_end(rest)?)),
+        };
+        self.figures().filter_map(|(name, patterns, _)| Some((name, patterns.iter().find_map(find)?))).collect()
+    }
+}
+
 /// The numbers that a message prints.
-pub(super) struct PrintedNumbers<'a> {
-    pub(super) amounts: BTreeMap<&'a str, PrintedAmount>,
+pub struct PrintedNumbers<'a> {
+    pub amounts: BTreeMap<&'a str, (usize, PrintedAmount)>,
     /// Digits, with a decimal point at most.
     numbers: BTreeMap<&'a str, String>,
 }
 
 impl<'a> PrintedNumbers<'a> {
-    /// Finds the numbers of `system` in its message `text`.
-    pub(super) fn find(system: &'a KnownMessage, text: &str) -> Self {
-        let amounts = system.amounts.iter();
-        let numbers = system.numbers.iter();
+    /// Finds the numbers of `form` in its message `text`.
+    pub fn find(form: &'a Form, text: &str) -> Self {
+        let find = |pattern: &Pattern| match pattern.find_number(text)? {
+            Side::Behind(rest) => number_at_start(rest),
+            Side::Before(_) => None,
+        };
+        let numbers = form.numbers.iter();
         Self {
-            amounts: amounts
-                .filter_map(|amount| Some((amount.name.as_str(), find_amount(amount.after_and_before(), text)?)))
-                .collect(),
+            amounts: form.find_figures(text),
             numbers: numbers
-                .filter_map(|(name, words)| {
-                    let number = words.iter().find_map(|words| number_at_start(skip_words(text, words)?));
-                    Some((name.as_str(), number?))
-                })
+                .filter_map(|(name, patterns)| Some((name.as_str(), patterns.iter().find_map(find)?)))
                 .collect(),
         }
     }
 
+    /// The first of `templates` whose numbers are all known, with them.
+    pub fn fill_first(&self, templates: &[String]) -> Option<String> {
+        templates.iter().find_map(|template| self.fill(template))
+    }
+
     /// `template` with its numbers.
-    pub(super) fn fill(&self, template: &str) -> Option<String> {
+    pub fn fill(&self, template: &str) -> Option<String> {
         let mut pieces = template.split('{');
         let mut out = pieces.next()?.to_owned();
         for piece in pieces {
@@ -52,6 +66,12 @@ impl<'a> PrintedNumbers<'a> {
     }
 
     fn value(&self, name: &str) -> Option<String> {
+        if let Some(name) = name.strip_prefix('!') {
+            return self.value(name).is_none().then(String::new);
+        }
+        if let Some(name) = name.strip_prefix('?') {
+            return self.value(name).map(|_| String::new());
+        }
         if let Some((part, all)) = name.split_once('/') {
             return self.share(part, all);
         }
@@ -61,14 +81,18 @@ impl<'a> PrintedNumbers<'a> {
         if let Some(name) = name.strip_prefix('=') {
             return self.numbers.get(name).cloned();
         }
-        if let Some(amount) = self.amounts.get(name) {
+        if let Some(amount) = self.amount(name) {
             return Some(amount_text(amount));
         }
         self.numbers.get(name).map(|number| number.parse().map_or_else(|_| number.clone(), count))
     }
 
+    fn amount(&self, name: &str) -> Option<&PrintedAmount> {
+        self.amounts.get(name).map(|(_, amount)| amount)
+    }
+
     fn difference(&self, more: &str, less: &str) -> Option<String> {
-        if let Some((more, less)) = self.amounts.get(more).zip(self.amounts.get(less)) {
+        if let Some((more, less)) = self.amount(more).zip(self.amount(less)) {
             let difference = more.bytes.checked_sub(less.bytes).filter(|bytes| *bytes > 0);
             return difference.map(size);
         }
@@ -77,9 +101,9 @@ impl<'a> PrintedNumbers<'a> {
     }
 
     fn share(&self, part: &str, all: &str) -> Option<String> {
-        let (part, all) = (ApproxBytes::from(self.amounts.get(part)?), ApproxBytes::from(self.amounts.get(all)?));
-        let (part, all) = (part.bytes.saturating_sub(part.error), all.bytes.saturating_add(all.error));
-        let share = (part as f64 / all.max(1) as f64 * 100.0).floor() / 100.0;
+        let (part, all) = (self.amount(part)?, self.amount(all)?);
+        let share = ratio(part.bytes.saturating_sub(part.error_bytes), all.bytes.saturating_add(all.error_bytes));
+        let share = (share * 100.0).floor() / 100.0;
         (MIN_SHARE..1.0).contains(&share).then(|| format!("{share:.2}"))
     }
 }
@@ -98,19 +122,6 @@ fn amount_text(amount: &PrintedAmount) -> String {
     }
 }
 
-fn find_amount(words: (Option<&str>, Option<&str>), text: &str) -> Option<PrintedAmount> {
-    match words {
-        (Some(after), _) => PrintedAmount::at_start_lenient(skip_words(text, after)?),
-        (None, Some(before)) => PrintedAmount::at_end(text.split_once(before)?.0),
-        (None, None) => None,
-    }
-}
-
-/// The text behind `words`, whose parts, divided by `…`, follow each other.
-fn skip_words<'t>(text: &'t str, words: &str) -> Option<&'t str> {
-    words.split('…').try_fold(text, |rest, words| Some(rest.split_once(words)?.1))
-}
-
 fn number_at_start(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number = text.get(..end)?.trim_end_matches('.');
@@ -120,10 +131,10 @@ fn number_at_start(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::systems::known_messages;
+    use crate::explain::table::forms;
 
     fn numbers(text: &str) -> PrintedNumbers<'static> {
-        let system = known_messages().find(|system| system.find(text).is_some()).unwrap();
+        let system = forms().find(|system| system.find(text).is_some()).unwrap();
         PrintedNumbers::find(system, text)
     }
 

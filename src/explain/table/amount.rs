@@ -2,6 +2,8 @@
 
 /// Larger numbers are not amounts: 2^64 - 1, for "unlimited" and "unknown", is printed as 17179869184 GiB.
 const MAX_BYTES: f64 = 4.0e18;
+/// A comma before three digits is a decimal comma from this unit on: no device has thousands of GiB.
+const MIN_UNGROUPED: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// An amount with its rounding error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,13 +25,12 @@ impl PrintedAmount {
     /// Parses the number and unit at the start of `text`, after blanks. All of PyTorch's units are powers of 1024, even
     /// the `GB` of its Metal backend. Printed decimals are rounded.
     pub fn at_start(text: &str) -> Option<Self> {
-        let text = text.trim_start();
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, rest) = text.split_at_checked(digits)?;
+        let (number, rest) = split_number(text.trim_start())?;
         let rest = rest.trim_start();
         let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let unit = rest.get(..letters)?;
         let scale = scale(unit)?;
+        let number = without_commas(number, scale);
         let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
         let value = number.parse::<f64>().ok()? * scale;
         if !(0.0..MAX_BYTES).contains(&value) {
@@ -46,23 +47,12 @@ impl PrintedAmount {
         if let Some(amount) = Self::at_start(text.trim_start_matches('(')) {
             return Some(amount);
         }
-        let text = text.trim_start_matches(|c: char| !c.is_ascii_digit());
-        let end = |text: &str| text.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let (number, rest) = text.split_at_checked(end(text).unwrap_or(text.len()))?;
+        let (number, rest) = split_number(text.trim_start_matches(|c: char| !c.is_ascii_digit()))?;
         if let Some(second) = rest.strip_prefix('/') {
-            let (_, unit) = second.split_at_checked(end(second)?)?;
+            let (_, unit) = split_number(second)?;
             return Self::at_start(&format!("{number}{}", unit.get(..8).unwrap_or(unit)));
         }
-        let mut digits = number.trim_end_matches('.').to_owned();
-        let mut rest = rest;
-        // CuPy groups digits: `8,589,934,592`.
-        while let Some((group, behind)) = rest.strip_prefix(',').and_then(|rest| rest.split_at_checked(3))
-            && group.bytes().all(|byte| byte.is_ascii_digit())
-        {
-            digits.push_str(group);
-            rest = behind;
-        }
-        digits.parse().ok().map(Self::exact)
+        without_commas(number, 1.0).parse().ok().map(Self::exact)
     }
 
     /// Parses the amount at the end of `text`, before blanks.
@@ -70,8 +60,8 @@ impl PrintedAmount {
         let text = text.trim_end();
         let unit = end_of_last(text, |c| !c.is_ascii_alphabetic());
         let number = text.get(..unit)?.trim_end();
-        let start = end_of_last(number, |c| !c.is_ascii_digit() && c != '.');
-        Self::at_start(text.get(start..)?)
+        let start = end_of_last(number, |c| !c.is_ascii_digit() && !matches!(c, '.' | ','));
+        Self::at_start(text.get(start..)?.trim_start_matches(['.', ',']))
     }
 
     /// For a cell of `torch.cuda.memory_summary()`, which prints whole units, rounded down.
@@ -80,6 +70,24 @@ impl PrintedAmount {
         let bytes = units.checked_mul(scale)?;
         Some(Self { bytes, error_bytes: scale - 1, text: format!("{units} {unit}") })
     }
+}
+
+/// Splits off the number at the start of `text`, with its points and commas.
+fn split_number(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(text.len());
+    let number = text.get(..end)?.trim_end_matches(['.', ',']);
+    Some((number, text.get(number.len()..)?)).filter(|_| !number.is_empty())
+}
+
+/// `number` with a decimal point at most. A comma groups digits (`8,589,934,592`), or is a decimal comma (`7,79 GiB`):
+/// units of a GiB and more have no groups.
+fn without_commas(number: &str, scale: f64) -> String {
+    let is_group = |digits: &str| digits.len() == 3;
+    let has_groups = number.split(',').skip(1).all(|part| is_group(part.split('.').next().unwrap_or(part)));
+    if has_groups && (scale < MIN_UNGROUPED || number.matches(',').count() > 1) {
+        return number.replace(',', "");
+    }
+    number.replacen(',', ".", 1)
 }
 
 /// The byte after the last character that `matches`; 0 if there is none.
@@ -118,6 +126,13 @@ mod tests {
         assert_eq!(bytes(" 0 bytes is"), Some((0, 0)));
         assert_eq!(bytes("1024 bytes"), Some((1024, 0)));
         assert_eq!(bytes("17.71 GB, other"), Some((19_015_967_703, 5_368_709)));
+        assert_eq!(bytes("7,79 GiB"), bytes("7.79 GiB"));
+        assert_eq!(bytes("1900,00 MiB on"), bytes("1900.00 MiB"));
+        assert_eq!(bytes("7,792 GiB"), bytes("7.792 GiB"));
+        assert_eq!(bytes("1,024 MiB"), bytes("1024 MiB"));
+        assert_eq!(PrintedAmount::at_end("; 7,02 GiB ").map(|amount| amount.text).as_deref(), Some("7.02 GiB"));
+        let grouped = PrintedAmount::at_start_lenient("8,589,934,592 bytes").unwrap();
+        assert_eq!(grouped.bytes, 8 << 30);
         assert_eq!(bytes("17179869184.00 GiB memory in use"), None, "2^64 means unknown");
         for none in ["", "GiB", "12 parsecs", "1.2.3 GiB", "more than 1EB", ". GiB", "…"] {
             assert_eq!(bytes(none), None, "{none}");

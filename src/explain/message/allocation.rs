@@ -4,10 +4,11 @@
 //! aten/src/THC/THCCachingAllocator.cpp), in CUDAMallocAsyncAllocator.cpp beside it, and in
 //! aten/src/ATen/mps/MPSAllocator.mm.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::amount::PrintedAmount;
-use crate::explain::systems::vendor;
+use crate::explain::table::PrintedAmount;
+use crate::explain::table::{Form, forms, vendor};
 
 /// The meaning of the numbers depends on the wording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,36 +65,16 @@ pub struct FailedAllocation {
     pub backend: String,
     /// Device index as the process numbers it.
     pub device: Option<u64>,
-    /// Requested from the device.
-    pub requested: Option<PrintedAmount>,
-    /// Total memory of the device.
-    pub capacity: Option<PrintedAmount>,
-    /// Free on the device.
-    pub free: Option<PrintedAmount>,
-    /// The process' limit.
-    pub allowed: Option<PrintedAmount>,
-    /// Allocated memory; since 2.4 it includes `private_pools`.
-    pub allocated: Option<PrintedAmount>,
-    /// Free blocks of private pools, which the message counts as allocated.
-    pub private_pools: Option<PrintedAmount>,
-    /// Reserved but not allocated memory, without `private_pools`.
-    pub unallocated: Option<PrintedAmount>,
-    /// Reserved memory, in wordings that have it instead of `unallocated`.
-    pub reserved: Option<PrintedAmount>,
-    /// Memory of the device in use by this process.
-    pub this_process: Option<PrintedAmount>,
+    /// The figures by name, with their positions in the text.
+    pub figures: BTreeMap<&'static str, (usize, PrintedAmount)>,
     /// Processes listed by PID. Inside a container, this process is one of them.
     pub processes: Vec<Process>,
-    /// For Metal: memory that the process uses outside PyTorch.
-    pub other: Option<PrintedAmount>,
     /// True if expandable segments are known to be enabled.
     pub expandable: Option<bool>,
     /// The allocation exceeds the address range reserved for an expandable segment.
     pub exceeds_reserve: bool,
     /// The allocator of a `MemPool` refused, not the device.
     pub refused_by_pool: bool,
-    /// The platform's limit on a single allocation.
-    pub block_limit: Option<PrintedAmount>,
     /// The releases that print this wording; `None` for backends other than `c10/cuda`.
     pub releases: Option<Releases>,
 }
@@ -105,73 +86,57 @@ pub(super) const ASYNC: &str = "Allocation on device";
 /// From Intel's extension for PyTorch: `.. 4GB! Tried to allocate 6.85 GiB (GPU 0; ..`
 pub(super) const BLOCK_LIMIT: &str = "Current platform can NOT allocate memory block with size larger than ";
 
+impl Wording {
+    /// The row of the table with the figures.
+    #[expect(clippy::expect_used, reason = "the rows are part of the program, and every test of messages reads them")]
+    pub(super) fn form(self) -> &'static Form {
+        let name = match self {
+            Self::Mps => "mps",
+            Self::Async => "async",
+            Self::Cached | Self::Reserved | Self::Unallocated | Self::Bare => "native",
+        };
+        forms().find(|form| form.is_allocator() && form.name == name).expect("a row for every allocator")
+    }
+}
+
 /// Parses the message `text`; `before` is the text before it on the line, with the exception's class.
 pub(super) fn parse_allocation(before: &str, text: &str) -> FailedAllocation {
     let text = text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     let text = text.as_str();
-    let after = |phrase: &str| PrintedAmount::at_start(text.split_once(phrase)?.1);
-    let ahead = |phrase: &str| PrintedAmount::at_end(text.split_once(phrase)?.0);
     let wording = detect_wording(text);
-    let (processes, this_process) = parse_processes(text);
-    let capacity = ahead(" total capacity;")
-        .or_else(|| after("total capacity of "))
-        .or_else(|| after("total capacty of ")) // misspelled in 2.1
-        .or_else(|| after("Device limit :"));
     let backend = match wording {
         Wording::Mps => "MPS",
         Wording::Async => "CUDA",
         _ if text.starts_with(BLOCK_LIMIT) => "XPU",
         _ => text.split_once(ALLOCATION).and_then(|(name, _)| name.split_whitespace().next_back()).unwrap_or("CUDA"),
     };
-    let mut found = FailedAllocation {
+    let exceeds_reserve = text.contains("exceeds the expandable-segment reserve");
+    FailedAllocation {
         wording,
         backend: backend.to_owned(),
         device: parse_device(text),
-        requested: after(TRIED).or_else(|| after("Requested :")),
-        capacity,
-        free: ahead(" is free").or_else(|| ahead(" free;")).or_else(|| after("to CUDA):")),
-        allowed: ahead(" allowed;").or_else(|| after("memory fraction) :")).or_else(|| after("max allowed:")),
-        allocated: ahead(" is allocated by PyTorch")
-            .or_else(|| ahead(" already allocated"))
-            .or_else(|| after("Currently allocated :"))
-            .or_else(|| after("MPS allocated:")),
-        private_pools: ahead(" allocated in private pools"),
-        unallocated: ahead(" is reserved by PyTorch but unallocated").or_else(|| ahead(" cached)")),
-        reserved: ahead(" reserved in total by PyTorch"),
-        this_process,
-        processes,
-        other: after("other allocations:"),
-        expandable: text.contains("expandable_segments is enabled").then_some(true),
-        exceeds_reserve: text.contains("exceeds the expandable-segment reserve"),
+        figures: wording.form().find_figures(text),
+        processes: parse_processes(text),
+        expandable: (exceeds_reserve || text.contains("expandable_segments is enabled")).then_some(true),
+        exceeds_reserve,
         refused_by_pool: text.contains("allocator backing this MemPool returned nullptr"),
-        block_limit: after(BLOCK_LIMIT),
         // Other vendors copied the wording of some release and kept it.
         releases: detect_releases(before, text, wording).filter(|_| vendor(backend).is_cuda_allocator),
-    };
-    if found.exceeds_reserve {
-        found.expandable = Some(true);
     }
-    found
 }
 
 impl FailedAllocation {
+    /// The figure with this name.
+    pub fn figure(&self, name: &str) -> Option<&PrintedAmount> {
+        self.figures.get(name).map(|(_, amount)| amount)
+    }
+
     /// The numbers as printed, and a mark if the wording is known. The longer the list, the better the parse.
     pub(super) fn printed_numbers(&self) -> Vec<&str> {
-        let amounts = [
-            &self.requested,
-            &self.capacity,
-            &self.free,
-            &self.allowed,
-            &self.allocated,
-            &self.private_pools,
-            &self.unallocated,
-            &self.reserved,
-            &self.other,
-            &self.this_process,
-        ];
-        let processes = self.processes.iter().map(|process| process.in_use.text.as_str());
+        let figures = self.figures.values().map(|(_, amount)| amount);
+        let processes = self.processes.iter().map(|process| &process.in_use);
         let wording = Some("worded").filter(|_| self.wording != Wording::Bare);
-        amounts.into_iter().flatten().map(|amount| amount.text.as_str()).chain(processes).chain(wording).collect()
+        figures.chain(processes).map(|amount| amount.text.as_str()).chain(wording).collect()
     }
 }
 
@@ -217,27 +182,15 @@ fn parse_device(text: &str) -> Option<u64> {
     code.filter(|code| (0..32).contains(code))
 }
 
-/// Parses `Process 123 has 1.00 GiB memory in use.`, and the same for this process.
-fn parse_processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
-    const IN_USE: &str = " memory in use";
-    let (mut others, mut this_process) = (Vec::new(), None);
-    let mut parts: Vec<&str> = text.split(IN_USE).collect();
-    parts.pop();
-    for part in parts {
-        let Some(in_use) = PrintedAmount::at_end(part) else { continue }; // cut off, or no amount
-        let Some((subject, _)) = part.rsplit_once(" has ") else { continue }; // cut off
-        let mut words = subject.split_whitespace().rev();
-        match (words.next(), words.next()) {
-            (Some("process"), Some("this" | "This")) => this_process = Some(in_use),
-            (Some(pid), Some("Process")) => {
-                if let Ok(pid) = pid.parse() {
-                    others.push(Process { pid, in_use });
-                }
-            }
-            _ => {}
-        }
-    }
-    (others, this_process)
+/// Parses `Process 123 has 1.00 GiB memory in use.`
+fn parse_processes(text: &str) -> Vec<Process> {
+    text.split("Process ")
+        .skip(1)
+        .filter_map(|part| {
+            let (pid, in_use) = part.split_once(" has ")?;
+            Some(Process { pid: pid.parse().ok()?, in_use: PrintedAmount::at_start(in_use)? })
+        })
+        .collect()
 }
 
 /// The releases that print `text`, from the changes between releases.
@@ -299,16 +252,16 @@ mod tests {
             "CUDA out of memory. Tried to allocate 128.00 MiB (GPU 2; 7.93 GiB total capacity; 6.92 GiB already allocated; 83.50 MiB free; 10.50 MiB cached)",
         );
         assert_eq!((old.wording, old.device), (Wording::Cached, Some(2)));
-        assert_eq!(text(old.unallocated.as_ref()), "10.50 MiB");
+        assert_eq!(text(old.figure("unallocated")), "10.50 MiB");
         assert_eq!(old.releases.unwrap().to_string(), "1.0-1.3");
 
         let limit = parse_allocation(
             "torch.cuda.OutOfMemoryError: ",
             "CUDA out of memory. Tried to allocate 37.25 GiB (GPU 0; 23.68 GiB total capacity; 192.29 MiB already allocated; 15.79 GiB free; 2.37 GiB allowed; 5.05 GiB reserved in total by PyTorch)",
         );
-        assert_eq!(text(limit.allowed.as_ref()), "2.37 GiB");
-        assert_eq!(text(limit.reserved.as_ref()), "5.05 GiB");
-        assert_eq!(text(limit.free.as_ref()), "15.79 GiB");
+        assert_eq!(text(limit.figure("allowed")), "2.37 GiB");
+        assert_eq!(text(limit.figure("reserved")), "5.05 GiB");
+        assert_eq!(text(limit.figure("free")), "15.79 GiB");
         assert_eq!(limit.releases.unwrap().to_string(), "1.13-2.0");
 
         let new = parse_allocation(
@@ -317,17 +270,17 @@ mod tests {
         );
         assert_eq!((new.backend.as_str(), new.wording), ("HIP", Wording::Unallocated));
         let amounts = [
-            (&new.requested, "10.74 GiB"),
-            (&new.capacity, "47.53 GiB"),
-            (&new.free, "7.86 GiB"),
-            (&new.allowed, "40.00 GiB"),
-            (&new.allocated, "20.52 GiB"),
-            (&new.private_pools, "12.03 GiB"),
-            (&new.unallocated, "18.59 GiB"),
-            (&new.this_process, "1.50 GiB"),
+            ("requested", "10.74 GiB"),
+            ("capacity", "47.53 GiB"),
+            ("free", "7.86 GiB"),
+            ("allowed", "40.00 GiB"),
+            ("allocated", "20.52 GiB"),
+            ("private_pools", "12.03 GiB"),
+            ("unallocated", "18.59 GiB"),
+            ("this_process", "1.50 GiB"),
         ];
-        for (found, expected) in amounts {
-            assert_eq!(text(found.as_ref()), expected);
+        for (name, expected) in amounts {
+            assert_eq!(text(new.figure(name)), expected);
         }
         assert_eq!(new.processes.len(), 1);
         assert_eq!(new.processes[0].pid, 471_567);
@@ -357,19 +310,19 @@ mod tests {
             "Allocation on device 0 would exceed allowed memory. (out of memory) Currently allocated     : 15.16 GiB Requested               : 512.00 KiB Device limit            : 15.99 GiB Free (according to CUDA): 0 bytes PyTorch limit (set by user-supplied memory fraction)                         : 17179869184.00 GiB",
         );
         assert_eq!((found.wording, found.device), (Wording::Async, Some(0)));
-        assert_eq!(text(found.requested.as_ref()), "512.00 KiB");
-        assert_eq!(text(found.allocated.as_ref()), "15.16 GiB");
-        assert_eq!(text(found.capacity.as_ref()), "15.99 GiB");
-        assert_eq!(text(found.free.as_ref()), "0 bytes");
-        assert_eq!(found.allowed, None, "no limit is 2^64");
+        assert_eq!(text(found.figure("requested")), "512.00 KiB");
+        assert_eq!(text(found.figure("allocated")), "15.16 GiB");
+        assert_eq!(text(found.figure("capacity")), "15.99 GiB");
+        assert_eq!(text(found.figure("free")), "0 bytes");
+        assert_eq!(found.figure("allowed"), None, "no limit is 2^64");
 
         let found = parse_allocation(
             "",
             "MPS backend out of memory (MPS allocated: 17.71 GB, other allocations: 17.13 GB, max allowed: 36.27 GB). Tried to allocate 2.46 GB on private pool.",
         );
         assert_eq!((found.wording, found.backend.as_str()), (Wording::Mps, "MPS"));
-        assert_eq!(text(found.other.as_ref()), "17.13 GB");
-        assert_eq!(text(found.allowed.as_ref()), "36.27 GB");
-        assert_eq!(text(found.requested.as_ref()), "2.46 GB");
+        assert_eq!(text(found.figure("other")), "17.13 GB");
+        assert_eq!(text(found.figure("allowed")), "36.27 GB");
+        assert_eq!(text(found.figure("requested")), "2.46 GB");
     }
 }
