@@ -121,7 +121,7 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
             Verdict::MemoryLimit if found.allowed.is_none() => earlier_error(log, message.line),
             _ => None,
         };
-        conclusion.advice.splice(0..0, first);
+        conclusion.advice.splice(0..0, first.map(|advice| found.vendor.translate(advice)));
         let first = conclusion.advice.first().map_or("", String::as_str);
         copy = advice::snippet(&found, conclusion.verdict, first);
         numbers = Some(found);

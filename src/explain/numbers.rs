@@ -18,9 +18,9 @@ const LARGE_SEGMENT: u64 = 20 * MIB;
 const BUSY_CACHE_DIVISOR: u64 = 24;
 /// A request of at most 1/32 of the device is small: if fragmentation makes it fail, the next request fails too.
 const SMALL_REQUEST_DIVISOR: u64 = 32;
-/// Processes whose memory differs from the median by at most 1/8 of it are alike.
+/// Processes are equal if their memory differs from the median by at most 1/8 of it.
 const EQUAL_PROCESS_DIVISOR: u64 = 8;
-/// So many other processes that are alike are no coincidence.
+/// This number of equal processes is no coincidence.
 const MIN_EQUAL_PROCESSES: usize = 3;
 /// Memory outside PyTorch counts from 1/16 of the device on; a desktop uses less.
 const SIGNIFICANT_OUTSIDE_DIVISOR: u64 = 16;

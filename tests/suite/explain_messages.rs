@@ -94,7 +94,7 @@ fn messages_as_people_paste_them_get_the_right_answer() {
 #[test]
 fn every_system_stands_in_the_documentation() {
     let docs = std::fs::read_to_string("docs/explain.md").unwrap();
-    let is_shown = |form: &&Form| matches!(form.role, Role::Message | Role::Note) && !form.is_allocator();
+    let is_shown = |form: &&Form| matches!(form.role, Role::Message | Role::Note | Role::Echo) && !form.is_allocator();
     for system in forms().filter(is_shown) {
         let is_there = docs.lines().any(|row| row.starts_with("| ") && row.contains(&system.name));
         assert!(is_there, "{}", system.name);

@@ -49,7 +49,8 @@ impl Index {
         patterns.extend(places().flat_map(|place| &place.words).map(String::as_str).chain(WORDS));
         let python_file = patterns.len();
         patterns.extend(PYTHON_FRAME);
-        Self { automaton: AhoCorasick::new(patterns).expect("valid patterns"), forms, python_file }
+        let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(patterns);
+        Self { automaton: automaton.expect("valid patterns"), forms, python_file }
     }
 
     /// True if the line matters.

@@ -48,7 +48,7 @@ pub(super) fn embedded_lines(text: &str) -> Option<(LineSource, Vec<String>)> {
     is_escaped.then(|| (LineSource::default(), unescape(text).split('\n').map(str::to_owned).collect()))
 }
 
-/// What a JSON record holds.
+/// The contents of a JSON record.
 #[derive(Default)]
 struct Record {
     source: LineSource,

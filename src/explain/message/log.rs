@@ -150,7 +150,10 @@ impl LogBuilder {
             let is_needless = message.form.needs.is_empty() || message.text.contains(&message.form.needs);
             is_needless || message.form.role == Role::Unknown
         });
-        let is_note = |message: &Message| message.form.role == Role::Note;
+        let is_explained =
+            messages.iter().any(|message| message.form.role == Role::Message && message.form.kind == "host");
+        messages.retain(|message| !is_explained || message.form.role != Role::Echo);
+        let is_note = |message: &Message| matches!(message.form.role, Role::Note | Role::Echo);
         let mut seen: SeededSet<&str> = SeededSet::default();
         seen.extend(messages.iter().filter(|message| !is_note(message)).map(|message| message.form.name.as_str()));
         messages.retain(|message| {

@@ -8,6 +8,7 @@ mod allocation;
 mod index;
 mod line;
 mod log;
+mod partial;
 mod scan;
 mod start;
 mod statistics;

@@ -2,10 +2,11 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use super::allocation::{self, FailedAllocation, Wording};
+use super::allocation::{self, Wording};
 use super::index::Index;
 use super::line::{self, LineSource};
 use super::log::{Log, LogBuilder, Message};
+use super::partial::{PartialMessage, ends_message, is_continuation, join_pieces};
 use super::start::{self, MessageStart};
 use super::statistics::{self, Statistics};
 use super::traceback::{self, TracebackFrame};
@@ -79,24 +80,15 @@ impl SourceState {
         true
     }
 
+    /// True if this line may belong to the message above.
+    fn is_in_message(&self) -> bool {
+        self.message.is_some() || self.message_below.is_some()
+    }
+
     /// True if the next line must be read even if the filter would skip it.
     fn is_waiting(&self) -> bool {
-        self.message.is_some()
-            || self.table.is_some()
-            || self.frame_indentation.is_some()
-            || self.message_below.is_some()
+        self.is_in_message() || self.table.is_some() || self.frame_indentation.is_some()
     }
-}
-
-/// A message of PyTorch's allocator that may continue in the next line.
-#[derive(Debug)]
-struct PartialMessage {
-    line: u64,
-    before: String,
-    pieces: Vec<String>,
-    /// A blank line followed the last piece.
-    has_gap: bool,
-    frames: Vec<TracebackFrame>,
 }
 
 struct Scanner {
@@ -160,10 +152,12 @@ impl Scanner {
         self.waiting -= usize::from(state.is_waiting());
         let is_code = state.take_code(body);
         let start = if is_code { None } else { start::find_start(body) };
+        // Words without a form do not end a message.
+        let is_start = start.is_some_and(|(start, _)| start.is_known());
         if let Some(mut partial) = state.message.take() {
             let is_blank = body.trim().is_empty();
             let is_ended = partial.has_gap && !is_blank && !is_continuation(body);
-            if start.is_some() || is_ended || ends_message(body) || partial.pieces.len() >= MAX_WRAPPED_LINES {
+            if is_start || is_ended || ends_message(body) || partial.pieces.len() >= MAX_WRAPPED_LINES {
                 self.finish_message(&source, partial);
             } else if is_blank {
                 partial.has_gap = true;
@@ -177,8 +171,9 @@ impl Scanner {
                 }
             }
         }
+        let start = start.filter(|_| is_start || !state.is_in_message());
         if let Some((first, left)) = state.message_below.take()
-            && start.is_none()
+            && !is_start
             && !ends_message(body)
         {
             self.builder.append_line(&source, first, &truncate(body.trim()));
@@ -215,7 +210,7 @@ impl Scanner {
             self.start_message(&source, &mut state, start, (before, message, text));
         }
         self.waiting += usize::from(state.is_waiting());
-        self.unfinished = (state.message.is_some() || state.message_below.is_some()).then(|| source.clone());
+        self.unfinished = state.is_in_message().then(|| source.clone());
         self.sources.insert(source, state);
     }
 
@@ -223,7 +218,8 @@ impl Scanner {
     fn source_of_wrapped(&mut self, source: LineSource, body: &str) -> LineSource {
         let Some(before) = self.unfinished.take() else { return source }; // no message to continue
         let is_labelled = source != LineSource::default();
-        if is_labelled || ends_message(body) || start::find_start(body).is_some() { source } else { before }
+        let is_start = start::find_start(body).is_some_and(|(start, _)| start.is_known());
+        if is_labelled || ends_message(body) || is_start { source } else { before }
     }
 
     fn note_place(&mut self, text: &str) {
@@ -254,7 +250,7 @@ impl Scanner {
         start: MessageStart,
         parts: (&str, &str, &str),
     ) {
-        let (before, text, whole) = parts;
+        let (before, text, line_text) = parts;
         let line = self.builder.log.lines;
         match start {
             MessageStart::Mapping => {
@@ -276,7 +272,7 @@ impl Scanner {
                     state.message = Some(partial);
                 }
             }
-            MessageStart::Form(form) => self.start_form(source, state, form, (text.trim(), whole)),
+            MessageStart::Form(form) => self.start_form(source, state, form, (text.trim(), line_text)),
         }
     }
 
@@ -286,7 +282,7 @@ impl Scanner {
         source: &LineSource,
         state: &mut SourceState,
         form: &'static Form,
-        (text, whole): (&str, &str),
+        (text, line_text): (&str, &str),
     ) {
         let line = self.builder.log.lines;
         match form.role {
@@ -296,12 +292,12 @@ impl Scanner {
                 return;
             }
             Role::Unknown => {
-                self.builder.log.unknown.get_or_insert_with(|| (line, truncate(whole.trim())));
-                if !line::is_error(whole) {
+                self.builder.log.unknown.get_or_insert_with(|| (line, truncate(line_text.trim())));
+                if !line::is_error(line_text) {
                     return;
                 }
             }
-            Role::Message | Role::Note => {}
+            Role::Message | Role::Note | Role::Echo => {}
         }
         if !form.continues.is_empty() {
             self.builder.continue_message(form, source, line, text);
@@ -314,7 +310,12 @@ impl Scanner {
         let frames = innermost_first(std::mem::take(&mut state.frames));
         let form = start::choose_by_frame(form, &text, frames.first());
         state.message_below = (form.below > 0).then_some((line, form.below));
-        let key = format!("{} {}", form.name, text.trim_end_matches(['\'', '"', ')']));
+        // A note is repeated with other numbers: an allocator tries smaller and smaller sizes.
+        let wording = form
+            .wording(&text)
+            .filter(|_| matches!(form.role, Role::Note | Role::Echo))
+            .map(|wording| wording.0.as_str());
+        let key = format!("{} {}", form.name, wording.unwrap_or_else(|| text.trim_end_matches(['\'', '"', ')'])));
         self.builder.add(key, Message { form, ..new_message(line, source, frames, text) });
     }
 
@@ -351,50 +352,6 @@ impl Scanner {
     }
 }
 
-/// Joins the lines of a message. People and loggers wrap lines at blanks, terminals anywhere: digits on both sides of a
-/// break are one number, and elsewhere the way that yields more numbers is taken. Lines that add none are left out.
-fn join_pieces(before: &str, pieces: &[String]) -> (FailedAllocation, String) {
-    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
-    let mut pieces = pieces.iter();
-    let mut text = pieces.next().cloned().unwrap_or_default();
-    let mut best = (allocation::parse_allocation(before, &text), text.clone());
-    for piece in pieces {
-        let is_cut_number = text.ends_with(is_number) && piece.starts_with(is_number) && !text.ends_with(", ");
-        let [glued, spaced] = [format!("{text}{piece}"), format!("{text} {piece}")];
-        let read = [&glued, &spaced].map(|text| allocation::parse_allocation(before, text));
-        let [read_glued, read_spaced] = read;
-        let is_glued = is_cut_number || completeness(&read_glued) > completeness(&read_spaced);
-        let read = if is_glued { read_glued } else { read_spaced };
-        text = if is_glued { glued } else { spaced };
-        if completeness(&read) > completeness(&best.0) {
-            best = (read, text.clone());
-        }
-    }
-    best
-}
-
-/// The more numbers are read, the better.
-fn completeness(read: &FailedAllocation) -> (usize, bool) {
-    (read.printed_numbers().len(), read.device.is_some())
-}
-
-/// True if `body` continues a message after a blank line, which people insert when they paste.
-fn is_continuation(body: &str) -> bool {
-    ["Tried to allocate", "GPU ", "Process ", "Including ", "Of the allocated", "with ", "and "]
-        .iter()
-        .any(|start| body.trim_start().starts_with(start))
-}
-
-/// True if `body` cannot belong to an unfinished message.
-fn ends_message(body: &str) -> bool {
-    let body = body.trim();
-    traceback::is_start(body)
-        || traceback::parse_frame(body).is_some()
-        || ["frame #", "Exception raised", "The above exc", "During handling", "srun:", "====", "----"]
-            .iter()
-            .any(|start| body.starts_with(start))
-}
-
 fn new_message(line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text: String) -> Message {
     Message {
         line,
@@ -425,6 +382,7 @@ fn truncate(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::message::FailedAllocation;
 
     const WHOLE: &str = "CUDA out of memory. Tried to allocate 96.00 MiB. GPU 1 has a total capacity of 480.00 MiB of which 80.00 MiB is free. Of the allocated memory 200.00 MiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.";
 

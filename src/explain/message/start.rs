@@ -3,7 +3,7 @@
 use super::allocation::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
 use super::index::Index;
 use super::traceback::TracebackFrame;
-use crate::explain::table::{Form, forms};
+use crate::explain::table::{Form, Role, forms};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessageStart {
@@ -12,6 +12,13 @@ pub(super) enum MessageStart {
     Form(&'static Form),
     /// A warning that the device refused memory for an expandable segment; PyTorch tries again.
     Mapping,
+}
+
+impl MessageStart {
+    /// False for words about a lack of memory that are of no form.
+    pub(super) fn is_known(self) -> bool {
+        !matches!(self, Self::Form(form) if form.role == Role::Unknown)
+    }
 }
 
 const MAPPING_REFUSED: &str = "expandable_segments: memory mapping failed with OOM on device ";
@@ -125,13 +132,11 @@ pub(super) fn parse_mapping(text: &str, line: u64) -> Option<Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::table::Role;
 
     #[test]
     fn messages_are_distinguished_from_other_text() {
-        let is_known = |mark: &MessageStart| !matches!(mark, MessageStart::Form(form) if form.role == Role::Unknown);
         let at = |text: &str| {
-            let (mark, at) = find_start(text).filter(|(mark, _)| is_known(mark))?;
+            let (mark, at) = find_start(text).filter(|(mark, _)| mark.is_known())?;
             Some((mark, text.get(at..at + 4).unwrap().to_owned()))
         };
         let allocator = |start: &str| Some((MessageStart::Allocation, start.to_owned()));

@@ -26,7 +26,8 @@ impl PrintedAmount {
     /// the `GB` of its Metal backend. Printed decimals are rounded.
     pub fn at_start(text: &str) -> Option<Self> {
         let (number, rest) = split_number(text.trim_start())?;
-        let rest = rest.trim_start();
+        // NumPy prints `189. MiB`.
+        let rest = rest.strip_prefix('.').unwrap_or(rest).trim_start();
         let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let unit = rest.get(..letters)?;
         let scale = scale(unit)?;
@@ -130,6 +131,7 @@ mod tests {
         assert_eq!(bytes("1900,00 MiB on"), bytes("1900.00 MiB"));
         assert_eq!(bytes("7,792 GiB"), bytes("7.792 GiB"));
         assert_eq!(bytes("1,024 MiB"), bytes("1024 MiB"));
+        assert_eq!(bytes("189. MiB for"), bytes("189 MiB"));
         assert_eq!(PrintedAmount::at_end("; 7,02 GiB ").map(|amount| amount.text).as_deref(), Some("7.02 GiB"));
         let grouped = PrintedAmount::at_start_lenient("8,589,934,592 bytes").unwrap();
         assert_eq!(grouped.bytes, 8 << 30);

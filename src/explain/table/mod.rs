@@ -64,7 +64,7 @@ pub struct Form {
     pub is_recordable: bool,
 }
 
-/// What a line of a form shows.
+/// The evidence in a line of a form.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -73,6 +73,8 @@ pub enum Role {
     Message,
     /// The same, if no other message of the system says it.
     Note,
+    /// That a process was killed, which another message about host memory explains better.
+    Echo,
     /// Nothing alone: it has numbers for the messages of the system.
     Context,
     /// Another failure, which people take for a lack of memory.
@@ -179,7 +181,7 @@ mod tests {
         assert!(rows.len() > 100, "{}", rows.len());
         for row in &rows {
             let parts = [&row.kind, &row.name, &row.title];
-            let is_shown = matches!(row.role, Role::Message | Role::Note) && !row.is_allocator();
+            let is_shown = matches!(row.role, Role::Message | Role::Note | Role::Echo) && !row.is_allocator();
             assert!(!is_shown || parts.iter().all(|part| !part.is_empty()), "{row:?}");
             assert!(!is_shown || !row.advice.is_empty() && !row.why.is_empty(), "{row:?}");
             assert!(row.why.iter().all(|why| !why.ends_with('.')), "{row:?}");

@@ -13,21 +13,20 @@ const NUMBER: &str = "{}";
 pub struct Pattern(pub String);
 
 impl Pattern {
-    /// The byte at which the pattern starts in `text`.
+    /// The byte at which the pattern starts in `text`, in capital or small letters.
     pub fn find(&self, text: &str) -> Option<usize> {
-        let (text, skipped) = match self.0.strip_prefix('^') {
-            Some(_) => (text.trim(), text.len() - text.trim_start().len()),
-            None => (text, 0),
-        };
-        let mut start = None;
-        let mut end = 0;
-        for part in self.parts() {
+        let (text, pattern) = (text.to_ascii_lowercase(), self.0.to_ascii_lowercase());
+        let is_whole = pattern.starts_with('^');
+        let skipped = if is_whole { text.len() - text.trim_start().len() } else { 0 };
+        let text = text.get(skipped..)?.trim_end();
+        let (mut start, mut end) = (None, 0);
+        for part in pattern.trim_start_matches('^').trim_end_matches('$').split(ANY) {
             let (at, len) = find_part(text.get(end..)?, part)?;
             start = start.or(Some(end + at));
             end += at + len;
         }
-        let is_bound_at_start = !self.0.starts_with('^') || start == Some(0);
-        let is_bound_at_end = !self.0.ends_with('$') || end == text.len();
+        let is_bound_at_start = !is_whole || start == Some(0);
+        let is_bound_at_end = !pattern.ends_with('$') || end == text.len();
         start.filter(|_| is_bound_at_start && is_bound_at_end).map(|start| start + skipped)
     }
 
@@ -43,11 +42,8 @@ impl Pattern {
 
     /// The longest printed text of the pattern: a line without it cannot match.
     pub fn longest_literal(&self) -> &str {
-        self.parts().flat_map(|part| part.split(NUMBER)).max_by_key(|literal| literal.len()).unwrap_or_default()
-    }
-
-    fn parts(&self) -> impl Iterator<Item = &str> {
-        self.0.trim_start_matches('^').trim_end_matches('$').split(ANY)
+        let text = self.0.trim_start_matches('^').trim_end_matches('$');
+        text.split(ANY).flat_map(|part| part.split(NUMBER)).max_by_key(|literal| literal.len()).unwrap_or_default()
     }
 }
 
@@ -62,7 +58,17 @@ pub enum Side<'t> {
 /// The position and length of `part` in `text`.
 fn find_part(text: &str, part: &str) -> Option<(usize, usize)> {
     let (first, rest) = part.split_once(NUMBER).map_or((part, None), |(first, rest)| (first, Some(rest)));
-    let Some(rest) = rest else { return text.find(first).map(|at| (at, first.len())) }; // no number
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let is_cut_number = |at: usize| {
+        let (before, behind) = (text.get(..at).unwrap_or_default(), text.get(at + first.len()..).unwrap_or_default());
+        is_digit(first.chars().next()) && is_digit(before.chars().next_back())
+            || is_digit(first.chars().next_back()) && is_digit(behind.chars().next())
+    };
+    let Some(rest) = rest else {
+        // No number of any value.
+        let mut found = text.match_indices(first).map(|(at, _)| at);
+        return found.find(|at| !is_cut_number(*at)).map(|at| (at, first.len()));
+    };
     text.match_indices(first).find_map(|(at, _)| {
         let number = text.get(at + first.len()..)?;
         let end = number.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(number.len());
@@ -85,6 +91,8 @@ mod tests {
         assert_eq!(find("d…b", "abcd"), None);
         assert_eq!(find("code {}, x", "exit code , code 137, x"), Some(12));
         assert_eq!(find("code {}", "exit code x"), None);
+        assert_eq!(find("CODE 137", "exit Code 1370, code 137"), Some(16));
+        assert_eq!(find("code 137$", "exit code 137 means"), None);
         assert_eq!(find("{}/{} ready", "a 1/2 ready"), Some(2));
         assert_eq!(find("^Killed$", "  Killed "), Some(2));
         assert_eq!(find("^Killed$", "Killed by"), None);
