@@ -11,6 +11,7 @@ use super::options::Options;
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
+use crate::base::details::promised;
 use crate::base::threads;
 use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
@@ -26,6 +27,7 @@ use crate::whatif::{TriedOn, TriedRow, sort_tried};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
+#[serde(remote = "Self")]
 pub struct DeviceReport {
     /// Device number.
     pub device: u64,
@@ -115,6 +117,13 @@ pub struct DeviceReport {
     /// What replays for a failed request are compared with; `None` if none failed.
     #[serde(skip)]
     tried_on: Option<TriedOn>,
+}
+
+promised! {
+    DeviceReport {
+        device, moment, reserved_bytes, allocated_bytes, active_bytes, requested_bytes, fragmentation, capacity_bytes, peak,
+        oom_count, ooms, conclusion, advice, tried, top_lines, at_peak, at_moment, steps,
+    }
 }
 
 /// Growth below this part of the peak is not worth a look.

@@ -7,6 +7,7 @@ use super::dry_failures::Failures;
 use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
+use crate::base::details::promised;
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings};
 use crate::snapshot::{DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
@@ -15,6 +16,7 @@ use crate::study::Study;
 
 /// A run without a GPU, on a stub of CUDA.
 #[derive(Debug, Clone, Serialize)]
+#[serde(remote = "Self")]
 pub struct DryRunReport {
     /// Name of the assumed GPU, as its driver reports it.
     pub gpu: String,
@@ -56,6 +58,10 @@ pub struct DryRunReport {
     /// The program has training steps, perhaps beside an engine.
     #[serde(skip)]
     pub trains: bool,
+}
+
+promised! {
+    DryRunReport { gpu, capability, total_bytes, context_bytes, verdict, reason, certainty, missing }
 }
 
 /// How closely the requests of a dry run match those on a GPU.

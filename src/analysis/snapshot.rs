@@ -11,6 +11,7 @@ use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
 use super::process::process;
 use super::source::{named_lines, quote_source};
+use crate::base::details::promised;
 use crate::base::threads;
 use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
@@ -28,6 +29,7 @@ pub struct HostReport {
 
 /// One snapshot.
 #[derive(Debug, Clone, Serialize)]
+#[serde(remote = "Self")]
 pub struct SnapshotReport {
     /// Path as given on the command line.
     pub path: String,
@@ -68,6 +70,10 @@ pub struct SnapshotReport {
     /// Texts of lines that the report names, as far as they are known; empty with stripped paths.
     #[serde(skip)]
     pub source: SourceLines,
+}
+
+promised! {
+    SnapshotReport { path, torch_version, settings_string, events, truncated, warnings, recorder, dry_run, devices }
 }
 
 impl SnapshotReport {

@@ -37,7 +37,14 @@ impl Types {
     /// The schema of the type `name`, with references that are not resolved.
     fn definition(&self, name: &str) -> Value {
         let shape = self.shape(name);
-        let keys = self.keys(shape);
+        let mut keys = self.keys(shape);
+        if let Some(promised) = &shape.promised {
+            for key in promised {
+                assert!(keys.iter().any(|other| other.name == *key), "{name} has no key {key}");
+            }
+            keys.retain(|key| promised.contains(&key.name));
+            keys.push(details());
+        }
         let mut schema = if !keys.is_empty() {
             let required: Vec<&str> = keys.iter().filter(|key| !key.is_optional).map(|key| key.name.as_str()).collect();
             let properties: BTreeMap<&str, &Value> = keys.iter().map(|key| (key.name.as_str(), &key.schema)).collect();
@@ -124,6 +131,14 @@ impl Types {
             _ => {}
         }
     }
+}
+
+/// The key of all that is not promised.
+fn details() -> Key {
+    let doc =
+        "More about it, for people who look closer. These keys are not promised: they may change with any release.";
+    let schema = json!({ "type": "object", "description": doc });
+    Key { name: "details".to_owned(), doc: doc.to_owned(), schema, is_optional: false, is_flattened: false }
 }
 
 /// Puts `inner` in the place of the type parameter `parameter`.

@@ -24,6 +24,8 @@ pub(crate) struct Shape {
     pub(crate) variants: Vec<Value>,
     /// The values of a map that is serialized by hand, if they are of few types.
     pub(crate) values: Option<Vec<Value>>,
+    /// The keys that are promised, if the others are under `details`.
+    pub(crate) promised: Option<Vec<String>>,
     /// The name of its type parameter.
     pub(crate) parameter: Option<String>,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Types {
     pub(crate) aliases: BTreeMap<String, Value>,
     /// Reports that `reports!` serializes, with their schemas.
     pub(crate) reports: BTreeMap<String, String>,
+    /// The promised keys of reports with details.
+    promised: BTreeMap<String, Vec<String>>,
 }
 
 /// The text of doc comments as one line, with links to items reduced to their names.
@@ -250,6 +254,19 @@ impl Parse for Schemas {
     }
 }
 
+/// A report and its keys that `promised!` names.
+struct Promised(String, Vec<String>);
+
+impl Parse for Promised {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let report = input.parse::<syn::Ident>()?.to_string();
+        let body;
+        syn::braced!(body in input);
+        let keys = Punctuated::<syn::Ident, Token![,]>::parse_terminated(&body)?;
+        Ok(Self(report, keys.iter().map(ToString::to_string).collect()))
+    }
+}
+
 /// The keys with which the JSON of a report begins.
 fn first_keys(schema: &str) -> [Key; 2] {
     let key = |name: &str, doc: &str, schema| Key {
@@ -281,6 +298,9 @@ impl Types {
         }
         for (report, schema) in &types.reports {
             types.shapes.get_mut(report).unwrap().keys.splice(0..0, first_keys(schema));
+        }
+        for (report, keys) in std::mem::take(&mut types.promised) {
+            types.shapes.get_mut(&report).unwrap().promised = Some(keys);
         }
         for key in types.shapes.values_mut().flat_map(|shape| &mut shape.keys) {
             if key.name == "schema" && key.doc.starts_with("`oomscope/") {
@@ -315,6 +335,10 @@ impl Types {
                 }
                 Item::Macro(item) if item.mac.path.is_ident("reports") => {
                     self.reports.extend(item.mac.parse_body::<Schemas>().unwrap().0);
+                }
+                Item::Macro(item) if item.mac.path.is_ident("promised") => {
+                    let Promised(report, keys) = item.mac.parse_body().unwrap();
+                    self.promised.insert(report, keys);
                 }
                 Item::Macro(item) if item.mac.path.is_ident("sentences") => {
                     let facts = Punctuated::<syn::Ident, Token![,]>::parse_terminated;

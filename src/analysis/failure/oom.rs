@@ -9,6 +9,7 @@ use super::judged::Judgement;
 use super::judged_request::JudgedRequest;
 use super::outlook::{Outlook, UnusualInput};
 use super::remedies::{RecordedReplay, Remedy, TrialResults};
+use crate::base::details::promised;
 use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
 use crate::whatif::ForecastVerdict;
@@ -16,6 +17,7 @@ use crate::whatif::forecast::Forecast;
 
 /// A failed request: an `oom` entry of a trace. A [`JudgedRequest`] with replays.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(remote = "Self")]
 pub struct OomReport {
     /// The request, the memory and the verdict.
     #[serde(flatten)]
@@ -36,6 +38,14 @@ pub struct OomReport {
     /// Attribution of the memory; only for the last failure of a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<MemoryBreakdown>,
+}
+
+promised! {
+    OomReport {
+        event, time_us, requested_bytes, segment_bytes, shortfall_bytes, stream, pool_id, device_free_bytes, reserved_bytes,
+        allocated_bytes, cached_bytes, largest_free_block_bytes, verdict, verdict_reason, confidence, culprit, called_from,
+        backward, operation, frames, held,
+    }
 }
 
 impl Deref for OomReport {

@@ -2,6 +2,7 @@
 //!
 //! In: bytes of files, numbers and text. Out: types and functions that know neither PyTorch's allocator nor snapshots.
 
+pub mod details;
 pub mod ids;
 pub mod input;
 pub mod intern;

@@ -8,6 +8,7 @@ use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
 use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
+use crate::base::details::promised;
 use crate::base::ids::{PoolId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::base::warning::words;
@@ -26,6 +27,7 @@ const COMPARED_LINES: usize = 40;
 
 /// The live memory at one position. The rows of each table add up to `allocated_bytes`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(remote = "Self")]
 pub struct MemoryBreakdown {
     /// Index of the entry that the position follows; null for the start of the trace.
     pub event: Option<u64>,
@@ -73,6 +75,10 @@ pub struct MemoryBreakdown {
     /// Activations of forward passes that no backward pass follows, if they hold 5% of the memory or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_graphs: Option<UnusedGraphs>,
+}
+
+promised! {
+    MemoryBreakdown { event, phase, step, allocated_bytes, blocks, by_category, by_line }
 }
 
 /// Live memory of one category.
