@@ -12,7 +12,7 @@ use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
 use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
-use crate::stacks::phases::Engine;
+use crate::stacks::engines::Engine;
 use crate::study::attribution::{KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::Holder;

@@ -82,6 +82,15 @@ def stack(frames):
 # ---- the figures, shaped as in the JSON of `analyze` ----------------------------------
 
 
+def with_details(part):
+    """The `details` of each part of an answer beside its promised keys."""
+    if isinstance(part, list):
+        return [with_details(item) for item in part]
+    if isinstance(part, dict):
+        return {key: with_details(value) for key, value in {**part, **part.pop("details", {})}.items() if key != "details"}
+    return part
+
+
 def ratio(part, whole):
     return part / whole if whole else 0.0
 
@@ -371,7 +380,7 @@ def confirm(path, oomscope):
         if run.returncode != 0:
             yield f"{path}: analyze ended with status {run.returncode}: {run.stderr.decode(errors='replace').strip()}"
             return
-        (answer,) = json.loads(run.stdout)["snapshots"]
+        (answer,) = with_details(json.loads(run.stdout))["snapshots"]
         yield from differences(str(path), {"events": sum(map(len, traces))}, answer)
     answers = {d["device"]: d for d in answer["devices"]}
 

@@ -74,7 +74,7 @@ def run(oomscope, venv, path, name):
             key=lambda peak: peak["reserved_bytes"],
         )
         figures = f"{mib(peak['allocated_bytes'])} | {mib(peak['reserved_bytes'])} | {first['dry_run']['certainty']}"
-        return f"| {name} | {figures} | {describe(first['dry_run'])} | {took:.0f} |"
+        return f"| {name} | {figures} | {describe(first['dry_run'] | first['dry_run']['details'])} | {took:.0f} |"
 
 
 def main():

@@ -54,8 +54,8 @@ def run(oomscope, python, name, directory):
         report = json.loads(analyzed.stdout)["snapshots"][0]
     except (ValueError, LookupError):
         return {"name": name, "verdict": "no-verdict", "output": done.stdout[-2000:] + done.stderr[-3000:]}
-    reads = report["dry_run"]["reads"]
-    count = [report["dry_run"]["known_reads"], 0, 0]
+    reads = report["dry_run"]["details"]["reads"]
+    count = [report["dry_run"]["details"]["known_reads"], 0, 0]
     for read in reads:
         count[2 if read["value"] == "zero" else 1] += read["count"]
     return {

@@ -112,7 +112,7 @@ def main():
             continue
         device = analyze(oomscope, base)
         oom = device["ooms"][-1]
-        growth, leaks = oom.get("growth"), device["leaks"]
+        growth, leaks = oom["details"].get("growth"), device["details"]["leaks"]
         true = rate(facts["held_at_steps"])
         said = growth["bytes_per_step"] if growth else 0
         next_requests = (oom.get("next_step") or {}).get("requests", 0)
@@ -123,7 +123,7 @@ def main():
             f" leaks {leaks['bytes_per_step'] / MIB:.2f} line {line}; next {oom.get('next_step')};"
             f" input {oom.get('unusual_input')}"
         )
-        serving = [remedy for remedy in oom["remedies"] if remedy["avoids_oom"] and not remedy.get("without")]
+        serving = [remedy for remedy in oom["details"]["remedies"] if remedy["avoids_oom"] and not remedy.get("without")]
         for remedy in serving[:RERUNS]:
             settings = remedy["settings"]
             after = record(venv, file, name, mib, settings, out / f"{name}-{settings.replace(':', '_')}.pickle.gz")

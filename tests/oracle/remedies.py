@@ -27,7 +27,7 @@ def replayed(oomscope, path):
     )
     [snapshot] = report["snapshots"]
     [oom] = snapshot["devices"][0]["ooms"]
-    return snapshot["settings_string"], oom["remedies"]
+    return snapshot["settings_string"], oom["details"]["remedies"]
 
 
 def joined(recorded, remedy):

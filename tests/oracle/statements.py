@@ -144,7 +144,7 @@ class Judge:
         self.rows.append((kind, result, text))
 
     def settings_tried(self):
-        rows = [row["settings"] for row in self.oom["remedies"] if not row.get("without")]
+        rows = [row["settings"] for row in self.oom["details"]["remedies"] if not row.get("without")]
         rows += [row["settings"] for row in self.whatif["rows"][1:6]]
         names = [name for name in dict.fromkeys(["expandable_segments:True", *rows]) if "fraction" not in name]
         return [self.trial.rerun(settings=name) for name in names[:SETTINGS]]
@@ -241,7 +241,7 @@ class Judge:
 
     def growth(self):
         real = self.trial.rate()
-        growth, leaks = (self.oom or {}).get("growth"), self.device["leaks"]
+        growth, leaks = (self.oom or {}).get("details", {}).get("growth"), self.device["details"]["leaks"]
         match = re.search(
             r"memory grows by ([\d.,]+) (B|KiB|MiB|GiB) (?:a|per) step",
             f"{self.summary['answer']} {self.summary['action']}",
@@ -325,7 +325,7 @@ class Judge:
     def forecasts(self):
         """What comes after the failed request under each setting named, and on a larger device."""
         trial = self.trial
-        remedies = [row for row in self.oom["remedies"] if row["avoids_oom"] and not row.get("without")]
+        remedies = [row for row in self.oom["details"]["remedies"] if row["avoids_oom"] and not row.get("without")]
         rows = [(row["settings"], trial.rerun(settings=row["settings"]), row) for row in remedies[:SETTINGS]]
         larger = trial.mib * 5 // 4
         command = (

@@ -248,6 +248,6 @@ def test_the_real_vllm_starts(tmp_path):
     command = [program(), "dry-run", "--gpu", "h100", "--exit-code", "verdict", "-o", "run", "--", sys.executable]
     subprocess.run(command + server, cwd=tmp_path, check=True, timeout=600)
     report = subprocess.run([program(), "analyze", "--format", "json", "run"], cwd=tmp_path, capture_output=True)
-    serving = json.loads(report.stdout)["snapshots"][0]["dry_run"]["serving"]
+    serving = json.loads(report.stdout)["snapshots"][0]["dry_run"]["details"]["serving"]
     # 2 layers, keys and values, 4 heads of 64 numbers of 2 bytes: 2,048 bytes a token.
     assert serving["ready"] and serving["kv_cache_tokens"] == pytest.approx(serving["kv_cache_bytes"] / 2048, rel=0.001)

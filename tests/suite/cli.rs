@@ -172,7 +172,7 @@ fn a_snapshot_is_the_same_plain_compressed_and_from_standard_input() {
         let mut piped = oomscope(&["analyze", "-", "--format", "json"]);
         let output = piped.write_stdin(bytes.clone()).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{name}");
-        let (named, _, report) = told(serde_json::from_slice(&output.stdout).unwrap());
+        let (named, _, report) = told(crate::support::program::read_with_details(&String::from_utf8(output.stdout).unwrap()));
         assert_eq!((named, report), (json!("-"), expected.clone()), "{name}");
     }
 }
@@ -418,7 +418,7 @@ fn a_closed_pipe_is_success() {
 #[test]
 fn pools_and_streams_are_sums_of_their_parts() {
     let ran = on_all_fixtures(&["--format", "json"], &[]);
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let report: Value = crate::support::program::read_with_details(&ran.out);
     assert_eq!((ran.code, &report["schema"]), (0, &json!("oomscope/analyze/1")));
     let snapshots = list(&report["snapshots"]);
     assert_eq!(snapshots.len(), all_fixtures().len());

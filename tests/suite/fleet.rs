@@ -273,7 +273,7 @@ fn a_snapshot_without_an_answer_is_a_line_or_a_message() {
         assert_eq!(rows(&ran.out)[2], single, "a line is the object of the snapshot");
     }
     let ran = run(&["whatif", "--format", "json", OOM, NO_TRACE]);
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let report: Value = crate::support::program::read_with_details(&ran.out);
     assert_eq!((ran.code, &report["unreadable"][0]["path"]), (2, &json!(NO_TRACE)));
     let none = run(&["whatif", NO_TRACE, "missing.pickle"]);
     assert_eq!((none.code, none.out.as_str(), none.err.lines().count()), (2, "", 2));

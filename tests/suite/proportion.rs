@@ -89,7 +89,7 @@ fn cost(snapshot: &Snapshot) -> (Vec<usize>, usize, Value) {
             let json = formats::json(&report).unwrap();
             (vec![json.len(), terminal(&page, STYLE).len(), markdown(&page).len(), html(&page).len()], json)
         });
-        (sizes, heap, serde_json::from_str(&json).unwrap())
+        (sizes, heap, crate::support::program::read_with_details(&json))
     })
 }
 

@@ -173,7 +173,7 @@ fn a_directory_is_all_snapshots_below_it_and_other_json_is_passed_over() {
     let ran = run(&["analyze", "--format", "json", &text(&job)]);
     assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
     assert!(ran.err.contains("skipped 2 .json files"), "{}", ran.err);
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let report: Value = crate::support::program::read_with_details(&ran.out);
     let paths: Vec<_> = list(&report["snapshots"]).iter().map(|s| s["path"].as_str().unwrap()).collect();
     let expected = ["node1/rank_2.pickle.gz", "rank_0.pickle.gz", "rank_1.PICKLE.gz"];
     assert_eq!(paths, expected.map(|name| text(&job.join(name))));
@@ -192,7 +192,7 @@ fn one_unreadable_file_does_not_hide_the_others() {
     fs::write(&broken[0], &pickled(3, "x")[..100]).unwrap();
     fs::write(&broken[1], b"{\"segments\": [").unwrap();
     let ran = run(&["analyze", "--format", "json", &text(&job)]);
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let report: Value = crate::support::program::read_with_details(&ran.out);
     assert_eq!((ran.code, list(&report["snapshots"]).len()), (2, 3));
     let unreadable: Vec<_> = list(&report["unreadable"]).iter().map(|u| u["path"].as_str().unwrap()).collect();
     assert_eq!(unreadable, broken.each_ref().map(|path| text(path)));

@@ -166,7 +166,7 @@ fn annotations_of_live_memory_are_shown() {
     assert_eq!((of("parameters").unwrap() >> 20, of("other").unwrap() >> 20), (16, 12), "{held}");
     let page = result_of(&["analyze", "--full", "--top", "2", ANNOTATED]);
     assert!(
-        page.contains("Allocated memory that the program annotated") && page.contains("all other annotations"),
+        page.contains("Allocated memory that the program annotated") && page.contains("everything else"),
         "{page}"
     );
     assert!(analyze(&[LOSSES])["snapshots"][0]["devices"][0].get("annotated").is_none());
@@ -180,7 +180,7 @@ fn texts_of_the_program_select_categories_of_the_reader() {
     let by_rule = |snapshot: &str, held: &str| -> Vec<(String, u64)> {
         let path = text(&Path::new(env!("CARGO_MANIFEST_DIR")).join(snapshot));
         let analysis: Value =
-            serde_json::from_str(&analyze_in(directory.path(), &["--format", "json", &path])).unwrap();
+            crate::support::program::read_with_details(&analyze_in(directory.path(), &["--format", "json", &path]));
         let rows = analysis["snapshots"][0]["devices"][0].pointer(held).unwrap()["by_rule"].as_array().unwrap().clone();
         rows.iter()
             .map(|row| (row["name"].as_str().unwrap_or("none").to_owned(), row["bytes"].as_u64().unwrap()))

@@ -36,7 +36,7 @@ fn excerpt(directory: &Path, snapshot: &Py, options: &[&str]) -> Value {
     let path = directory.join("snapshot.pickle");
     fs::write(&path, snapshot.pickle(4)).unwrap();
     let arguments = [&["analyze", "--format", "json", path.to_str().unwrap()], options].concat();
-    let result: Value = serde_json::from_str(&result_of(&arguments)).unwrap();
+    let result: Value = crate::support::program::read_with_details(&result_of(&arguments));
     let oom = &result["snapshots"][0]["devices"][0]["ooms"][0];
     assert_eq!(oom["culprit"]["line"], 3, "{oom}");
     oom["source"].clone()

@@ -302,7 +302,7 @@ fn a_late_recording_is_guessed_well() {
 fn devices(name: &str, more: &[&str]) -> Vec<Value> {
     let path = format!("fixtures/{name}.pickle.gz");
     let args = [&["analyze", "--format", "json"], more, &[path.as_str()]].concat();
-    let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
+    let report: Value = crate::support::program::read_with_details(&result_of(&args));
     report["snapshots"][0]["devices"].as_array().unwrap().clone()
 }
 
@@ -384,7 +384,7 @@ fn memory_without_a_stack_is_not_all_from_before_the_recording() {
     let path = directory.path().join("snapshot.json");
     std::fs::write(&path, snapshot.to_string()).unwrap();
     let path = path.to_str().unwrap();
-    let report: Value = serde_json::from_str(&result_of(&["analyze", "--format", "json", path])).unwrap();
+    let report: Value = crate::support::program::read_with_details(&result_of(&["analyze", "--format", "json", path]));
     let rows = report["snapshots"][0]["devices"][0]["at_peak"]["by_line"]["rows"].as_array().unwrap().clone();
     let mut rows: Vec<(u64, bool)> =
         rows.iter().map(|row| (row["bytes"].as_u64().unwrap(), row["before_recording"] == true)).collect();
@@ -460,7 +460,8 @@ fn categories_of_ones_own_stand_beside_the_others() {
         [[category]]\nname = 'optimizer'\nfunction = '_init_group'\n";
     std::fs::write(&config, rules).unwrap();
     let file = text(&fixtures::path("where/2.15.0-adam"));
-    let report: Value = serde_json::from_str(&analyze_in(place.path(), &["--format", "json", &file])).unwrap();
+    let report: Value =
+        crate::support::program::read_with_details(&analyze_in(place.path(), &["--format", "json", &file]));
     let device = &report["snapshots"][0]["devices"][0];
     let held = &device["at_peak"];
     assert_eq!(sum(&held["by_rule"], "bytes"), held["allocated_bytes"].as_u64().unwrap());

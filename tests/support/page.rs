@@ -17,7 +17,7 @@ pub struct Page {
 
 impl Page {
     pub fn read(html: String) -> Self {
-        let (analysis, rows) = (block(&html, "analysis"), block(&html, "pages"));
+        let (analysis, rows) = (super::program::with_details(block(&html, "analysis")), block(&html, "pages"));
         let parts = html.split("<script type=\"text/plain\" class=\"data\" data-page=\"").skip(1);
         let devices = parts
             .map(|part| {

@@ -92,7 +92,26 @@ pub fn analyze_in(directory: &Path, args: &[&str]) -> String {
 /// The JSON of `oomscope analyze` with `args`.
 pub fn analyze(args: &[&str]) -> Value {
     let all: Vec<&str> = ["analyze", "--format", "json"].iter().chain(args).copied().collect();
-    serde_json::from_str(&result_of(&all)).unwrap()
+    read_with_details(&result_of(&all))
+}
+
+/// The JSON in `text`, with the `details` of each part beside the keys that are promised.
+pub fn read_with_details(text: &str) -> Value {
+    with_details(serde_json::from_str(text).unwrap())
+}
+
+/// `json` with the `details` of each part beside the keys that are promised.
+pub fn with_details(json: Value) -> Value {
+    match json {
+        Value::Array(items) => items.into_iter().map(with_details).collect(),
+        Value::Object(mut members) => {
+            if let Some(Value::Object(details)) = members.remove("details") {
+                members.extend(details);
+            }
+            members.into_iter().map(|(key, value)| (key, with_details(value))).collect()
+        }
+        other => other,
+    }
 }
 
 /// Waits for a program that should need no time at all.

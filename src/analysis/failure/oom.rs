@@ -44,7 +44,7 @@ promised! {
     OomReport {
         event, time_us, requested_bytes, segment_bytes, shortfall_bytes, stream, pool_id, device_free_bytes, reserved_bytes,
         allocated_bytes, cached_bytes, largest_free_block_bytes, verdict, verdict_reason, confidence, culprit, called_from,
-        backward, operation, frames, held,
+        backward, operation, frames, frames_left_out, held,
     }
 }
 

@@ -14,28 +14,27 @@ use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::output::Output;
 use crate::cli::run::record_to_log;
 use crate::output::report;
-use crate::stacks::phases::Engine;
+use crate::stacks::engines::Engine;
 
-/// Numbers of GPUs that share the model. `SGLang` has a process for each, of which a dry run starts one.
+/// Numbers of GPUs that share the model. An engine without the option has a process for each; a dry run starts one.
 const GPU_COUNTS: [u64; 4] = [1, 2, 4, 8];
 /// Maximum number of GPU models: a start takes a minute.
 const MAX_MODELS: usize = 4;
 
 /// The engine that `command` starts, by its words.
-pub(super) fn engine_of(command: &[OsString]) -> Option<Engine> {
-    let has = |name: &str| command.iter().any(|word| word.to_string_lossy().contains(name));
-    let sglang = || has("sglang").then_some(Engine::Sglang);
-    if has("vllm") { Some(Engine::Vllm) } else { sglang() }
+pub(super) fn engine_of(command: &[OsString]) -> Option<&'static Engine> {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    Engine::of_command(&words)
 }
 
-pub(super) fn run(args: &Plan, engine: Engine, models: &[&'static GpuModel]) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &Plan, engine: &Engine, models: &[&'static GpuModel]) -> anyhow::Result<Exit> {
     if models.len() > MAX_MODELS {
         bail!("name at most {MAX_MODELS} GPUs with --gpus: an engine starts on each of them");
     }
     let output = Output::open(args.output.output.as_deref())?;
     fs::create_dir_all(&args.runs).with_context(|| format!("{}: cannot be created", args.runs.display()))?;
     let mut rows = Vec::new();
-    let counts = if engine == Engine::Vllm { &GPU_COUNTS[..] } else { &GPU_COUNTS[..1] };
+    let counts = if engine.gpus_option.is_some() { &GPU_COUNTS[..] } else { &GPU_COUNTS[..1] };
     for model in models {
         for gpus in counts {
             rows.push(start(args, engine, model, *gpus)?);
@@ -47,15 +46,14 @@ pub(super) fn run(args: &Plan, engine: Engine, models: &[&'static GpuModel]) -> 
     Ok(Exit::Success)
 }
 
-/// Starts the engine on `gpus` of a model; vLLM with the longest `max_model_len` that the memory allows.
-fn start(args: &Plan, engine: Engine, gpu: &GpuModel, gpus: u64) -> anyhow::Result<ServingPlanRow> {
+/// Starts the engine on `gpus` of a model, with requests as long as the memory allows if the engine finds out.
+fn start(args: &Plan, engine: &Engine, gpu: &GpuModel, gpus: u64) -> anyhow::Result<ServingPlanRow> {
     let directory = args.runs.join(format!("{}-{gpus}", gpu.name));
     let log = directory.with_extension("txt");
     let dry_run = DryRun::on_gpu(gpu.name, None, &args.command)?;
-    let options = match engine {
-        Engine::Vllm => vec![("tensor_parallel_size", json!(gpus)), ("max_model_len", json!(-1))],
-        Engine::Sglang => Vec::new(),
-    };
+    let gpus_option = engine.gpus_option.map(|option| (option, json!(gpus)));
+    let longest = engine.longest_option.map(|(option, value)| (option, json!(value)));
+    let options: Vec<_> = gpus_option.into_iter().chain(longest).collect();
     print_stderr(&format!("on {gpus} x {}: the output is in {}", gpu.name, log.display()));
     let prepared = dry_run.options.prepare(Some(&directory), Intervention::with_engine_options(options))?;
     let (end, _, snapshots) = record_to_log(&args.command, prepared, &log)?;

@@ -10,7 +10,8 @@ use crate::base::intern::SeededMap;
 use crate::replay::literal::ReplayStep;
 use crate::snapshot::{Action, BlockState, Device, SleepCall, SleepChange};
 use crate::stacks::frames::StackReader;
-use crate::stacks::phases::{Engine, Phases};
+use crate::stacks::engines::Engine;
+use crate::stacks::phases::Phases;
 
 /// The memory of a device that sleeps, and when that changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -66,7 +67,7 @@ impl SleepReport {
     fn add(&mut self, change: &SleepChange, entry: Option<usize>, memory: &LiveMemory) {
         let asleep = change.asleep.iter().map(|(tag, bytes)| AsleepByTag { tag: tag.clone(), bytes: *bytes });
         let row =
-            |(engine, bytes): (&Option<Engine>, &u64)| EngineMemory { engine: engine.map(Engine::name), bytes: *bytes };
+            |(engine, bytes): (&Option<&'static Engine>, &u64)| EngineMemory { engine: engine.map(|engine| engine.name), bytes: *bytes };
         let mut allocated: Vec<EngineMemory> = memory.by_engine.iter().map(row).filter(|held| held.bytes > 0).collect();
         allocated.sort_by_key(|held| Reverse(held.bytes));
         self.asleep_bytes = change.bytes();
@@ -171,7 +172,7 @@ impl<'s, 'a> SleepReader<'s, 'a> {
         self.changes.get(self.report.changes.len()).copied()
     }
 
-    fn engine_of(&self, stack: StackId) -> Option<Engine> {
+    fn engine_of(&self, stack: StackId) -> Option<&'static Engine> {
         self.phases.stack_traits(stack).engine
     }
 }
@@ -180,13 +181,13 @@ impl<'s, 'a> SleepReader<'s, 'a> {
 #[derive(Default)]
 struct LiveMemory {
     reserved: u64,
-    by_engine: BTreeMap<Option<Engine>, u64>,
+    by_engine: BTreeMap<Option<&'static Engine>, u64>,
     /// Engine and size of each live block, by address.
-    blocks: SeededMap<u64, (Option<Engine>, u64)>,
+    blocks: SeededMap<u64, (Option<&'static Engine>, u64)>,
 }
 
 impl LiveMemory {
-    fn alloc(&mut self, address: u64, bytes: u64, engine: Option<Engine>) {
+    fn alloc(&mut self, address: u64, bytes: u64, engine: Option<&'static Engine>) {
         self.free(address); // an entry may contradict the state
         self.blocks.insert(address, (engine, bytes));
         let sum = self.by_engine.entry(engine).or_default();

@@ -1,6 +1,7 @@
 //! The phase and the purpose of an allocation, as far as a single frame reveals them.
 
 use super::phase::Phase;
+use crate::stacks::engines::{Engine, EngineFrame};
 use crate::stacks::frames::{Origin, forward_slashes};
 
 /// The purpose of memory that known PyTorch code allocates.
@@ -221,60 +222,20 @@ fn native_role(name: &str) -> FrameRole {
     }
 }
 
-/// A serving engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Engine {
-    /// vLLM.
-    Vllm,
-    /// `SGLang`.
-    Sglang,
-}
-
-impl Engine {
-    /// The engine that a frame of `file` belongs to. Directories of the packages alone: those that wrap an engine have its
-    /// name, too.
-    pub fn of_file(file: &str) -> Option<Self> {
-        let file = &*forward_slashes(file);
-        let is_in = |directories: &[&str]| directories.iter().any(|directory| file.contains(directory));
-        if is_in(&["/vllm/v1/", "/vllm/worker/", "/vllm/model_executor/"]) {
-            Some(Self::Vllm)
-        } else {
-            is_in(&["/sglang/srt/"]).then_some(Self::Sglang)
-        }
-    }
-
-    /// As its project writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vllm => "vLLM",
-            Self::Sglang => "SGLang",
-        }
-    }
-}
-
-/// Roles in serving engines and in transformers. Names are those of vLLM 0.19 and 0.33, of the engine before its V1, and of
-/// `SGLang` 0.5.
+/// Roles in serving engines and in transformers.
 fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
-    let is_in = |directory: &str| file.contains(directory);
-    let is_loader = is_in("/vllm/model_executor/model_loader/") || is_in("/sglang/srt/model_loader/");
-    let is_model = is_in("/vllm/model_executor/models/") || is_in("/sglang/srt/models/");
-    if is_loader || (is_model && name == "__init__") {
-        return Some(FrameRole::BuildsModel);
+    let is_cache = file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization");
+    match Engine::frame(file, name) {
+        Some(EngineFrame::BuildsModel) => Some(FrameRole::BuildsModel),
+        Some(EngineFrame::KvCache) => Some(FrameRole::KvCache),
+        None => is_cache.then_some(FrameRole::KvCache),
     }
-    let is_cache = is_in("/sglang/srt/mem_cache/")
-        || ((is_in("/vllm/v1/worker/") || is_in("/vllm/worker/")) && VLLM_ALLOCATES_CACHE.contains(&name))
-        || (file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization"));
-    is_cache.then_some(FrameRole::KvCache)
 }
 
 /// Whether the frame is the constructor of Megatron-LM's buffers, one for parameters and one for gradients.
 pub(super) fn builds_megatron_buffers(file: &str, name: &str) -> bool {
     name == "__init__" && forward_slashes(file).ends_with("/param_and_grad_buffer.py")
 }
-
-/// Functions of vLLM that allocate the KV cache, in several releases.
-const VLLM_ALLOCATES_CACHE: [&str; 4] =
-    ["allocate_kv_cache", "_allocate_kv_cache", "_allocate_kv_cache_tensors", "initialize_kv_cache_tensors"];
 
 /// Roles of frames outside PyTorch, by conventional function names.
 fn other_role(file: &str, name: &str) -> FrameRole {

@@ -15,7 +15,6 @@ use std::ops::Range;
 
 use self::annotations::AnnotatedRanges;
 pub use self::clock::Clock;
-pub use self::frame_role::Engine;
 pub use self::frame_role::KnownPurpose;
 pub use self::phase::Phase;
 pub use self::phase::PhaseRun;

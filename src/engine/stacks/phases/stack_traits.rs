@@ -1,9 +1,10 @@
 //! The phase and the purpose of an allocation, as far as its stack reveals them.
 
-use super::frame_role::{Engine, FrameRole, KnownPurpose, builds_megatron_buffers};
+use super::frame_role::{FrameRole, KnownPurpose, builds_megatron_buffers};
 use super::phase::Phase;
 use crate::base::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
+use crate::stacks::engines::Engine;
 use crate::stacks::frames::{Origin, StackReader};
 
 /// The facts that a stack reveals about its allocation.
@@ -23,7 +24,7 @@ pub struct StackTraits {
     pub(crate) is_zero_grad: bool,
     pub(crate) routine: Option<Routine>,
     /// The serving engine whose code ran.
-    pub(crate) engine: Option<Engine>,
+    pub(crate) engine: Option<&'static Engine>,
     /// An optimizer of PyTorch works on all parameters at once (`foreach`).
     pub is_foreach_step: bool,
 }
@@ -63,7 +64,7 @@ pub(super) struct TraitReader<'a> {
     snapshot: &'a Snapshot,
     roles: Vec<(FrameRole, Origin)>,
     /// By frame.
-    engines: Vec<Option<Engine>>,
+    engines: Vec<Option<&'static Engine>>,
     /// By frame: it is the entry point of a Python thread.
     is_thread_entry: Vec<bool>,
     /// By frame: the function is called `step`.

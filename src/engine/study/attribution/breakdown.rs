@@ -13,7 +13,8 @@ use crate::base::ids::{PoolId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::base::warning::words;
 use crate::snapshot::{Pools, Segment};
-use crate::stacks::phases::{Engine, Phase, Phases};
+use crate::stacks::engines::Engine;
+use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification, Confidence, ConfidenceBytes};
 use crate::study::memory;
@@ -275,8 +276,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         if sums.keys().all(Option::is_none) {
             return Vec::new();
         }
-        let row = |(engine, sum): (Option<Engine>, BlockSum)| ByEngine {
-            engine: engine.map(Engine::name),
+        let row = |(engine, sum): (Option<&'static Engine>, BlockSum)| ByEngine {
+            engine: engine.map(|engine| engine.name),
             share: sum.share_of(self.all),
             by_category: self.by_category(classified, |block| engine_of(block) == engine),
         };

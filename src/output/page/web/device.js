@@ -1,5 +1,13 @@
 // One page: the trace of one device, decoded.
 
+/** A part of the JSON with its `details` beside the keys that are promised. @param {any} part @returns {any} */
+function withDetails(part) {
+  if (Array.isArray(part)) return part.map(withDetails);
+  if (!part || typeof part !== "object") return part;
+  const { details, ...promised } = part;
+  return Object.fromEntries(Object.entries({ ...promised, ...details }).map(([key, value]) => [key, withDetails(value)]));
+}
+
 class Device {
   /** @type {Map<number, any> | undefined} */
   #failures;
@@ -17,7 +25,7 @@ class Device {
    */
   constructor(packed, page, analysis) {
     this.page = page;
-    this.analysis = analysis;
+    this.analysis = withDetails(analysis);
     this.data = new Columns(packed);
     this.stacks = new Stacks(packed);
     this.totals = new Totals(this.data);

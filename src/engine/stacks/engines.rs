@@ -1,0 +1,93 @@
+//! Engines that serve language models: everything that oomscope knows of each. To add one, add its row.
+
+use super::frames::forward_slashes;
+
+/// A serving engine.
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Engine {
+    /// As its project writes it.
+    pub name: &'static str,
+    /// Folders whose code allocates for the engine alone. Others may be used by programs that wrap it.
+    allocating: &'static [&'static str],
+    /// Folders of the code that loads weights.
+    loaders: &'static [&'static str],
+    /// Folders of models, whose constructors make weights.
+    models: &'static [&'static str],
+    /// Folders of the code of the KV cache, each with its functions that allocate; all functions if there are none.
+    caches: &'static [(&'static str, &'static [&'static str])],
+    /// A word of the command that starts it.
+    command: &'static str,
+    /// The option for the number of GPUs that share a layer, if a dry run starts with more than one.
+    pub gpus_option: Option<&'static str>,
+    /// An option of a dry run, and its value, with which requests are as long as the memory allows.
+    pub longest_option: Option<(&'static str, i64)>,
+}
+
+/// Functions of vLLM that allocate the KV cache, in several releases.
+const VLLM_CACHE: &[&str] =
+    &["allocate_kv_cache", "_allocate_kv_cache", "_allocate_kv_cache_tensors", "initialize_kv_cache_tensors"];
+
+/// Folders and functions are those of vLLM 0.19 and 0.33, of the engine before its V1, and of `SGLang` 0.5.
+static ENGINES: [Engine; 2] = [
+    Engine {
+        name: "vLLM",
+        allocating: &["/vllm/v1/", "/vllm/worker/", "/vllm/model_executor/"],
+        loaders: &["/vllm/model_executor/model_loader/"],
+        models: &["/vllm/model_executor/models/"],
+        caches: &[("/vllm/v1/worker/", VLLM_CACHE), ("/vllm/worker/", VLLM_CACHE)],
+        command: "vllm",
+        gpus_option: Some("tensor_parallel_size"),
+        longest_option: Some(("max_model_len", -1)),
+    },
+    Engine {
+        name: "SGLang",
+        allocating: &["/sglang/srt/"],
+        loaders: &["/sglang/srt/model_loader/"],
+        models: &["/sglang/srt/models/"],
+        caches: &[("/sglang/srt/mem_cache/", &[])],
+        command: "sglang",
+        gpus_option: None,
+        longest_option: None,
+    },
+];
+
+/// What a frame of an engine does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EngineFrame {
+    /// It loads weights, or makes the modules that hold them.
+    BuildsModel,
+    /// It allocates the KV cache.
+    KvCache,
+}
+
+impl Engine {
+    /// Every engine.
+    fn all() -> impl Iterator<Item = &'static Self> {
+        ENGINES.iter()
+    }
+
+    /// The engine that a frame of `file` belongs to. Directories of the packages alone: those that wrap an engine have its
+    /// name, too.
+    pub fn of_file(file: &str) -> Option<&'static Self> {
+        let file = &*forward_slashes(file);
+        Self::all().find(|engine| engine.allocating.iter().any(|folder| file.contains(folder)))
+    }
+
+    /// The engine that `words` of a command start.
+    pub fn of_command(words: &[impl AsRef<str>]) -> Option<&'static Self> {
+        Self::all().find(|engine| words.iter().any(|word| word.as_ref().contains(engine.command)))
+    }
+
+    /// What function `name` of `file` does, if an engine has it.
+    pub(super) fn frame(file: &str, name: &str) -> Option<EngineFrame> {
+        Self::all().find_map(|engine| {
+            let is_cache = |(folder, functions): &(&str, &[&str])| {
+                file.contains(folder) && (functions.is_empty() || functions.contains(&name))
+            };
+            let is_in = |folders: &[&str]| folders.iter().any(|folder| file.contains(folder));
+            let builds = is_in(engine.loaders) || is_in(engine.models) && name == "__init__";
+            let is_cache = engine.caches.iter().any(is_cache).then_some(EngineFrame::KvCache);
+            if builds { Some(EngineFrame::BuildsModel) } else { is_cache }
+        })
+    }
+}
