@@ -11,8 +11,8 @@ use super::process_cure::process_cure;
 use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
-use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::stacks::engines::Engine;
+use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
 use crate::study::attribution::{KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::Holder;
@@ -52,7 +52,7 @@ pub enum Advice {
     /// Load the checkpoint into host memory; the line that loads it.
     LoadOnHost(CodeLocation),
     /// Put a serving engine to sleep while other code runs: `vLLM` or `SGLang`.
-    SleepEngine(&'static str),
+    SleepEngine(&'static Engine),
     /// The standard advice of the verdict.
     Standard(Verdict),
     /// The advice, unless other processes hold the missing memory: the size of the device is unknown.

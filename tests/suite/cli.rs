@@ -172,7 +172,8 @@ fn a_snapshot_is_the_same_plain_compressed_and_from_standard_input() {
         let mut piped = oomscope(&["analyze", "-", "--format", "json"]);
         let output = piped.write_stdin(bytes.clone()).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{name}");
-        let (named, _, report) = told(crate::support::program::read_with_details(&String::from_utf8(output.stdout).unwrap()));
+        let (named, _, report) =
+            told(crate::support::program::read_with_details(&String::from_utf8(output.stdout).unwrap()));
         assert_eq!((named, report), (json!("-"), expected.clone()), "{name}");
     }
 }

@@ -108,7 +108,7 @@ fn a_wrong_figure_does_not_pass() {
         ("stranded_bytes", "device['fragmentation']['stranded_bytes'] = 0"),
         ("device_free_bytes", "device['ooms'][0]['device_free_bytes'] = 0"),
         ("ooms", "device['ooms'] = []"),
-        ("top_stacks", "device['top_stacks'][0]['blocks'] += 1"),
+        ("top_stacks", "device['details']['top_stacks'][0]['blocks'] += 1"),
     ] {
         let output = confirm(&liar(&directory, lie), &paths(&names));
         let verdict = judge(&output, 1, &[]);

@@ -165,10 +165,7 @@ fn annotations_of_live_memory_are_shown() {
         |word: &str| held.as_array().unwrap().iter().find(|row| row["category"] == word).unwrap()["bytes"].as_u64();
     assert_eq!((of("parameters").unwrap() >> 20, of("other").unwrap() >> 20), (16, 12), "{held}");
     let page = result_of(&["analyze", "--full", "--top", "2", ANNOTATED]);
-    assert!(
-        page.contains("Allocated memory that the program annotated") && page.contains("everything else"),
-        "{page}"
-    );
+    assert!(page.contains("Allocated memory that the program annotated") && page.contains("everything else"), "{page}");
     assert!(analyze(&[LOSSES])["snapshots"][0]["devices"][0].get("annotated").is_none());
 }
 

@@ -157,8 +157,9 @@ fn what_is_done_to_the_page_does_what_it_should() {
     assert!((slid - half).abs() < 2.0, "the slider is as wide as the zoom");
 
     // Each blocker highlights as many blocks as the analysis counts.
-    let blockers = browser
-        .value("JSON.parse(document.getElementById('analysis').textContent).snapshots[0].devices[0].ooms[0].details.blockers");
+    let blockers = browser.value(
+        "JSON.parse(document.getElementById('analysis').textContent).snapshots[0].devices[0].ooms[0].details.blockers",
+    );
     for (at, blocker) in blockers.as_array().unwrap().iter().enumerate() {
         browser.value(&format!("oomscope.show({{ query: 'blocker:0.{at}', moment: 53079 }})"));
         browser.settle();

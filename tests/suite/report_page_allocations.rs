@@ -115,7 +115,7 @@ fn what_the_page_writes_of_an_allocation_is_what_export_has() {
         let file = fixture(name);
         browser.open(&page(directory.path(), &[&file]), "");
         let tables = directory.path().join(name);
-        result_of(&["export", "--to", "csv", "-o", &text(&tables), &file]);
+        result_of(&["export", "--format", "csv", "-o", &text(&tables), &file]);
         let pages = browser.value("JSON.parse(document.getElementById('pages').textContent)");
         for (index, row) in pages.as_array().unwrap().iter().enumerate() {
             browser.value(&format!("oomscope.show({{ page: {index} }})"));

@@ -138,10 +138,10 @@ fn schema_of(ty: &Type) -> Value {
         "BTreeMap" | "HashMap" | "Map" => json!({ "type": "object", "additionalProperties": inner(1) }),
         "u8" | "u16" | "u32" | "u64" | "usize" => json!({ "type": "integer", "minimum": 0 }),
         "i32" | "i64" | "i128" => json!({ "type": "integer" }),
-        // `Amount` and `Figure` are serialized by hand.
+        // `Amount`, `Figure` and `Engine` are serialized by hand.
         "f32" | "f64" | "Amount" => json!({ "type": "number" }),
         "bool" => json!({ "type": "boolean" }),
-        "String" | "str" | "Figure" => json!({ "type": "string" }),
+        "String" | "str" | "Figure" | "Engine" => json!({ "type": "string" }),
         "Value" => json!({}),
         name if type_arguments(last).is_empty() => json!({ "$ref": name }),
         name => json!({ "$ref": name, "of": inner(0) }),

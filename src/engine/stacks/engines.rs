@@ -1,5 +1,7 @@
 //! Engines that serve language models: everything that oomscope knows of each. To add one, add its row.
 
+use serde::{Serialize, Serializer};
+
 use super::frames::forward_slashes;
 
 /// A serving engine.
@@ -21,6 +23,14 @@ pub struct Engine {
     pub gpus_option: Option<&'static str>,
     /// An option of a dry run, and its value, with which requests are as long as the memory allows.
     pub longest_option: Option<(&'static str, i64)>,
+    /// Calls that take its memory off the device and bring it back, and the option that they need.
+    pub sleep_calls: [&'static str; 3],
+}
+
+impl Serialize for Engine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
 }
 
 /// Functions of vLLM that allocate the KV cache, in several releases.
@@ -38,6 +48,7 @@ static ENGINES: [Engine; 2] = [
         command: "vllm",
         gpus_option: Some("tensor_parallel_size"),
         longest_option: Some(("max_model_len", -1)),
+        sleep_calls: ["llm.sleep()", "llm.wake_up()", "LLM(enable_sleep_mode=True)"],
     },
     Engine {
         name: "SGLang",
@@ -48,10 +59,15 @@ static ENGINES: [Engine; 2] = [
         command: "sglang",
         gpus_option: None,
         longest_option: None,
+        sleep_calls: [
+            "engine.release_memory_occupation()",
+            "engine.resume_memory_occupation()",
+            "Engine(enable_memory_saver=True)",
+        ],
     },
 ];
 
-/// What a frame of an engine does.
+/// The role of a frame of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EngineFrame {
     /// It loads weights, or makes the modules that hold them.
@@ -78,7 +94,7 @@ impl Engine {
         Self::all().find(|engine| words.iter().any(|word| word.as_ref().contains(engine.command)))
     }
 
-    /// What function `name` of `file` does, if an engine has it.
+    /// The role of function `name` of `file`, if an engine has it.
     pub(super) fn frame(file: &str, name: &str) -> Option<EngineFrame> {
         Self::all().find_map(|engine| {
             let is_cache = |(folder, functions): &(&str, &[&str])| {

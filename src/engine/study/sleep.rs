@@ -9,8 +9,8 @@ use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::replay::literal::ReplayStep;
 use crate::snapshot::{Action, BlockState, Device, SleepCall, SleepChange};
-use crate::stacks::frames::StackReader;
 use crate::stacks::engines::Engine;
+use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
 
 /// The memory of a device that sleeps, and when that changed.
@@ -58,7 +58,7 @@ pub struct AsleepByTag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct EngineMemory {
     /// `vLLM` or `SGLang`; null for all other code.
-    pub engine: Option<&'static str>,
+    pub engine: Option<&'static Engine>,
     /// Bytes.
     pub bytes: u64,
 }
@@ -66,8 +66,7 @@ pub struct EngineMemory {
 impl SleepReport {
     fn add(&mut self, change: &SleepChange, entry: Option<usize>, memory: &LiveMemory) {
         let asleep = change.asleep.iter().map(|(tag, bytes)| AsleepByTag { tag: tag.clone(), bytes: *bytes });
-        let row =
-            |(engine, bytes): (&Option<&'static Engine>, &u64)| EngineMemory { engine: engine.map(|engine| engine.name), bytes: *bytes };
+        let row = |(engine, bytes): (&Option<&'static Engine>, &u64)| EngineMemory { engine: *engine, bytes: *bytes };
         let mut allocated: Vec<EngineMemory> = memory.by_engine.iter().map(row).filter(|held| held.bytes > 0).collect();
         allocated.sort_by_key(|held| Reverse(held.bytes));
         self.asleep_bytes = change.bytes();

@@ -139,7 +139,7 @@ pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
         let is_large = |of: &&ByCategory| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO;
         let large = row.by_category.iter().filter(is_large).filter(|of| of.category != Category::Other);
         let parts = large.map(|of| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes)));
-        let all = format!("{} {}", row.engine.unwrap_or("other code"), size(bytes));
+        let all = format!("{} {}", row.engine.map_or("other code", |engine| engine.name), size(bytes));
         let parts: Vec<String> = parts.collect();
         if parts.is_empty() { all } else { format!("{all}: {}", parts.join(", ")) }
     };

@@ -12,6 +12,7 @@ use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, 
 use crate::base::units::{percent, size};
 use crate::explain::{Snippet, StandardAdvice};
 use crate::snapshot::RootKind;
+use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{KeptGraphs, UnusedGraphs};
 use crate::study::iterations::GrowthKind;
@@ -169,7 +170,7 @@ impl Advice {
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
-            Self::SleepEngine(engine) => Some(sleep_calls(engine)[0].to_owned()),
+            Self::SleepEngine(engine) => Some(engine.sleep_calls[0].to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),
             Self::Standard(verdict) => match StandardAdvice::for_verdict(*verdict).snippet {
                 Snippet::AllocConf(option) => Some(shell_assignment(option, settings_string)),
@@ -202,22 +203,9 @@ fn describe_replays(why: &NoSettingHelps) -> String {
     }
 }
 
-/// A line whose request failed because of its own size.
-/// Calls of an engine that take its memory off the device and bring it back, and the option that they need.
-fn sleep_calls(engine: &str) -> [&'static str; 3] {
-    match engine {
-        "vLLM" => ["llm.sleep()", "llm.wake_up()", "LLM(enable_sleep_mode=True)"],
-        _ => [
-            "engine.release_memory_occupation()",
-            "engine.resume_memory_occupation()",
-            "Engine(enable_memory_saver=True)",
-        ],
-    }
-}
-
-fn describe_sleep(engine: &str) -> String {
-    let [sleep, wake, option] = sleep_calls(engine);
-    format!("let {engine} sleep while other code runs: {sleep}, {wake}, {option}")
+fn describe_sleep(engine: &Engine) -> String {
+    let [sleep, wake, option] = engine.sleep_calls;
+    format!("let {} sleep while other code runs: {sleep}, {wake}, {option}", engine.name)
 }
 
 fn describe_oversized(request: &OversizedRequest) -> String {

@@ -104,7 +104,7 @@ pub struct ByCategory {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ByEngine {
     /// `vLLM` or `SGLang`; null for all other code of the program, such as training beside an engine.
-    pub engine: Option<&'static str>,
+    pub engine: Option<&'static Engine>,
     /// Size and share.
     #[serde(flatten)]
     pub share: Share,
@@ -277,7 +277,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             return Vec::new();
         }
         let row = |(engine, sum): (Option<&'static Engine>, BlockSum)| ByEngine {
-            engine: engine.map(|engine| engine.name),
+            engine,
             share: sum.share_of(self.all),
             by_category: self.by_category(classified, |block| engine_of(block) == engine),
         };
