@@ -54,7 +54,7 @@ pub use idle_cache::IdleCache;
 pub use jobs::{Attempts, OtherJob};
 pub use lines::{LineMetric, LineShare, lines};
 pub use local_tensors::{CallTensors, LocalTensorReport, LocalTensors, RequestShape};
-pub(crate) use names::{host_in_path, rank_in_path, without_reason};
+pub(crate) use names::{host_in_path, is_requested, rank_in_path, without_reason};
 pub use options::Options;
 pub use peers::{DifferenceKind, RankDifference};
 pub use process::process_or_contents;

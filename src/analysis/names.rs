@@ -1,5 +1,7 @@
 //! Reads rank and host from the path of a snapshot.
 
+use std::cmp::Reverse;
+
 /// The number behind the last `rank` in `path`.
 pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
     let lower = path.to_ascii_lowercase();
@@ -12,16 +14,21 @@ pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
 /// The reasons in the names of the recorder's files, the first one to look at first.
 const REASONS: [&str; 3] = ["oom", "exit", "asked"];
 
+/// Whether `path` is of a snapshot that another process requested, so that a later one of its own may follow.
+pub(crate) fn is_requested(path: &str) -> bool {
+    without_reason(path).is_some_and(|(_, (reason, _))| REASONS.get(reason) == Some(&"asked"))
+}
+
 /// `path` without the reason and the number of a file of `oomscope run`, and a key that is the least for the file of a
 /// rank to look at first: `rank2-oom1.pickle` is one of `rank2.pickle`.
-pub(crate) fn without_reason(path: &str) -> Option<(String, impl Ord + use<>)> {
+pub(crate) fn without_reason(path: &str) -> Option<(String, (usize, Reverse<u64>))> {
     let name = path.rfind('/').map_or(0, |slash| slash + 1);
     let stem_end = name + path.get(name..)?.find('.')?;
     let (stem, reason) = path.get(..stem_end)?.rsplit_once('-')?;
     let word = reason.trim_end_matches(|c: char| c.is_ascii_digit());
     let number: u64 = reason.get(word.len()..)?.parse().ok()?;
     let order = REASONS.iter().position(|reason| *reason == word)?;
-    Some((format!("{stem}{}", path.get(stem_end..)?), (order, std::cmp::Reverse(number))))
+    Some((format!("{stem}{}", path.get(stem_end..)?), (order, Reverse(number))))
 }
 
 /// The innermost directory in `path` with the name of a host.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::device::DeviceReport;
 use super::rank_row::{RankRow, median};
+use super::step_requests::LineRequests;
 use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
@@ -78,6 +79,12 @@ impl Peer<'_> {
         self.held().map_or(self.row.peak_allocated_bytes, |held| held.allocated_bytes)
     }
 
+    /// Its peak, or what it would have been with the failed request.
+    fn demand(&self) -> u64 {
+        let failed = self.device.ooms.last().map_or(0, |oom| oom.allocated_bytes.saturating_add(oom.requested_bytes));
+        failed.max(self.row.peak_allocated_bytes)
+    }
+
     fn category_bytes(&self, category: Category) -> u64 {
         let rows = self.held().into_iter().flat_map(|held| &held.by_category);
         rows.filter(|row| row.category == category).fold(0, |sum, row| sum.saturating_add(row.share.bytes))
@@ -99,7 +106,12 @@ pub(super) fn find_difference(
         let has_failed = |index: &usize| devices.get(*index).is_some_and(|peer| peer.row.has_failed());
         let first = Some(0).filter(has_failed).or(outlier)?;
         let rows = groups.iter().find(|group| group.contains(&first))?;
-        let is_peer = |index: &usize| !rows.contains(index) && devices[*index].row.is_own_device;
+        // A rank that failed as well does not show what it would have held.
+        let ends_otherwise =
+            |peer: &Peer<'_>| outlier == Some(first) || peer.row.has_failed() != devices[first].row.has_failed();
+        let is_peer = |index: &usize| {
+            !rows.contains(index) && devices[*index].row.is_own_device && ends_otherwise(&devices[*index])
+        };
         let peers: Vec<&Peer<'_>> = (0..devices.len()).filter(is_peer).map(|index| &devices[index]).collect();
         let subject = &devices[first];
         let found = growth(subject, &peers)
@@ -183,7 +195,12 @@ fn growth(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
 /// The first request of the step that is larger than those of the peers at the same line in the same step.
 fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
     let requests = &subject.device.step_requests;
-    requests.lines.iter().filter(|line| !is_constructor(&line.location)).find_map(|line| {
+    // Data comes before the first module runs; then only what modules request depends on it.
+    let first_module = requests.lines.iter().position(|line| line.in_module).unwrap_or(requests.lines.len());
+    let is_compared = |(index, line): &(usize, &LineRequests)| {
+        !is_constructor(&line.location) && (line.in_module || *index < first_module)
+    };
+    requests.lines.iter().enumerate().filter(is_compared).find_map(|(_, line)| {
         let of_peer = |peer: &&Peer<'_>| {
             let same = peer.device.step_requests.lines.iter().find(|other| other.location == line.location);
             same.and_then(|other| other.bytes_in(requests.step))
@@ -213,6 +230,8 @@ fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference
     };
     let compared = rows.map(compare).filter(|(_, [bytes, usual])| bytes > usual);
     let (location, [bytes, usual]) = compared.max_by_key(|(_, [bytes, usual])| bytes - usual)?;
-    let is_cause = ratio(bytes - usual, subject.allocated()) >= MIN_SHARE;
+    let peak = median(peers.iter().map(|peer| peer.row.peak_allocated_bytes));
+    let is_cause =
+        ratio(bytes - usual, subject.allocated()) >= MIN_SHARE && ratio(subject.demand(), peak.max(1)) >= MIN_LARGER;
     is_cause.then(|| difference(DifferenceKind::Line, Some(location), [bytes, usual]))
 }

@@ -8,6 +8,7 @@ use super::snapshot::SnapshotReport;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::base::units::ratio;
+use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
 
 /// A row is an outlier if its peak differs from the median by more than this share.
@@ -31,6 +32,12 @@ pub struct RankRow {
     /// The number of the device on its host, if `CUDA_VISIBLE_DEVICES` or the list of visible devices shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_device: Option<u64>,
+    /// The training step of its last failure, else of its peak, counted from 0; absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
+    /// The phase of the program then; absent without a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
     /// Whether the process used no other device more.
     #[serde(skip)]
     pub is_own_device: bool,
@@ -38,7 +45,7 @@ pub struct RankRow {
     #[serde(skip)]
     failed_line: Option<String>,
     #[serde(skip)]
-    state_bytes: [u64; 2],
+    pub(crate) state_bytes: [u64; 2],
     /// When the last request failed: the step in a dry run, whose ranks do not wait for each other, else the time.
     #[serde(skip)]
     pub(super) failed_at: u64,
@@ -125,6 +132,8 @@ impl RankRow {
             host: recorder.and_then(|it| it.host.clone()).or_else(|| host_in_path(&snapshot.path)),
             device: device.device,
             host_device: recorder.and_then(|it| it.host_device(device.device)),
+            step: held.and_then(|held| held.step),
+            phase: held.map(|held| held.phase),
             is_own_device: true,
             failed_at: oom.map_or(0, failed_at),
             failed_line: oom.map(|oom| oom.location.label()),

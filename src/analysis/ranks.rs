@@ -73,7 +73,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         return None;
     }
     devices.sort_by_cached_key(|(row, _)| {
-        let bad = (row.oom_count > 0, Reverse(row.failed_at), row.peak_reserved_bytes, row.peak_allocated_bytes);
+        let bad = (row.has_failed(), Reverse(row.failed_at), row.peak_reserved_bytes, row.peak_allocated_bytes);
         (Reverse(bad), rank_in_path(&row.path), row.path.clone(), row.device)
     });
     let failures = failures(&devices);
@@ -81,15 +81,18 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         |device: &DeviceReport| device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
     let devices_with_history = devices.iter().filter(|(_, device)| has_history(device)).count();
     let (rows, reports): (Vec<RankRow>, Vec<&DeviceReport>) = devices.into_iter().unzip();
-    let median = median(rows.iter().map(|row| row.peak_allocated_bytes));
+    // A device beside the own one of a rank has no peers. Those of one process are compared with each other.
+    let is_compared = |row: &RankRow| row.is_own_device || latest.len() == 1;
+    let median = median(rows.iter().filter(|row| is_compared(row)).map(|row| row.peak_allocated_bytes));
     let distance = |row: &RankRow| row.peak_allocated_bytes.abs_diff(median);
-    let farthest = (0..rows.len()).rev().max_by_key(|i| rows.get(*i).map(distance));
-    let is_outlier = |row: &RankRow| ratio(distance(row), median) > OUTLIER_RATIO;
+    let farthest = (0..rows.len()).rev().max_by_key(|i| rows.get(*i).filter(|row| is_compared(row)).map(distance));
+    let is_outlier = |row: &RankRow| is_compared(row) && ratio(distance(row), median) > OUTLIER_RATIO;
     let outlier = farthest.filter(|i| rows.get(*i).is_some_and(is_outlier));
     let names = RowNames::new(&rows);
     let groups = if names.are_ranks { equal_rows(&rows) } else { (0..rows.len()).map(|row| vec![row]).collect() };
     let peers: Vec<Peer<'_>> = rows.iter().zip(&reports).map(|(row, device)| Peer { row, device }).collect();
-    let difference = if names.are_ranks { find_difference(&peers, &groups, outlier) } else { None };
+    let larger = outlier.filter(|index| rows.get(*index).is_some_and(|row| row.peak_allocated_bytes > median));
+    let difference = if names.are_ranks { find_difference(&peers, &groups, larger) } else { None };
     let with_history = devices_with_history;
     let peaks = match with_history {
         0 if median == 0 => "nor are the peaks".to_owned(),

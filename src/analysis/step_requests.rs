@@ -77,8 +77,9 @@ impl StepRequests {
             let row = row_of_line.get(&line).copied().or_else(|| (new < MAX_LINES).then_some(new))?;
             if row == new {
                 let model_call = stacks.model_call(stack);
-                // The line that calls the model may move data to the device within that call.
-                let in_module = line.is_backward || (model_call.is_some() && model_call != line.frame);
+                // A wrapper such as DistributedDataParallel moves data to the device within its own call.
+                let is_inner = model_call != line.frame || stacks.module_calls(stack) > 1;
+                let in_module = line.is_backward || (model_call.is_some() && is_inner);
                 let location = stacks.code_location(line);
                 self.lines.push(LineRequests { location, in_module, bytes: BTreeMap::new() });
                 row_of_line.insert(line, row);

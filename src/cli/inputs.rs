@@ -1,6 +1,6 @@
 //! Expands paths and reads snapshots in parallel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::exit::print_stderr;
 use super::in_order::process_in_order;
 use super::progress::Progress;
 use super::rank_names::RankNames;
-use crate::analysis::{Unreadable, without_reason};
+use crate::analysis::{Unreadable, is_requested, without_reason};
 use crate::base::input::Source;
 use crate::base::units::counted;
 use crate::snapshot::{Snapshot, SnapshotError};
@@ -91,6 +91,17 @@ pub(super) fn expand_named(paths: &[PathBuf], stdin_name: Option<&str>) -> anyho
         }
     }
     Ok(inputs)
+}
+
+/// Drops the snapshots in a directory that another process requested, if a later one of the same process is there: it has
+/// the same trace.
+pub(super) fn keep_latest(inputs: &mut Vec<Input>) {
+    let rank = |input: &Input| without_reason(&input.name).map(|(rank, _)| rank);
+    let later: BTreeSet<String> = inputs.iter().filter(|input| !is_requested(&input.name)).filter_map(rank).collect();
+    let is_earlier = |input: &Input| {
+        input.is_discovered && is_requested(&input.name) && rank(input).is_some_and(|rank| later.contains(&rank))
+    };
+    inputs.retain(|input| !is_earlier(input));
 }
 
 fn expand_path(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<()> {

@@ -66,7 +66,8 @@ pub(super) struct Whatif {
 
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     let OutputArgs { format, output } = &args.model.output;
-    let inputs = args.model.snapshots.inputs(output.as_deref())?;
+    let mut inputs = args.model.snapshots.inputs(output.as_deref())?;
+    inputs::keep_latest(&mut inputs);
     let output = Output::open(output.as_deref())?;
     match inputs.as_slice() {
         _ if *format == Format::Jsonl => stream(args, &inputs, output),

@@ -91,6 +91,144 @@ fn a_device_that_never_held_memory_is_no_row() {
     assert_eq!(list(&analyze(&[&path])["snapshots"][0]["devices"]).len(), 1);
 }
 
+/// A recording of one rank, which requests MiB from lines of `train.py` and, in a call of a module, of `model.py`.
+fn recording(rank: usize, device: u64, requests: &[(&str, u64)]) -> Value {
+    let entry = |(index, (file, mib)): (usize, &(&str, u64))| {
+        let at = json!({ "filename": format!("/app/{file}"), "line": index + 1, "name": "run" });
+        let call = json!([
+            at,
+            { "filename": "/lib/torch/nn/modules/module.py", "line": 1, "name": "_call_impl" },
+            { "filename": "/app/train.py", "line": 90, "name": "main" },
+        ]);
+        let frames = if *file == "model.py" { call } else { json!([at]) };
+        let address = 0x7000_0000_0000_u64 + ((index as u64) << 36);
+        let request = json!({ "addr": address, "size": mib << 20, "stream": 0, "frames": frames });
+        ["segment_alloc", "alloc"].map(|action| {
+            let mut entry = request.clone();
+            entry["action"] = json!(action);
+            entry
+        })
+    };
+    let entries: Vec<Value> = requests.iter().enumerate().flat_map(entry).collect();
+    let mut snapshot = rank_of_four(rank, &[]);
+    let index = usize::try_from(device).unwrap();
+    snapshot["device_traces"][index] = json!(entries);
+    snapshot
+}
+
+/// The difference that is found between ranks with these recordings.
+fn difference(snapshots: &[Value]) -> Value {
+    let directory = TempDir::new().unwrap();
+    for (index, snapshot) in snapshots.iter().enumerate() {
+        written(&directory, &format!("rank{}-exit1.json", snapshot["oomscope"]["rank"].as_str().unwrap()), snapshot);
+        assert_eq!(snapshot["oomscope"]["pid"], 100 + index);
+    }
+    let report = analyze(&[&text(directory.path())]);
+    let rows = list(&report["ranks"]["rows"]);
+    let mut found = report["ranks"]["difference"].clone();
+    if found.is_null() {
+        return found;
+    }
+    for key in ["rows", "foreign"] {
+        let named =
+            list(&found[key]).iter().map(|row| rows[usize::try_from(row.as_u64().unwrap()).unwrap()]["rank"].clone());
+        found[key] = named.collect();
+    }
+    found
+}
+
+#[test]
+fn the_cause_with_the_strongest_evidence_is_the_difference() {
+    let of = |ranks: [&[(&str, u64)]; 4]| -> Value {
+        let ranks: Vec<Value> =
+            ranks.iter().enumerate().map(|(rank, requests)| recording(rank, rank as u64, requests)).collect();
+        difference(&ranks)
+    };
+    let facts = |found: &Value| {
+        let mib = |key: &str| found[key].as_u64().unwrap() >> 20;
+        let line = found["location"]["frame"]["file"].as_str().unwrap_or_default().to_owned();
+        (found["kind"].as_str().unwrap().to_owned(), found["rows"].to_string(), line, mib("bytes"), mib("peers_bytes"))
+    };
+    let usual: &[(&str, u64)] = &[("train.py", 20), ("model.py", 200)];
+    // A larger input makes everything after it larger, too.
+    let found = of([usual, usual, &[("train.py", 80), ("model.py", 800)], usual]);
+    assert_eq!(facts(&found), ("input".into(), "[\"2\"]".into(), "/app/train.py".into(), 80, 20));
+    assert_eq!(found["peers"], 3);
+    let found = of([usual, &[("train.py", 20), ("model.py", 800)], usual, usual]);
+    assert_eq!(facts(&found), ("routed".into(), "[\"1\"]".into(), "/app/model.py".into(), 800, 200));
+    // Nothing but a line of its own.
+    let gathers: &[(&str, u64)] = &[("train.py", 20), ("model.py", 200), ("train.py", 500)];
+    let found = of([gathers, usual, usual, usual]);
+    assert_eq!(facts(&found), ("line".into(), "[\"0\"]".into(), "/app/train.py".into(), 500, 0));
+    assert_eq!(of([usual; 4]), Value::Null);
+}
+
+#[test]
+fn memory_on_the_gpu_of_another_rank_is_the_difference() {
+    let usual: &[(&str, u64)] = &[("train.py", 20), ("model.py", 200)];
+    let on =
+        |device: fn(usize) -> u64| -> Vec<Value> { (0..4).map(|rank| recording(rank, device(rank), usual)).collect() };
+    let found = difference(&on(|_| 0));
+    assert_eq!((&found["kind"], &found["rows"]), (&json!("shared-gpu"), &json!(["0"])));
+    assert_eq!(found["foreign"], json!(["1", "2", "3"]));
+    let mut loaded = on(|rank| rank as u64);
+    for snapshot in &mut loaded[1..] {
+        snapshot["device_traces"][0] = recording(0, 0, &[("train.py", 100)])["device_traces"][0].clone();
+    }
+    let found = difference(&loaded);
+    assert_eq!((&found["kind"], &found["rows"]), (&json!("foreign-memory"), &json!(["0"])));
+    assert_eq!((&found["foreign"], found["bytes"].as_u64()), (&json!(["1", "2", "3"]), Some(300 << 20)));
+    // With one visible device it may be any.
+    for snapshot in &mut loaded {
+        snapshot["oomscope"]["devices"] = json!([snapshot["oomscope"]["devices"][0]]);
+    }
+    assert_eq!(difference(&loaded), Value::Null);
+}
+
+#[test]
+fn jobs_and_attempts_in_one_directory_are_told_apart() {
+    let directory = TempDir::new().unwrap();
+    let usual: &[(&str, u64)] = &[("train.py", 20), ("model.py", 200)];
+    let write = |name: &str, rank: usize, command: &str, restarts: &str| {
+        let mut snapshot = recording(rank, rank as u64, usual);
+        let key = &mut snapshot["oomscope"];
+        (key["argv"], key["restarts"]) = (json!([command, "--lr", "1"]), json!(restarts));
+        key["pid"] = json!(name);
+        for entry in snapshot["device_traces"][rank].as_array_mut().unwrap() {
+            entry["time_us"] = json!(1000 + name.len());
+        }
+        written(&directory, &format!("rank{rank}-{name}.json"), &snapshot);
+    };
+    for rank in 0..2 {
+        write("exit1", rank, "/app/train.py", "0");
+        write("exit22", rank, "/app/train.py", "1");
+    }
+    let ranks = &analyze(&[&text(directory.path())])["ranks"];
+    assert_eq!(ranks["attempts"], json!({ "shown": 2, "count": 2 }));
+    assert!(list(&ranks["rows"]).iter().all(|row| row["path"].as_str().unwrap().ends_with("exit22.json")));
+    write("x", 3, "/app/evaluate.py", "0");
+    let ranks = &analyze(&[&text(directory.path())])["ranks"];
+    assert_eq!(ranks["other_jobs"], json!([{ "command": "evaluate.py --lr 1", "ranks": 1, "failed": 0 }]));
+    assert_eq!(list(&ranks["rows"]).len(), 2);
+}
+
+#[test]
+fn equal_ranks_are_one_row() {
+    let directory = TempDir::new().unwrap();
+    for rank in 0..64 {
+        let mib = if rank == 37 { 900 } else { 200 };
+        let device = rank as u64 % 4;
+        let mut snapshot = recording(rank, device, &[("train.py", 20), ("model.py", mib)]);
+        snapshot["oomscope"]["host"] = json!(format!("node{}", rank / 4));
+        written(&directory, &format!("rank{rank}-exit1.json"), &snapshot);
+    }
+    let page = result_of(&["analyze", &text(directory.path())]);
+    assert!(page.lines().count() < 16, "{page}");
+    let rows: Vec<&str> = page.lines().filter(|line| line.contains("no failure")).collect();
+    assert_eq!(rows.len(), 2, "{page}");
+    assert!(rows[0].contains("rank 37 on node9") && rows[1].contains("ranks 0 to 36 and 38 to 63"), "{page}");
+}
+
 #[test]
 fn data_parallel_is_named_where_its_devices_are_unlike() {
     let directory = TempDir::new().unwrap();

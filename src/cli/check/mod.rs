@@ -7,6 +7,7 @@ mod limits;
 mod outputs;
 mod repository;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use anyhow::bail;
@@ -21,7 +22,7 @@ use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Exit, print_stderr};
 use super::inputs;
 use super::output::Output;
-use crate::analysis::Unreadable;
+use crate::analysis::{Unreadable, without_reason};
 use crate::base::warning::Code;
 use crate::compare::gate::{
     AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules, judge,
@@ -102,6 +103,7 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
         );
     }
     let mut inputs = if has_command { Vec::new() } else { inputs::expand_paths(&args.given_snapshots())? };
+    inputs::keep_latest(&mut inputs);
     let outputs = Outputs::open(args, [config_path.as_deref(), entry.as_ref().map(|entry| &*entry.path)], &mut inputs)?;
     let job = has_command.then(|| FinishedJob::run(args)).transpose()?;
     let paths = job.as_ref().map_or_else(|| args.given_snapshots(), FinishedJob::snapshots);
@@ -112,6 +114,10 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let source = |file: &str| find_source(&root, file);
     let allow_missing = AllowMissing::new(&args.allow_missing);
     let names = job.as_ref().map(FinishedJob::process_names);
+    let mut files_of_ranks: BTreeMap<String, usize> = BTreeMap::new();
+    for (rank, _) in inputs.iter().filter_map(|input| without_reason(&input.name)) {
+        *files_of_ranks.entry(rank).or_default() += 1;
+    }
     let name_of = |path: &str| match (&names, &entry) {
         (Some(names), _) => names.get(path).cloned().unwrap_or_default(),
         (None, Some(entry))
@@ -119,7 +125,13 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
         {
             String::new()
         }
-        (None, _) => name_in_entry(path, &paths),
+        (None, _) => match (name_in_entry(path, &paths), without_reason(path)) {
+            // A rank that failed has another file name than one that did not.
+            (name, Some((rank, _))) if files_of_ranks.get(&rank) == Some(&1) => {
+                without_reason(&name).map_or(name, |(rank, _)| rank)
+            }
+            (name, _) => name,
+        },
     };
     let gate = Gate {
         rules: &config.limits,

@@ -40,7 +40,7 @@ pub(crate) use cause::describe_cause;
 pub(crate) use dry_verdict::describe_verdict;
 pub(crate) use explain::describe_host_memory;
 pub(crate) use outcome::describe_outcome;
-pub(crate) use peers::{describe_difference, describe_jobs, even_out};
+pub(crate) use peers::{describe_difference, describe_jobs, describe_state, even_out};
 pub(crate) use place::{frame_label, location_label};
 pub(crate) use serving::{describe_budget, describe_options, format_requests};
 pub use summary::Summary;

@@ -253,6 +253,15 @@ impl<'a> StackReader<'a> {
         ids.into_iter().skip(outermost).find(is_code)
     }
 
+    /// The number of modules whose calls enclose a request.
+    pub fn module_calls(&self, stack: StackId) -> usize {
+        let recorded = self.snapshot.stacks.frames(self.recorded_stack(stack));
+        recorded
+            .iter()
+            .filter(|frame| self.snapshot.text(self.snapshot.stacks.frame(*frame).name) == "_call_impl")
+            .count()
+    }
+
     /// The innermost recorded frame of Python; `None` in a thread of the backward pass.
     pub(crate) fn python_frame(&self, stack: StackId) -> Option<FrameId> {
         let recorded = self.snapshot.stacks.frames(self.recorded_stack(stack));

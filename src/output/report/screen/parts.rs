@@ -13,8 +13,12 @@ pub(in crate::output::report) fn add_part(parts: &mut Vec<BarPart>, bytes: u64, 
 
 /// `step 24, forward`
 pub(in crate::output::report) fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
-    let held = held?;
-    let phase = match held.phase {
+    held.and_then(|held| step_label(held.step, held.phase))
+}
+
+/// `step 24, forward`
+pub(super) fn step_label(step: Option<u32>, phase: Phase) -> Option<String> {
+    let phase = match phase {
         Phase::Init => Some("building the model"),
         Phase::Data => Some("before a forward pass"),
         Phase::Forward => Some("forward"),
@@ -22,7 +26,7 @@ pub(in crate::output::report) fn moment_label(held: Option<&MemoryBreakdown>) ->
         Phase::Optimizer => Some("optimizer step"),
         Phase::Other => None,
     };
-    let step = held.step.map(|step| format!("step {step}"));
+    let step = step.map(|step| format!("step {step}"));
     let parts: Vec<String> = step.into_iter().chain(phase.map(str::to_owned)).collect();
     Some(parts.join(", ")).filter(|label| !label.is_empty())
 }

@@ -1,14 +1,14 @@
 //! The ranks of a job, the worst first, and what the worst one says.
 
 use super::failure;
-use super::parts::add_next;
+use super::parts::{add_next, step_label};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotReport};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, code, faint, strong};
 use crate::output::report::ranks::Names;
 use crate::output::wording::{
-    command_line, describe_cause, describe_difference, describe_jobs, even_out, failure_headline,
+    command_line, describe_cause, describe_difference, describe_jobs, describe_state, even_out, failure_headline,
 };
 
 /// Appends the table of all ranks, why the `worst` failed, and what to do.
@@ -32,6 +32,7 @@ pub(crate) fn screen_of_ranks(
         document.field("job", note);
     }
     document.table(rank_table(ranks, report.top));
+    document.fields("state", describe_state(ranks));
     let why = describe_difference(ranks);
     if why.is_none() {
         document.field("peaks", &*ranks.peaks);
@@ -81,12 +82,16 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
             Cell::Marked(if has_failed { Judgement::Bad } else { Judgement::Good }, code(name)),
             result.into(),
             line.map_or("", |group| &*group.line).into(),
+            row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default().into(),
             size(row.peak_reserved_bytes).into(),
             capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes))).into(),
         ])
     };
     let others = ranks.groups.iter().skip(limit).map(Vec::len).sum::<usize>() as u64;
     let note = (others > 0).then(|| faint(format!("and {}; --top shows more", counted(others, "other"))));
-    let header = [if is_one { "device" } else { "rank" }, "result", "at", "peak reserved", "of device"];
-    Table::new(&header, &[0, 1, 2], ranks.groups.iter().take(limit).filter_map(row)).wide().note(note)
+    let header = [if is_one { "device" } else { "rank" }, "result", "at", "when", "peak reserved", "of device"];
+    Table::new(&header, &[0, 1, 2, 3], ranks.groups.iter().take(limit).filter_map(row))
+        .optional_columns(&[3])
+        .wide()
+        .note(note)
 }
