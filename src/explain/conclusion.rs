@@ -1,12 +1,20 @@
 //! The conclusion from a message: verdict, reason and advice.
 
 use super::numbers::MessageNumbers;
+use super::texts::texts;
+use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::{Cause, Verdict};
-use crate::explain::table::{Form, PrintedNumbers, SNAPSHOT, Vendor};
+use crate::explain::standard_advice::{Snippet, StandardAdvice};
+use crate::explain::table::{Form, PrintedNumbers, conclusion_row};
+
+/// Stands for the advice of the device's vendor.
+const REFUSALS: &str = "{refusals}";
 
 #[derive(Debug)]
 pub(super) struct Conclusion {
     pub(super) verdict: Verdict,
+    /// The row of the table with the words, for a message of PyTorch's allocator.
+    pub(super) row: &'static str,
     pub(super) reason: String,
     pub(super) is_certain: bool,
     pub(super) within_rounding: bool,
@@ -17,76 +25,68 @@ pub(super) struct Conclusion {
 }
 
 impl Conclusion {
-    pub(super) fn unknown(reason: String, advice: Vec<String>) -> Self {
+    pub(super) fn new(row: &'static str, verdict: Verdict, is_certain: bool) -> Self {
         Self {
-            verdict: Verdict::Unknown,
-            reason,
-            is_certain: false,
+            verdict,
+            row,
+            reason: String::new(),
+            is_certain,
             within_rounding: false,
             settled_by: None,
             settings_can_help: None,
-            advice,
+            advice: Vec::new(),
             causes: Vec::new(),
         }
     }
 
     /// From a message of a system other than PyTorch's allocator, with the numbers in `text`. The verdict is unknown:
     /// verdicts are about requests of that allocator.
-    pub(super) fn from_form(form: &Form, text: &str) -> Self {
-        let numbers = PrintedNumbers::find(form, text);
+    pub(super) fn from_form(form: &Form, numbers: &PrintedNumbers) -> Self {
         Self {
-            is_certain: form.settled_by.is_none(),
-            settled_by: form.settled_by.clone().filter(|words| !words.is_empty()),
-            ..Self::unknown(
-                numbers.fill_first(&form.why).unwrap_or_default(),
-                form.advice.iter().filter_map(|advice| numbers.fill(advice)).collect(),
-            )
+            reason: numbers.fill_first(&form.why).unwrap_or_default(),
+            settled_by: form.settled_by.clone().filter(|evidence| !evidence.is_empty()),
+            advice: numbers.fill_all(&form.advice),
+            ..Self::new("", Verdict::Unknown, form.settled_by.is_none())
         }
     }
 
-    /// Replaces CUDA's terms by those of `vendor`.
-    pub(super) fn for_vendor(self, vendor: &Vendor) -> Self {
-        let translate = |text: String| vendor.translate(text);
-        let cause = |cause: Cause<String>| Cause { note: translate(cause.note), ..cause };
+    /// Fills in the words of its row, in the terms of the vendor.
+    pub(super) fn in_words(self, numbers: &MessageNumbers) -> Self {
+        let row = conclusion_row(self.row);
+        let mut texts = texts(numbers, &self);
+        let expandable = texts.fill_first(&conclusion_row("expandable").advice);
+        texts.add("expandable", expandable.unwrap_or_default());
+        let vendor = numbers.vendor;
+        let mut advice = Vec::new();
+        for line in &row.advice {
+            if line == REFUSALS {
+                advice.extend(vendor.refusals(numbers.request.map_or(0, |request| request.bytes)));
+            } else {
+                advice.extend(texts.fill(line).map(|line| vendor.translate(line)));
+            }
+        }
+        let cause = |cause: Cause<String>| Cause { note: vendor.translate(cause.note), ..cause };
         Self {
-            reason: translate(self.reason),
-            settled_by: self.settled_by.map(translate),
-            advice: self.advice.into_iter().map(translate).collect(),
+            reason: vendor.translate(texts.fill_first(&row.why).unwrap_or_default()),
+            settled_by: row.settled_by.clone().filter(|_| !self.is_certain).map(|by| vendor.translate(by)),
+            advice,
             causes: self.causes.into_iter().map(cause).collect(),
             ..self
         }
     }
 
-    pub(super) fn settled_by(self, evidence: &str) -> Self {
-        Self { settled_by: Some(evidence.to_owned()), ..self }
+    /// A command or setting to copy, if the first advice is the standard one. `None` means that the source line is the
+    /// thing to copy.
+    pub(super) fn snippet(&self, numbers: &MessageNumbers) -> Option<String> {
+        let row = StandardAdvice::for_verdict(self.verdict);
+        let standard = numbers.vendor.translate(row.text.to_owned());
+        let is_standard = self.advice.first().is_some_and(|first| first.starts_with(&standard));
+        let words = match row.snippet {
+            // The command lists the processes on the device, so it helps with any advice on outside memory.
+            Snippet::Command(words) if is_standard || self.verdict == Verdict::NonPytorch => words.to_owned(),
+            Snippet::AllocConf(option) if is_standard => shell_assignment(option, None),
+            _ => return None,
+        };
+        Some(numbers.vendor.translate(words))
     }
-
-    pub(super) fn settled_by_snapshot(self) -> Self {
-        self.settled_by(SNAPSHOT)
-    }
-}
-
-/// For a message without the numbers that a verdict needs: what it has.
-pub(super) fn incomplete(numbers: &MessageNumbers) -> Conclusion {
-    let known = [
-        ("requested", "was requested"),
-        ("free", "was free"),
-        ("allocated", "was allocated by PyTorch"),
-        ("reserved", "was reserved by PyTorch"),
-    ]
-    .into_iter()
-    .filter(|(name, _)| numbers.printed.figure(name).is_some())
-    .map(|(name, verb)| format!("{} {verb}", numbers.text(name)));
-    let known = known.collect::<Vec<_>>().join(", ");
-    let device =
-        numbers.capacity.map_or_else(String::new, |_| format!(", on a device of {}", numbers.text("capacity")));
-    let is_2_3 = numbers.printed.releases.is_some_and(|releases| releases.to_string() == "2.3");
-    let reason = match known.as_str() {
-        "" => "the message has no numbers".to_owned(),
-        _ if is_2_3 && numbers.capacity.is_none() => {
-            format!("{known}; PyTorch 2.3 cuts off the rest of its message on device 0")
-        }
-        _ => format!("{known}{device}; the rest of the message is not in this text"),
-    };
-    Conclusion::unknown(reason, Vec::new()).settled_by_snapshot()
 }

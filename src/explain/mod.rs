@@ -5,9 +5,7 @@
 //! the verdict depends on rounding or on numbers that the message lacks. This room does not know snapshots or output
 //! formats.
 
-mod advice;
 mod answer;
-mod backends;
 mod conclusion;
 mod figures;
 pub mod message;
@@ -18,6 +16,7 @@ mod standard_advice;
 mod statistics;
 #[doc(hidden)]
 pub mod table;
+mod texts;
 mod verdict;
 
 pub use answer::{ExplainReport, ExplainedFailure, RefusedMapping};
@@ -122,16 +121,15 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
             _ => None,
         };
         conclusion.advice.splice(0..0, first.map(|advice| found.vendor.translate(advice)));
-        let first = conclusion.advice.first().map_or("", String::as_str);
-        copy = advice::snippet(&found, conclusion.verdict, first);
+        copy = conclusion.snippet(&found);
         numbers = Some(found);
     } else {
         let text = format!("{} {}", message.text, message.context);
-        conclusion = Conclusion::from_form(form, &text);
+        let found = PrintedNumbers::find(form, &text);
+        conclusion = Conclusion::from_form(form, &found);
         if matches!(form.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl" | "framework") {
             conclusion.advice.splice(0..0, place);
         }
-        let found = PrintedNumbers::find(form, &text);
         copy = found.fill_first(&form.copy);
         figures = figures::form_figures(form, found.amounts);
         numbers = None;

@@ -4,7 +4,7 @@ use crate::allocator::SMALL_SEGMENT;
 use crate::allocator::verdict::{
     ApproxBytes, FreeMemory, Likelihood, MemoryAtFailure, USUAL_OUTSIDE, reclaimable_outside,
 };
-use crate::base::units::{MIB, size};
+use crate::base::units::MIB;
 use crate::explain::message::{FailedAllocation, Process, Wording};
 use crate::explain::table::{PrintedAmount, Vendor, vendor};
 
@@ -109,11 +109,6 @@ impl MessageNumbers {
         }
     }
 
-    /// The figure as printed, with the digits of other sizes.
-    pub(super) fn text(&self, name: &str) -> String {
-        self.printed.figure(name).map_or_else(|| "an unknown amount".to_owned(), |amount| size(amount.bytes))
-    }
-
     /// The input of the verdict ladder. Free memory of the cache, outside private pools, is one number: messages do not
     /// show streams and pools.
     pub(super) fn memory_at_failure(&self, request: ApproxBytes, free: ApproxBytes) -> MemoryAtFailure {
@@ -211,6 +206,17 @@ impl MessageNumbers {
         let is_equal = |process: &&&Process| process.in_use.bytes.abs_diff(median) <= median / EQUAL_PROCESS_DIVISOR;
         let count = others.iter().filter(is_equal).count();
         (count >= MIN_EQUAL_PROCESSES).then_some((count, median))
+    }
+
+    /// The likelihood that the process' own limit refuses the request; `None` without a limit.
+    pub(super) fn exceeds_limit(&self, request: ApproxBytes) -> Option<Likelihood> {
+        let (allowed, reserved) = self.allowed.zip(self.reserved)?;
+        Some(match allowed.covers(reserved.saturating_add(request)) {
+            Likelihood::Yes => Likelihood::No,
+            Likelihood::No => Likelihood::Yes,
+            Likelihood::Perhaps => Likelihood::PerhapsNot,
+            Likelihood::PerhapsNot => Likelihood::Perhaps,
+        })
     }
 
     /// True if the message says that more is free than the device has: its numbers do not belong together.

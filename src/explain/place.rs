@@ -2,16 +2,18 @@
 
 use crate::explain::table::{Place, places};
 use crate::stacks::frames::FrameReport;
+use crate::stacks::phases::Engine;
 
 /// The first place of the table that `frames` show; without frames, the one that the log names. A place without frames
 /// of its own, such as a kind of machine, needs none.
 pub(super) fn find(frames: &[FrameReport], named: Option<&'static Place>) -> Option<&'static Place> {
     let is_in = |frame: &FrameReport, place: &Place| {
         let file = frame.file.replace('\\', "/");
-        place.files.iter().any(|folder| file.contains(folder))
+        let is_engine = Engine::of_file(&file).is_some_and(|engine| engine.name() == place.engine);
+        (is_engine || place.files.iter().any(|folder| file.contains(folder)))
             && (place.functions.is_empty() || place.functions.contains(&frame.name))
     };
-    let named = named.filter(|place| frames.is_empty() || place.files.is_empty());
+    let named = named.filter(|place| frames.is_empty() || place.files.is_empty() && place.engine.is_empty());
     named.or_else(|| places().find(|place| frames.iter().any(|frame| is_in(frame, place))))
 }
 

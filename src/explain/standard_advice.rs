@@ -27,13 +27,6 @@ pub enum Snippet {
 
 /// Lists the processes on a device.
 const MONITOR: &str = "nvidia-smi";
-/// A common attempt that does nothing.
-pub(super) const EMPTY_CACHE_NO_REMEDY: &str = "torch.cuda.empty_cache() would not have helped: PyTorch released every free \
-                                         segment before the request failed.";
-/// Users of device memory in a process, other than the allocator.
-pub(super) const OUTSIDE_ALLOCATOR_USERS: &str = "NCCL buffers, cuBLAS workspaces, and libraries with their own allocators \
-                                           (RAPIDS, TensorFlow, JAX, DALI)";
-
 impl StandardAdvice {
     /// The advice for every failure with this verdict.
     pub fn for_verdict(verdict: Verdict) -> Self {

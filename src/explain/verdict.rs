@@ -1,222 +1,70 @@
 //! The verdict on a failed request of PyTorch's allocator, from its message alone.
 //!
-//! The ladder of [`decide`] gives the verdict; this file writes its reason. Messages show neither the stream and pool
-//! of free memory nor the number of pieces.
+//! The ladder of [`decide`] gives the verdict; this file chooses the row of the table with its words. Messages show
+//! neither the stream and pool of free memory nor the number of pieces.
 
-use super::conclusion::{Conclusion, incomplete};
+use super::conclusion::Conclusion;
 use super::numbers::MessageNumbers;
-use super::{advice, backends};
-use crate::allocator::verdict::{
-    ApproxBytes, Cause, Likelihood, MemoryAtFailure, Verdict, decide, format_approx, largest_first,
-};
-use crate::base::units::{counted, size};
+use crate::allocator::verdict::{ApproxBytes, Cause, Likelihood, Verdict, decide, largest_first};
 use crate::explain::message::Wording;
 
-/// Evidence of other processes.
-const MONITOR: &str = "nvidia-smi, while the job runs: it lists the processes on the device";
-
 pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
-    conclude_for_cuda(numbers).for_vendor(numbers.vendor)
-}
-
-fn conclude_for_cuda(numbers: &MessageNumbers) -> Conclusion {
-    if numbers.is_impossible_size {
-        let advice = "Check the shapes at the line above: a negative or uninitialised size, or a product of sizes that \
-                      overflowed.";
-        let reason = "more than 2^60 bytes were requested, which no machine has: a size was computed wrongly";
-        return Conclusion {
-            is_certain: true,
-            settings_can_help: Some(false),
-            ..Conclusion::unknown(reason.to_owned(), vec![advice.to_owned()])
-        };
-    }
-    if let Some(most) = numbers.printed.figure("block_limit") {
-        return backends::block_too_large(numbers, &most.text);
-    }
-    if numbers.is_contradictory() {
-        let reason = format!(
-            "{} was requested; the message has {} free on a device of {}, which cannot be: its numbers do not belong \
-             together",
-            numbers.text("requested"),
-            numbers.text("free"),
-            numbers.text("capacity")
-        );
-        return Conclusion::unknown(reason, Vec::new()).settled_by(MONITOR);
-    }
-    match numbers.printed.wording {
-        Wording::Mps => backends::metal(numbers),
-        Wording::Async => backends::asynchronous(numbers),
-        _ => match (numbers.request, numbers.free) {
-            (Some(request), Some(free)) => conclude_native(numbers, request, free),
-            (Some(request), None) => backends::without_free(numbers, request),
-            _ => incomplete(numbers),
-        },
-    }
+    let no_setting = |conclusion| Conclusion { settings_can_help: Some(false), ..conclusion };
+    let incomplete = || Conclusion::new("incomplete", Verdict::Unknown, false);
+    let conclusion = if numbers.is_impossible_size {
+        no_setting(Conclusion::new("impossible-size", Verdict::Unknown, true))
+    } else if numbers.printed.figure("block_limit").is_some() {
+        no_setting(Conclusion::new("block-limit", Verdict::MemoryLimit, true))
+    } else if numbers.is_contradictory() {
+        Conclusion::new("contradictory", Verdict::Unknown, false)
+    } else {
+        match (numbers.printed.wording, numbers.request, numbers.free) {
+            (Wording::Mps, Some(_), _) if numbers.allowed.is_some() => {
+                Conclusion::new("metal", Verdict::MemoryLimit, true)
+            }
+            (Wording::Async, Some(request), Some(free)) => {
+                asynchronous(numbers, request, free).unwrap_or_else(incomplete)
+            }
+            (Wording::Mps | Wording::Async, ..) | (_, None, _) => incomplete(),
+            (_, Some(request), Some(free)) => native(numbers, request, free),
+            (_, Some(request), None) => without_free(numbers, request).unwrap_or_else(incomplete),
+        }
+    };
+    conclusion.in_words(numbers)
 }
 
 /// For messages of the caching allocator with all numbers (PyTorch 1.0 and later).
-fn conclude_native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> Conclusion {
-    let memory = numbers.memory_at_failure(request, free);
-    let ruling = decide(&memory);
-    let over_limit = exceeds_limit(numbers, request);
+fn native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> Conclusion {
+    let ruling = decide(&numbers.memory_at_failure(request, free));
     let base = Conclusion {
-        verdict: ruling.verdict,
-        is_certain: ruling.is_certain,
         within_rounding: ruling.within_rounding,
         settings_can_help: settings_can_help(numbers, free),
         causes: causes(numbers),
-        ..Conclusion::unknown(String::new(), Vec::new())
+        ..Conclusion::new("capacity", ruling.verdict, ruling.is_certain)
     };
-    if ruling.verdict == Verdict::MemoryLimit {
-        return if is_held_by_others(numbers) {
-            freed_since(numbers, base)
-        } else {
-            memory_limit(numbers, request, over_limit, base)
-        };
-    }
-    let Some((reserved, unallocated)) = numbers.reserved.zip(numbers.unallocated) else {
-        return Conclusion { causes: base.causes, ..incomplete(numbers) };
-    };
-    let requested = request_text(numbers, request, &memory);
-    let mut conclusion = match ruling.verdict {
-        Verdict::PrivatePool => private_pools(numbers, &memory, &requested, base),
-        Verdict::Fragmentation => {
-            let reason = format!(
-                "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the device, it would cover \
-                 the {requested} requested. The message does not show whether the pieces belong to the request's stream \
-                 and pool",
-                numbers
-                    .printed
-                    .figure("unallocated")
-                    .map_or_else(|| format_approx(unallocated), |amount| size(amount.bytes)),
-                numbers.text("free")
-            );
-            Conclusion { reason, advice: advice::fragmentation(numbers), ..base }.settled_by_snapshot()
+    let is_unknown = numbers.reserved.is_none() || numbers.unallocated.is_none();
+    match ruling.verdict {
+        Verdict::MemoryLimit if is_held_by_others(numbers) => {
+            // The printed free memory was freed after the refusal.
+            Conclusion { row: "freed-since", verdict: Verdict::NonPytorch, is_certain: false, ..base }
         }
-        Verdict::NonPytorch => outside(numbers, reserved, &requested, base),
+        Verdict::MemoryLimit => memory_limit(numbers, request, base),
+        _ if is_unknown => Conclusion { causes: base.causes, ..Conclusion::new("incomplete", Verdict::Unknown, false) },
+        Verdict::PrivatePool => {
+            // The request may come from one of these pools, and then settings can help.
+            let settings_can_help = base.settings_can_help.filter(|can_help| *can_help);
+            Conclusion { row: "private-pool", settings_can_help, ..base }
+        }
+        Verdict::Fragmentation => Conclusion { row: "fragmentation", ..base },
+        Verdict::NonPytorch => {
+            let is_certain = base.is_certain && !numbers.other_processes().is_empty();
+            Conclusion { row: "non-pytorch", is_certain, ..base }
+        }
         verdict => {
             debug_assert_eq!(verdict, Verdict::Capacity, "a message cannot show other verdicts");
-            capacity(numbers, &memory, [reserved, unallocated], &requested, base)
+            base
         }
-    };
-    if over_limit.is_some_and(Likelihood::is_likely) {
-        conclusion.advice.push(format!(
-            "The limit of {} would also have refused this request: with the {} reserved it comes \
-             to {}.",
-            numbers.text("allowed"),
-            format_approx(reserved),
-            format_approx(reserved.saturating_add(request))
-        ));
     }
-    conclusion
-}
-
-/// The size of the request to the device.
-fn request_text(numbers: &MessageNumbers, request: ApproxBytes, memory: &MemoryAtFailure) -> String {
-    let printed = numbers.text("requested");
-    let needed = memory.needed_from_device();
-    if needed == request {
-        return printed;
-    }
-    format!("{} (whole granules of an expandable segment, for {printed})", format_approx(needed))
-}
-
-fn private_pools(numbers: &MessageNumbers, memory: &MemoryAtFailure, requested: &str, base: Conclusion) -> Conclusion {
-    let mut advice = vec![advice::standard(Verdict::PrivatePool)];
-    if memory.suffices_with_device(memory.own.all).is_likely() {
-        advice.extend(advice::fragmentation(numbers));
-    }
-    Conclusion {
-        reason: format!(
-            "{} is free in private pools (CUDA graphs, MemPool), which the message counts as \
-             allocated; with the {} free on the device, that covers the {requested} requested, but no \
-             request outside those pools can use it",
-            numbers.text("private_pools"),
-            numbers.text("free")
-        ),
-        // The request may come from one of these pools, and then settings can help.
-        settings_can_help: base.settings_can_help.filter(|can_help| *can_help),
-        advice,
-        ..base
-    }
-    .settled_by_snapshot()
-}
-
-fn outside(numbers: &MessageNumbers, reserved: ApproxBytes, requested: &str, base: Conclusion) -> Conclusion {
-    let is_certain = base.is_certain && !numbers.other_processes().is_empty();
-    Conclusion {
-        reason: format!(
-            "{} of the device is in use outside this process' allocator{}; without it the {requested} \
-             requested would fit. The allocator itself holds {}",
-            outside_text(numbers),
-            outside_users(numbers),
-            format_approx(reserved)
-        ),
-        is_certain,
-        settled_by: (!is_certain).then(|| MONITOR.to_owned()),
-        advice: advice::outside(numbers),
-        ..base
-    }
-}
-
-fn capacity(
-    numbers: &MessageNumbers,
-    memory: &MemoryAtFailure,
-    [reserved, cached]: [ApproxBytes; 2],
-    requested: &str,
-    base: Conclusion,
-) -> Conclusion {
-    let request = memory.segment;
-    let all_free = memory.device_free.saturating_add(cached);
-    let (free_text, held) = (format_approx(all_free), format_approx(reserved.saturating_sub(cached)));
-    let others = cached.saturating_add(memory.other_pool).saturating_add(memory.outside);
-    let is_context = numbers.reclaimable_outside.is_some_and(|outside| outside.bytes == 0);
-    let context =
-        numbers.outside.filter(|outside| is_context && all_free.saturating_add(*outside).covers(request).is_likely());
-    let device = numbers.text("capacity");
-    let mut reason = if numbers.exceeds_capacity(request) {
-        format!("the request of {requested} alone is larger than the device ({device})")
-    } else if numbers.is_cache_full(request) && all_free.covers(request).is_likely() {
-        format!(
-            "the device is full: the program holds {held} and requests {requested} more. The device and the cache have \
-             {free_text} free, in pieces: any busy cache has as much",
-        )
-    } else if memory.suffices_with_device(others).is_likely() {
-        format!(
-            "the device and the cache have {free_text} free, less than the {requested} requested; it would be \
-             enough only together with private pools and memory outside PyTorch"
-        )
-    } else if let Some(outside) = context {
-        format!(
-            "the device of {device} is too small: the program holds {held} and requests {requested} more, {free_text} is \
-             free, and {} is in use outside PyTorch, as a CUDA context takes",
-            format_approx(outside)
-        )
-    } else {
-        format!(
-            "the program holds {held} and requests {requested} more; the device and the cache have {free_text} free"
-        )
-    };
-    if numbers.exceeds_device() {
-        reason.push_str(&format!(
-            ". PyTorch has {} reserved, more than the device has ({device}): Windows added host memory (shared GPU \
-             memory), which is slow, and has no more",
-            format_approx(reserved),
-        ));
-    }
-    let conclusion = Conclusion { reason, advice: advice::capacity(numbers, request, all_free), ..base };
-    if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
-}
-
-/// The likelihood that the process' own limit refuses the request; `None` without a limit.
-fn exceeds_limit(numbers: &MessageNumbers, request: ApproxBytes) -> Option<Likelihood> {
-    let (allowed, reserved) = numbers.allowed.zip(numbers.reserved)?;
-    Some(match allowed.covers(reserved.saturating_add(request)) {
-        Likelihood::Yes => Likelihood::No,
-        Likelihood::No => Likelihood::Yes,
-        Likelihood::Perhaps => Likelihood::PerhapsNot,
-        Likelihood::PerhapsNot => Likelihood::Perhaps,
-    })
 }
 
 /// Settings rearrange free memory, so they can help if all free memory within the limit is enough. Free memory of the
@@ -235,132 +83,23 @@ fn settings_can_help(numbers: &MessageNumbers, free: ApproxBytes) -> Option<bool
 }
 
 /// The device had room, so something else refused the request.
-fn memory_limit(
-    numbers: &MessageNumbers,
-    request: ApproxBytes,
-    exceeds: Option<Likelihood>,
-    base: Conclusion,
-) -> Conclusion {
-    let had_room =
-        format!("the device had {} free for the {} requested", numbers.text("free"), numbers.text("requested"));
-    let certain = |reason: &str, advice: &str, base| Conclusion {
-        reason: format!("{had_room}: {reason}"),
-        is_certain: true,
-        advice: vec![advice.to_owned()],
-        ..base
-    };
+fn memory_limit(numbers: &MessageNumbers, request: ApproxBytes, base: Conclusion) -> Conclusion {
     // If rounding may hide that the limit was exceeded, the limit is the cause.
-    match exceeds.filter(|exceeds| *exceeds != Likelihood::No).zip(numbers.reserved) {
-        Some((exceeds, reserved)) => over_own_limit(numbers, &had_room, reserved, request, exceeds, base),
-        None if numbers.printed.refused_by_pool => certain(
-            "the allocator of the MemPool in use refused, not the device",
-            "Look for warnings of that pool's allocator above this message.",
-            base,
-        ),
-        None if numbers.printed.exceeds_reserve => certain(
-            "the addresses reserved for an expandable segment are too few for a block of that size",
-            "Raise expandable_segments_reserve in PYTORCH_CUDA_ALLOC_CONF, or leave it unset.",
-            base,
-        ),
-        None => refused_elsewhere(numbers, &had_room, exceeds.is_some(), base),
-    }
-}
-
-/// The process' own limit refused the request.
-fn over_own_limit(
-    numbers: &MessageNumbers,
-    had_room: &str,
-    reserved: ApproxBytes,
-    request: ApproxBytes,
-    exceeds: Likelihood,
-    base: Conclusion,
-) -> Conclusion {
-    let mut advice = vec![advice::standard(Verdict::MemoryLimit)];
-    if base.settings_can_help == Some(true) {
-        advice.extend(advice::fragmentation(numbers));
-    }
-    Conclusion {
-        reason: format!(
-            "{had_room}, but the process may hold at most {}: it has {} reserved and with this request \
-             would hold {}",
-            numbers.text("allowed"),
-            format_approx(reserved),
-            format_approx(reserved.saturating_add(request))
-        ),
-        is_certain: exceeds == Likelihood::Yes,
-        advice,
-        ..base
-    }
-}
-
-/// The message does not show what refused the request.
-fn refused_elsewhere(numbers: &MessageNumbers, had_room: &str, is_within_limit: bool, base: Conclusion) -> Conclusion {
-    let no_limit = if is_within_limit {
-        format!("the limit of {} is not reached", numbers.text("allowed"))
-    } else {
-        "the message names no limit of PyTorch's own".to_owned()
+    let exceeds = numbers.exceeds_limit(request).filter(|exceeds| *exceeds != Likelihood::No);
+    let (row, is_certain) = match exceeds {
+        Some(exceeds) => ("own-limit", exceeds == Likelihood::Yes),
+        None if numbers.printed.refused_by_pool => ("refused-by-pool", true),
+        None if numbers.printed.exceeds_reserve => ("exceeds-reserve", true),
+        // Or the memory was freed a moment later.
+        None => ("refused-elsewhere", false),
     };
-    let mut advice = advice::refusals(numbers);
-    advice.push(
-        "Look for another process that uses the GPU for short times: PyTorch reads the free memory a moment after the \
-         refusal."
-            .to_owned(),
-    );
-    if numbers.printed.expandable == Some(true) {
-        advice.push(
-            "Try without expandable_segments: under WSL2 and on some boards its mappings fail although memory is \
-             free."
-                .to_owned(),
-        );
-    }
-    Conclusion {
-        reason: format!(
-            "{had_room}, and {no_limit}: a limit outside PyTorch or the driver refused it, or the memory \
-             was freed only a moment later"
-        ),
-        settled_by: Some("nvidia-smi, while the job runs, and the limits of its container".to_owned()),
-        advice,
-        ..base
-    }
+    Conclusion { row, is_certain, ..base }
 }
 
 /// True if others use the device, next to nothing is free, and the message has no limit.
 fn is_held_by_others(numbers: &MessageNumbers) -> bool {
     let has_limit = numbers.allowed.is_some() || numbers.printed.refused_by_pool || numbers.printed.exceeds_reserve;
     !has_limit && numbers.is_outside_significant() && numbers.has_little_free()
-}
-
-/// Others use the device, and the printed free memory was freed after the refusal.
-fn freed_since(numbers: &MessageNumbers, base: Conclusion) -> Conclusion {
-    Conclusion {
-        verdict: Verdict::NonPytorch,
-        reason: format!(
-            "{} of the device is in use outside this process' allocator{}. The {} free would have been enough, but \
-             PyTorch reads it a moment after the refusal, and other processes allocate and free in between",
-            outside_text(numbers),
-            outside_users(numbers),
-            numbers.text("free"),
-        ),
-        is_certain: false,
-        settled_by: Some(MONITOR.to_owned()),
-        advice: advice::outside(numbers),
-        ..base
-    }
-}
-
-/// The processes that use the memory outside the allocator.
-fn outside_users(numbers: &MessageNumbers) -> String {
-    let others = numbers.other_processes();
-    let mut parts: Vec<String> =
-        others.iter().take(3).map(|other| format!("process {}: {}", other.pid, size(other.in_use.bytes))).collect();
-    if others.len() > parts.len() {
-        let all = others.iter().map(|other| other.in_use.bytes).fold(0, u64::saturating_add);
-        parts = vec![format!("{} together: {}", counted(others.len() as u64, "process"), size(all))];
-    }
-    if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > 0) {
-        parts.push(format!("this process itself: {}", format_approx(outside)));
-    }
-    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 /// Memory that could have served the request, largest first.
@@ -386,8 +125,56 @@ fn causes(numbers: &MessageNumbers) -> Vec<Cause<String>> {
     ])
 }
 
-/// The memory in use outside the allocator, for conclusions that blame it.
-fn outside_text(numbers: &MessageNumbers) -> String {
-    debug_assert!(numbers.outside.is_some(), "unknown memory leads to no verdict");
-    format_approx(numbers.outside.unwrap_or_default())
+/// For a caching allocator whose message does not have the free memory of the device.
+fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Option<Conclusion> {
+    let (capacity, tensors, unallocated) = (numbers.capacity?, numbers.tensors?, numbers.unallocated?);
+    let fits = capacity.covers(tensors.saturating_add(request));
+    let (row, verdict) = if !fits.is_likely() {
+        ("without-free-capacity", Verdict::Capacity)
+    } else if unallocated.covers(request).is_likely() && !numbers.is_cache_full(request) {
+        ("without-free-fragmentation", Verdict::Fragmentation)
+    } else {
+        return Some(Conclusion::new("without-free", Verdict::Unknown, false));
+    };
+    Some(Conclusion {
+        within_rounding: fits.is_within_rounding(),
+        settings_can_help: (verdict == Verdict::Capacity).then_some(false),
+        ..Conclusion::new(row, verdict, fits == Likelihood::No)
+    })
+}
+
+/// For the backend cudaMallocAsync: the driver keeps the cache, and the message does not have its size.
+fn asynchronous(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> Option<Conclusion> {
+    let needed = numbers.tensors?.saturating_add(request);
+    let exceeds =
+        |limit: Option<ApproxBytes>| limit.map(|limit| limit.covers(needed)).filter(|covers| !covers.is_likely());
+    let (row, verdict, covers) = if let Some(covers) = exceeds(numbers.allowed) {
+        ("async-limit", Verdict::MemoryLimit, covers)
+    } else if free.covers(request) == Likelihood::Yes {
+        return Some(Conclusion::new("async-refused", Verdict::MemoryLimit, false));
+    } else if let Some(covers) = exceeds(numbers.capacity) {
+        ("async-capacity", Verdict::Capacity, covers)
+    } else {
+        return Some(Conclusion::new("async-unknown", Verdict::Unknown, false));
+    };
+    Some(Conclusion {
+        within_rounding: covers.is_within_rounding(),
+        settings_can_help: Some(false),
+        ..Conclusion::new(row, verdict, covers == Likelihood::No)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::table::conclusion_row;
+
+    #[test]
+    fn every_row_that_is_chosen_is_in_the_table() {
+        let is_row = |word: &&str| word.contains('-') && !word.contains(' ');
+        let names: Vec<&str> = include_str!("verdict.rs").split('"').filter(is_row).collect();
+        assert!(names.len() > 15, "{names:?}");
+        for name in names.into_iter().chain(["metal", "expandable", "incomplete", "fragmentation", "capacity"]) {
+            assert_eq!(conclusion_row(name).name, name);
+        }
+    }
 }

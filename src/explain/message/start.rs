@@ -38,14 +38,14 @@ pub(super) fn find_start(text: &str) -> Option<(MessageStart, usize)> {
 /// True if the message at byte `at` of `text` is in the source code that raises or handles the error.
 fn is_code(text: &str, at: usize) -> bool {
     let Some((before, message)) = text.split_at_checked(at) else { return false }; // not a boundary
-    let before = before.trim_start().trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
+    let before =
+        before.trim_start().trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '"'));
     let name = message.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(message.len());
     let behind = message.get(name..).unwrap_or_default().trim_start();
     let is_compared = ["==", "!=", "case", "return", "throw", "catch (", "catch (const", "except", "#define", "//"];
     before.contains("raise ")
         || is_compared.iter().any(|word| before.trim_end().ends_with(word))
-        || behind.starts_with("= ")
-            && behind.get(2..).is_some_and(|value| value.starts_with(|c: char| c.is_ascii_digit()))
+        || behind.strip_prefix("= ").is_some_and(|value| value.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
 }
 
 /// The row for the message `text` of `form` after a traceback that ends in `innermost`.
@@ -76,7 +76,7 @@ fn find_allocation(text: &str) -> Option<usize> {
             // In a source line of a traceback, code follows instead of a number.
             Some(rest) => {
                 let rest = rest.trim_start();
-                rest.is_empty() || rest.starts_with("more than 1EB") || rest.starts_with(|c: char| c.is_ascii_digit())
+                rest.is_empty() || rest.starts_with("more than 1EB") || is_amount_of_message(rest)
             }
             // The rest may be on the next line.
             None => (is_exception(name) || name.trim_end().ends_with(':')) && matches!(behind.trim_end(), "" | "."),
@@ -90,6 +90,14 @@ fn find_allocation(text: &str) -> Option<usize> {
         let is_message = behind.starts_with("would exceed allowed memory") || behind.is_empty() && is_exception(before);
         is_message.then_some(at)
     })
+}
+
+/// True if `text` starts with an amount, and then goes on as PyTorch's messages do: prose goes on with a comma or a word.
+fn is_amount_of_message(text: &str) -> bool {
+    let behind = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | ' '));
+    let behind = behind.trim_start_matches(|c: char| c.is_ascii_alphabetic()).trim_start();
+    let is_prose = behind.starts_with(',') || behind.starts_with(char::is_alphabetic) && !behind.starts_with("on ");
+    text.starts_with(|c: char| c.is_ascii_digit()) && !is_prose
 }
 
 /// True if the text after `before` is that of an exception, or starts the line.
@@ -160,6 +168,10 @@ mod tests {
             "",
             "    raise RuntimeError(\"CUDA out of memory. Tried to allocate \" + size)",
             "hint: on CUDA out of memory, lower the batch size",
+            "after CUDA out of memory. Tried to allocate 2.00 GiB, lower the batch size",
+            "  return \"CUDNN_STATUS_ALLOC_FAILED\";",
+            "  VK_ERROR_OUT_OF_DEVICE_MEMORY = -2,",
+            "} catch (const std::bad_alloc& error) {",
             "Allocation on device not large enough for array",
             "Cuda failure 'invalid argument'",
             "    raise ValueError(\"No available memory for the cache blocks. \"",

@@ -15,7 +15,7 @@ pub use amount::PrintedAmount;
 pub use numbers::PrintedNumbers;
 pub use pattern::{Pattern, Side};
 pub use places::{Place, places};
-pub use vendors::{SNAPSHOT, Vendor, vendor};
+pub use vendors::{Vendor, vendor};
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -165,6 +165,14 @@ static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
     .flat_map(rows)
     .collect()
 });
+
+static CONCLUSIONS: LazyLock<Vec<Form>> = LazyLock::new(|| rows(include_str!("conclusions.toml")));
+
+/// The words of a conclusion from a message of PyTorch's allocator.
+#[expect(clippy::expect_used, reason = "the rows are part of the program, and a test looks every name up")]
+pub fn conclusion_row(name: &str) -> &'static Form {
+    CONCLUSIONS.iter().find(|row| row.name == name).expect("a row for every conclusion")
+}
 
 /// Every form, in the order in which they are tried.
 pub fn forms() -> impl Iterator<Item = &'static Form> {

@@ -30,6 +30,8 @@ pub struct PrintedNumbers<'a> {
     pub amounts: BTreeMap<&'a str, (usize, PrintedAmount)>,
     /// Digits, with a decimal point at most.
     numbers: BTreeMap<&'a str, String>,
+    /// Names that stand for any text.
+    texts: BTreeMap<&'a str, String>,
 }
 
 impl<'a> PrintedNumbers<'a> {
@@ -45,7 +47,21 @@ impl<'a> PrintedNumbers<'a> {
             numbers: numbers
                 .filter_map(|(name, patterns)| Some((name.as_str(), patterns.iter().find_map(find)?)))
                 .collect(),
+            texts: BTreeMap::new(),
         }
+    }
+
+    pub fn from_texts(texts: BTreeMap<&'a str, String>) -> Self {
+        Self { amounts: BTreeMap::new(), numbers: BTreeMap::new(), texts }
+    }
+
+    pub fn add(&mut self, name: &'a str, text: String) {
+        self.texts.insert(name, text);
+    }
+
+    /// Those of `templates` whose numbers are all known, with them.
+    pub fn fill_all(&self, templates: &[String]) -> Vec<String> {
+        templates.iter().filter_map(|template| self.fill(template)).collect()
     }
 
     /// The first of `templates` whose numbers are all known, with them.
@@ -71,6 +87,9 @@ impl<'a> PrintedNumbers<'a> {
         }
         if let Some(name) = name.strip_prefix('?') {
             return self.value(name).map(|_| String::new());
+        }
+        if let Some(text) = self.texts.get(name) {
+            return Some(text.clone());
         }
         if let Some((part, all)) = name.split_once('/') {
             return self.share(part, all);

@@ -10,7 +10,9 @@ use super::rows;
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Place {
-    /// Parts of the paths of its files.
+    /// The engine whose files these are, by its name.
+    pub engine: String,
+    /// Parts of the paths of its files, or of more files than an engine's.
     pub files: Vec<String>,
     /// Its functions; empty for all.
     pub functions: Vec<String>,

@@ -23,9 +23,6 @@ pub struct Vendor {
     pub refusals: Vec<String>,
 }
 
-/// Evidence that settles a doubt, for allocators that record a history.
-pub const SNAPSHOT: &str = "a snapshot recorded at the failure, with the size, stream and pool of every block";
-
 static VENDORS: LazyLock<Vec<Vendor>> = LazyLock::new(|| rows(include_str!("vendors.toml")));
 
 /// The vendor of `backend`; an unknown one gets the last row, which any name matches.
@@ -36,6 +33,12 @@ pub fn vendor(backend: &str) -> &'static Vendor {
 }
 
 impl Vendor {
+    /// Advice for a request of `bytes` that something other than a full device refused.
+    pub fn refusals(&self, bytes: u64) -> impl Iterator<Item = String> {
+        let largest = self.largest_request.iter().filter(move |(largest, _)| bytes > *largest);
+        largest.map(|(_, advice)| advice).chain(&self.refusals).cloned()
+    }
+
     /// Replaces CUDA's terms in `text` by this vendor's.
     pub fn translate(&self, text: String) -> String {
         self.terms.iter().fold(text, |text, (cuda, term)| text.replace(cuda, term))
@@ -55,6 +58,7 @@ mod tests {
         assert_eq!(translated("XPU"), "xpu-smi; PYTORCH_ALLOC_CONF; torch.xpu");
         assert_eq!(translated("NPU"), "npu-smi info; PYTORCH_NPU_ALLOC_CONF; torch.npu");
         assert_eq!(translated("GCU"), "the vendor's monitor; PYTORCH_ALLOC_CONF; torch");
-        assert!(vendor("XPU").translate(SNAPSHOT.to_owned()).contains("torch.xpu.memory_stats()"));
+        let snapshot = crate::explain::table::conclusion_row("capacity").settled_by.clone().unwrap();
+        assert!(vendor("XPU").translate(snapshot).contains("torch.xpu.memory_stats()"));
     }
 }
