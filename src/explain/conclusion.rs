@@ -7,7 +7,7 @@ use crate::allocator::verdict::{Cause, Verdict};
 use crate::explain::standard_advice::{Snippet, StandardAdvice};
 use crate::explain::table::{Form, PrintedNumbers, conclusion_row};
 
-/// Stands for the advice of the device's vendor.
+/// Means the advice of the device's vendor.
 const REFUSALS: &str = "{refusals}";
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Conclusion {
     /// Fills in the words of its row, in the terms of the vendor.
     pub(super) fn in_words(self, numbers: &MessageNumbers) -> Self {
         let row = conclusion_row(self.row);
-        let mut texts = texts(numbers, &self);
+        let mut texts = texts(numbers, self.verdict, self.settings_can_help);
         let expandable = texts.fill_first(&conclusion_row("expandable").advice);
         texts.add("expandable", expandable.unwrap_or_default());
         let vendor = numbers.vendor;

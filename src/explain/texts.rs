@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::conclusion::Conclusion;
 use super::numbers::MessageNumbers;
 use super::standard_advice::StandardAdvice;
 use crate::allocator::verdict::{ApproxBytes, Likelihood, USUAL_OUTSIDE, Verdict, format_approx};
 use crate::base::units::{counted, size};
 use crate::explain::table::PrintedNumbers;
 
-/// Every name that holds for `numbers` and their `conclusion`.
-pub(super) fn texts(numbers: &MessageNumbers, conclusion: &Conclusion) -> PrintedNumbers<'static> {
+/// Every name that holds for `numbers`, whose verdict is `verdict`.
+pub(super) fn texts(
+    numbers: &MessageNumbers,
+    verdict: Verdict,
+    settings_can_help: Option<bool>,
+) -> PrintedNumbers<'static> {
     let mut texts: BTreeMap<&'static str, String> = BTreeMap::new();
     let printed = numbers.printed.figures.iter().map(|(name, (_, amount))| (*name, amount));
     texts.extend(printed.map(|(name, amount)| (name, size(amount.bytes))));
@@ -44,7 +47,7 @@ pub(super) fn texts(numbers: &MessageNumbers, conclusion: &Conclusion) -> Printe
     texts.insert("needed", if needed == request { requested } else { granules });
     texts.extend(known(numbers).map(|known| ("known", known)));
     let standard = |verdict| StandardAdvice::for_verdict(verdict).text.to_owned();
-    texts.insert("standard", standard(conclusion.verdict));
+    texts.insert("standard", standard(verdict));
     texts.insert("non_pytorch", standard(Verdict::NonPytorch));
     texts.insert("fragmentation", standard(Verdict::Fragmentation));
     let note = numbers.vendor.expandable.as_ref();
@@ -78,7 +81,7 @@ pub(super) fn texts(numbers: &MessageNumbers, conclusion: &Conclusion) -> Printe
         ("device_covers", memory.device_free.covers(request).is_likely()),
         ("within_limit", numbers.exceeds_limit(request).is_some()),
         ("over_limit", numbers.exceeds_limit(request).is_some_and(Likelihood::is_likely)),
-        ("settings_help", conclusion.settings_can_help == Some(true)),
+        ("settings_help", settings_can_help == Some(true)),
         ("others_lead", parts.is_some_and(|(other, allocated)| other.bytes > allocated.bytes)),
         ("expandable_on", numbers.printed.expandable == Some(true)),
         ("expandable_none", numbers.printed.expandable == Some(false)),

@@ -299,9 +299,10 @@ impl Scanner {
             }
             Role::Message | Role::Note | Role::Echo => {}
         }
-        if !form.continues.is_empty() {
-            self.builder.continue_message(form, source, line, text);
-            return;
+        if !form.continues.is_empty()
+            && (self.builder.continue_message(form, source, line, text) || form.role != Role::Note)
+        {
+            return; // without the line that it continues, only a note says that memory ran out
         }
         let text = truncate(text);
         if self.builder.join_wording(form, source, line, &text) {

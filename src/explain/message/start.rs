@@ -103,7 +103,7 @@ fn is_amount_of_message(text: &str) -> bool {
 /// True if the text after `before` is that of an exception, or starts the line.
 pub(super) fn is_exception(before: &str) -> bool {
     let before = before.trim_end();
-    before.is_empty() || before.ends_with("Error:") || before.ends_with("Error('")
+    before.is_empty() || ["Error:", "Error('", "Exception Message:**", "!!!"].iter().any(|end| before.ends_with(end))
 }
 
 /// A refused mapping of device memory into an expandable segment.

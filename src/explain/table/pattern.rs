@@ -47,7 +47,7 @@ impl Pattern {
     }
 }
 
-/// Where the number of a pattern stands.
+/// The side of a text on which the number of a pattern is.
 pub enum Side<'t> {
     /// The text starts with it.
     Behind(&'t str),
