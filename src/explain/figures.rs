@@ -127,5 +127,5 @@ fn small_request_meaning(requested: u64) -> Option<&'static str> {
         20 => "requested from the device: a segment of 20 MiB, for a request of more than 1 MiB and less than 10 MiB",
         _ => return None,
     })
-    .filter(|_| requested % MIB == 0)
+    .filter(|_| requested.is_multiple_of(MIB))
 }
