@@ -1,15 +1,15 @@
 //! The code of the table that a failure comes from: engines that serve language models, trainers.
 
 use crate::explain::table::{Place, places};
+use crate::stacks::engines::Engine;
 use crate::stacks::frames::FrameReport;
-use crate::stacks::phases::Engine;
 
 /// The first place of the table that `frames` show; without frames, the one that the log names. A place without frames
 /// of its own, such as a kind of machine, needs none.
 pub(super) fn find(frames: &[FrameReport], named: Option<&'static Place>) -> Option<&'static Place> {
     let is_in = |frame: &FrameReport, place: &Place| {
         let file = frame.file.replace('\\', "/");
-        let is_engine = Engine::of_file(&file).is_some_and(|engine| engine.name() == place.engine);
+        let is_engine = Engine::of_file(&file).is_some_and(|engine| engine.name == place.engine);
         (is_engine || place.files.iter().any(|folder| file.contains(folder)))
             && (place.functions.is_empty() || place.functions.contains(&frame.name))
     };

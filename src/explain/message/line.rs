@@ -78,7 +78,7 @@ impl Record {
             Value::Array(items) => items.iter().for_each(|item| self.collect(key, item)),
             Value::Object(pairs) => pairs.iter().for_each(|(key, value)| self.collect(key, value)),
             Value::Null => {}
-            scalar => self.scalars += &format!("\"{key}\": {scalar}, "),
+            scalar => self.scalars.extend(["\"", key, "\": ", &scalar.to_string(), ", "]),
         }
     }
 }
