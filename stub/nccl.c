@@ -15,7 +15,9 @@ EXPORT int ncclRecv(void *received) { return receive(received); }
 typedef struct {
   int rank, size;
 } communicator;
+EXPORT uint64_t stub_communicators = 0; /* that this process made */
 static int init_rank(communicator **comm, int size, int rank) {
+  __atomic_add_fetch(&stub_communicators, 1, __ATOMIC_RELAXED);
   *comm = calloc(1, 256);
   (*comm)->rank = rank;
   (*comm)->size = size;

@@ -436,6 +436,7 @@ class DryRun:
             "capability": self.options["capability"],
             "total_bytes": self.options["total_bytes"],
             "context_bytes": self.options["context_bytes"],
+            "communicators": ctypes.c_uint64.in_dll(self.library, "stub_communicators").value,
             "reads": reads,
             "reads_untold": self.skipped_reads,
             "reads_known": self.known_reads,

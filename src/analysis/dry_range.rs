@@ -72,7 +72,8 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<Ran
         return None;
     }
     let mut hypothesis = inferred.hypothesis.clone();
-    hypothesis.capacity = Some(dry_run.total_bytes.saturating_sub(dry_run.context_bytes));
+    let outside = dry_run.context_bytes.saturating_add(dry_run.nccl_bytes());
+    hypothesis.capacity = Some(dry_run.total_bytes.saturating_sub(outside));
     let program = device.program();
     let outcomes = PlacementOutcomes::simulate(program, &hypothesis);
     let workspaces = || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());

@@ -26,6 +26,8 @@ pub struct DryRunReport {
     pub total_bytes: u64,
     /// Bytes of it that the CUDA context is assumed to take.
     pub context_bytes: u64,
+    /// Estimate of NCCL's memory, by the number of communicators.
+    pub nccl_bytes: u64,
     /// Whether the process would fit.
     pub verdict: DryRunVerdict,
     /// Why, in a sentence.
@@ -90,6 +92,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         capability: dry_run.capability.clone(),
         total_bytes: dry_run.total_bytes,
         context_bytes: dry_run.context_bytes,
+        nccl_bytes: dry_run.nccl_bytes(),
         certainty: DryRunCertainty::from_recording(dry_run, &reads),
         reads,
         omitted_reads: dry_run.omitted_reads,
@@ -200,9 +203,14 @@ impl DryRunReport {
         self.serving.as_ref().filter(|_| !self.trains)
     }
 
-    /// Memory of a device without the CUDA context.
+    /// Memory of the CUDA context and of NCCL.
+    pub(crate) fn outside_bytes(&self) -> u64 {
+        self.context_bytes.saturating_add(self.nccl_bytes)
+    }
+
+    /// Memory of a device without those.
     pub(crate) fn usable_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.context_bytes)
+        self.total_bytes.saturating_sub(self.outside_bytes())
     }
 
     /// The most memory that a device may reserve: `peak` as recorded, or the upper end of a range.

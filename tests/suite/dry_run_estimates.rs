@@ -48,6 +48,27 @@ fn a_workspace_that_is_not_to_be_had_fails_nothing() {
     assert!(page.contains("and a request fails"), "{page}");
 }
 
+/// 100 MiB of 1,400 MiB fit beside the context; beside two communicators of 560 MiB, they may.
+#[test]
+fn nccl_takes_memory_too() {
+    for (communicators, verdict, outside_mib, headroom_mib) in [(0, "would-fit", 260, 1_040), (2, "may-fit", 1_380, 0)] {
+        let mut distributed = recording(&json!([]), 0, false);
+        let dry_run = &mut distributed["oomscope"]["dry_run"];
+        dry_run["total_bytes"] = json!(1_400 * MIB);
+        dry_run["communicators"] = json!(communicators);
+        let (report, page) = report_and_page(&distributed);
+        let dry_run = &report["dry_run"];
+        assert_eq!(dry_run["verdict"], verdict, "{page}");
+        assert_eq!(dry_run["nccl_bytes"], communicators * 560 * MIB);
+        assert!(page.contains(&format!("{} outside PyTorch", size_of_mib(outside_mib))), "{page}");
+        assert!(headroom_mib == 0 || page.contains(&format!("{} headroom", size_of_mib(headroom_mib))), "{page}");
+    }
+}
+
+fn size_of_mib(mib: u64) -> String {
+    if mib < 1_024 { format!("{mib} MiB") } else { format!("{:.2} GiB", mib as f64 / 1_024.0) }
+}
+
 #[test]
 fn attention_alone_takes_one_line() {
     let mut attended = recording(&json!([]), 0, false);

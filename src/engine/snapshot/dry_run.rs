@@ -2,6 +2,7 @@
 
 use super::serving::Serving;
 use crate::base::ids::StackId;
+use crate::base::units::MIB;
 
 /// In the snapshot of a dry run this precedes the exit code, which is three digits, or question marks if the process
 /// ended as it had announced.
@@ -18,6 +19,8 @@ pub struct DryRun {
     pub total_bytes: u64,
     /// The part of it that the CUDA context is assumed to take.
     pub context_bytes: u64,
+    /// NCCL's communicators.
+    pub communicators: u64,
     /// Device values that the host read and that were not computed; in order of the first read.
     pub reads: Vec<ValueRead>,
     /// Number of reads of values that were computed on the host.
@@ -50,6 +53,17 @@ pub struct DryRun {
     pub free_memory_query: Option<StackId>,
     /// The serving engine that the program started.
     pub serving: Option<Serving>,
+}
+
+/// NCCL's memory for a communicator: 558 MiB for one of a single rank on an H200 (NCCL 2.28.9, tests/gpu), 544 to 688 MB in
+/// public measurements of A100s, and up to 1.8 GiB with eight ranks on H100s. An estimate, and rather low.
+const COMMUNICATOR_BYTES: u64 = 560 * MIB;
+
+impl DryRun {
+    /// An estimate of NCCL's memory.
+    pub fn nccl_bytes(&self) -> u64 {
+        self.communicators.saturating_mul(COMMUNICATOR_BYTES)
+    }
 }
 
 /// The length of generated texts, which depends on tokens that are not known: `--generate`.

@@ -16,11 +16,12 @@ impl fmt::Display for DryRunWarning<'_> {
                 write!(
                     f,
                     "no GPU was used: PyTorch's own allocator ran on a stub of CUDA, with the memory of {} (compute \
-                     capability {}; {}, of which the context takes {})",
+                     capability {}; {}, of which the context takes {}{})",
                     report.gpu,
                     report.capability,
                     size(report.total_bytes),
-                    size(report.context_bytes)
+                    size(report.context_bytes),
+                    describe_nccl(report.nccl_bytes)
                 )?;
                 report.alone.as_ref().map_or(Ok(()), |place| {
                     write!(f, "; rank {place} ran alone, and every collective returned its own data")
@@ -157,6 +158,10 @@ fn describe_range(range: ByteRange) -> String {
 }
 
 /// Describes that requests fail in `failing` of `placements`.
+fn describe_nccl(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format!(", and NCCL an estimated {} or more", size(bytes)) }
+}
+
 fn describe_failing(failing: u64, placements: u64) -> String {
     match failing {
         0 => "every request succeeds".to_owned(),

@@ -45,7 +45,7 @@ impl fmt::Display for DryRunReason {
             }
             Self::NotStarted(error) => f.write_str(error),
             Self::ServedAtBest => f.write_str(
-                "a request fails if the driver places memory otherwise, or if libraries take their largest workspaces",
+                "a request fails if the driver places memory otherwise, or with the memory that libraries are estimated to take",
             ),
             Self::UnknownMemory => f.write_str("some memory is known only to a GPU"),
             Self::Value(read) => f.write_str(&describe_value(read)),

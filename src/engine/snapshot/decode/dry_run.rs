@@ -68,6 +68,7 @@ impl Decoder {
             capability: text(value, "capability"),
             total_bytes: number(value, "total_bytes"),
             context_bytes: number(value, "context_bytes"),
+            communicators: number(value, "communicators"),
             reads: items("reads").into_iter().take(MAX_ITEMS).map(read).collect(),
             omitted_reads: number(value, "reads_untold"),
             known_reads: number(value, "reads_known"),

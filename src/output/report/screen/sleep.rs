@@ -1,7 +1,7 @@
 //! Memory that sleeps, and who holds what of the device when an engine sleeps or wakes.
 
 use super::parts::add_part;
-use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Cell, Document, Table};
 use crate::snapshot::SleepCall;
@@ -19,14 +19,14 @@ pub(super) fn add_memory_on_device(
 ) {
     let now = device.memory.reserved_bytes.saturating_sub(sleep.asleep_bytes);
     let peak = sleep.peak_on_device_bytes.max(now);
-    let context = snapshot.dry_run.as_ref().map_or(0, |run| run.context_bytes);
-    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(context));
+    let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
+    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
     let free = reach.saturating_sub(peak);
     let mut parts = Vec::new();
     add_part(&mut parts, now, BarKind::Allocated, format!("{} reserved at the end", size(now)));
     add_part(&mut parts, peak - now, BarKind::Peak, format!("up to {} at the peak", size(peak)));
     add_part(&mut parts, free, BarKind::Free, format!("{} more on the device", size(free)));
-    add_part(&mut parts, context, BarKind::Outside, format!("{} outside PyTorch", size(context)));
+    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
     document.bar(parts);
 }
 

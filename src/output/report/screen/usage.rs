@@ -4,7 +4,7 @@ use super::holders::{add_growth, add_holders};
 use super::parts::{add_next, add_part};
 use super::sleep::{add_memory_on_device, add_sleep};
 use crate::analysis::failure::RequestOutcome;
-use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::base::units::{counted, size};
 use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
 use crate::output::report::notes::add_notes;
@@ -61,11 +61,11 @@ fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
     add_part(&mut parts, peak_allocated - allocated, BarKind::Peak, grown);
     let reserved = format!("{at_least}{} reserved", size(peak_reserved));
     add_part(&mut parts, peak_reserved.saturating_sub(peak_allocated), BarKind::Cached, reserved);
-    let context = snapshot.dry_run.as_ref().map_or(0, |run| run.context_bytes);
-    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(context));
+    let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
+    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
     let free = reach.saturating_sub(peak_reserved);
     add_part(&mut parts, free, BarKind::Free, format!("{} more on the device", size(free)));
-    add_part(&mut parts, context, BarKind::Outside, format!("{} outside PyTorch", size(context)));
+    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
     document.bar(parts);
 }
 
