@@ -114,7 +114,7 @@ pub struct DeviceReport {
     /// Whether memory was reserved before the trace starts; false without a trace.
     #[serde(skip)]
     pub truncated: bool,
-    /// What replays for a failed request are compared with; `None` if none failed.
+    /// The replay with which those for a failed request are compared; `None` if none failed.
     #[serde(skip)]
     tried_on: Option<TriedOn>,
 }

@@ -85,7 +85,7 @@ pub struct Analyzed(Vec<FailureResult>);
 const MAX_RESULTS: usize = 16;
 
 impl Analyzed {
-    /// What `report` has on each failed request of `device`.
+    /// The results that `report` has for each failed request of `device`.
     pub fn from_report(device: DeviceStudy<'_, '_>, report: &SnapshotReport) -> Self {
         let candidates = rows::candidates(device);
         let result = |one: &DeviceReport| FailureResult {
@@ -111,7 +111,7 @@ pub struct State<'s, 'a> {
     pub(super) recording: Option<Recording>,
     /// In the order of the failed requests; empty until the analysis is done.
     results: Vec<FailureResult>,
-    /// What can be tried before that.
+    /// The replays that can be started before that.
     untried: Vec<TriedEntry>,
     pub(super) view: View,
     pub(super) moment: Moment,
@@ -210,7 +210,7 @@ impl<'s, 'a> State<'s, 'a> {
         self.results.iter().find(|result| here.is_some() && result.entry == here).or(self.results.last())
     }
 
-    /// What was tried for that request, and what else can be.
+    /// The replays made for that request, and those that can be started.
     pub(super) fn tried(&self) -> &[TriedEntry] {
         self.result().map_or(&self.untried, |result| &result.tried)
     }

@@ -52,7 +52,7 @@ pub(super) fn show_failure(
     }
     let has_blockers = add_blockers(document, oom);
     let rows = if grows || has_blockers { rows.min(ROWS_BESIDE_GROWTH) } else { rows };
-    // Who held the memory is known of the last failure only.
+    // Holders are only known at the last failure.
     if device.later_failures == 0 {
         add_holders(document, device, oom.held.as_ref(), rows);
     }
