@@ -34,7 +34,7 @@ def dry_run(oomscope, python, gpu, name, out):
         report = read_json([oomscope, "analyze", "--format", "json", f"{directory}/out"])["snapshots"][0]
         rows = read_json([oomscope, "whatif", "--format", "json", recording])["rows"]
         shutil.copy(recording, out / f"{name}.pickle.gz")
-    ranges = report["dry_run"]["ranges"]
+    ranges = report["dry_run"]["details"]["ranges"]
     return {
         "verdict": report["dry_run"]["verdict"],
         "certainty": report["dry_run"]["certainty"],
@@ -43,7 +43,7 @@ def dry_run(oomscope, python, gpu, name, out):
         "most_reserved": ranges[0]["reserved_bytes"]["most"] if ranges else None,
         "smallest_capacity": next(row["smallest_capacity_bytes"] for row in rows if row["settings"] == ""),
         "context": report["dry_run"]["context_bytes"],
-        "unknown_sizes": {key: count for key, count in report["dry_run"]["unknown_sizes"].items() if count},
+        "unknown_sizes": {key: count for key, count in report["dry_run"]["details"]["unknown_sizes"].items() if count},
     }
 
 
