@@ -21,7 +21,7 @@ use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::PositionSelector;
 
-/// Show failed requests, memory use, fragmentation, peak, memory over time, and who holds the memory
+/// Show why a request failed, who holds the memory, and what helps
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,6 +48,12 @@ Exit codes: 0 success, even if a request failed; 2 wrong usage or an unreadable 
 pub(super) struct Analyze {
     #[command(flatten)]
     snapshots: SnapshotArgs,
+
+    /// Name of standard input in the result, such as rank3.pickle
+    ///
+    /// Rank and host are read from it, as from a path.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 
     /// Analyze only this device
     #[arg(long, value_name = "N")]
@@ -86,6 +92,10 @@ pub(super) struct Analyze {
     #[command(flatten)]
     source: SourceArgs,
 
+    /// Show sizes as exact numbers of bytes
+    #[arg(long)]
+    bytes: bool,
+
     #[command(flatten)]
     output: OutputArgs,
 
@@ -108,12 +118,12 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         bail!("--brief needs --format json; --format jsonl is always brief");
     }
     let (config, config_path) = Config::load(None)?;
-    let inputs = args.snapshots.inputs(args.output.output.as_deref())?;
+    let inputs = args.snapshots.named_inputs(args.name.as_deref(), args.output.output.as_deref())?;
     if let Some(path) = &args.output.output {
         config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
     let source = args.source.open()?;
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = args.output.open()?.with_exact_sizes(args.bytes);
     let options = Options {
         device: args.device,
         top: args.top,

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::inputs::{Input, expand_named, refuse_output_over_inputs};
 pub(super) use crate::allocator::device::{parse_capacity, parse_replay_capacity};
 pub(super) use crate::allocator::releases::parse_release;
-use crate::study::{PositionSelector, Window};
+use crate::study::{Bound, PositionSelector, Window};
 
 /// Arguments of commands that replay on the allocator model.
 #[derive(Debug, Args)]
@@ -30,6 +29,10 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "SIZE|GPU", value_parser = parse_replay_capacity)]
     pub(super) capacity: Option<u64>,
 
+    /// Show sizes as exact numbers of bytes
+    #[arg(long)]
+    pub(super) bytes: bool,
+
     #[command(flatten)]
     pub(super) output: OutputArgs,
 }
@@ -47,41 +50,42 @@ pub(super) fn parse_position(text: &str) -> Result<PositionSelector, String> {
     }
 }
 
-/// The part of the trace to use, by entry indexes of each device.
+/// The part of the trace to use.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selecting trace entries")]
 pub(super) struct WindowArgs {
-    /// Start at this entry (index from 0, per device)
-    #[arg(long, value_name = "ENTRY")]
-    from: Option<u64>,
+    /// Start at this entry
+    ///
+    /// An index from 0, per device, or counted from the end or from the last failed request: `end-500`, `failure-500`.
+    #[arg(long, value_name = "ENTRY|end-N|failure-N", value_parser = parse_bound)]
+    from: Option<Bound>,
 
     /// Stop before this entry
-    #[arg(long, value_name = "ENTRY")]
-    to: Option<u64>,
-
-    /// Use only the last N entries
-    #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
-    last: Option<u64>,
-
-    /// Use only N entries before and after the last failed request; all entries if none failed
-    #[arg(long, value_name = "N", conflicts_with_all = ["from", "to", "last"])]
-    around_oom: Option<u64>,
+    #[arg(long, value_name = "ENTRY|end-N|failure+N", value_parser = parse_bound)]
+    to: Option<Bound>,
 }
 
 impl WindowArgs {
     pub(super) fn window(&self) -> anyhow::Result<Window> {
-        if let (Some(from), Some(to)) = (self.from, self.to)
+        if let (Some(Bound::Entry(from)), Some(Bound::Entry(to))) = (self.from, self.to)
             && from >= to
         {
             bail!("--from {from} --to {to} leaves no entry: --to must be larger");
         }
-        Ok(match (self.last, self.around_oom, self.from, self.to) {
-            (Some(n), ..) => Window::Last(n),
-            (_, Some(n), ..) => Window::AroundOom(n),
-            (_, _, None, None) => Window::All,
-            (_, _, from, to) => Window::Between(from, to),
-        })
+        Ok(if self.from.is_none() && self.to.is_none() { Window::All } else { Window::Between(self.from, self.to) })
     }
+}
+
+/// Parses `500`, `end-500` and `failure-500`.
+fn parse_bound(text: &str) -> Result<Bound, String> {
+    let entry = text.parse().ok().map(Bound::Entry);
+    let from_end = || Some(Bound::BeforeEnd(text.strip_prefix("end-")?.parse().ok()?));
+    let from_failure = || match text.strip_prefix("failure")? {
+        "" => Some(Bound::FromFailure(0)),
+        by => Some(Bound::FromFailure(by.parse().ok().filter(|_| by.starts_with(['+', '-']))?)),
+    };
+    let bound = entry.or_else(from_end).or_else(from_failure);
+    bound.ok_or_else(|| "give the index of a trace entry, or one such as end-500 or failure-500".to_owned())
 }
 
 /// The snapshots to read.
@@ -91,36 +95,52 @@ pub(super) struct SnapshotArgs {
     /// 'runs/**/*.pickle', or - for standard input
     #[arg(required = true, value_name = "SNAPSHOT")]
     paths: Vec<PathBuf>,
-
-    /// Name of standard input in the result, such as rank3.pickle
-    ///
-    /// Rank and host are read from it, as from a path.
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
 }
 
 impl SnapshotArgs {
     /// The files, none of which is `output`.
     pub(super) fn inputs(&self, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
-        let mut inputs = expand_named(&self.paths, self.name.as_deref())?;
+        self.named_inputs(None, output)
+    }
+
+    /// The same, in which standard input has this name.
+    pub(super) fn named_inputs(&self, name: Option<&str>, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
+        let mut inputs = expand_named(&self.paths, name)?;
         output.map_or(Ok(()), |output| refuse_output_over_inputs(&mut inputs, output))?;
         Ok(inputs)
     }
+}
+
+/// How to show a page.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(super) struct ViewArgs {
+    /// Show everything, not only the first screen
+    #[arg(long)]
+    pub(super) full: bool,
+
+    /// Do not cut or wrap lines to the width of the terminal
+    ///
+    /// Useful with a pager such as less -S.
+    #[arg(long)]
+    pub(super) wide: bool,
 }
 
 /// Format and destination of the result.
 #[derive(Debug, Args)]
 pub(super) struct OutputArgs {
     /// Output format
-    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
+    #[arg(long, default_value = "human")]
     pub(super) format: Format,
 
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
 }
 
-/// Output formats. Every command has the first four; each adds its own with [`format_parser`].
+/// The formats of every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) enum Format {
@@ -132,17 +152,4 @@ pub(super) enum Format {
     Jsonl,
     /// Markdown, for a CI step summary, a comment or an issue
     Markdown,
-    /// GitHub Actions annotations on source lines
-    Github,
-    /// JUnit XML, one test per limit
-    Junit,
-    /// SARIF 2.1.0, for code scanning
-    Sarif,
-}
-
-/// Accepts the formats that every command has, and `others`.
-pub(super) fn format_parser(others: &[Format]) -> impl TypedValueParser<Value = Format> + use<> {
-    let all = [Format::Human, Format::Json, Format::Jsonl, Format::Markdown].into_iter().chain(others.to_vec());
-    let names = all.filter_map(|format| format.to_possible_value());
-    PossibleValuesParser::new(names).try_map(|name| Format::from_str(&name, false))
 }

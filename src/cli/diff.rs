@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
-use super::args::{OutputArgs, parse_release};
+use super::args::OutputArgs;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input, ReadOutcome};
 use super::output::Output;
 use crate::compare::diff::{ComparedMoment, DiffOptions, DiffReport, File, RanksDiff, diff};
 use crate::output::report;
 
-/// Compare two snapshots: totals, settings, pools, and source lines that hold more or less memory
+/// Compare two snapshots: the source lines that hold more or less
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope diff before.pickle after.pickle         growth at the peak, by source line
-  oomscope diff --at snapshot old.pickle new.pickle
+  oomscope diff --at end old.pickle new.pickle
   oomscope diff ranks-before/ ranks-after/         compare ranks by name, the worst in full
 
 Stacks are matched by their frames. Lines that moved are matched by function and order; renamed files and other \
@@ -45,9 +45,9 @@ pub(super) struct Diff {
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// PyTorch release that recorded the snapshots [default: inferred from the files]
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    torch_version: Option<u32>,
+    /// Show sizes as exact numbers of bytes
+    #[arg(long)]
+    bytes: bool,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -58,7 +58,7 @@ enum AtArg {
     /// The peak of allocated memory
     Peak,
     /// The end, when the snapshot was taken
-    Snapshot,
+    End,
 }
 
 pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
@@ -66,10 +66,9 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         device: args.device,
         at: match args.at {
             AtArg::Peak => ComparedMoment::Peak,
-            AtArg::Snapshot => ComparedMoment::Snapshot,
+            AtArg::End => ComparedMoment::Snapshot,
         },
         top: args.top,
-        minor: args.torch_version,
     };
     let paths = [args.before.as_path(), args.after.as_path()];
     if paths == [Path::new("-"); 2] {
@@ -81,7 +80,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
             for path in paths {
                 args.output.output.as_ref().map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
             }
-            let output = Output::open(args.output.output.as_deref())?;
+            let output = args.output.open()?.with_exact_sizes(args.bytes);
             (compare_files(paths, options)?, Exit::Success, output)
         }
         [before, _] => {

@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// How long to wait for the snapshots.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Write a snapshot of every process that `oomscope run` is recording
+/// Write a snapshot of every process that `oomscope run` records
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

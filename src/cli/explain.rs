@@ -10,7 +10,6 @@ use clap::Args;
 use super::args::OutputArgs;
 use super::exit::{Exit, print_stderr};
 use super::inputs;
-use super::output::Output;
 use crate::analysis::rank_in_path;
 use crate::base::input::{Source, decompress_reader, with_size_limit};
 use crate::explain::explain;
@@ -21,7 +20,7 @@ use crate::snapshot::pickle::looks_like_pickle;
 /// Number of messages that `--full` explains; others get one row each.
 const EXPLAINED: usize = 3;
 
-/// Explain out-of-memory messages in a log: the numbers, the cause, and what to do
+/// Explain out-of-memory messages in a log, and what to do
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +51,7 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
     if let Some(written) = &args.output.output {
         inputs::refuse_output_over_input(&args.file, written)?;
     }
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = args.output.open()?;
     let log = if args.file.is_dir() { read_directory(&args.file) } else { read_log(&args.file) };
     let log = log.with_context(|| path.clone())?;
     let Some(report) = explain(&log, &path) else {

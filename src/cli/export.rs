@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::{SnapshotArgs, WindowArgs, parse_position, parse_release};
+use super::args::{SnapshotArgs, WindowArgs, parse_position};
 use super::atomic_file::AtomicFile;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
@@ -18,7 +18,7 @@ use crate::output::export::{
 };
 use crate::study::{PositionSelector, Scope, Study};
 
-/// Write recordings in the formats of other tools: tables, Perfetto, flame graphs
+/// Write tables, a Perfetto trace, flame graphs, or a part of it
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ Examples:
   oomscope export s.pickle --format perfetto -o s.pftrace   then open it at https://ui.perfetto.dev
   oomscope export s.pickle --format folded | inferno-flamegraph > peak.svg
   oomscope export s.pickle --format folded --at failure     memory by stack when a request failed
-  oomscope export s.pickle --format pickle --around-oom 5000 -o small.pickle   a part, for memory_viz
+  oomscope export s.pickle --format pickle --from failure-5000 -o small.pickle   a part, for memory_viz
 
 All figures are those of the replayed allocator: blocks have the sizes that PyTorch rounds requests to. docs/export.md \
 describes the tables.
@@ -55,10 +55,6 @@ pub(super) struct Export {
     #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position)]
     at: Option<PositionSelector>,
 
-    /// PyTorch release that recorded the snapshots [default: inferred from the files]
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    torch_version: Option<u32>,
-
     #[command(flatten)]
     window: WindowArgs,
 }
@@ -78,8 +74,7 @@ enum ExportFormat {
 }
 
 pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
-    let scope =
-        Scope { device: args.device, window: args.window.window()?, minor: args.torch_version, ..Scope::default() };
+    let scope = Scope { device: args.device, window: args.window.window()?, ..Scope::default() };
     if args.at.is_some() && args.format != ExportFormat::Folded {
         bail!("--at is for --format folded; --from and --to select a part of the trace for every format");
     }

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, parse_release, parse_replay_capacity};
+use super::args::{Format, OutputArgs, parse_replay_capacity};
 use super::dry_run::{DryRun, SizeSearch, find_placeholder};
 use super::exit::Exit;
 use super::inputs;
-use super::output::Output;
 use super::sized_recordings::SizedRecordings;
 use crate::allocator::device::GpuModel;
 use crate::base::units::MIB;
@@ -19,7 +18,7 @@ use crate::output::report;
 use crate::study::Scope;
 use crate::whatif::fit::{FitOptions, fit};
 
-/// Find the largest size that fits, by dry runs of a command or from recordings at two or more sizes
+/// Find the largest size that fits, by dry runs or from recordings
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +26,7 @@ Examples:
   oomscope run --at exit -o b4 -- python train.py --batch 4        a recording, then another at 8
   oomscope fit 4=b4 8=b8                                           the largest batch that fits
   oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            on another device
-  oomscope fit 512=s512.pickle 1024=s1024.pickle --at 2048,4096    peaks at other lengths
+  oomscope fit 512=s512.pickle 1024=s1024.pickle --sizes 2048,4096 peaks at other lengths
   oomscope fit 4=b4.pickle 8=b8.pickle 16=b16.pickle               fitted to two, checked with the third
 
 A command needs no GPU: it runs as in `oomscope dry-run`, at most five times, with each size in place of the word in \
@@ -47,12 +46,6 @@ pub(super) struct Fit {
     #[arg(value_name = "SIZE=SNAPSHOT", required_unless_present = "command", value_parser = parse_recording)]
     recordings: Vec<(u64, PathBuf)>,
 
-    /// Sizes to predict, instead of the recorded ones
-    ///
-    /// Sizes next to the largest that fits are always listed.
-    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
-    at: Vec<u64>,
-
     /// Device memory: 80GiB, or a GPU such as h100 [default: the memory that a failed request in a recording shows]
     ///
     /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names). A command runs
@@ -68,29 +61,23 @@ pub(super) struct Fit {
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     multiple_of: u64,
 
-    /// Sizes of the first runs of a command [default: 4,8, or the first that --multiple-of allows]
-    #[arg(long, value_name = "N,M,..", value_delimiter = ',', requires = "command",
-        value_parser = clap::value_parser!(u64).range(1..))]
+    /// Sizes to look at: of recordings those to predict, of a command the first runs
+    ///
+    /// For recordings, sizes next to the largest that fits are always listed; by default the recorded ones too. A
+    /// command is first run at 4 and 8, or at the first two sizes that --multiple-of allows.
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     sizes: Vec<u64>,
 
-    /// Predict only this device
-    #[arg(long, value_name = "N")]
-    device: Option<u64>,
-
-    /// Number of source lines to list
-    #[arg(long, value_name = "N", default_value = "10")]
-    top: usize,
-
-    /// PyTorch release that recorded the snapshots [default: inferred from the files]
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    torch_version: Option<u32>,
+    /// Show sizes as exact numbers of bytes
+    #[arg(long)]
+    bytes: bool,
 
     #[command(flatten)]
     output: OutputArgs,
 
     /// Command and its arguments, with a word in braces for the size
     #[arg(last = true, value_name = "COMMAND",
-        conflicts_with_all = ["recordings", "at", "set", "device", "top", "torch_version"])]
+        conflicts_with_all = ["recordings", "set"])]
     command: Vec<OsString>,
 }
 
@@ -135,7 +122,7 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     if sizes.len() < 2 {
         bail!("--sizes: give two or more, such as 4,8");
     }
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = args.output.open()?.with_exact_sizes(args.bytes);
     let gpu = args.capacity.and_then(|capacity| capacity.gpu).unwrap_or_else(GpuModel::current);
     let bytes = args.capacity.filter(|capacity| capacity.gpu.is_none()).map(|capacity| capacity.bytes);
     let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
@@ -162,25 +149,22 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
             bail!("{}: is given for both size {other} and size {size}; record each size", path.display());
         }
     }
-    let output = Output::open(output_path)?;
+    let output = args.output.open()?.with_exact_sizes(args.bytes);
     let mut sized = SizedRecordings::default();
     for (size, path) in &recordings {
         sized.add(*size, path)?;
     }
-    let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
-    if args.at.len() > MAX_SIZES {
-        bail!("--at takes at most {MAX_SIZES} sizes");
+    if args.sizes.len() > MAX_SIZES {
+        bail!("--sizes takes at most {MAX_SIZES} sizes");
     }
     let options = FitOptions {
-        device: args.device,
-        at: &args.at,
+        sizes: &args.sizes,
         capacity: args.capacity.map(|capacity| capacity.bytes),
         gpu: args.capacity.and_then(|capacity| capacity.gpu),
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
-        top: args.top,
     };
-    let report = match sized.study(scope, |inputs| fit(inputs, &options))? {
+    let report = match sized.study(Scope::default(), |inputs| fit(inputs, &options))? {
         Ok(report) => report,
         Err(refusal) => {
             if args.output.format == Format::Json {

@@ -47,10 +47,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::base::input::looks_like_log;
-use crate::base::units::set_exact_sizes;
 
 pub use config::{Config, ConfigError, EXAMPLE};
 
@@ -73,20 +72,6 @@ struct Cli {
     /// `auto` uses colour if standard output is a terminal, and follows `NO_COLOR` and `CLICOLOR_FORCE`.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     color: ColorChoice,
-
-    /// Do not cut or wrap lines to the width of the terminal
-    ///
-    /// Useful with a pager such as less -S.
-    #[arg(long, global = true)]
-    wide: bool,
-
-    /// Show everything, not only the first screen
-    #[arg(long, global = true)]
-    full: bool,
-
-    /// Show sizes as exact numbers of bytes
-    #[arg(long, global = true)]
-    bytes: bool,
 
     #[command(subcommand)]
     command: Command,
@@ -116,11 +101,39 @@ enum Command {
     Generate(generate::Generate),
 }
 
+/// The commands by what one wants; the rare ones come last.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Understand a snapshot, or a log", &["analyze", "explain", "explore", "report", "timeline", "diff"]),
+    ("Record a job", &["run"]),
+    ("Try it otherwise", &["whatif", "replay", "dry-run", "fit", "plan"]),
+    ("Guard it in CI", &["check"]),
+    ("Hand it on", &["export", "viewer"]),
+    ("More", &["dump", "live", "schema", "generate"]),
+];
+
+/// The command line, whose help lists the commands in groups.
+fn grouped_command() -> clap::Command {
+    let command = Cli::command();
+    let mut groups = String::new();
+    for (heading, names) in GROUPS {
+        groups.push_str(&format!("\n{heading}:\n"));
+        for command in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            groups.push_str(&format!("  {:<9} {about}\n", command.get_name()));
+        }
+    }
+    let usage = "oomscope FILE..            the same as oomscope analyze FILE..\n       oomscope COMMAND [OPTIONS] ..";
+    command.override_usage(usage).help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n{groups}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
 /// Runs the command line `args`, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let is_bisecting = check::is_bisecting(&args);
-    let cli = match Cli::try_parse_from(with_command(args)) {
+    let parsed = grouped_command().try_get_matches_from(with_command(args));
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) if is_bisecting && error.use_stderr() => {
             exit::print_clap_error(&error);
@@ -136,15 +149,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         ColorChoice::Auto => {}
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
-    }
-    if cli.wide {
-        output::set_wide();
-    }
-    if cli.full {
-        output::set_full();
-    }
-    if cli.bytes {
-        set_exact_sizes();
     }
     let exit = match cli.command {
         Command::Run(args) => run::run(&args),
@@ -188,18 +192,34 @@ fn starts_like_log(path: &Path) -> bool {
     is_read && looks_like_log(&start)
 }
 
-/// `oomscope FILE` means `oomscope analyze FILE`, or `oomscope explain FILE` for a log.
+/// `oomscope FILE` means `oomscope analyze FILE`, or `oomscope explain FILE` for a log. Flags of the page may come first.
 fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    let is_file = |arg: &OsString| {
-        let is_command = |name: &str| Cli::command().find_subcommand(name).is_some();
-        !arg.to_str().is_some_and(is_command) && Path::new(arg).exists()
-    };
     let is_flag = |arg: &&OsString| ["--bytes", "--full", "--wide"].iter().any(|flag| *arg == flag);
     let first = 1 + args.iter().skip(1).take_while(is_flag).count();
-    if args.get(first).is_some_and(is_file) {
-        let is_log = args.get(first).is_some_and(|path| starts_like_log(Path::new(path)));
-        args.insert(first, if is_log { "explain" } else { "analyze" }.into());
+    let Some(arg) = args.get(first) else { return args };
+    let is_command = |name: &str| Cli::command().find_subcommand(name).is_some();
+    if arg.to_str().is_some_and(is_command) {
+        args[1..=first].rotate_right(1);
+    } else if Path::new(arg).exists() {
+        let command = if starts_like_log(Path::new(arg)) { "explain" } else { "analyze" };
+        args.insert(1, command.into());
     }
     args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = Cli::command();
+        let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        listed.retain(|name| cfg!(feature = "explore") || *name != "explore");
+        let mut known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        listed.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(listed, known);
+    }
 }

@@ -2,15 +2,13 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::Serialize;
 
-use super::args::Format;
+use super::args::{Format, ModelArgs, OutputArgs, ViewArgs};
 use super::atomic_file::AtomicFile;
 use super::exit::Exit;
-use crate::base::units::are_sizes_exact;
 use crate::output::document::{Document, Style, markdown_comment, terminal};
 use crate::output::formats;
 
@@ -21,38 +19,36 @@ const MIN_WIDTH: usize = 40;
 /// Columns of a page with --wide.
 const UNLIMITED_WIDTH: usize = u16::MAX as usize;
 
-static IS_WIDE: AtomicBool = AtomicBool::new(false);
-static IS_FULL: AtomicBool = AtomicBool::new(false);
-
-/// Writes all of each page, not only its first screen.
-pub(super) fn set_full() {
-    IS_FULL.store(true, Ordering::Relaxed);
-}
-
-/// Disables cutting and wrapping, for `less -S` and the like.
-pub(super) fn set_wide() {
-    IS_WIDE.store(true, Ordering::Relaxed);
-}
-
-fn is_wide() -> bool {
-    IS_WIDE.load(Ordering::Relaxed)
-}
-
 /// The destination of a result. It is opened before the work starts, so a bad path fails at once; an existing file is
 /// replaced only by a complete result.
 pub(super) struct Output {
     file: Option<AtomicFile>,
     name: String,
+    view: ViewArgs,
+    has_exact_sizes: bool,
 }
 
 impl Output {
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            return Ok(Self { file: None, name: "standard output".to_owned() });
+            return Ok(Self::new(None, "standard output".to_owned()));
         };
         let name = path.display().to_string();
         let file = AtomicFile::open(path).with_context(|| format!("{name} cannot be written"))?;
-        Ok(Self { file: Some(file), name })
+        Ok(Self::new(Some(file), name))
+    }
+
+    fn new(file: Option<AtomicFile>, name: String) -> Self {
+        Self { file, name, view: ViewArgs::default(), has_exact_sizes: false }
+    }
+
+    pub(super) fn with_view(self, view: ViewArgs) -> Self {
+        Self { view, ..self }
+    }
+
+    /// Pages show exact numbers of bytes.
+    pub(super) fn with_exact_sizes(self, has_exact_sizes: bool) -> Self {
+        Self { has_exact_sizes, ..self }
     }
 
     fn style(&self) -> Style {
@@ -61,7 +57,7 @@ impl Output {
         let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
         let size = terminal_size::terminal_size_of(&stream);
         let style = stream_style(terminal, size, is_destination && colour);
-        if is_wide() { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
+        if self.view.wide { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
     }
 
     /// Writes `answer` in one of the formats that every command has.
@@ -71,16 +67,18 @@ impl Output {
         answer: &T,
         document: impl FnOnce(&T) -> Document,
     ) -> anyhow::Result<()> {
-        let page = |answer: &T, is_wide| shown_page(document(answer), is_wide);
+        let page = |is_wide| {
+            let page = shown_page(document(answer), self.view.full, is_wide);
+            if self.has_exact_sizes { page.with_exact_sizes() } else { page }
+        };
         let text = match format {
             Format::Human => {
-                let page = page(answer, is_wide());
+                let page = page(self.view.wide);
                 terminal(&if self.file.is_none() { for_reader(page) } else { page }, self.style())
             }
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
-            Format::Markdown => markdown_comment(&page(answer, false)),
-            other => bail!("{other:?} is not a format of this command"),
+            Format::Markdown => markdown_comment(&page(false)),
         };
         self.write(&text)
     }
@@ -133,9 +131,23 @@ impl Output {
     }
 }
 
-/// The part of `page` that the user wants to see, with short paths unless it `is_wide`.
-pub(super) fn shown_page(page: Document, is_wide: bool) -> Document {
-    let mut page = if IS_FULL.load(Ordering::Relaxed) { page.in_full() } else { page };
+impl OutputArgs {
+    /// Opens the destination.
+    pub(super) fn open(&self) -> anyhow::Result<Output> {
+        Ok(Output::open(self.output.as_deref())?.with_view(self.view))
+    }
+}
+
+impl ModelArgs {
+    /// Opens the destination.
+    pub(super) fn open(&self) -> anyhow::Result<Output> {
+        Ok(self.output.open()?.with_exact_sizes(self.bytes))
+    }
+}
+
+/// The first screen of `page`, or all of it, with short paths unless it `is_wide`.
+fn shown_page(page: Document, is_full: bool, is_wide: bool) -> Document {
+    let mut page = if is_full { page.in_full() } else { page };
     if !is_wide {
         page.shorten_locations();
     }
@@ -155,25 +167,17 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Writes `page` to standard error.
+/// Writes the first screen of `page` to standard error.
 pub(super) fn print_page(page: Document) {
-    let text = terminal(&for_reader(shown_page(page, is_wide())), stderr_style());
+    let text = terminal(&for_reader(shown_page(page, false, false)), stderr_style());
     // If standard error is closed, there is nowhere to report it.
     let _ = io::stderr().lock().write_all(text.as_bytes());
-}
-
-/// The options with which another process shows a page as this one does.
-pub(super) fn page_options() -> impl Iterator<Item = &'static str> {
-    let is_full = IS_FULL.load(Ordering::Relaxed);
-    let options = [("--full", is_full), ("--wide", is_wide()), ("--bytes", are_sizes_exact())];
-    options.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
 }
 
 fn stderr_style() -> Style {
     let stream = io::stderr();
     let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
-    let style = stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour);
-    if is_wide() { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
+    stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour)
 }
 
 fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {

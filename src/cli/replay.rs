@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, ModelArgs, OutputArgs, parse_release};
+use super::args::{Format, ModelArgs, parse_release};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::lines::write_lines;
@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
 use crate::whatif::{Overrides, ReplayReport, replay_with, run_model, verify_study, write_snapshot};
 
-/// Replay the trace on a model of PyTorch's allocator: verify it, or try other settings, devices or releases
+/// Verify the allocator's model on it, or replay it under one change
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,13 +54,13 @@ pub(super) struct Replay {
 }
 
 pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
-    let OutputArgs { format, output: output_path } = &args.model.output;
-    let inputs = args.model.snapshots.inputs(output_path.as_deref())?;
-    let output = Output::open(output_path.as_deref())?;
+    let format = args.model.output.format;
+    let inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
+    let output = args.model.open()?;
     match inputs.as_slice() {
         [_, _, ..] if args.emit_snapshot.is_some() => bail!("--emit-snapshot needs one snapshot, not several"),
-        [input] if *format != Format::Jsonl || args.emit_snapshot.is_some() => one_snapshot(args, input, output),
-        _ if *format == Format::Jsonl => {
+        [input] if format != Format::Jsonl || args.emit_snapshot.is_some() => one_snapshot(args, input, output),
+        _ if format == Format::Jsonl => {
             let diverged = AtomicBool::new(false);
             let exit = write_lines(output, &inputs, |snapshot, path, _| {
                 let report = replay(args, snapshot, path, None)?;

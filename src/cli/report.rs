@@ -9,7 +9,7 @@ use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::args::{WindowArgs, parse_capacity, parse_position, parse_release};
+use super::args::{WindowArgs, parse_capacity, parse_position};
 use super::browser_module::browser_module;
 use super::combine::combine_snapshots;
 use super::config::Config;
@@ -21,14 +21,17 @@ use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::output::page::{self, PageOptions, PageOrder, SnapshotData};
 use crate::study::{PositionSelector, Study};
 
-/// Write an HTML page: the analysis, and every allocation over time, by address and by stack
+/// Stacks, source lines and segments in a list.
+const TOP: usize = 10;
+
+/// Write an HTML page with every allocation, by time, address and stack
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope report snapshot.pickle -o report.html           one file: no server, no network
   oomscope report ranks/ -o report.html                    64 ranks, the worst first
   oomscope report before.pickle after.pickle --diff -o r.html   and what grew between their peaks
-  oomscope report --around-oom 20000 s.pickle -o r.html    only the entries around the failure
+  oomscope report --from failure-20000 s.pickle -o r.html  only what led to the failure
   oomscope report --replay s.pickle -o r.html              a page that tries other devices and settings itself
 
 The page has the result of `oomscope analyze --format json` and the data of every allocation. It runs only its own \
@@ -49,10 +52,6 @@ pub(super) struct Report {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// Number of stacks, source lines and segments to list; the rest is summed up
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    top: usize,
-
     /// Open the page at this point of the trace
     ///
     /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
@@ -65,10 +64,6 @@ pub(super) struct Report {
     /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
     #[arg(long, value_name = "SIZE|GPU", value_parser = parse_capacity)]
     capacity: Option<u64>,
-
-    /// PyTorch release that recorded the snapshots [default: inferred from the files]
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    torch_version: Option<u32>,
 
     /// Let the page replay: it carries the analyzer and the snapshots, and tries other capacities, settings, releases and
     /// changes to the program at once
@@ -94,13 +89,13 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let (config, config_path) = Config::load(None)?;
     let options = Options {
         device: args.device,
-        top: args.top,
+        top: TOP,
         window: args.window.window()?,
         at: args.at,
         capacity: args.capacity,
         request: None,
         rules: &config.categories,
-        minor: args.torch_version,
+        minor: None,
         strip_paths: args.strip_paths,
     };
     let module = if args.replay { Some(browser_module()?) } else { None };

@@ -3,11 +3,10 @@
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_release};
+use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs};
 use super::exit::Exit;
 use super::inputs;
 use super::lines::write_lines;
-use super::output::Output;
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, timeline};
 use crate::output::report;
 use crate::snapshot::Snapshot;
@@ -16,12 +15,12 @@ use crate::study::Window;
 /// Maximum number of buckets; charts merge buckets to fit the terminal.
 const BUCKETS: usize = 512;
 
-/// Show memory over time: allocated, reserved and free memory, fragmentation, and failures
+/// Show memory and fragmentation over time, and failures
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope timeline snapshot.pickle                charts for a terminal
-  oomscope timeline --around-oom 500 s.pickle      500 entries before and after the last failure
+  oomscope timeline --from failure-500 s.pickle    from 500 entries before the last failure
 
 The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
 bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
@@ -35,10 +34,6 @@ pub(super) struct Timeline {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// PyTorch release that recorded the snapshot [default: inferred from the file]
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    torch_version: Option<u32>,
-
     #[command(flatten)]
     output: OutputArgs,
 
@@ -49,7 +44,7 @@ pub(super) struct Timeline {
 pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
     let inputs = args.snapshots.inputs(args.output.output.as_deref())?;
     let window = args.window.window()?;
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = args.output.open()?;
     let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
     match (inputs.as_slice(), args.output.format) {
         (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
@@ -63,7 +58,7 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
 }
 
 fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> anyhow::Result<TimelineReport> {
-    let options = TimelineOptions { device: args.device, window, minor: args.torch_version, buckets: BUCKETS };
+    let options = TimelineOptions { device: args.device, window, buckets: BUCKETS };
     let report = timeline(snapshot, path, options);
     if report.devices.is_empty() {
         let of_device = args.device.map_or_else(String::new, |device| format!(" of GPU {device}"));

@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::output::Output;
 use crate::output::page::write_viewer;
 
-/// Write an HTML page that analyzes the snapshots that are dropped on it
+/// Write an HTML page that analyzes the snapshots dropped on it
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

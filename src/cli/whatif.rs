@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, ModelArgs, OutputArgs, parse_release};
+use super::args::{Format, ModelArgs, parse_release};
 use super::exit::Exit;
 use super::inputs::{self, Input};
 use super::lines::{each_answer, write_lines};
@@ -18,12 +18,11 @@ use crate::study::{Scope, Study};
 use crate::whatif::program::{ProgramReport, find_program_changes};
 use crate::whatif::{WhatIfOptions, WhatIfReport, compare_settings};
 
-/// Replay the trace with many settings and changes of the program: what the job does then, and peak reserved memory
+/// Replay it under many settings and changes: does the job go on?
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope whatif snapshot.pickle                    a grid of settings, and changes of the program
-  oomscope whatif --settings snapshot.pickle         settings only
   oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
   oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
   oomscope whatif ranks/                             settings that serve every rank
@@ -47,17 +46,9 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// Try settings only [default: settings and changes of the program; settings only with --set]
-    #[arg(long)]
-    settings: bool,
-
     /// Try changes of the program only: one row for each change that the recording suggests, however long the trace is
-    #[arg(long, conflicts_with_all = ["set", "settings"])]
+    #[arg(long, conflicts_with = "set")]
     program: bool,
-
-    /// Number of settings to list for each device [default: all]
-    #[arg(long, value_name = "N", conflicts_with = "program")]
-    top: Option<usize>,
 
     /// PyTorch release that recorded the snapshot [default: inferred from the file]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
@@ -65,12 +56,11 @@ pub(super) struct Whatif {
 }
 
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
-    let OutputArgs { format, output } = &args.model.output;
-    let mut inputs = args.model.snapshots.inputs(output.as_deref())?;
+    let mut inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
     inputs::keep_latest(&mut inputs);
-    let output = Output::open(output.as_deref())?;
+    let output = args.model.open()?;
     match inputs.as_slice() {
-        _ if *format == Format::Jsonl => stream(args, &inputs, output),
+        _ if args.model.output.format == Format::Jsonl => stream(args, &inputs, output),
         [input] => one_snapshot(args, input, output),
         _ if args.program => bail!("--program takes one snapshot; with --format jsonl several, one line each"),
         _ => all_snapshots(args, &inputs, output),
@@ -92,8 +82,7 @@ fn compare(
     options: WhatIfOptions<'_>,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> anyhow::Result<WhatIfReport> {
-    let tries_program = !args.settings && args.set.is_empty();
-    let tries_program = tries_program && options.tries_program;
+    let tries_program = args.set.is_empty() && options.tries_program;
     let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, tries_program, ..options };
     compare_settings(study, path, options, progress).map_err(|error| anyhow!("--set {error}"))
 }
@@ -108,7 +97,7 @@ fn stream(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exi
             Ok(program_changes(args, &study(args, snapshot, path)?, path))
         });
     }
-    let options = WhatIfOptions { top: args.top, tries_program: true, ..WhatIfOptions::default() };
+    let options = WhatIfOptions { tries_program: true, ..WhatIfOptions::default() };
     write_lines(output, inputs, |snapshot, path, _| {
         compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
     })
@@ -130,7 +119,7 @@ fn all_snapshots(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Res
     if fleet.is_empty() {
         return Ok(exit); // each file was reported
     }
-    output.write_answer(args.model.output.format, &fleet.finish(args.top), report::fleet_whatif)?;
+    output.write_answer(args.model.output.format, &fleet.finish(), report::fleet_whatif)?;
     Ok(exit)
 }
 
@@ -143,7 +132,7 @@ fn one_snapshot(args: &Whatif, input: &Input, output: Output) -> anyhow::Result<
         return Ok(Exit::Success);
     }
     let progress = Progress::for_replays();
-    let options = WhatIfOptions { top: args.top, tries_program: true, ..WhatIfOptions::default() };
+    let options = WhatIfOptions { tries_program: true, ..WhatIfOptions::default() };
     let report = compare(args, &study, &input.name, options, &|done, total| progress.set_done(done, total))?;
     drop(progress);
     output.write_answer(format, &report, report::whatif)?;

@@ -34,8 +34,6 @@ pub struct WhatIfOptions<'a> {
     pub every_setting: bool,
     /// Also changes to the program.
     pub tries_program: bool,
-    /// How many rows of each device to keep, other than that of the recorded settings; `None` keeps all.
-    pub top: Option<usize>,
 }
 
 /// Replays the trace of every device under the recorded settings and under each of `options`. Calls `progress` with
@@ -81,12 +79,11 @@ pub fn compare_settings(
         let program = tries_program.then(|| analyze_device(device, options.capacity));
         let is_unreplayable = is_failure_unreplayable(device);
         let shows_nothing = is_unreplayable || device.lost_history() == Some(LostHistory::RingOfOne);
-        let mut tried = if shows_nothing { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
+        let tried = if shows_nothing { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
         let best_tried = tried.first().filter(|row| row.mark != TriedMark::NoHelp).cloned();
         let serves = |row: &&TriedRow| !matches!(row.then, JobOutcome::RequestFails { .. });
         let best = tried.iter().filter(serves).find(|row| row.kind == TriedKind::Settings);
         let best = best.and_then(|best| device_rows.iter().find(|row| row.settings == best.what).cloned());
-        tried.truncate(options.top.unwrap_or(usize::MAX));
         programs.extend(program);
         let capacity = options.capacity.or(device.inferred_capacity());
         let limit = hypothesis_with(device, &Overrides { capacity: options.capacity, ..Overrides::default() }).limit;
@@ -110,7 +107,6 @@ pub fn compare_settings(
                 is_unreplayable,
             },
         });
-        device_rows.truncate(options.top.unwrap_or(usize::MAX).saturating_add(1));
         rows.append(&mut device_rows);
     }
     Ok(WhatIfReport {
@@ -119,7 +115,6 @@ pub fn compare_settings(
         capacity_bytes: devices.iter().filter_map(|device| device.capacity_bytes).max(),
         torch_version: verified.torch_version,
         warnings: warnings.to_vec(),
-        rows_tried: row_count,
         rows,
         lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).fold(0, u64::max),
         devices,

@@ -25,8 +25,6 @@ pub struct WhatIfReport {
     pub torch_version: String,
     /// Problems of the snapshot, and limits of the replays.
     pub warnings: Vec<Warning>,
-    /// Number of rows before `--top` removed some.
-    pub rows_tried: usize,
     /// One row for each device and setting: for each device the recorded settings first, which without `--capacity`
     /// have the figures of the recording. The others are sorted by `ooms`, `peak_reserved_bytes` and `device_allocs`.
     pub rows: Vec<WhatIfRow>,
@@ -58,7 +56,7 @@ pub struct WhatIfDevice {
     pub exact: bool,
     /// Whether at least one setting, possibly the recorded ones, serves every request.
     pub some_row_serves: bool,
-    /// Settings and changes to the program in one list, the best first; at most `--top`.
+    /// Settings and changes to the program in one list, the best first.
     pub tried: Vec<TriedRow>,
     /// Whether changes to the program were not tried, because the trace is long; absent if false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -68,7 +66,7 @@ pub struct WhatIfDevice {
     pub verdict: SettingsVerdict,
 }
 
-/// The verdict of all rows of a device, those that `--top` removes included.
+/// The verdict of all rows of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsVerdict {
     /// The best row with which the last failed request is served, other than the recorded settings.

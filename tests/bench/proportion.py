@@ -31,7 +31,7 @@ COMMANDS = [
     "analyze FILE --request 1GiB --format json",
     "report FILE -o OUT",
     *(f"diff FILE FILE --format {name}" for name in [*PAGES, "folded"]),
-    "diff FILE FILE --at snapshot --format json --top 1000000",
+    "diff FILE FILE --at end --format json --top 1000000",
     *(f"replay FILE --format {name}" for name in PAGES),
     "replay FILE --set expandable_segments:True --format json",
     "replay FILE --emit-snapshot OUT",

@@ -57,7 +57,7 @@ def one(oomscope, directory, venv, program):
     paths = {n: directory / f"{program}-{n}.pickle.gz" for n in LEARNED + UNSEEN}
     facts = {n: record(program, n, path, venv) for n, path in paths.items()}
     recordings = {n: paths[n] for n in LEARNED}
-    device, codes = fit(oomscope, recordings, "--at", ",".join(map(str, UNSEEN)))
+    device, codes = fit(oomscope, recordings, "--sizes", ",".join(map(str, UNSEEN)))
     if device is None:
         return f"| {program} | refused: {codes} |"
     cells = []

@@ -33,11 +33,11 @@ fn a_part_of_the_trace_can_be_chosen_and_an_impossible_one_is_refused() {
     let whole = peak(&[]);
     assert_eq!(peak(&["--from", "10", "--to", "220"]), whole);
     assert!(peak(&["--to", "50"]).as_u64() < whole.as_u64());
-    assert!(peak(&["--last", "3"]).as_u64() >= Some(221), "entries keep their numbers");
+    assert!(peak(&["--from", "end-3"]).as_u64() >= Some(221), "entries keep their numbers");
     assert!(refusal(&["analyze", HOLES, "--from", "9", "--to", "9"]).contains("leaves no entry"));
     assert!(result_of(&["analyze", "--full", OOM, "--from", "500"]).contains("empty-window: "));
-    assert!(!result_of(&["analyze", "--full", OOM, "--last", "1"]).contains("empty-window: "));
-    for args in [&["--last", "3", "--to", "9"][..], &["--around-oom", "1", "--last", "1"]] {
+    assert!(!result_of(&["analyze", "--full", OOM, "--from", "end-1"]).contains("empty-window: "));
+    for args in [&["--from", "last-3"][..], &["--to", "failure3"], &["--from", "end+1"]] {
         assert_eq!(run(&[&["analyze", HOLES], args].concat()).code, 2, "{args:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::support::cases::cases;
 use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
-use crate::support::{fixtures, plain_json};
+use crate::support::{fixtures, plain_json, window};
 use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::{Config, EXAMPLE};
@@ -140,7 +140,7 @@ fn shown(document: &document::Document) -> [String; 2] {
 fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let value = |report: serde_json::Result<Value>| report.unwrap();
     let (mut said, mut data) = (Vec::new(), Vec::new());
-    for window in [Window::All, Window::AroundOom(3)] {
+    for window in [Window::All, window::around_failure(3)] {
         let options =
             Options { top: 3, window, request: Some(20 * MIB), capacity: Some(300 * MIB), ..Options::default() };
         let snapshots = vec![analyze(snapshot, "a", 1, options), analyze(other, "b", 1, options)];
@@ -148,7 +148,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         said.extend(shown(&report::analyze(&report)));
         data.push(value(serde_json::to_value(&report)));
 
-        let options = TimelineOptions { device: None, window, minor: None, buckets: 50 };
+        let options = TimelineOptions { device: None, window, buckets: 50 };
         let report = timeline(snapshot, "a", options);
         said.extend(shown(&report::timeline(&report)));
         data.push(value(serde_json::to_value(&report)));
@@ -184,7 +184,6 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         is_only: true,
         allow_missing: &allow_missing,
         device: None,
-        minor: None,
         source: &|_| None,
     };
     let before = BaselineEntry { devices: judge(other, "a", "", &gate(None)).measured, ..BaselineEntry::default() };

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::cases::random;
 use crate::support::program::{self, refusal, result_of};
 use crate::support::reference::{Reference, program as random_program, snapshot_bytes};
-use crate::support::{fixtures, garbage};
+use crate::support::{fixtures, garbage, window};
 
 const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
 
@@ -151,7 +151,7 @@ proptest! {
     #[test]
     fn no_entries_whatever_keep_a_recording_from_being_exported(file in garbage::snapshot(), last in 0..60_u64) {
         let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
-        for window in [Window::All, Window::Last(last)] {
+        for window in [Window::All, window::last(last)] {
             let study = Study::new(&snapshot, Scope { window, ..Scope::default() });
             tables(&study);
             let recording = Recording::new(&study, "a");
@@ -175,7 +175,7 @@ proptest! {
 #[test]
 fn a_window_has_the_memory_that_lives_in_it() {
     let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
-    let study = Study::new(&snapshot, Scope { window: Window::Between(Some(1000), Some(2000)), ..Scope::default() });
+    let study = Study::new(&snapshot, Scope { window: window::between(Some(1000), Some(2000)), ..Scope::default() });
     let [allocations, events, run] = tables(&study);
     assert_eq!(events.of_device(0, "event").len(), 1000);
     for entry in [1000, 1500, 1999] {
@@ -194,7 +194,7 @@ fn a_window_as_a_snapshot_has_the_figures_of_the_recording() {
     {
         let snapshot = fixtures::snapshot(name);
         for (from, to) in [(0, 700), (500, 1500), (300, u64::MAX)] {
-            let window = Window::Between(Some(from), Some(to));
+            let window = window::between(Some(from), Some(to));
             let study = Study::new(&snapshot, Scope { window, ..Scope::default() });
             let mut written = Vec::new();
             write_window(&Recording::new(&study, "a"), &mut written).unwrap();

@@ -35,7 +35,7 @@ fn codes(report: &Value) -> Vec<&str> {
 fn peaks_at_a_size_that_nobody_recorded_are_those_of_the_allocator() {
     for program in ["dense", "gan"] {
         for (learned, unseen) in [([4, 8], 13), ([8, 13], 4)] {
-            let report = fit(program, &learned, &["--at", &unseen.to_string()]);
+            let report = fit(program, &learned, &["--sizes", &unseen.to_string()]);
             let device = &report["devices"][0];
             let row = &device["sizes"][0];
             assert_eq!(row["size"], unseen);
@@ -92,7 +92,7 @@ const LARGEST_OF_DENSE: u64 = 19;
 #[test]
 fn data_of_many_lengths_make_the_answer_an_estimate() {
     let capacity = truth("vary_data", 13, "peak_reserved").to_string();
-    let report = fit("vary_data", &[4, 8], &["--at", "13", "--capacity", &capacity]);
+    let report = fit("vary_data", &[4, 8], &["--sizes", "13", "--capacity", &capacity]);
     assert_eq!(codes(&report), ["varying-shapes"]);
     let device = &report["devices"][0];
     assert!(device["varying_ratio"].as_f64().unwrap() > 0.3);
@@ -108,7 +108,7 @@ fn data_of_many_lengths_make_the_answer_an_estimate() {
 /// Of 407 things each against each at one size and 807 at the other.
 #[test]
 fn what_grows_almost_as_the_square_is_followed_and_told_to_be_a_guess() {
-    let report = fit("pairs", &[4, 8], &["--at", "29"]);
+    let report = fit("pairs", &[4, 8], &["--sizes", "29"]);
     let said = report["devices"][0]["sizes"][0]["peak_allocated_bytes"].as_u64().unwrap();
     let true_bytes = truth("pairs", 29, "peak_allocated");
     assert!(said.abs_diff(true_bytes) * 1000 < true_bytes, "{said} for {true_bytes}");
@@ -118,7 +118,7 @@ fn what_grows_almost_as_the_square_is_followed_and_told_to_be_a_guess() {
 /// A device holds no such size, and the answer does not wrap to what is served of it.
 #[test]
 fn what_is_beyond_any_device_is_not_less() {
-    let report = fit("dense", &[4, 8], &["--at", "1000000000,100000000000,100000000000000"]);
+    let report = fit("dense", &[4, 8], &["--sizes", "1000000000,100000000000,100000000000000"]);
     let rows = report["devices"][0]["sizes"].as_array().unwrap();
     let peaks: Vec<u64> = rows.iter().map(|row| row["peak_allocated_bytes"].as_u64().unwrap()).collect();
     assert!(peaks.is_sorted() && peaks[0] > 1 << 50, "{peaks:?}");
@@ -136,7 +136,7 @@ fn lengths_that_are_padded_are_told() {
 
 #[test]
 fn buffers_of_reductions_follow_from_their_shapes() {
-    let report = fit("encoder", &[4, 8], &["--at", "29,64"]);
+    let report = fit("encoder", &[4, 8], &["--sizes", "29,64"]);
     assert_eq!(codes(&report), ["far-away"]);
     let device = &report["devices"][0];
     assert_eq!(device["paired_ratio"], 1.0);
@@ -150,7 +150,7 @@ fn buffers_of_reductions_follow_from_their_shapes() {
 /// A cell of a recurrent network that is called as often as the size says.
 #[test]
 fn no_largest_size_is_named_if_larger_sizes_make_more_requests() {
-    let report = fit("rnn_steps", &[4, 8], &["--at", "13", "--capacity", "16MiB"]);
+    let report = fit("rnn_steps", &[4, 8], &["--sizes", "13", "--capacity", "16MiB"]);
     assert_eq!(codes(&report)[0], "unpaired");
     let device = &report["devices"][0];
     assert_eq!([&device["largest"], &device["largest_safe"], &device["sizes"][0]["fits"]], [&Value::Null; 3]);
@@ -209,7 +209,7 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
     let nearer = "record at 374 too: the answer is far from the recordings".to_owned();
     assert_eq!(trust(&[4, 8]), ("recorded up to 8, likely up to 63".to_owned(), nearer.clone()));
     assert_eq!(trust(&[4, 8, 13]), ("checked up to 25, likely up to 103".to_owned(), nearer));
-    let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--at", "6"]);
+    let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--sizes", "6"]);
     let sizes = asked["devices"][0]["sizes"].as_array().unwrap().iter().map(|row| &row["size"]);
     assert_eq!(sizes.collect::<Vec<_>>(), [6, LARGEST_OF_DENSE, LARGEST_OF_DENSE + 1]);
 }
@@ -245,7 +245,7 @@ fn the_largest_size_below_which_all_fit_leads() {
     assert_eq!((&device["largest_safe"]["size"], &device["largest"]["size"]), (&28.into(), &32.into()));
     assert_eq!(report["summary"]["answer"], "largest size on 418 MiB: 28 (should fit)");
     let fits = |size: u64| {
-        let at = fit("dense", &[4, 8], &["--capacity", "418MiB", "--at", &size.to_string()]);
+        let at = fit("dense", &[4, 8], &["--capacity", "418MiB", "--sizes", &size.to_string()]);
         let rows = at["devices"][0]["sizes"].as_array().unwrap().clone();
         rows.iter().find(|row| row["size"] == size).unwrap()["fits"].as_bool().unwrap()
     };
@@ -282,7 +282,7 @@ fn with_a_prompt(directory: &Path, size: u64) -> String {
 fn squares_show_the_growth_of_a_dimension_and_are_told_to_be_a_guess() {
     let directory = TempDir::new().unwrap();
     let files = [1000, 2000].map(|size| with_a_prompt(directory.path(), size));
-    let args = ["fit", "--format", "json", &files[0], &files[1], "--at", "8000", "--capacity", "80GiB"];
+    let args = ["fit", "--format", "json", &files[0], &files[1], "--sizes", "8000", "--capacity", "80GiB"];
     let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
     let rows = report["devices"][0]["sizes"].as_array().unwrap();
     let row = rows.iter().find(|row| row["size"] == 8000).unwrap();
@@ -297,7 +297,7 @@ fn on_another_gpu_buffers_and_workspaces_are_those_of_that_gpu() {
     for (gpu, product, peaks) in
         [("t4", "Tesla T4", [37_285_376, 48_234_496]), ("h100", "NVIDIA H100 80GB HBM3", [62_320_128, 81_788_928])]
     {
-        let args = ["fit", "--format", "json", &files[0], &files[1], "--at", "64", "--capacity", gpu];
+        let args = ["fit", "--format", "json", &files[0], &files[1], "--sizes", "64", "--capacity", gpu];
         let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
         let device = &report["devices"][0];
         let row = device["sizes"].as_array().unwrap().iter().find(|row| row["size"] == 64).unwrap();

@@ -62,7 +62,7 @@ fn the_first_sizes_are_given_or_those_that_may_be_the_answer() {
 fn wrong_usage_is_refused() {
     assert!(refusal(&["fit", "--", "train", "4"]).contains("no word in braces"));
     assert!(refusal(&["fit", "--sizes", "4", "--", "train", "{N}"]).contains("give two or more"));
-    assert!(run(&["fit", "--at", "4", "--", "train", "{N}"]).err.contains("cannot be used with"));
+    assert!(run(&["fit", "--set", "default", "--", "train", "{N}"]).err.contains("cannot be used with"));
     assert!(run(&["fit"]).err.contains("SIZE=SNAPSHOT"));
 }
 

@@ -108,7 +108,7 @@ const TIMELINES: [(&str, &[&str]); 5] = [
     ("timeline-pools", &["fixtures/2.15.0-graphs.pickle.gz"]),
     ("timeline-streams", &["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"]),
     ("timeline-part", &["--from", "4150", "--to", "4350", "fixtures/2.9.1-gpt_varlen-gc.pickle.gz"]),
-    ("timeline-late", &["--last", "500", "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz"]),
+    ("timeline-late", &["--from", "end-500", "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz"]),
 ];
 /// The gate: one snapshot in every form, several in those for people.
 const CHECKED: [(&str, &[&str], &[&str]); 2] = [
@@ -143,7 +143,7 @@ const CHECKED: [(&str, &[&str], &[&str]); 2] = [
 /// device that only one side has.
 const DIFFS: [(&str, &[&str], &[&str]); 5] = [
     ("diff-renamed", &["diff/base", "diff/renamed"], &["human", "json", "markdown"]),
-    ("diff-later", &["--at", "snapshot", "diff/base", "diff/later"], &["human"]),
+    ("diff-later", &["--at", "end", "diff/base", "diff/later"], &["human"]),
     (
         "diff-releases",
         &["--top", "4", "2.9.1-oom_varlen-expandable-at-oom", "2.15.0-oom_varlen-at-oom"],

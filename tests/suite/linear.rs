@@ -195,12 +195,12 @@ const ANSWERS: [Answer; 6] = [
     }),
     ("diff", |snapshot| {
         let file = File { snapshot, path: "a" };
-        let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5, minor: None };
+        let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5 };
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {
         let window = Window::All;
-        let options = TimelineOptions { device: None, window, minor: None, buckets: 64 };
+        let options = TimelineOptions { device: None, window, buckets: 64 };
         terminal(&report::timeline(&timeline(snapshot, "a", options)), STYLE);
     }),
     ("whatif", |snapshot| {
@@ -226,7 +226,6 @@ const ANSWERS: [Answer; 6] = [
             is_only: true,
             allow_missing: &AllowMissing::new(&[]),
             device: None,
-            minor: None,
             source: &|_| None,
         };
         judge(snapshot, "a", "a", &gate);

@@ -20,7 +20,7 @@ fn pages(name: &str) -> Vec<Document> {
     let study = fixtures::study(name);
     let snapshot = study.snapshot();
     let smaller = Overrides { capacity: Some(64 * MIB), ..Overrides::default() };
-    let options = TimelineOptions { device: None, window: Window::All, minor: None, buckets: 512 };
+    let options = TimelineOptions { device: None, window: Window::All, buckets: 512 };
     let file = |snapshot, path| File { snapshot, path };
     let sides = [file(fixtures::study(BEFORE).snapshot(), "fixtures/before.pickle.gz"), file(snapshot, &path)];
     vec![

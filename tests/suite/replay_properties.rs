@@ -5,7 +5,7 @@
 
 use crate::support::cases::random;
 use crate::support::reference::{Reference, Step, program, snapshot_bytes};
-use crate::support::{garbage, reference};
+use crate::support::{garbage, reference, window};
 use oomscope::allocator::conf::Settings;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::output::document::{Style, markdown, terminal};
@@ -22,11 +22,11 @@ const MIB: u64 = 1 << 20;
 fn window() -> impl Strategy<Value = Window> {
     prop_oneof![
         Just(Window::All),
-        (0..50u64).prop_map(Window::Last),
-        (0..10u64).prop_map(Window::AroundOom),
+        (0..50u64).prop_map(window::last),
+        (0..10u32).prop_map(window::around_failure),
         any::<[Option<u8>; 2]>()
             .prop_map(|ends| ends.map(|end| end.map(u64::from)))
-            .prop_map(|[from, to]| Window::Between(from, to)),
+            .prop_map(|[from, to]| window::between(from, to)),
     ]
 }
 
@@ -238,12 +238,12 @@ proptest! {
         let highest = |of: fn(&Totals) -> u64| within.iter().map(of).max().unwrap();
         let ooms = reference.events[from..to].iter().filter(|e| e["action"] == "oom").count() as u64;
         let expected = (highest(|t| t.allocated), highest(|t| t.reserved), ooms);
-        prop_assert_eq!(part(Window::Between(Some(from as u64), Some(to as u64))), expected);
+        prop_assert_eq!(part(window::between(Some(from as u64), Some(to as u64))), expected);
 
         // A chart shows no more than that, even where the trace itself begins with more.
         let cut = from / 2;
         let cut_snapshot = read(&snapshot_bytes(&[(&reference, cut)]));
-        let window = Window::Between(Some((from - cut) as u64), Some((to - cut) as u64));
+        let window = window::between(Some((from - cut) as u64), Some((to - cut) as u64));
         let report = analyze(&cut_snapshot, "", 0, Options { window, ..Options::default() });
         for device in &report.devices {
             for bucket in device.timeline.iter().flat_map(|timeline| timeline.samples.buckets()) {
@@ -252,12 +252,12 @@ proptest! {
             }
         }
 
-        let last = part(Window::Last((len - from) as u64));
-        prop_assert_eq!(last, part(Window::Between(Some(from as u64), None)));
+        let last = part(window::last((len - from) as u64));
+        prop_assert_eq!(last, part(window::between(Some(from as u64), None)));
         if let Some(oom) = reference.events.iter().rposition(|e| e["action"] == "oom") {
             let (from, to) = (oom.saturating_sub(3), oom + 4);
-            let around = part(Window::AroundOom(3));
-            prop_assert_eq!(around, part(Window::Between(Some(from as u64), Some(to as u64))));
+            let around = part(window::around_failure(3));
+            prop_assert_eq!(around, part(window::between(Some(from as u64), Some(to as u64))));
         }
     }
 }

@@ -40,7 +40,7 @@ fn a_step_has_one_number_everywhere() {
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
     assert!(text_of(&mut browser, "h1").contains(&format!(" step {step}, ")));
     let part = text(&directory.path().join("part.html"));
-    result_of(&["report", "--around-oom", "1500", "-o", &part, &file]);
+    result_of(&["report", "--from", "failure-1500", "-o", &part, &file]);
     for shown in ["page.html", "part.html"] {
         browser.open(&directory.path().join(shown), "");
         let (_, y) = browser.middle("bands");

@@ -96,7 +96,7 @@ const RUNS: [(&str, &str); 27] = [
     ("check/1", "check --max-ooms 0 ~oom_varlen-at-oom.pickle.gz ~streams.pickle.gz Cargo.toml"),
     ("check/1", "check --max-gap-ratio 0 ~oom_varlen-at-oom.pickle.gz ~gpt_varlen-no-history.pickle.gz"),
     ("diff/1", "diff fixtures/diff/base.pickle.gz fixtures/diff/renamed.pickle.gz"),
-    ("diff/1", "diff --at snapshot fixtures/diff/base.pickle.gz fixtures/diff/later.pickle.gz"),
+    ("diff/1", "diff --at end fixtures/diff/base.pickle.gz fixtures/diff/later.pickle.gz"),
     ("diff/1", "diff fixtures/gate fixtures/gate"),
     ("diff/1", "diff ~streams-lag.pickle.gz ~two_devices.pickle.gz"),
     ("explain/1", "explain fixtures/logs/ranks.log"),

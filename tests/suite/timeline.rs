@@ -2,7 +2,7 @@
 //! and what happened is found where it happened.
 
 use crate::support::cases::random;
-use crate::support::{fixtures, garbage, peak_heap, recorded, reference};
+use crate::support::{fixtures, garbage, peak_heap, recorded, reference, window};
 use std::collections::BTreeSet;
 
 use crate::support::reference::{Reference, snapshot_bytes};
@@ -29,7 +29,7 @@ fn parsed(file: &Value) -> Snapshot {
 }
 
 fn follow(snapshot: &Snapshot, window: Window, buckets: usize) -> TimelineReport {
-    timeline(snapshot, "a", TimelineOptions { device: None, window, minor: None, buckets })
+    timeline(snapshot, "a", TimelineOptions { device: None, window, buckets })
 }
 
 /// The sizes of `device` as they are listed.
@@ -128,7 +128,7 @@ fn every_recording_ends_in_its_snapshot_and_peaks_as_analyze_says() {
     let mut devices = 0;
     for (i, name) in fixtures::names().iter().enumerate() {
         let snapshot = read(&fixtures::pickle(name));
-        let parts = [Window::Last(300), Window::AroundOom(50), Window::Between(Some(100), Some(900))];
+        let parts = [window::last(300), window::around_failure(50), window::between(Some(100), Some(900))];
         for window in [Window::All, parts[i % 3]] {
             let options = Options { window, ..Options::default() };
             let analyzed = analyze(&snapshot, "a", 0, options);
@@ -277,8 +277,8 @@ fn what_ended_before_the_entries_shown_is_not_counted() {
     };
     // Six steps are annotated; the ring has kept the entries of the last. It ends at entry 1,551.
     assert_eq!(counts(Window::All), [1, 1]);
-    assert_eq!(counts(Window::Last(2000 - 1551)), [1]);
-    assert_eq!(counts(Window::Last(2000 - 1552)), [] as [u64; 0]);
+    assert_eq!(counts(window::last(2000 - 1551)), [1]);
+    assert_eq!(counts(window::last(2000 - 1552)), [] as [u64; 0]);
 }
 
 /// A trace of allocations of 1 MiB, one a second, `labels` their metadata, with annotations.
@@ -330,7 +330,7 @@ fn what_the_program_said_is_told_even_where_its_beginning_or_end_is_missing() {
             ("brief", "annotation", vec![(3, 0, Some(2100), Some(2200))]),
         ]
     );
-    let part = &follow(&snapshot, Window::Between(Some(4), Some(5)), 512).devices[0].ranges;
+    let part = &follow(&snapshot, window::between(Some(4), Some(5)), 512).devices[0].ranges;
     let spans: Vec<_> = part.names.iter().map(|p| (p.name.as_str(), p.spans[0].first_event, p.events)).collect();
     assert_eq!(spans, [("outer", 4, 2), ("b", 4, 1)]);
 }
@@ -351,7 +351,7 @@ fn a_block_does_not_wait_within_one_call() {
         let snapshot = parsed(&json!({"segments": [], "device_traces": [trace]}));
         size(&follow(&snapshot, window, 512).devices[0], Figure::Pending).highest
     };
-    for window in [Window::All, Window::Last(2), Window::Last(1), Window::Between(None, Some(3))] {
+    for window in [Window::All, window::last(2), window::last(1), window::between(None, Some(3))] {
         assert_eq!((highest(window, "b", "b"), highest(window, "b", "c")), (0, 2 * MIB));
     }
 }
@@ -406,7 +406,7 @@ proptest! {
         let ends = ends.map(|end| end.index(len + 1));
         let (from, to) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
         prop_assume!(from < to);
-        let window = Window::Between(Some(from as u64), Some(to as u64));
+        let window = window::between(Some(from as u64), Some(to as u64));
         let part = |limit| follow(&snapshot, window, limit).devices.remove(0);
         let (fine, coarse) = (part(EVERY_ENTRY), part(limit));
         is_sound(&coarse, limit);
@@ -416,7 +416,7 @@ proptest! {
     #[test]
     fn no_entries_whatever_break_it(file in garbage::snapshot(), limit in 1..40usize, last in 0..50u64) {
         let snapshot = parsed(&file);
-        for window in [Window::All, Window::Last(last)] {
+        for window in [Window::All, window::last(last)] {
             let report = follow(&snapshot, window, limit);
             for device in &report.devices {
                 is_sound(device, limit);

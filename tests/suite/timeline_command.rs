@@ -28,8 +28,9 @@ fn a_part_of_the_trace_is_shown_alone() {
     };
     for (args, first, events) in [
         (&["--from", "100", "--to", "200"][..], 100, 100),
-        (&["--last", "10"], 53_069, 10),
-        (&["--around-oom", "20"], 53_058, 21),
+        (&["--from", "end-10"], 53_069, 10),
+        (&["--from", "failure-20"], 53_058, 21),
+        (&["--from", "failure-20", "--to", "failure+1"], 53_058, 21),
         (&["--from", "53000"], 53_000, 79),
     ] {
         let device = &json(args)["devices"][0];
@@ -54,7 +55,7 @@ fn a_page_fits_its_width_and_goes_to_a_file() {
     let page = std::fs::read_to_string(&path).unwrap();
     assert_eq!(page, result_of(&["timeline", FAILED]));
     assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
-    let full = result_of(&["--full", "timeline", FAILED]);
+    let full = result_of(&["timeline", "--full", FAILED]);
     for wanted in ["GPU 0 over time", "failed", "reclaim", " 5.70 GiB    30,949"] {
         assert!(full.contains(wanted), "{wanted}: {full}");
     }
@@ -65,7 +66,7 @@ fn both_pages_fit_a_narrow_terminal() {
     let style = Style { width: 80, unicode: true, colour: false };
     for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-fuzz_streams-oom-lag"] {
         let snapshot = fixtures::snapshot(name);
-        let options = TimelineOptions { device: None, window: Window::All, minor: None, buckets: 512 };
+        let options = TimelineOptions { device: None, window: Window::All, buckets: 512 };
         let whole = timeline(&snapshot, "a", options);
         let snapshots = vec![analyze(&snapshot, "a", 0, Options { top: 10, ..Options::default() })];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
@@ -82,7 +83,7 @@ fn what_cannot_be_shown_is_refused_in_one_sentence() {
     assert!(refusal(&["timeline", untraced]).contains("no trace entry, so"));
     assert!(refusal(&["timeline", "--device", "7", FAILED]).contains("no trace entry of GPU 7"));
     assert!(refusal(&["timeline", "--from", "99999999", FAILED]).contains("in the selected part of the trace"));
-    for args in [&["timeline", "--format", "sarif", FAILED][..], &["timeline", "--last", "1", "--from", "1", FAILED]] {
+    for args in [&["timeline", "--format", "sarif", FAILED][..], &["timeline", "--from", "end", FAILED]] {
         assert_eq!(program::run(args).code, 2, "{args:?}");
     }
 }

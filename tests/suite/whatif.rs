@@ -45,21 +45,6 @@ fn the_rows_are_the_recorded_runs() {
     }
 }
 
-#[test]
-fn the_best_rows_are_those_of_the_whole_list() {
-    let args = ["whatif", "--format", "json", &text(&fixtures::path("2.15.0-two_devices"))];
-    let read = |more: &[&str]| -> Value { serde_json::from_str(&result_of(&[&args[..], more].concat())).unwrap() };
-    let (all, best) = (read(&[]), read(&["--top", "2"]));
-    assert_eq!(all["rows_tried"], all["rows"].as_array().unwrap().len());
-    assert_eq!(best["rows_tried"], all["rows_tried"]);
-    let of_each = all["rows"].as_array().unwrap().chunk_by(|a, b| a["device"] == b["device"]);
-    let wanted: Vec<&Value> = of_each.flat_map(|rows| rows.iter().take(3)).collect();
-    assert_eq!(best["rows"].as_array().unwrap().iter().collect::<Vec<_>>(), wanted);
-    assert_eq!(wanted.len(), 6);
-    let page = result_of(&["whatif", "--top", "2", args[3]]);
-    assert_eq!(page.lines().filter(|line| line.trim_start().starts_with(['✓', '~', '✗'])).count(), 4, "{page}");
-}
-
 /// On a device of the size found every request is served; on one smaller by more than the precision
 /// that is promised, one fails.
 #[test]

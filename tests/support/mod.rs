@@ -22,3 +22,4 @@ pub mod rust_source;
 pub mod sample;
 pub mod schema;
 pub mod viewer;
+pub mod window;

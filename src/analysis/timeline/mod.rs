@@ -27,23 +27,21 @@ pub struct TimelineOptions {
     pub device: Option<u64>,
     /// The part of each device's trace to report.
     pub window: Window,
-    /// The minor release of PyTorch 2 that recorded the snapshot; derived from the file if `None`.
-    pub minor: Option<u32>,
     /// Maximum number of buckets.
     pub buckets: usize,
 }
 
 /// Reports the memory of `snapshot` over time. `path` is its file name, for the report.
 pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> TimelineReport {
-    let TimelineOptions { device, window, minor, buckets } = options;
-    let study = Study::new(snapshot, Scope { device, window, minor, ..Scope::default() });
+    let TimelineOptions { device, window, buckets } = options;
+    let study = Study::new(snapshot, Scope { device, window, ..Scope::default() });
     let mut warnings = snapshot.warnings.clone();
     let selected = study.devices().filter(|device| !device.window().is_empty());
     let follow = |device| follow_device(device, buckets, &mut warnings);
     let devices: Vec<DeviceTimeline> = selected.filter_map(follow).collect();
     TimelineReport {
         path: path.to_owned(),
-        torch_version: minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
+        torch_version: snapshot.torch_version(),
         warnings: warnings.to_vec(),
         devices,
     }

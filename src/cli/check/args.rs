@@ -8,11 +8,11 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use super::limits::LimitArgs;
-use crate::cli::args::{Format, format_parser, parse_release};
+use crate::cli::args::ViewArgs;
 use crate::cli::dry_run::MachineArgs;
 use crate::compare::gate::AllowMissing;
 
-/// Check snapshots, or a dry run of a command, against limits, for CI: if one fails, exit with 1 and name the lines
+/// Check snapshots, or a dry run of a command, against limits
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -91,13 +91,12 @@ pub(in crate::cli) struct Check {
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// PyTorch release that recorded the snapshots [default: inferred from the files]
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    pub(super) torch_version: Option<u32>,
-
     /// Output format
-    #[arg(long, value_parser = format_parser(&[Format::Github, Format::Junit, Format::Sarif]), default_value = "human")]
-    pub(super) format: Format,
+    #[arg(long, default_value = "human")]
+    pub(super) format: CheckFormat,
+
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
 
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -105,7 +104,7 @@ pub(in crate::cli) struct Check {
 
     /// Also write the result to FILE in FORMAT; repeatable
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_other_output)]
-    pub(super) also: Vec<(Format, PathBuf)>,
+    pub(super) also: Vec<(CheckFormat, PathBuf)>,
 
     /// Exit code: 0, 1 or 2, or the one that `git bisect run` expects: 125 if the result is not certain
     #[arg(long, value_name = "WHICH", default_value = "check")]
@@ -124,6 +123,26 @@ pub(in crate::cli) struct Check {
 
 /// The heading of the options for a command.
 const DRY_RUN: &str = "Dry run of a command";
+
+/// The formats of `oomscope check`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
+pub(super) enum CheckFormat {
+    /// Text for a terminal
+    Human,
+    /// JSON with stable keys
+    Json,
+    /// JSON without line breaks
+    Jsonl,
+    /// Markdown, for a step summary, a comment or an issue
+    Markdown,
+    /// GitHub Actions annotations on source lines
+    Github,
+    /// JUnit XML, one test per limit
+    Junit,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+}
 
 /// The exit code of `oomscope check`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -159,9 +178,9 @@ impl Check {
 }
 
 /// Parses `markdown=summary.md`.
-fn parse_other_output(text: &str) -> Result<(Format, PathBuf), String> {
+fn parse_other_output(text: &str) -> Result<(CheckFormat, PathBuf), String> {
     let (format, file) = text.split_once('=').ok_or("give a format and a file, such as markdown=summary.md")?;
-    let format = Format::from_str(format, false).map_err(|_| format!("'{format}' is not a format"))?;
+    let format = CheckFormat::from_str(format, false).map_err(|_| format!("'{format}' is not a format"))?;
     if file.is_empty() {
         return Err("give a file after =".to_owned());
     }

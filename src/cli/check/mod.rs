@@ -141,7 +141,6 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
         is_only: inputs.len() == 1,
         allow_missing: &allow_missing,
         device: args.device,
-        minor: args.torch_version,
         source: &source,
     };
     let (judged, unreadable) =

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, ValueEnum};
 
 use super::options::DryRunOptions;
-use crate::cli::args::{Format, format_parser};
+use crate::cli::args::Format;
 
 /// Run a command without a GPU, to test whether it would fit on one
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(in crate::cli) struct DryRun {
     pub(super) tries: bool,
 
     /// Format of the runs of --try; the program's output then goes to DIR/output.txt
-    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
+    #[arg(long, default_value = "human")]
     pub(super) format: Format,
 
     /// Write the snapshots to DIR [default: oomscope-dry-run-1, or the next free number]

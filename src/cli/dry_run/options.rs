@@ -66,10 +66,6 @@ pub(in crate::cli) struct MachineArgs {
     /// May be repeated. At a line with `nonzero`, a mask or `unique` it is the number of elements.
     #[arg(long, value_name = "FILE:LINE=V", value_parser = parse_value)]
     value: Vec<SetValue>,
-
-    /// Number of trace entries to keep for each device; older ones are lost
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
-    max_entries: u64,
 }
 
 /// How to run a command in a dry run.
@@ -95,6 +91,10 @@ pub(in crate::cli) struct DryRunOptions {
     /// Stop a program that only reads values, and allocates no memory, for this long; 0: never
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
     patience: Duration,
+
+    /// Number of trace entries to keep for each device; older ones are lost
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    max_entries: u64,
 }
 
 impl MachineArgs {
@@ -140,7 +140,7 @@ impl DryRunOptions {
         intervention: Intervention,
     ) -> anyhow::Result<RunDirectory> {
         let options = RecorderOptions {
-            max_entries: self.machine.max_entries,
+            max_entries: self.max_entries,
             stacks: StackKind::Python,
             at: SnapshotWhen::Exit,
             keep: 3,

@@ -163,14 +163,12 @@ impl<'r> SizeSearch<'r> {
             recordings.add(*at, &ran.snapshot)?;
         }
         let options = FitOptions {
-            device: None,
-            at: &[],
+            sizes: &[],
             capacity: Some(self.options.assumed_gpu().usable_bytes()),
             // The dry run was on the GPU to predict for.
             gpu: None,
             settings: None,
             multiple: 1,
-            top: 1,
         };
         let report = recordings.study(Scope::default(), |inputs| fit(inputs, &options))?;
         let report = report.map_err(|refusal| anyhow!(refusal.sentence))?;

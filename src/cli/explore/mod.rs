@@ -25,7 +25,7 @@ use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, Study};
 use crate::whatif::Conditions;
 
-/// Explore memory over time, the map of device memory, its holders and what was tried, in a terminal
+/// Explore it in the terminal: over time, by address, by holder
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

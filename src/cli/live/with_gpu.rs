@@ -13,15 +13,14 @@ use crate::cli::signals::handled_by;
 
 use crate::allocator::device::cuda::CudaDevice;
 use crate::base::units::parse_size;
-use crate::cli::args::{OutputArgs, parse_release};
+use crate::cli::args::OutputArgs;
 use crate::cli::exit::Exit;
 use crate::cli::inputs;
-use crate::cli::output::Output;
 use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::{apply_option, replay_on_gpu};
 
-/// Replay the trace on a real GPU, to test whether it fits and to time device calls
+/// Replay it on a real GPU: does it fit, and what do device calls take?
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,10 +51,6 @@ pub(in crate::cli) struct Live {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// PyTorch release that recorded the snapshot [default: inferred from the file]
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    torch_version: Option<u32>,
-
     /// Free GPU memory to leave unused
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512MiB")]
     reserve: u64,
@@ -74,9 +69,9 @@ pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Exit> {
     if let Some(written) = &args.output.output {
         inputs::refuse_output_over_input(file, written)?;
     }
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = args.output.open()?;
     let snapshot = inputs::read_one(file)?;
-    let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
+    let scope = Scope { device: args.device, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
     let traced = inputs::first_device_with_trace(&study, &path)?;
     let settings = (!args.set.is_empty())

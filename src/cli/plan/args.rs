@@ -11,7 +11,7 @@ use crate::cli::dry_run::parse_known_gpu;
 use crate::cli::fit::parse_recording;
 use crate::whatif::plan::{PlanOptions, PlanRun};
 
-/// Plan which GPU a job needs, how large it may be on each, and which change makes it larger
+/// Plan which GPU a job needs, and how large it may be on each
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,11 +44,6 @@ pub(in crate::cli) struct Plan {
     #[arg(long, value_name = "N,M,..", value_delimiter = ',', default_value = "4,8",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) sizes: Vec<u64>,
-
-    /// Only multiples of N
-    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true,
-        value_parser = clap::value_parser!(u64).range(1..))]
-    multiple_of: u64,
 
     /// Directory of the runs; those that it has are not made again
     #[arg(long, value_name = "DIR", default_value = "oomscope-plan")]
@@ -88,7 +83,6 @@ impl Plan {
             gpus,
             runs,
             wanted_size: self.for_size,
-            multiple: self.multiple_of,
             changes: false,
         }
     }

@@ -18,7 +18,6 @@ use self::runs::Runs;
 use super::dry_run::find_placeholder;
 use super::exit::Exit;
 use super::inputs;
-use super::output::Output;
 use super::sized_recordings::SizedRecordings;
 use crate::allocator::device::GpuModel;
 use crate::output::report;
@@ -42,7 +41,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
     if let Some(engine) = serving::engine_of(&args.command).filter(|_| find_placeholder(&args.command).is_err()) {
         return serving::run(args, engine, &gpus);
     }
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = args.output.open()?;
     let mut recordings = SizedRecordings::default();
     for (size, path) in &args.recordings {
         let path = inputs::single_snapshot(path)?;

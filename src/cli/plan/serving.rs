@@ -11,7 +11,6 @@ use crate::allocator::device::GpuModel;
 use crate::analysis::{DryRunVerdict, ServingPlanReport, ServingPlanRow};
 use crate::cli::dry_run::{AnalyzedRun, DryRun, Intervention};
 use crate::cli::exit::{Exit, print_stderr};
-use crate::cli::output::Output;
 use crate::cli::run::record_to_log;
 use crate::output::report;
 use crate::stacks::engines::Engine;
@@ -31,7 +30,7 @@ pub(super) fn run(args: &Plan, engine: &Engine, models: &[&'static GpuModel]) ->
     if models.len() > MAX_MODELS {
         bail!("name at most {MAX_MODELS} GPUs with --gpus: an engine starts on each of them");
     }
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = args.output.open()?;
     fs::create_dir_all(&args.runs).with_context(|| format!("{}: cannot be created", args.runs.display()))?;
     let mut rows = Vec::new();
     let counts = if engine.gpus_option.is_some() { &GPU_COUNTS[..] } else { &GPU_COUNTS[..1] };

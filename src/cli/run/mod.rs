@@ -26,7 +26,7 @@ pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};
 use super::exit::Exit;
 use crate::analysis::ProgramEnd;
 
-/// Run a command, record its CUDA memory history, and write a snapshot when a request fails
+/// Run a command, and write a snapshot when a request fails
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -11,7 +11,7 @@ use crate::base::units::counted;
 use crate::cli::combine::combine_snapshots;
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
-use crate::cli::output::{page_options, print_page};
+use crate::cli::output::print_page;
 use crate::output::report;
 
 /// The process that writes the page adds this to the exit code of a dry run's verdict.
@@ -44,7 +44,7 @@ pub(in crate::cli) fn print_result(
 fn write_in_child(snapshots: &[PathBuf], end: CommandEnd) -> Option<u8> {
     let program = std::env::current_exe().ok()?; // the caller reports it
     let mut child = Command::new(program);
-    child.arg("run").args(page_options()).arg("--page-on").args(snapshots).stdin(Stdio::null());
+    child.arg("run").arg("--page-on").args(snapshots).stdin(Stdio::null());
     match end {
         CommandEnd::Code(code) => child.args(["--ended-with", &code.to_string()]),
         CommandEnd::Signal(signal) => child.args(["--ended-by", &signal.to_string()]),

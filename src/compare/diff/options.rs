@@ -22,6 +22,4 @@ pub struct DiffOptions {
     pub at: ComparedMoment,
     /// Maximum number of lines and stacks in a list.
     pub top: usize,
-    /// The minor release of PyTorch 2 that wrote both files; by default inferred from each file.
-    pub minor: Option<u32>,
 }

@@ -62,7 +62,7 @@ pub struct DiffReport {
 
 /// Compares two snapshots.
 pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffReport {
-    let scope = Scope { device: options.device, minor: options.minor, ..Scope::default() };
+    let scope = Scope { device: options.device, ..Scope::default() };
     let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
     let words = FrameTable::new([before.snapshot, after.snapshot]);
     let readers = studies.each_ref().map(Study::stacks);

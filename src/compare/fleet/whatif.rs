@@ -20,8 +20,6 @@ pub struct FleetWhatIfReport {
     pub inexact_devices: u64,
     /// The settings string of every snapshot; null if they differ, or before PyTorch 2.3.
     pub settings_string: Option<String>,
-    /// Number of rows before `--top` removed some.
-    pub rows_tried: usize,
     /// One row per setting: first the recorded ones, then those that serve most devices.
     pub rows: Vec<FleetWhatIfRow>,
     /// The best setting that serves every device, and after which the fewest fail later; null if there is none, or if no
@@ -139,8 +137,8 @@ impl FleetWhatIf {
         }
     }
 
-    /// The report, with the row of the recorded settings and at most `top` others.
-    pub fn finish(self, top: Option<usize>) -> FleetWhatIfReport {
+    /// The report.
+    pub fn finish(self) -> FleetWhatIfReport {
         let devices = self.devices;
         let is_useful = |tally: &Tally| tally.has_use || tally.row.settings.is_empty();
         let rows = self.tallies.into_iter().filter(is_useful).map(|tally| {
@@ -153,14 +151,11 @@ impl FleetWhatIf {
             (!row.settings.is_empty(), unserved, row.later(), row.peak_reserved_bytes, row.device_allocs)
         });
         let best = best(&rows).cloned();
-        let rows_tried = rows.len();
-        rows.truncate(top.unwrap_or(usize::MAX).saturating_add(1));
         FleetWhatIfReport {
             snapshots: self.snapshots,
             devices,
             inexact_devices: self.inexact_devices,
             settings_string: self.settings_string,
-            rows_tried,
             rows,
             best,
             unreadable: self.unreadable,

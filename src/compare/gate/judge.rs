@@ -38,8 +38,6 @@ pub struct Gate<'a> {
     pub allow_missing: &'a AllowMissing,
     /// Check only this device.
     pub device: Option<u64>,
-    /// The minor release of PyTorch 2 that wrote the snapshots, if known.
-    pub minor: Option<u32>,
     /// Finds a source file of a stack in the repository.
     pub source: &'a (dyn Fn(&str) -> Option<String> + Sync),
 }
@@ -78,7 +76,7 @@ pub struct JudgedSnapshot {
 
 /// Checks `snapshot`, read from `path` and named `name` in baselines. Computes only the figures that limits need.
 pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> JudgedSnapshot {
-    let scope = Scope { device: gate.device, minor: gate.minor, ..Scope::default() };
+    let scope = Scope { device: gate.device, ..Scope::default() };
     let study = Study::new(snapshot, scope);
     let mut warnings = snapshot.warnings.clone();
     let mut judged = JudgedSnapshot {

@@ -6,8 +6,6 @@ pub use escape::{
     escape_command_lines, escape_name, escape_text, is_active, quote_shell_word, starts_with_command, without_middle,
 };
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use thiserror::Error;
 
 pub const KIB: u64 = 1 << 10;
@@ -78,25 +76,9 @@ pub fn parse_factor(text: &str) -> Option<f64> {
     number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale)
 }
 
-static SIZES_ARE_EXACT: AtomicBool = AtomicBool::new(false);
-
-/// From now on [`size`] writes exact numbers of bytes. For the whole process, because sizes are written wherever a
-/// fact is put into words.
-pub fn set_exact_sizes() {
-    SIZES_ARE_EXACT.store(true, Ordering::Relaxed);
-}
-
-/// Whether [`size`] writes exact numbers of bytes.
-pub fn are_sizes_exact() -> bool {
-    SIZES_ARE_EXACT.load(Ordering::Relaxed)
-}
-
 /// Formats bytes with three significant digits: `512 B`, `1.50 KiB`, `24 KiB`, `977 MiB`, `79.3 GiB`. A multiple of the
 /// unit has no decimals.
 pub fn size(bytes: u64) -> String {
-    if are_sizes_exact() {
-        return format!("{} B", count(bytes));
-    }
     let units = [(KIB, "KiB"), (MIB, "MiB"), (GIB, "GiB"), (TIB, "TiB")];
     if bytes < 1000 {
         return format!("{bytes} B");
@@ -116,6 +98,11 @@ pub fn size(bytes: u64) -> String {
 /// Formats a change in bytes with its sign: `+1.20 GiB`, `-512 MiB`, `0 B`.
 pub fn signed_size(bytes: i64) -> String {
     format!("{}{}", sign(bytes), size(bytes.unsigned_abs()))
+}
+
+/// Formats bytes exactly: `418,535,424 B`.
+pub fn exact_size(bytes: u64) -> String {
+    format!("{} B", count(bytes))
 }
 
 /// Formats a change of a count with its sign: `+1,234`, `-1`, `0`.

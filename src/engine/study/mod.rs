@@ -51,7 +51,7 @@ pub use self::position::{MemoryAt, PositionSelector, TracePosition};
 pub use self::warnings::warn_about_replay;
 pub use self::warnings::warn_about_trace;
 pub use self::window::Window;
-pub use self::window::{entry_of_sample, sample_index};
+pub use self::window::{Bound, entry_of_sample, sample_index};
 use crate::allocator::conf::Settings;
 use crate::replay::literal::{recorded_settings, settings_for_release};
 use crate::replay::model::{Inference, KnownSetup, infer};

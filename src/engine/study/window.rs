@@ -12,11 +12,19 @@ pub enum Window {
     #[default]
     All,
     /// A half-open range of entry indexes; `None` is the start or the end of the trace.
-    Between(Option<u64>, Option<u64>),
-    /// The last entries.
-    Last(u64),
-    /// This many entries before and after the last failed request; the whole trace if none failed.
-    AroundOom(u64),
+    Between(Option<Bound>, Option<Bound>),
+}
+
+/// An end of a part of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// This entry index.
+    Entry(u64),
+    /// This many entries before the end of the trace.
+    BeforeEnd(u64),
+    /// This many entries before (negative) or after the last failed request; if none failed, the end of the trace that
+    /// an open range has.
+    FromFailure(i64),
 }
 
 impl Window {
@@ -24,16 +32,22 @@ impl Window {
     pub(crate) fn range_in(self, device: Device<'_>) -> Range<usize> {
         let len = device.len();
         let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
-        let range = match self {
-            Self::All => 0..len,
-            // An open end is that of the trace.
-            Self::Between(from, to) => clamp(from.unwrap_or(0))..clamp(to.unwrap_or(u64::MAX)),
-            Self::Last(n) => len - clamp(n)..len,
-            Self::AroundOom(n) => device.failed_requests().next_back().map_or(0..len, |oom| {
-                oom.saturating_sub(clamp(n))..oom.saturating_add(clamp(n)).saturating_add(1).min(len)
+        let resolve = |bound: Option<Bound>, open: usize| match bound {
+            None => open,
+            Some(Bound::Entry(n)) => clamp(n),
+            Some(Bound::BeforeEnd(n)) => len - clamp(n),
+            Some(Bound::FromFailure(n)) => device.failed_requests().next_back().map_or(open, |failed| {
+                let by = clamp(n.unsigned_abs());
+                if n < 0 { failed.saturating_sub(by) } else { failed.saturating_add(by).min(len) }
             }),
         };
-        range.start..range.end.max(range.start)
+        match self {
+            Self::All => 0..len,
+            Self::Between(from, to) => {
+                let start = resolve(from, 0);
+                start..resolve(to, len).max(start)
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::chart::Chart;
 use super::table::Table;
-use super::text::Text;
+use super::text::{Span, Text};
 
 /// A page. [`crate::output::report`] makes one from each report.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -48,8 +48,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// The texts that may have source locations.
-    pub(super) fn texts_mut(&mut self) -> Vec<&mut Text> {
+    fn texts_mut(&mut self) -> Vec<&mut Text> {
         match self {
             Self::Headline(text, context) => vec![text, context],
             Self::Heading(_, text) | Self::Paragraph(text) | Self::Warning(_, text) | Self::Details(text, _) => {
@@ -167,6 +166,30 @@ impl Document {
     pub fn in_full(mut self) -> Self {
         self.blocks.append(&mut self.sections);
         self
+    }
+
+    /// Shows exact numbers of bytes in place of three digits.
+    #[must_use]
+    pub fn with_exact_sizes(mut self) -> Self {
+        self.visit_spans(&mut |span, _| {
+            if let Some(exact) = span.exact.take() {
+                span.text = exact;
+            }
+        });
+        self
+    }
+
+    /// Calls `visit` with every span that may be a source location or an amount, and whether it is in a headline.
+    pub(super) fn visit_spans(&mut self, visit: &mut dyn FnMut(&mut Span, bool)) {
+        for block in self.blocks.iter_mut().chain(&mut self.sections) {
+            let is_headline = matches!(block, Block::Headline(..));
+            for span in block.texts_mut().into_iter().flat_map(|text| &mut text.spans) {
+                visit(span, is_headline);
+            }
+            if let Block::Details(_, inside) = block {
+                inside.visit_spans(visit);
+            }
+        }
     }
 
     /// Appends the blocks of `below` to the sections below the first screen.

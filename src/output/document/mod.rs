@@ -42,4 +42,4 @@ pub use table::{Cell, Judgement, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
 #[doc(hidden)]
-pub use text::{Span, Text, Tone, alarm, code, faint, source_location, strong};
+pub use text::{Span, Text, Tone, alarm, amount, code, faint, signed_amount, source_location, strong};

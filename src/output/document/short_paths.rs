@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::block::{Block, Document};
+use super::block::Document;
 use super::text::Span;
 
 /// Path separators of Linux and Windows.
@@ -38,16 +38,11 @@ impl Document {
 
     /// Calls `visit` with every source location, and whether it is in a headline.
     fn visit_locations(&mut self, visit: &mut dyn FnMut(&mut Span, bool)) {
-        for block in self.blocks.iter_mut().chain(&mut self.sections) {
-            let is_headline = matches!(block, Block::Headline(..));
-            for text in block.texts_mut() {
-                let locations = text.spans.iter_mut().filter(|span| span.path_len > 0);
-                locations.for_each(|span| visit(span, is_headline));
+        self.visit_spans(&mut |span, is_headline| {
+            if span.path_len > 0 {
+                visit(span, is_headline);
             }
-            if let Block::Details(_, inside) = block {
-                inside.visit_locations(visit);
-            }
-        }
+        });
     }
 }
 
@@ -91,6 +86,7 @@ fn below_packages(path: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::Block;
     use super::super::text::source_location;
     use super::*;
 

@@ -1,5 +1,7 @@
 //! Inline text: spans with an emphasis.
 
+use crate::base::units::{exact_size, signed_size, size};
+
 /// Emphasis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
@@ -22,6 +24,8 @@ pub struct Span {
     pub is_code: bool,
     /// Bytes of `text` that are the path of a source file, which [`super::Document::shorten_locations`] may cut.
     pub path_len: usize,
+    /// The exact number of bytes that `text` rounds, for [`super::Document::with_exact_sizes`].
+    pub exact: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,6 +69,22 @@ impl From<&str> for Text {
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }
+}
+
+/// A number of bytes with three digits, or the exact one where the reader wants it.
+pub fn amount(bytes: u64) -> Text {
+    Text { spans: vec![Span { text: size(bytes), exact: Some(exact_size(bytes)), ..Span::default() }] }
+}
+
+/// A change in bytes, with its sign.
+pub fn signed_amount(bytes: i64) -> Text {
+    let sign = match bytes.signum() {
+        1 => "+",
+        0 => "",
+        _ => "-",
+    };
+    let exact = Some(format!("{sign}{}", exact_size(bytes.unsigned_abs())));
+    Text { spans: vec![Span { text: signed_size(bytes), exact, ..Span::default() }] }
 }
 
 pub fn strong(text: impl Into<Text>) -> Text {

@@ -5,8 +5,8 @@ use super::phrases::{self, location_details, operation_label};
 use super::screen::moment_label;
 use super::variables::allocated;
 use crate::analysis::DeviceReport;
-use crate::base::units::{percent, ratio, size};
-use crate::output::document::{Cell, Document, Table};
+use crate::base::units::{percent, ratio};
+use crate::output::document::{Cell, Document, Table, amount};
 use crate::output::wording::{category_label, location_label};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
@@ -90,7 +90,7 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
                 vec![
                     if index == 0 { group.into() } else { "".into() },
                     name.into(),
-                    size(share.bytes).into(),
+                    amount(share.bytes).into(),
                     percent(share.share_ratio).into(),
                     Cell::Bar(ratio(share.bytes, held.allocated_bytes)),
                     note.into(),

@@ -6,7 +6,7 @@ use super::screen::{add_part, callers};
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
 use crate::explain::{ExplainReport, ExplainedFailure, StatisticsReport};
-use crate::output::document::{BarKind, Cell, Document, Source, Table, Text, alarm, code, faint, strong};
+use crate::output::document::{BarKind, Cell, Document, Source, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::{describe_host_memory, frame_label};
 
 /// Rows of other messages on the first screen, at most.
@@ -90,9 +90,9 @@ fn memory(document: &mut Document, failure: &ExplainedFailure) {
     .map(Option::unwrap_or_default);
     let cached = reserved.saturating_sub(allocated);
     let mut parts = Vec::new();
-    add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated", size(allocated)));
-    add_part(&mut parts, cached, BarKind::Cached, format!("{} cached", size(cached)));
-    add_part(&mut parts, free, BarKind::Free, format!("{} free on the device", size(free)));
+    add_part(&mut parts, allocated, BarKind::Allocated, amount(allocated).and(" allocated"));
+    add_part(&mut parts, cached, BarKind::Cached, amount(cached).and(" cached"));
+    add_part(&mut parts, free, BarKind::Free, amount(free).and(" free on the device"));
     // The difference of rounded numbers.
     let printed = failure.figures.iter().find(|figure| figure.name == "outside");
     let printed = printed.map_or_else(|| size(outside), |figure| figure.printed.clone());
@@ -250,7 +250,7 @@ fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool)
 
 fn rows(last: &StatisticsReport) -> Vec<Vec<Cell>> {
     let row = |name: &'static str, now: u64, most: Option<u64>, meaning: &'static str| {
-        vec![name.into(), size(now).into(), most.map_or_else(String::new, size).into(), meaning.into()]
+        vec![name.into(), amount(now).into(), most.map_or_else(String::new, size).into(), meaning.into()]
     };
     let mut rows = vec![
         row("reserved", last.reserved_bytes, Some(last.peak_reserved_bytes), "device memory of PyTorch's allocator"),

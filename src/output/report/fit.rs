@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::notes::{add_notes, add_other_notes};
-use crate::base::units::{count, counted, percent, ratio, signed_size, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, code, faint, strong};
+use crate::base::units::{count, counted, percent, ratio, size};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, amount, code, faint, signed_amount, strong};
 use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::{
     FitCertainty, FitDevice, FitReport, GrowingLine, LawKind, LeaveOneOutCheck, PredictedFailure, SizeReport,
@@ -125,9 +125,9 @@ fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
 fn growth_row(line: &GrowingLine) -> Vec<Cell> {
     vec![
         location_label(&line.location).into(),
-        size(line.bytes).into(),
+        amount(line.bytes).into(),
         percent(line.share_ratio).into(),
-        signed_size(line.bytes_per_unit).into(),
+        signed_amount(line.bytes_per_unit).into(),
         describe_law(line.law).into(),
     ]
 }
@@ -163,9 +163,9 @@ fn details(document: &mut Document, device: &FitDevice) {
             let [allocated, reserved] = errors;
             vec![
                 count(check.size).into(),
-                size(check.predicted_allocated_bytes).into(),
+                amount(check.predicted_allocated_bytes).into(),
                 allocated.into(),
-                size(check.predicted_reserved_bytes).into(),
+                amount(check.predicted_reserved_bytes).into(),
                 reserved.into(),
             ]
         };

@@ -4,7 +4,7 @@ use super::summary::add_action;
 use crate::base::units::{count, counted, size};
 use crate::base::warning::Code;
 use crate::compare::fleet::{FleetWhatIfReport, FleetWhatIfRow};
-use crate::output::document::{Cell, Document, Judgement, Table, code, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, amount, code, faint, strong};
 
 /// Rows of a table, at most.
 const MAX_ROWS: usize = 10;
@@ -20,7 +20,7 @@ pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
     }
     let header = ["tried in a replay", "the jobs then", "peak reserved", "fits from", "device allocs"];
     let rows = report.rows.iter().take(MAX_ROWS).map(|row| setting_cells(row, report.devices));
-    let others = report.rows_tried.saturating_sub(MAX_ROWS) as u64;
+    let others = report.rows.len().saturating_sub(MAX_ROWS) as u64;
     let note = (others > 0).then(|| faint(format!("and {}", counted(others, "other"))));
     document.table(Table::new(&header, &[0, 1], rows).optional_columns(&[4]).wide().note(note));
     if !report.unreadable.is_empty() {
@@ -55,7 +55,7 @@ fn setting_cells(row: &FleetWhatIfRow, devices: u64) -> Vec<Cell> {
     vec![
         Cell::Marked(mark, settings),
         if kinds.is_empty() { "all go on".to_owned() } else { kinds.join(", ") }.into(),
-        size(row.peak_reserved_bytes).into(),
+        amount(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),
     ]

@@ -1,7 +1,7 @@
 //! The table of who holds memory: the same rows and columns wherever it is shown.
 
-use crate::base::units::{count, percent, ratio, size};
-use crate::output::document::{Cell, Table, faint};
+use crate::base::units::{count, percent, ratio};
+use crate::output::document::{Cell, Table, amount, faint};
 use crate::output::wording::guessed_label;
 use crate::study::attribution::{Category, Confidence};
 use crate::study::memory::BlockSum;
@@ -23,7 +23,7 @@ pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow
     let (mut rest, mut has_category) = (all, false);
     let cells = |holder: Cell, category: String, sum: BlockSum| {
         let share = percent(ratio(sum.bytes, all.bytes));
-        vec![holder, category.into(), size(sum.bytes).into(), share.into(), count(sum.blocks).into()]
+        vec![holder, category.into(), amount(sum.bytes).into(), share.into(), count(sum.blocks).into()]
     };
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for HeldRow { holder, category, sum } in holders {

@@ -3,7 +3,7 @@
 use super::notes::{add_notes, add_other_notes};
 use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
+use crate::output::document::{Cell, Document, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::command_line;
 use crate::whatif::{CallTimes, EntryReport, LiveDevice, LiveDifference, LiveReport};
 
@@ -59,7 +59,7 @@ fn setup(document: &mut Document, report: &LiveReport) {
 }
 
 fn live_device(document: &mut Document, device: &LiveDevice) {
-    let row = |name: &'static str, bytes: u64| -> Vec<Cell> { vec![name.into(), size(bytes).into()] };
+    let row = |name: &'static str, bytes: u64| -> Vec<Cell> { vec![name.into(), amount(bytes).into()] };
     let rows = [
         row("allocated", device.peak_allocated_bytes),
         row("reserved, by the allocator's count", device.peak_reserved_bytes),

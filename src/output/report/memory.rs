@@ -3,7 +3,7 @@
 use super::phrases::{self, pool_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
-use crate::output::document::{Cell, Document, Table};
+use crate::output::document::{Cell, Document, Table, amount};
 use crate::study::memory::{MemoryReport, PoolReport, SegmentReport, StreamReport};
 
 /// Totals, rounding and peaks.
@@ -51,7 +51,7 @@ fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
     let (blocks, free) = (&memory.blocks, &memory.fragmentation);
     let row = |depth: u8, name: &str, bytes: u64, note: String| {
         let share = percent(ratio(bytes, memory.reserved_bytes));
-        vec![Cell::Indented(depth, name.into()), size(bytes).into(), share.into(), note.into()]
+        vec![Cell::Indented(depth, name.into()), amount(bytes).into(), share.into(), note.into()]
     };
     let held = format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
     let mut rows = vec![

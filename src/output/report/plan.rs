@@ -3,7 +3,7 @@
 use super::notes::{add_notes, add_other_notes};
 use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, counted, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, code, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::FitCertainty;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
@@ -64,7 +64,7 @@ fn sizes(report: &PlanReport) -> Table {
     };
     let rows = report.gpus.iter().map(|gpu| {
         let sizes = columns.iter().map(|(change, ranks)| label(gpu, *change, *ranks));
-        [name(gpu), size(gpu.usable_bytes).into()].into_iter().chain(sizes).collect::<Vec<Cell>>()
+        [name(gpu), amount(gpu.usable_bytes).into()].into_iter().chain(sizes).collect::<Vec<Cell>>()
     });
     let sharded = columns.iter().enumerate().filter(|(_, (change, _))| *change == PlanChange::StateSharded);
     let optional: Vec<usize> = sharded.map(|(index, _)| index + 2).chain([1]).collect();

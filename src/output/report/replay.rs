@@ -4,7 +4,7 @@ use super::notes::{add_notes, add_other_notes};
 use super::phrases::add_failed_requests;
 use super::summary::add_action;
 use crate::base::units::{count, counted, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, amount, faint, strong};
 use crate::output::wording::{describe_outcome, frame_label};
 use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, SettingsFrom};
 
@@ -90,8 +90,8 @@ fn verified_table(devices: &[&ReplayedDevice]) -> Table {
         vec![
             Cell::Marked(mark, format!("GPU {}", device.device).into()),
             reproduced.into(),
-            size(device.peak_allocated_bytes).into(),
-            size(device.peak_reserved_bytes).into(),
+            amount(device.peak_allocated_bytes).into(),
+            amount(device.peak_reserved_bytes).into(),
             count(device.ooms.len() as u64).into(),
         ]
     };
@@ -107,8 +107,8 @@ fn what_if_table(devices: &[&ReplayedDevice]) -> Table {
         Some(vec![
             Cell::Marked(mark, format!("GPU {}", device.device).into()),
             describe_outcome(then).into(),
-            size(recorded.peak_reserved_bytes).into(),
-            size(device.peak_reserved_bytes).into(),
+            amount(recorded.peak_reserved_bytes).into(),
+            amount(device.peak_reserved_bytes).into(),
         ])
     };
     let header = ["device", "the job then", "reserved as recorded", "what-if"];

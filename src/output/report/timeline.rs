@@ -5,7 +5,9 @@ use super::phrases::entry_range;
 use super::summary::add_copy;
 use crate::analysis::timeline::{DeviceTimeline, MarkSeries, Series, TimelineReport};
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Band, Cell, Chart, ChartRow, Document, RowNote, Shape, Table, alarm, faint, strong};
+use crate::output::document::{
+    Band, Cell, Chart, ChartRow, Document, RowNote, Shape, Table, alarm, amount, faint, strong,
+};
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
 use crate::study::{self, Activity};
@@ -78,7 +80,7 @@ fn peaks_table(devices: &[DeviceTimeline]) -> Table {
         let after = series.highest_time_us.zip(device.start_us).map(|(time, start)| time.saturating_sub(start));
         vec![
             format!("{on}{name}").into(),
-            size(series.highest).into(),
+            amount(series.highest).into(),
             series.highest_event.map_or_else(|| "before".to_owned(), count).into(),
             after.map_or_else(String::new, duration).into(),
         ]

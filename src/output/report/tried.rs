@@ -1,7 +1,7 @@
 //! The table of what was tried in replays: settings and changes to the program, the best first.
 
 use crate::base::units::{counted, size};
-use crate::output::document::{Cell, Judgement, Table, Text, code, faint, source_location};
+use crate::output::document::{Cell, Judgement, Table, Text, amount, code, faint, source_location};
 use crate::output::wording::describe_outcome;
 use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
 
@@ -57,7 +57,7 @@ pub(super) fn tried_table(
 
 /// A row without a mark, below those with one.
 fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
-    vec![faint(format!("  {name}")).into(), outcome.into(), size(bytes).into(), "".into()]
+    vec![faint(format!("  {name}")).into(), outcome.into(), amount(bytes).into(), "".into()]
 }
 
 /// Whether both are settings that do not help, with the same outcome.

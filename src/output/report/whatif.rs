@@ -4,7 +4,7 @@ use super::notes::{add_notes, add_other_notes};
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
-use crate::output::document::{Cell, Document, Table, code, faint};
+use crate::output::document::{Cell, Document, Table, amount, code, faint};
 use crate::output::wording::{Summary, command_line, describe_outcome, tried_headline};
 use crate::whatif::program::ProgramReport;
 use crate::whatif::{TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow};
@@ -127,7 +127,7 @@ fn cells(row: &WhatIfRow) -> Vec<Cell> {
             settings => code(settings.replace(',', ", ")).into(),
         },
         describe_outcome(&row.then).into(),
-        size(row.peak_reserved_bytes).into(),
+        amount(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),
     ]

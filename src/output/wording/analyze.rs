@@ -13,7 +13,7 @@ use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReason, SnapshotReport};
 use crate::base::units::{counted, duration, escape_name, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
-use crate::output::document::{Text, alarm, strong};
+use crate::output::document::{Text, alarm, amount, strong};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::Category;
 use crate::study::memory::Holder;
@@ -107,7 +107,7 @@ fn describe_device(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
 /// `out of memory on GPU 0: app/train.py:26 forward requested 399 MiB`
 pub(crate) fn failure_headline(snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) -> Text {
     let start = alarm("out of memory").and(format!(" on {}: ", describe_device(snapshot, device)));
-    let requested = strong(size(oom.requested_bytes));
+    let requested = strong(amount(oom.requested_bytes));
     if oom.location.frame.is_none() && oom.location.backward.is_none() {
         return start.and(requested).and(" requested, ").and(location_label(&oom.location));
     }
@@ -123,12 +123,12 @@ pub(crate) fn usage_headline(snapshot: &SnapshotReport, device: &DeviceReport) -
     let Some(timeline) = device.history() else {
         if let Some(failed) = snapshot.recorder.as_ref().and_then(|info| info.failure_on(device.device)) {
             let start = alarm("out of memory").and(format!(" on {gpu}: "));
-            let requested = strong(size(failed.requested_bytes));
+            let requested = strong(amount(failed.requested_bytes));
             return start.and(requested).and(" requested; no history, so the line is not known");
         }
         let memory = &device.memory;
-        let share = format!("{} of {} reserved", size(memory.allocated_bytes), size(memory.reserved_bytes));
-        return strong("no history recorded").and(format!(": {share} is allocated, {gpu}"));
+        let share = amount(memory.allocated_bytes).and(" of ").and(amount(memory.reserved_bytes));
+        return strong("no history recorded").and(": ").and(share).and(format!(" reserved is allocated, {gpu}"));
     };
     let lasted =
         timeline.duration_us.filter(|us| *us > 0).map_or_else(String::new, |us| format!(" over {}", duration(us)));

@@ -22,6 +22,9 @@ use super::steps::Steps;
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, apply_option, hypothesis_with};
 
+/// Source lines that are listed, at most.
+const MAX_LINES: usize = 10;
+
 /// Predictions for one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FitDevice {
@@ -48,7 +51,7 @@ pub struct FitDevice {
     pub guessed_ratio: f64,
     /// The largest recorded size.
     pub largest_recorded: u64,
-    /// Predictions in ascending order of the size. Those of `--at`, else the recorded sizes, and those around the
+    /// Predictions in ascending order of the size. Those of `--sizes`, else the recorded sizes, and those around the
     /// largest that fits.
     pub sizes: Vec<SizeReport>,
     /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
@@ -216,7 +219,7 @@ impl DeviceRecordings<'_, '_> {
             .collect();
         let Answer { largest, largest_safe, best } = answer;
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
-        let growth = at_growth.growing_lines(fitted(growth_at), options.top);
+        let growth = at_growth.growing_lines(fitted(growth_at), MAX_LINES);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
         let mut device = FitDevice {
             device: base.base.device.id(),
@@ -237,7 +240,7 @@ impl DeviceRecordings<'_, '_> {
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
             growth,
             requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
-            unpaired: at_recorded.unpaired_lines(base, options.top),
+            unpaired: at_recorded.unpaired_lines(base, MAX_LINES),
             launched_on: base.launched_on(options.gpu),
             is_launched_elsewhere: options.gpu.is_none() && options.capacity.is_some(),
             checked: self.leave_one_out(),
@@ -256,7 +259,7 @@ impl DeviceRecordings<'_, '_> {
 
     fn sizes_to_predict(&self, found: Option<FoundSizes>, answer: &Answer, options: &FitOptions<'_>) -> Vec<u64> {
         let multiple = options.multiple;
-        let mut sizes: BTreeSet<u64> = options.at.iter().copied().collect();
+        let mut sizes: BTreeSet<u64> = options.sizes.iter().copied().collect();
         if sizes.is_empty() {
             sizes.extend(self.recordings.iter().map(|recording| recording.size));
             let largest = self.largest_recorded();

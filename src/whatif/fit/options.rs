@@ -5,10 +5,8 @@ use crate::allocator::device::GpuModel;
 /// The sizes, the device and the settings of a prediction.
 #[derive(Debug, Clone, Copy)]
 pub struct FitOptions<'o> {
-    /// Only this device.
-    pub device: Option<u64>,
     /// Sizes to predict; if empty, the recorded ones, some larger ones, and those around the largest that fits.
-    pub at: &'o [u64],
+    pub sizes: &'o [u64],
     /// Device memory in bytes.
     pub capacity: Option<u64>,
     /// The GPU to predict for, if it is known: how its kernels are launched.
@@ -17,6 +15,4 @@ pub struct FitOptions<'o> {
     pub settings: Option<&'o str>,
     /// Only multiples of this are searched.
     pub multiple: u64,
-    /// How many source lines to report.
-    pub top: usize,
 }

@@ -50,8 +50,7 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
     let mut recordings = recordings.to_vec();
     recordings.sort_by_key(|input| input.size);
     let first_input = check_inputs(&recordings)?;
-    let is_wanted = |id: &u64| options.device.is_none_or(|only| only == *id);
-    let ids: Vec<u64> = first_input.study.devices().map(DeviceStudy::id).filter(is_wanted).collect();
+    let ids: Vec<u64> = first_input.study.devices().map(DeviceStudy::id).collect();
     let mut warnings = Warnings::default();
     let mut devices = Vec::new();
     for id in ids {

@@ -22,7 +22,6 @@ pub(super) struct ChangedSizes<'f, 's, 'a> {
     fitted: &'f FittedProgram<'f, 's, 'a>,
     recording: RecordedProgram<'s, 'a>,
     change: Change,
-    multiple: u64,
     /// The change at the recorded size.
     recorded: ChangedProgram,
     /// Peak of the live bytes by size: each GPU searches among them.
@@ -31,27 +30,27 @@ pub(super) struct ChangedSizes<'f, 's, 'a> {
 
 impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
     /// The optimizer's state sharded across `ranks`; `None` if the recording does not suggest it.
-    pub(super) fn sharded(fitted: &'f FittedProgram<'f, 's, 'a>, ranks: u64, multiple: u64) -> Option<Self> {
-        Self::new(fitted, Change::StateSharded { ranks }, multiple)
+    pub(super) fn sharded(fitted: &'f FittedProgram<'f, 's, 'a>, ranks: u64) -> Option<Self> {
+        Self::new(fitted, Change::StateSharded { ranks })
     }
 
     /// Activation checkpointing of all repeated modules, or of the largest one if that saves more; `None` if the
     /// recording has none.
-    pub(super) fn checkpointed(fitted: &'f FittedProgram<'f, 's, 'a>, multiple: u64) -> Option<Self> {
+    pub(super) fn checkpointed(fitted: &'f FittedProgram<'f, 's, 'a>) -> Option<Self> {
         let all = [Checkpointed::Largest, Checkpointed::All]
             .into_iter()
-            .filter_map(|which| Self::new(fitted, Change::Checkpoint(which), multiple));
+            .filter_map(|which| Self::new(fitted, Change::Checkpoint(which)));
         all.min_by_key(Self::recorded_peak_bytes)
     }
 
-    fn new(fitted: &'f FittedProgram<'f, 's, 'a>, change: Change, multiple: u64) -> Option<Self> {
+    fn new(fitted: &'f FittedProgram<'f, 's, 'a>, change: Change) -> Option<Self> {
         let recording = RecordedProgram::from_device(fitted.base.device);
         // Predicted requests have no law.
         if recording.is_continued() || !recording.has_steps() {
             return None;
         }
         let recorded = change.apply(&recording)?;
-        Some(Self { fitted, recording, change, multiple, recorded, live_bytes: Mutex::default() })
+        Some(Self { fitted, recording, change, recorded, live_bytes: Mutex::default() })
     }
 
     /// Peak of the live bytes at the recorded size.
@@ -88,7 +87,7 @@ impl<'f, 's, 'a> ChangedSizes<'f, 's, 'a> {
                 self.program_at(size).is_some_and(|program| peak_if_served(&program, &hypothesis).is_some())
             },
             capacity: overrides.capacity?,
-            multiple: self.multiple,
+            multiple: 1,
             // The changed calls themselves are not certain.
             neighbors: 0,
         };

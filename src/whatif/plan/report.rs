@@ -31,8 +31,6 @@ pub struct PlanOptions<'o> {
     pub runs: &'o [PlanRun],
     /// The size for which to name the smallest GPU.
     pub wanted_size: Option<u64>,
-    /// Only multiples of this.
-    pub multiple: u64,
     /// Whether to replay changes of the program, which takes most of the time.
     pub changes: bool,
 }
@@ -49,8 +47,6 @@ pub struct PlanReport {
     pub recordings: Vec<RecordingReport>,
     /// The PyTorch releases whose rules the replay followed.
     pub torch_version: String,
-    /// Only multiples of this size are considered.
-    pub multiple: u64,
     /// The size for which the summary names the smallest GPU; null if none was given.
     #[serde(rename = "for_size")]
     pub wanted_size: Option<u64>,
@@ -91,13 +87,11 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
     gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
     let Some(largest) = gpus.last() else { return Err("give at least one GPU".to_owned()) };
     let fit_options = FitOptions {
-        device: None,
-        at: &[],
+        sizes: &[],
         capacity: Some(largest.usable_bytes()),
         gpu: Some(*largest),
         settings: None,
-        multiple: options.multiple,
-        top: 1,
+        multiple: 1,
     };
     let report = fit(recordings, &fit_options).map_err(|refusal| refusal.sentence)?;
     // The device with the highest peak decides.
@@ -114,9 +108,8 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
     let expandable =
         apply_option(base.base.device.snapshot(), &base.base.device.inferred().hypothesis, EXPANDABLE_SEGMENTS)?;
     let has_expandable = base.base.device.inferred().hypothesis.last_settings().expandable_segments;
-    let settings_sizes = SettingsSizes { fitted: &fitted, device, runs: options.runs, multiple: options.multiple };
-    let changed =
-        if options.changes { changed_programs(&fitted, device.largest_recorded, options.multiple) } else { Vec::new() };
+    let settings_sizes = SettingsSizes { fitted: &fitted, device, runs: options.runs };
+    let changed = if options.changes { changed_programs(&fitted, device.largest_recorded) } else { Vec::new() };
     let gpus = gpus.par_iter().map(|gpu| {
         let capacity = Some(gpu.usable_bytes());
         let as_recorded = Overrides { capacity, gpu: Some(*gpu), ..Overrides::default() };
@@ -137,7 +130,6 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         command: options.command.clone(),
         recordings: report.recordings,
         torch_version: report.torch_version,
-        multiple: options.multiple,
         wanted_size: options.wanted_size,
         gpus,
         runs: options.runs.to_vec(),
@@ -149,9 +141,8 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
 fn changed_programs<'f, 's, 'a>(
     fitted: &'f FittedSizes<'f, 's, 'a>,
     largest_recorded: u64,
-    multiple: u64,
 ) -> Vec<ChangedSizes<'f, 's, 'a>> {
     let fitted = fitted.at(largest_recorded);
-    let sharded = RANKS.into_iter().filter_map(|ranks| ChangedSizes::sharded(fitted, ranks, multiple));
-    ChangedSizes::checkpointed(fitted, multiple).into_iter().chain(sharded).collect()
+    let sharded = RANKS.into_iter().filter_map(|ranks| ChangedSizes::sharded(fitted, ranks));
+    ChangedSizes::checkpointed(fitted).into_iter().chain(sharded).collect()
 }

@@ -14,7 +14,6 @@ pub(super) struct SettingsSizes<'f, 'r, 's, 'a> {
     pub(super) fitted: &'f FittedSizes<'r, 's, 'a>,
     pub(super) device: &'f FitDevice,
     pub(super) runs: &'f [PlanRun],
-    pub(super) multiple: u64,
 }
 
 impl SettingsSizes<'_, '_, '_, '_> {
@@ -35,7 +34,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
         });
         let corrected = Overrides { capacity: Some(usable.saturating_add_signed(unused)), ..overrides.clone() };
         let fitted = |size: u64| self.fitted.at(size);
-        let search = FitSearch { fitted: &fitted, multiple: self.multiple };
+        let search = FitSearch { fitted: &fitted, multiple: 1 };
         let found = search.search(&corrected, self.device.largest_recorded).map(|found| found.safe);
         let predicted = match found {
             Some(LargestSize::Size(size)) => Some(size),
@@ -57,7 +56,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
             }
             _ => None,
         };
-        let next = size.map(|size| self.predict(size.saturating_add(self.multiple), &corrected));
+        let next = size.map(|size| self.predict(size.saturating_add(1), &corrected));
         PlanCell {
             change,
             ranks: None,
@@ -82,6 +81,6 @@ impl SettingsSizes<'_, '_, '_, '_> {
     /// A size below `fails`, which failed as the last of `failures` runs.
     fn step_down(&self, fails: u64, failures: usize) -> u64 {
         let step = step_below(fails, u32::try_from(failures).unwrap_or(u32::MAX));
-        fails.saturating_sub(step.max(self.multiple)) / self.multiple * self.multiple
+        fails.saturating_sub(step.max(1))
     }
 }

@@ -7,7 +7,7 @@ use crate::base::units::{count, counted, percent, ratio, signed_count, signed_si
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, PhaseChange, RankChange, RanksDiff, SettingChange, Status, StepChange,
 };
-use crate::output::document::{Cell, Judgement, Table, code, faint};
+use crate::output::document::{Cell, Judgement, Table, amount, code, faint, signed_amount};
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// The header of [`figures`].
@@ -192,9 +192,9 @@ pub(super) fn ranks(ranks: &RanksDiff) -> Table {
         };
         vec![
             Cell::Marked(mark, code(format!("{name} GPU {}", row.device))),
-            size(row.before_allocated_bytes).into(),
-            size(row.after_allocated_bytes).into(),
-            signed_size(row.delta_allocated_bytes).into(),
+            amount(row.before_allocated_bytes).into(),
+            amount(row.after_allocated_bytes).into(),
+            signed_amount(row.delta_allocated_bytes).into(),
             share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
             format!("{} → {}", count(row.before_ooms), count(row.after_ooms)).into(),
         ]

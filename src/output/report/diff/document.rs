@@ -6,11 +6,11 @@ use super::cells::{
     FIGURES, PHASES, figures, first_of, moments, not_compared, phases, ranks, settings, share, steps, without_ending,
     word,
 };
-use crate::base::units::{count, counted, signed_size, size};
+use crate::base::units::{count, counted, size};
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, OtherRows, Status, VariableChange,
 };
-use crate::output::document::{Cell, Document, Item, Table, Text, code, faint, strong};
+use crate::output::document::{Cell, Document, Item, Table, Text, amount, code, faint, signed_amount, strong};
 use crate::output::wording::{command_line, frame_label, location_label};
 use crate::study::figures::Figure;
 
@@ -89,7 +89,13 @@ fn devices(report: &DiffReport) -> Option<Table> {
             [device.before, device.after].map(|side| side.unwrap_or_default().number(Figure::Allocated));
         let by = device.delta.change(Figure::Allocated);
         let name = format!("GPU {} {}", device.device, device.moment);
-        vec![name.into(), size(before).into(), size(after).into(), signed_size(by).into(), share(before, by).into()]
+        vec![
+            name.into(),
+            amount(before).into(),
+            amount(after).into(),
+            signed_amount(by).into(),
+            share(before, by).into(),
+        ]
     };
     let rows = report.devices.iter().take(MAX_DEVICES).map(row);
     let table = || Table::new(&["allocated", "before", "after", "change", ""], &[0], rows).wide();
@@ -129,7 +135,7 @@ fn line_row(line: &LineChange, device: &DeviceDiff) -> Vec<Cell> {
 
 fn row(holder: Cell, held: &LiveChange, share: String) -> Vec<Cell> {
     let before_and_after = [held.before_bytes, held.after_bytes].map(|bytes| Cell::from(size(bytes)));
-    let change = [signed_size(held.delta_bytes).into(), share.into()];
+    let change = [signed_amount(held.delta_bytes).into(), share.into()];
     [holder].into_iter().chain(before_and_after).chain(change).collect()
 }
 

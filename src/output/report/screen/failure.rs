@@ -7,7 +7,7 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
-use crate::output::document::{BarKind, Document, Source, Text, code, faint};
+use crate::output::document::{BarKind, Document, Source, Text, amount, code, faint};
 use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::{describe_engines, describe_private_pools};
 use crate::output::report::tried::tried_table;
@@ -95,8 +95,8 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     let pending = oom.reserved_bytes.saturating_sub(oom.allocated_bytes).saturating_sub(oom.cached_bytes);
     let asleep = oom.verdict_reason.asleep_bytes;
     let (allocated, free) = (oom.allocated_bytes.saturating_sub(asleep), oom.device_free_bytes);
-    add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated", size(allocated)));
-    add_part(&mut parts, pending, BarKind::Peak, format!("{} freed, in use by another stream", size(pending)));
+    add_part(&mut parts, allocated, BarKind::Allocated, amount(allocated).and(" allocated"));
+    add_part(&mut parts, pending, BarKind::Peak, amount(pending).and(" freed, in use by another stream"));
     let largest = match oom.largest_free_block_bytes {
         0 => "none of it usable".to_owned(),
         bytes if oom.verdict == Verdict::Spurious => format!("largest piece {}", size(bytes)),
@@ -112,7 +112,7 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     }
     let reach = oom.reserved_bytes.saturating_sub(asleep).saturating_add(free);
     let outside = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(reach));
-    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
+    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside PyTorch"));
     document.bar(parts);
 }
 

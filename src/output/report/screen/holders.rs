@@ -4,7 +4,7 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, JudgedRequest};
 use crate::base::units::{count, percent, size};
-use crate::output::document::{Cell, Document, Table, Text, code, faint, source_location};
+use crate::output::document::{Cell, Document, Table, Text, amount, code, faint, source_location};
 use crate::output::report::held::{HeldRow, held_table};
 use crate::output::wording::{container_label, frame_label, guessed_label, keeper_name, location_label, type_label};
 use crate::snapshot::{Author, RootKind, TensorKind};
@@ -129,16 +129,16 @@ pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: u
         let holder = variable_label(kept);
         cells.push(vec![
             holder.into(),
-            size(leaks.bytes_per_step).into(),
-            size(kept.bytes).into(),
+            amount(leaks.bytes_per_step).into(),
+            amount(kept.bytes).into(),
             count(kept.blocks).into(),
         ]);
     }
     let line = |suspect: &LeakSuspect| -> Vec<Cell> {
         vec![
             location_label(&suspect.location).into(),
-            size(suspect.bytes_per_step).into(),
-            size(suspect.bytes).into(),
+            amount(suspect.bytes_per_step).into(),
+            amount(suspect.bytes).into(),
             count(suspect.blocks).into(),
         ]
     };

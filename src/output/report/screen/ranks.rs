@@ -4,8 +4,8 @@ use super::failure;
 use super::parts::{add_next, step_label};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotReport};
-use crate::base::units::{counted, percent, ratio, size};
-use crate::output::document::{Cell, Document, Judgement, Table, alarm, code, faint, strong};
+use crate::base::units::{counted, percent, ratio};
+use crate::output::document::{Cell, Document, Judgement, Table, alarm, amount, code, faint, strong};
 use crate::output::report::ranks::Names;
 use crate::output::wording::{
     command_line, describe_cause, describe_difference, describe_jobs, describe_state, even_out, failure_headline,
@@ -83,7 +83,7 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
             result.into(),
             line.map_or("", |group| &*group.line).into(),
             row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default().into(),
-            size(row.peak_reserved_bytes).into(),
+            amount(row.peak_reserved_bytes).into(),
             capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes))).into(),
         ])
     };

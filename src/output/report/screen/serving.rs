@@ -2,8 +2,8 @@
 
 use super::parts::{add_next, add_part};
 use crate::analysis::SnapshotReport;
-use crate::base::units::{count, percent, ratio, size};
-use crate::output::document::{BarKind, Cell, Document, Table, faint};
+use crate::base::units::{count, percent, ratio};
+use crate::output::document::{BarKind, Cell, Document, Table, amount, faint};
 use crate::output::report::notes::add_notes;
 use crate::output::wording::{command_line, describe_budget, describe_options, format_requests};
 use crate::snapshot::Serving;
@@ -14,7 +14,7 @@ pub(super) fn show_engine(document: &mut Document, snapshot: &SnapshotReport, se
     add_bar(document, serving);
     let budget = serving.budget_bytes.unwrap_or_default();
     let rows = describe_budget(serving).into_iter().map(|(name, bytes)| -> Vec<Cell> {
-        vec![name.into(), size(bytes).into(), percent(ratio(bytes, budget)).into()]
+        vec![name.into(), amount(bytes).into(), percent(ratio(bytes, budget)).into()]
     });
     let header =
         [format!("memory of a GPU, by {} {}", serving.engine, serving.version), "bytes".into(), "share".into()];
@@ -32,12 +32,12 @@ fn add_bar(document: &mut Document, serving: &Serving) {
     };
     let cache = serving.kv_cache_bytes.unwrap_or(0).min(budget);
     let mut parts = Vec::new();
-    add_part(&mut parts, budget - cache, BarKind::Allocated, format!("{} weights and work", size(budget - cache)));
-    add_part(&mut parts, cache, BarKind::Peak, format!("{} KV cache", size(cache)));
+    add_part(&mut parts, budget - cache, BarKind::Allocated, amount(budget - cache).and(" weights and work"));
+    add_part(&mut parts, cache, BarKind::Peak, amount(cache).and(" KV cache"));
     let unused = free.saturating_sub(budget);
-    add_part(&mut parts, unused, BarKind::Free, format!("{} not used", size(unused)));
+    add_part(&mut parts, unused, BarKind::Free, amount(unused).and(" not used"));
     let outside = device.saturating_sub(free);
-    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside the engine", size(outside)));
+    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside the engine"));
     document.bar(parts);
 }
 

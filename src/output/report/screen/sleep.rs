@@ -3,7 +3,7 @@
 use super::parts::add_part;
 use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::base::units::{count, size};
-use crate::output::document::{BarKind, Cell, Document, Table};
+use crate::output::document::{BarKind, Cell, Document, Table, amount};
 use crate::snapshot::SleepCall;
 use crate::study::sleep::{SleepReport, SleepSwitch};
 
@@ -23,10 +23,10 @@ pub(super) fn add_memory_on_device(
     let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
     let free = reach.saturating_sub(peak);
     let mut parts = Vec::new();
-    add_part(&mut parts, now, BarKind::Allocated, format!("{} reserved at the end", size(now)));
+    add_part(&mut parts, now, BarKind::Allocated, amount(now).and(" reserved at the end"));
     add_part(&mut parts, peak - now, BarKind::Peak, format!("up to {} at the peak", size(peak)));
-    add_part(&mut parts, free, BarKind::Free, format!("{} more on the device", size(free)));
-    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
+    add_part(&mut parts, free, BarKind::Free, amount(free).and(" more on the device"));
+    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside PyTorch"));
     document.bar(parts);
 }
 
@@ -51,9 +51,9 @@ fn row(change: &SleepSwitch) -> Vec<Cell> {
     let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
     vec![
         format!("vLLM {what}{at}").into(),
-        size(change.on_device_bytes).into(),
-        size(change.asleep_bytes).into(),
-        size(allocated_by(true)).into(),
-        size(allocated_by(false)).into(),
+        amount(change.on_device_bytes).into(),
+        amount(change.asleep_bytes).into(),
+        amount(allocated_by(true)).into(),
+        amount(allocated_by(false)).into(),
     ]
 }

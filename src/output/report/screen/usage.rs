@@ -6,7 +6,7 @@ use super::sleep::{add_memory_on_device, add_sleep};
 use crate::analysis::failure::RequestOutcome;
 use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::base::units::{counted, size};
-use crate::output::document::{BarKind, Document, Text, alarm, code, faint, strong};
+use crate::output::document::{BarKind, Document, Text, alarm, amount, code, faint, strong};
 use crate::output::report::notes::add_notes;
 use crate::output::report::phrases::{describe_engines, describe_position_on, describe_private_pools};
 use crate::output::wording::{command_line, summarize_device, usage_headline};
@@ -64,8 +64,8 @@ fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
     let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
     let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
     let free = reach.saturating_sub(peak_reserved);
-    add_part(&mut parts, free, BarKind::Free, format!("{} more on the device", size(free)));
-    add_part(&mut parts, outside, BarKind::Outside, format!("{} outside PyTorch", size(outside)));
+    add_part(&mut parts, free, BarKind::Free, amount(free).and(" more on the device"));
+    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside PyTorch"));
     document.bar(parts);
 }
 
