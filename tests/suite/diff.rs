@@ -88,7 +88,7 @@ fn files_of_the_recorder_match_by_rank_and_the_newly_failed_one_leads() {
     write("b/rank1-asked1.pickle.json", 1, 50, false);
     write("b/rank1-oom1.pickle.json", 1, 101, true);
     let [before, after] = ["a", "b"].map(|name| program::text(&directory.path().join(name)));
-    let ranks = &json_of(&["--at", "snapshot", &before, &after])["ranks"];
+    let ranks = &json_of(&["--at", "end", &before, &after])["ranks"];
     let rows: Vec<(&str, i64)> = list(&ranks["rows"])
         .iter()
         .map(|row| (row["name"].as_str().unwrap(), row["delta_allocated_bytes"].as_i64().unwrap()))
