@@ -27,6 +27,7 @@ import _oomscope_files as files
 import _oomscope_flashinfer as flashinfer
 import _oomscope_generation as generation
 import _oomscope_imports as imports
+import _oomscope_objects as objects
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
 import _oomscope_retries as retries
@@ -110,7 +111,7 @@ class DryRun:
         self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
-        self.retries = retries.Retries(usage.is_users, self.call_on_work)
+        self.retries = retries.Retries(objects.is_users_file, self.call_on_work)
         self.work_callback = WORK_CALLBACK(self.retries.on_work)
         self.ending = ending.Ending()
         try:
@@ -328,7 +329,7 @@ class DryRun:
             return
         self.is_stopped = True
         self.ending.end = {"kind": "stopped"}
-        location = next((frame for frame in frames if usage.is_users(frame[0])), frames[0])
+        location = next((frame for frame in frames if objects.is_users_file(frame[0])), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
             "grown; either its steps repeat, or it waits for a value that does not change here (--patience)\n"

@@ -233,9 +233,18 @@ STANDARD_DIRECTORIES = tuple({os.path.join(_PATHS[name], "") for name in ("stdli
 OWN_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
+def is_in_packages(path):
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.replace("\\", "/").split("/"))
+
+
 def is_standard_library(path):
-    in_packages = "site-packages" in path or "dist-packages" in path
-    return path.startswith("<frozen") or (path.startswith(STANDARD_DIRECTORIES) and not in_packages)
+    return path.startswith("<frozen") or (path.startswith(STANDARD_DIRECTORIES) and not is_in_packages(path))
+
+
+def is_users_file(path):
+    """Whether neither this interpreter's library has the file `path`, nor an installed package, nor this recorder."""
+    is_library = path.startswith((OWN_DIRECTORY, "<frozen", *LIBRARY_DIRECTORIES))
+    return not is_library and not is_in_packages(path)
 
 
 def author_of_file(path, torch_directory):
@@ -244,8 +253,7 @@ def author_of_file(path, torch_directory):
         return OWN
     if path.startswith((torch_directory, "<eval_with_key")) or "torchinductor" in path:
         return PYTORCH
-    is_installed = path.startswith(LIBRARY_DIRECTORIES) or "site-packages" in path or "dist-packages" in path
-    return LIBRARY if is_installed or path.startswith("<frozen") else USER
+    return USER if is_users_file(path) else LIBRARY
 
 
 def module_dict(module):

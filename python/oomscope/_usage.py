@@ -15,9 +15,9 @@ import dis
 import linecache
 import sys
 
+import _oomscope_objects as objects
+
 REPORT, BRANCH, SIZE, UNKNOWN = "report", "branch", "size", "unknown"
-# Parts of the paths of code that is not the program's own.
-NOT_THE_USERS = ("-packages", "/lib/python", "/.recorder/")
 # Files whose reads are for people, or whose answer does not change the memory. With functions: only these.
 HARMLESS_CODE = (
     ("torch/_tensor_str.py", ()),
@@ -102,11 +102,8 @@ FIXED_ATTRIBUTES = frozenset(
     "shape dtype device ndim requires_grad is_cuda grad_fn size dim numel nbytes itemsize".split()
 )
 MAX_STEPS = 3000
-
-
-def is_users(path):
-    """Whether code is the program's own, by its path."""
-    return not any(part in path for part in NOT_THE_USERS) and not path.startswith("<frozen")
+# With more functions of a name, the one that is called is not known.
+MAX_FUNCTIONS = 8
 
 
 def is_torch(path):
@@ -183,6 +180,7 @@ class Source:
     def __init__(self, filename):
         self.filename = filename
         self.parents, self.names, self.attributes, self.functions, self.found = {}, {}, {}, {}, {}
+        self.imports = None
         try:
             self.tree = ast.parse("".join(linecache.getlines(filename)))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -215,6 +213,19 @@ class Source:
         calls = [node for node in on_line if isinstance(node, (ast.Call, ast.JoinedStr))]
         tests = [node.test for node in on_line if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))]
         return calls + tests
+
+    def imported(self):
+        """By name in this file: the module that it is, or is of, and the name there, or None."""
+        if self.imports is None:
+            self.imports = {}
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Import):
+                    for alias in node.names:
+                        self.imports[alias.asname or alias.name.split(".")[0]] = alias.name, None
+                elif isinstance(node, ast.ImportFrom):
+                    module = "." * node.level + (node.module or "")
+                    self.imports.update({alias.asname or alias.name: (module, alias.name) for alias in node.names})
+        return self.imports
 
     def enclosing(self, node, kinds):
         while node is not None and not isinstance(node, kinds):
@@ -278,7 +289,7 @@ class Flow:
     def __init__(self, places, truths, files):
         self.places, self.truths = places, truths
         self.result, self.place = REPORT, None
-        self.seen = set()
+        self.seen, self.entered = set(), set()
         self.steps = 0
         # The other files in which an attribute or a function may be: the user's, and those on the stack.
         running = [code.co_filename for code, _, _ in places if not is_torch(code.co_filename)]
@@ -390,7 +401,7 @@ class Flow:
         if argument is call.func:
             return self.follow(source, call, depth)
         name = last_name(call.func)
-        functions = source.functions.get(name, ())
+        functions = self.functions_of(source, call.func)
         if not functions:  # a function of the program outranks a known one of the same name
             if name in REPORTS:
                 return None
@@ -402,29 +413,45 @@ class Flow:
                 return self.follow(source, call, depth)
         if name == "step" and is_scheduler(source, call.func):
             return None  # only rates depend on it
-        target, function = (source, functions[0]) if len(functions) == 1 else (source, None)
-        if isinstance(call.func, ast.Name) and not functions:
-            target, function = self.imported_function(source, name)
-        if function is None:
+        if not 0 < len(functions) <= MAX_FUNCTIONS:
             return self.give_up(UNKNOWN, source, call)
-        parameter = parameter_of(function, argument, call)
-        if parameter is None:
-            return self.give_up(UNKNOWN, source, call)
-        self.variable(target, parameter, function, None)
+        for target, function in functions:
+            parameter = parameter_of(function, argument, call)
+            if parameter is None:
+                return self.give_up(UNKNOWN, source, call)
+            self.variable(target, parameter, function, None)
+        if name in KEEPS and isinstance(call.func, ast.Attribute):
+            self.assign(source, call.func.value, depth)  # it may be an object of a library after all
         return self.follow(source, call, depth)
 
-    def imported_function(self, source, name):
-        """A function that `source` imports from another file of the user, and its source; None if it is not known."""
-        imports = [node for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
-        if all(alias.asname or alias.name != name for node in imports for alias in node.names):
-            return source, None
-        found = [
+    def functions_of(self, source, called):
+        """The functions of the program that `called` may be, each with its source: those of its name in this file; of a
+        method, or an imported name, else those in the other files of the user.
+        """
+        name = last_name(called)
+        functions = [(source, function) for function in source.functions.get(name, ())]
+        if functions or name is None:
+            return functions
+        root = called
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        imported = source.imported().get(getattr(root, "id", None))
+        if imported is None:
+            if isinstance(called, ast.Name):
+                return []  # a builtin function, or a variable
+        elif not is_users_module(imported[0], source.filename):
+            return []
+        elif isinstance(called, ast.Name):
+            name = imported[1] or name
+        is_module = imported is not None and (imported[1] is None or ".".join(imported) in sys.modules)
+        is_method = isinstance(called, ast.Attribute) and not is_module
+        return [
             (other, function)
             for other in self.sources(source, "def " + name)
             for function in other.functions.get(name, ())
-            if is_users(other.filename)
+            if objects.is_users_file(other.filename)
+            and (not is_method or isinstance(other.parents.get(function), ast.ClassDef))
         ]
-        return found[0] if len(found) == 1 else (source, None)
 
     def follow_return(self, source, node, depth):
         if depth is None:
@@ -514,7 +541,17 @@ class Flow:
             )
         if isinstance(statement, ast.With):
             return all(self.is_harmless(source, inner, depth) for inner in statement.body)
+        if isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls
+            return statement.value is None or not self.is_risky(source, statement.value)
         return False
+
+    def is_harmless_function(self, source, function):
+        """Whether no request depends on whether `function` is called. The variables that it assigns are followed."""
+        if function in self.entered:
+            return True
+        self.entered.add(function)
+        is_generator = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
+        return not is_generator and all(self.is_harmless(source, inner, None) for inner in function.body)
 
     def is_risky(self, source, node):
         """Whether `node` calls a function that may request memory, or keeps one for later."""
@@ -523,8 +560,11 @@ class Flow:
                 return True
             if isinstance(inner, ast.Call):
                 name = last_name(inner.func)
-                if name in source.functions:
-                    return True  # whatever a known function of the same name does
+                functions = self.functions_of(source, inner.func)
+                if functions:  # whatever a known function of the same name does
+                    if not all(self.is_harmless_function(*function) for function in functions):
+                        return True
+                    continue
                 is_state = name == "state_dict"  # references, no copies
                 if not is_state and (
                     name in ("deepcopy", "clone", "to", "cuda") or name not in REPORTS | PASSES | KEEPS
@@ -536,7 +576,18 @@ class Flow:
 def users_files():
     """The files of the user's modules that are loaded."""
     paths = [vars(module).get("__file__") for module in list(sys.modules.values()) if type(module) is type(sys)]
-    return sorted({path for path in paths if type(path) is str and path.endswith(".py") and is_users(path)})
+    return sorted({path for path in paths if type(path) is str and path.endswith(".py") and objects.is_users_file(path)})
+
+
+def is_users_module(name, importing):
+    """Whether module `name`, which the file `importing` imports, is the user's; so is one that is not found."""
+    if name.startswith("."):
+        return objects.is_users_file(importing)
+    module = sys.modules.get(name) or sys.modules.get(name.split(".")[0])
+    path = vars(module).get("__file__") if type(module) is type(sys) else None
+    if name in sys.builtin_module_names:
+        return False
+    return type(path) is not str or objects.is_users_file(path)
 
 
 def parameter_of(function, argument, call):

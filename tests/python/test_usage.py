@@ -7,7 +7,10 @@ import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "python" / "oomscope"))
-import _usage
+import _objects
+
+sys.modules["_oomscope_objects"] = _objects
+import _usage  # noqa: E402
 
 sys.modules["_oomscope_usage"] = _usage
 import _values  # noqa: E402
@@ -53,7 +56,7 @@ class Value:
 def run(source, tmp_path, files=()):
     Value.reads, Value.truths = [], []
     path = tmp_path / "program.py"
-    path.write_text("def work(*_):\n    return 0\n" + source)
+    path.write_text("def work(*_):\n    return torch.empty(8)\n" + source)
     scope = {"loss": Value(), "torch": Value(), "model": Value(), "n": 0, "logger": Value(), "__name__": "__main__"}
     exec(compile(path.read_text(), str(path), "exec"), scope)
     order = ["report", "unknown", "size", "branch"]
@@ -156,7 +159,20 @@ OTHER_FILES = [
     ("branch", "def go(state):\n    if state.last_loss > 1:\n        state.work()", "n.last_loss = loss.item()"),
     ("report", "def go(state):\n    print(state.last_loss)", "n.last_loss = loss.item()"),
     ("report", "def go(state):\n    if state.last_loss > 1:\n        state.work()", "n.loss = loss.item()"),
-    ("branch", "def check(v):\n    if v > 1:\n        check(v)", "from other import check\ncheck(loss.item())"),
+    ("branch", "def check(v):\n    if v > 1:\n        grow(v)", "from other import check\ncheck(loss.item())"),
+    ("report", "def check(v):\n    if v > 1:\n        check(v - 1)", "from other import check\ncheck(loss.item())"),
+    *(
+        (expected, "class User:\n    def %s(self, v):\n        %s" % (name, body), call % name)
+        for name in ("report", "log", "update", "append", "get", "zeros")
+        for expected, body, call in (
+            ("branch", "if v > 1:\n            self.kept = torch.empty(9)", "c = n.make()\nc.%s(loss.item())"),
+            ("branch", "self.kept = torch.empty(9)", "c = n.make()\nif loss.item() > 1:\n    c.%s(3)"),
+            ("report", "self.last = v", "c = n.make()\nif loss.item() > 1:\n    c.%s(3)"),
+            ("report", "self.last = v", "c = n.make()\nc.%s(loss.item())"),
+        )
+    ),
+    # A function of that name in a file of the user is none of a library.
+    ("report", "def exp(v):\n    if v > 1:\n        grow()", "import math\nmath.exp(loss.item())"),
     ("report", "def check(v):\n    print(v)", "from other import check\ncheck(loss.item())"),
     ("unknown", "def check(v):\n    print(v)", "from others import check\ncheck.check(loss.item())"),
 ]
@@ -176,6 +192,14 @@ def test_a_value_is_followed_into_the_users_other_files(expected, other, source,
 def test_the_users_files_are_those_of_loaded_modules():
     assert any(path.endswith("tests/python/test_usage.py") for path in _usage.users_files())
     assert not any("-packages" in path for path in _usage.users_files())
+
+
+def test_the_users_files_are_known_by_the_interpreters_directories(tmp_path):
+    for name in ("my-packages", "lib/python3", "lib/python3.99", "envs/atari/lib", "site-packages-old", ".recorder"):
+        assert _objects.is_users_file(str(tmp_path / name / "net.py")), name
+    for path in (pytest.__file__, sys.modules["json"].__file__, _objects.__file__, "<frozen runpy>"):
+        assert not _objects.is_users_file(path), path
+    assert not _objects.is_users_file("/other/lib/python3.11/site-packages/einops/einops.py")
 
 
 TRUTHS = [

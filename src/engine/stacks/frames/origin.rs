@@ -136,25 +136,33 @@ fn is_python_source(file: &str, line: u32, name: &str) -> bool {
     }
 }
 
-/// Whether `file` belongs to the standard library. On Windows that is `Lib` of any Python installation.
+/// Whether `file` belongs to the standard library, which Python installs as `lib/python3.11`, or as `Lib` on Windows.
 fn is_in_python_install(file: &str) -> bool {
-    if file.contains("/lib/python3") || file.contains("/lib64/python3") {
-        return true;
-    }
-    let mut parts = file.split('/').peekable();
-    let (mut before, mut home) = ("", "");
-    while let Some(part) = parts.next() {
-        let is_last = parts.peek().is_none();
-        if is_python_zip(part) || (!is_last && is_lib_dir(part) && is_python_home(before, home)) {
-            return true;
-        }
-        (before, home) = (home, part);
-    }
-    false
+    let parts: Vec<&str> = file.split('/').collect();
+    let Some((_, directories)) = parts.split_last() else { return false };
+    let is_lib = |at: usize| match directories.get(at + 1) {
+        _ if is_windows(file) => directories[at].eq_ignore_ascii_case("lib") && is_python_home(&directories[..at]),
+        Some(version) => matches!(directories[at], "lib" | "lib64") && is_versioned(version),
+        None => false,
+    };
+    (0..directories.len()).any(|at| is_python_zip(directories[at]) || is_lib(at))
 }
 
-fn is_lib_dir(part: &str) -> bool {
-    part.eq_ignore_ascii_case("lib")
+/// Whether `file` has a drive or a server.
+fn is_windows(file: &str) -> bool {
+    file.get(1..3) == Some(":/") || file.starts_with("//")
+}
+
+/// `python3.11`, and `python3.13t` without the interpreter lock.
+fn is_versioned(name: &str) -> bool {
+    let version = name.strip_prefix("python").map(|version| version.strip_suffix('t').unwrap_or(version));
+    version
+        .and_then(|version| version.split_once('.'))
+        .is_some_and(|(major, minor)| is_number(major) && is_number(minor))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// `python310.zip` of the embeddable Windows distribution.
@@ -162,14 +170,22 @@ fn is_python_zip(part: &str) -> bool {
     part.strip_suffix(".zip").is_some_and(|name| name.starts_with("python3"))
 }
 
-/// Whether the directory `parent/home` looks like a Python installation: `Python310`,
-/// `cpython-3.10.19-windows-x86_64-none`, `miniconda3`, a conda environment.
-fn is_python_home(parent: &str, home: &str) -> bool {
+/// Whether the directory with these parts is a Python installation on Windows: `Python310`,
+/// `cpython-3.10.19-windows-x86_64-none`, `miniconda3`, or an environment in one.
+fn is_python_home(parts: &[&str]) -> bool {
+    let [rest @ .., home] = parts else { return false };
     let home = home.to_ascii_lowercase();
-    let named = ["python", "cpython", "pypy"].iter().any(|name| home.starts_with(name));
-    named && home.contains(|c: char| c.is_ascii_digit())
-        || ["conda", "miniforge", "mambaforge"].iter().any(|name| home.contains(name))
-        || parent == "envs"
+    let is_version = |version: &str| {
+        version.starts_with(|c: char| c.is_ascii_digit()) && version.bytes().all(|byte| !byte.is_ascii_lowercase())
+    };
+    let is_conda = |name: &str| {
+        let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        name.ends_with("conda") || matches!(name, "miniforge" | "mambaforge")
+    };
+    home.strip_prefix("python").is_some_and(is_version)
+        || home.starts_with("cpython-3")
+        || is_conda(&home)
+        || matches!(rest, [.., conda, "envs"] if is_conda(&conda.to_ascii_lowercase()))
 }
 
 #[cfg(test)]
@@ -202,6 +218,17 @@ mod tests {
             ("/root/.cache/huggingface/modules/transformers_modules/m/x/modeling_m.py", "forward", Origin::Package),
             ("/usr/lib/python3.11/contextlib.py", "decorate_context", Origin::Plumbing),
             ("/usr/lib64/python3.9/runpy.py", "_run_code", Origin::Plumbing),
+            ("/opt/py/lib/python3.13t/asyncio/base_events.py", "run", Origin::Plumbing),
+            ("/usr/lib/python311.zip/copy.py", "deepcopy", Origin::Plumbing),
+            // Directories of users with names of installations.
+            ("/home/me/rl/envs/atari/lib/net.py", "build", Origin::User),
+            ("/home/me/python3-trainer/lib/net.py", "build", Origin::User),
+            ("/home/me/python3.11/lib/net.py", "build", Origin::User),
+            ("/home/me/anaconda-course/lib/net.py", "build", Origin::User),
+            ("/home/me/miniconda3/lib/net.py", "build", Origin::User),
+            ("/repo/lib/python3/net.py", "build", Origin::User),
+            ("/repo/lib/python3-tools/net.py", "build", Origin::User),
+            ("/home/me/my-packages/net.py", "build", Origin::User),
             ("<string>", "run", Origin::Plumbing),
             ("<frozen runpy>", "_run_code", Origin::Plumbing),
             ("/tmp/torchinductor_me/ab/cab.py", "call", Origin::Plumbing),
@@ -258,6 +285,10 @@ mod tests {
         for (file, origin) in [
             (r"C:\research\FL\client.py", Origin::User),
             (r"D:\work\lib\model.py", Origin::User),
+            (r"D:\rl\envs\atari\lib\net.py", Origin::User),
+            (r"D:\python3-trainer\lib\net.py", Origin::User),
+            (r"D:\anaconda-course\lib\net.py", Origin::User),
+            (r"D:\lib\python3\net.py", Origin::User),
             (r"\\server\share\train.py", Origin::User),
             (r"C:\FL\.venv\lib\site-packages\torch\storage.py", Origin::Torch),
             (r"C:\FL\.venv\Lib\site-packages\einops\einops.py", Origin::Package),
