@@ -18,7 +18,7 @@ use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::Holder;
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
-use crate::whatif::{JobOutcome, WhyUnknown};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
 
 /// A recommended action.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,10 +41,10 @@ pub enum Advice {
     Try(String, WhyUnknown),
     /// Change the program as described, at a line: in a replay the request is then served, and this is the outcome.
     Change(String, CodeLocation, JobOutcome),
-    /// Try a change of the program, at a line: in a replay the job goes on, but the sizes it changes are a guess.
-    Guess(String, CodeLocation),
-    /// No replayed setting or change lets the job go on.
-    NothingHelps(NoSettingHelps),
+    /// Try a change of the program, at a line: in a replay this is the outcome, but the sizes it changes are a guess.
+    Guess(String, CodeLocation, JobOutcome),
+    /// No replayed setting lets the job go on, and no change surely does; true if one may.
+    NothingHelps(NoSettingHelps, bool),
     /// Request less at once.
     RequestLess(OversizedRequest),
     /// Run forward passes that no backward pass follows without graphs.
@@ -153,7 +153,7 @@ fn ends_job_later(oom: &OomReport) -> bool {
 /// Recommends an action for `oom`, the last failure of a device.
 pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     let first = first_advice(oom, evidence);
-    let is_unknown = matches!(first, Advice::NothingHelps(_) | Advice::Standard(Verdict::Capacity))
+    let is_unknown = matches!(first, Advice::NothingHelps(..) | Advice::Standard(Verdict::Capacity))
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
         && explaining_growth(oom, evidence.leaks).is_none();
@@ -239,10 +239,19 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if let Some((settings, why)) = unknown_remedy(oom) {
         return Advice::Try(settings, why);
     }
-    if let Some(guess) = evidence.changes.iter().find(|row| row.then.goes_on()) {
-        return Advice::Guess(guess.label(), guess.location.clone());
+    // A category that is a guess never leads, nor does a change that hardly shows.
+    let may_lead = |row: &&ProgramRow| {
+        let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
+        !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS
+    };
+    let may_help = |row: &&ProgramRow| row.then.goes_on() || matches!(row.then, JobOutcome::NotKnown { .. });
+    let mut guesses = evidence.changes.iter().filter(may_lead).filter(may_help);
+    let best = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next());
+    if let Some(guess) = best {
+        return Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone());
     }
-    why_no_setting_helps(oom).map_or(Advice::Standard(oom.verdict), Advice::NothingHelps)
+    let may_help = evidence.changes.iter().any(|row| may_help(&row));
+    why_no_setting_helps(oom).map_or(Advice::Standard(oom.verdict), |why| Advice::NothingHelps(why, may_help))
 }
 
 /// The best change that is no guess and serves the request.

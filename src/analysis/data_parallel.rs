@@ -39,7 +39,7 @@ pub(super) fn mark_imbalance(study: &Study<'_>, devices: &mut [DeviceReport]) {
     let is_only_load = matches!(
         device.advice.first(),
         Some(
-            Advice::NothingHelps(_)
+            Advice::NothingHelps(..)
                 | Advice::Guess(..)
                 | Advice::LimitInput(_)
                 | Advice::Change(..)

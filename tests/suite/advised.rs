@@ -1,6 +1,7 @@
 //! The first advice against programs of `tests/oracle/advised.py`, which were really run with the change that it names.
 
 use oomscope::analysis::{Advice, Options, analyze};
+use oomscope::study::attribution::{Category, Confidence};
 
 use crate::support::fixtures;
 
@@ -57,4 +58,28 @@ fn the_device_that_gathers_is_named() {
     let Advice::Balance(imbalance) = first_advice("data_parallel") else { panic!("{}", first_advice("data_parallel")) };
     assert!(imbalance.peak_bytes > 3 * imbalance.others_peak_bytes, "{imbalance:?}");
     assert!(imbalance.called_at.is_some_and(|call| call.name == "loss_of"));
+}
+
+/// A program that has trained keeps what no frame of an optimizer, and no module, made: it is no optimizer state, at most a
+/// guess, and no advice rests on it.
+#[test]
+fn what_is_kept_after_training_is_no_optimizer_state_and_leads_no_advice() {
+    for (name, guess) in [
+        ("kept_list", Category::Other),
+        ("kept_cache", Category::Other),
+        ("kept_checkpoint", Category::Parameters),
+        ("kept_list_before_backward", Category::Activations),
+    ] {
+        let options = Options { top: 10, ..Options::default() };
+        let report = analyze(&fixtures::snapshot(&format!("advised/{name}")), name, 0, options);
+        let device = &report.devices[0];
+        let held = device.ooms.last().unwrap().held.as_ref().unwrap();
+        let largest = &held.by_line.rows[0];
+        assert!(largest.share_ratio > 0.9, "{name}: {largest:?}");
+        assert_eq!((largest.category, largest.category_confidence), (Some(guess), Some(Confidence::Low)), "{name}");
+        let state = held.by_category.iter().find(|row| row.category == Category::OptimizerState).unwrap();
+        assert!(state.share.share_ratio < 0.02 && state.confidence == Confidence::High, "{name}: {state:?}");
+        let advice = device.advice.first().unwrap();
+        assert!(!matches!(advice, Advice::Guess(..)), "{name}: {advice}");
+    }
 }

@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use crate::support::program::{analyze_in, result_of, text};
+use oomscope::analysis::{Options, analyze_study};
 use oomscope::snapshot::{Action, Device};
-use oomscope::study::attribution::{Category, Confidence, categorized_blocks};
-use oomscope::study::{Scope, Study};
+use oomscope::stacks::phases::Phase;
+use oomscope::study::attribution::{Age, Category, Confidence, categorized_blocks};
+use oomscope::study::lifetimes::MemoryLifetimes;
+use oomscope::study::{PositionSelector, Scope, Study};
 use serde_json::{Value, json};
 
 /// What a program knew at one moment: what each address was for.
@@ -601,4 +604,54 @@ fn without_phases_the_page_says_who_held_the_memory_all_the_same() {
     let path = program::file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
     let page = result_of(&["analyze", "--full", &path]);
     assert!(page.contains("512 B at the peak") && !page.contains("Where the memory was"), "{page}");
+}
+
+/// What is kept since the start is what was allocated before the second step: from that step on, not from a later one.
+#[test]
+fn what_is_kept_since_the_start_is_as_old_as_the_ages_say() {
+    let study = fixtures::study("2.15.0-gpt_varlen-at-oom");
+    let phases = study.devices().next().unwrap().phases();
+    let mut kept_bytes = Vec::new();
+    for step in 0..3 {
+        let entries = phases.step_entries(step).unwrap();
+        let at = PositionSelector::Entry((entries.start + entries.len() / 2) as u64);
+        let options = Options { top: 100_000, at: Some(at), ..Options::default() };
+        let report = analyze_study(study, "a", 0, options);
+        let held = report.devices[0].at_moment.as_ref().unwrap();
+        assert_eq!(held.step, Some(step));
+        let old = [Age::BeforeRecording, Age::BeforeFirstStep, Age::FirstStep];
+        let by_age: u64 = held.by_age.iter().filter(|row| old.contains(&row.age)).map(|row| row.share.bytes).sum();
+        let kept: u64 = held.kept_since_start.rows.iter().map(|row| row.bytes).sum();
+        assert_eq!(kept, if step == 0 { 0 } else { by_age }, "step {step}");
+        kept_bytes.push(kept);
+    }
+    assert!(kept_bytes[1] > 0, "{kept_bytes:?}");
+}
+
+/// Allocated and freed before a forward pass: temporary, and that is certain.
+#[test]
+fn what_the_data_phase_frees_again_is_temporary() {
+    let mut seen = 0;
+    for name in fixtures::names().into_iter().chain(runs()) {
+        for device in fixtures::study(&name).devices() {
+            let runs = device.phases().runs();
+            let run_of = |entries: u32| runs.partition_point(|run| run.start < entries);
+            for one in MemoryLifetimes::from_device(device).allocations {
+                let Some(freed) = one.freed_at.filter(|_| one.phase == Some(Phase::Data) && one.start > 0) else {
+                    continue;
+                };
+                let is_known =
+                    device.phases().stack_traits(device.device().entry(one.start as usize - 1).stack).purpose.is_some();
+                if run_of(one.start) == run_of(freed) && !is_known {
+                    assert_eq!(
+                        (one.category, one.confidence),
+                        (Category::Temporaries, Confidence::High),
+                        "{name}: {one:?}"
+                    );
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 10, "{seen}");
 }

@@ -44,9 +44,16 @@ impl fmt::Display for Advice {
                 let served = if then.goes_on() { "" } else { "this request is then served; " };
                 write!(f, "{label}: in a replay {served}{}", outcome_clause(then))
             }
-            Self::Guess(label, _) => write!(f, "try: {label}; in a replay the job goes on, but its sizes are a guess"),
-            Self::NothingHelps(why) => {
-                write!(f, "nothing that was tried lets the job go on: {}", describe_replays(why))
+            Self::Guess(label, _, then) if then.goes_on() => {
+                write!(f, "try: {label}; in a replay the job goes on, but its sizes are a guess")
+            }
+            Self::Guess(label, ..) => write!(
+                f,
+                "try: {label}; in a replay it serves this request, but its sizes are a guess, and what follows is not known"
+            ),
+            Self::NothingHelps(why, may_help) => {
+                let surely = if *may_help { "surely " } else { "" };
+                write!(f, "nothing that was tried {surely}lets the job go on: {}", describe_replays(why))
             }
             Self::NoGrad(graphs) => f.write_str(&no_grad(graphs)),
             Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
@@ -160,11 +167,11 @@ impl Advice {
             }
             Self::Balance(imbalance) => imbalance.called_at.as_ref().map(FrameReport::file_line),
             Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
-            Self::Change(_, location, _) | Self::Guess(_, location) => file_line(location),
+            Self::Change(_, location, _) | Self::Guess(_, location, _) => file_line(location),
             Self::LimitInput(input) => file_line(&input.location),
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings_change(), settings_string)),
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
-            Self::NothingHelps(_) => None,
+            Self::NothingHelps(..) => None,
             Self::Shapes(_) => file_line(&oom.location),
             Self::Cure(cure) => cure.keeper.written.as_ref().map(|written| written.at.file_line()),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),

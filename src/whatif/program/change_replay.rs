@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::change::{ChangedProgram, ProgramChange};
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::growth::remaining_growth;
 use super::recorded_program::RecordedProgram;
 use super::report::{ProgramRow, RowFailure};
@@ -210,6 +210,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let failures = outcome.failed.as_ref();
         let growth = remaining_growth(self.recording, &row.script);
         let location = self.location(&row);
+        let rests_on_guess = self.rests_on_guess(&row);
         let goes_beyond_failure = self.recording.is_continued() || !self.recording.device.ends_with_failure();
         ProgramRow {
             then: self.then(&row, outcome, growth),
@@ -219,6 +220,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             location,
             other_locations: row.other_lines.iter().map(|line| self.recording.code_location(Some(*line))).collect(),
             bytes_at_peak: row.bytes_at_peak,
+            rests_on_guess,
             peak_allocated_bytes: outcome.allocated,
             peak_reserved_bytes: outcome.reserved,
             allocated_gain_bytes: signed_difference(outcome.allocated, baseline.allocated),
@@ -229,6 +231,18 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             failed: failures.and_then(|failed| failed.first()).map(|failed| self.failure(*failed)),
             starts_from_empty,
         }
+    }
+
+    /// Whether the purpose of a tenth of the memory that `row` changes, or more, is a guess.
+    fn rests_on_guess(&self, row: &ChangedProgram) -> bool {
+        if row.certainty != ChangeCertainty::Guess {
+            return false;
+        }
+        let (before, after) = (&self.recording.script.blocks, &row.script.blocks);
+        let is_changed =
+            |block: u32| after.get(block as usize).map(|one| one.bytes) != Some(before[block as usize].bytes);
+        let guessed = self.recording.bytes_at_peak(|block| is_changed(block) && self.recording.is_guess(block));
+        guessed >= self.recording.bytes_at_peak(is_changed).div_ceil(10).max(1)
     }
 
     /// The line to change.

@@ -31,7 +31,7 @@ mod report;
 mod summary;
 mod tried_changes;
 
-pub(crate) use self::best_changes::find_best_changes;
+pub(crate) use self::best_changes::{best_optimizer_change, find_best_changes};
 pub(crate) use self::catalog::ChangeCatalog;
 pub(super) use self::change::ChangedProgram;
 pub use self::change::{ChangeCertainty, ProgramChange};

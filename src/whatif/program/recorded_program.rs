@@ -12,7 +12,7 @@ use crate::snapshot::{BlockState, TensorKind};
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::{KnownPurpose, Phase};
 use crate::study::DeviceStudy;
-use crate::study::attribution::{Allocation, Category, classify_allocations};
+use crate::study::attribution::{Allocation, Category, Confidence, classify_allocations};
 use crate::whatif::forecast::{Forecast, ForecastLength};
 
 /// Default workspace sizes of cuBLASLt (`at::cuda::getCUDABlasLtWorkspace`): 1 MiB, and 32 MiB from Hopper on.
@@ -30,8 +30,15 @@ pub(crate) struct RecordedProgram<'s, 'a> {
     /// Number of recorded operations; later ones repeat some of these.
     recorded_ops: usize,
     pub(crate) peak: PeakBlocks,
-    categories: OnceLock<Vec<Category>>,
+    categories: OnceLock<Categories>,
     dtypes: OnceLock<Dtypes>,
+}
+
+/// The category of each block, and whether it is a guess.
+#[derive(Clone)]
+struct Categories {
+    categories: Vec<Category>,
+    are_guesses: Vec<bool>,
 }
 
 /// The blocks that are live at the peak.
@@ -96,7 +103,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// The same program with other sizes: the bytes of each request in `requests`, and of each initial block in
     /// `initial`. Each block keeps its category.
     pub(crate) fn resized(&self, requests: &[u64], initial: &[u64]) -> Self {
-        let categories = OnceLock::from(self.categories().to_vec());
+        let categories = OnceLock::from(self.categorized().clone());
         let mut script = self.script.clone();
         for (block, bytes) in script.blocks.iter_mut().zip(initial.iter().chain(requests)) {
             block.bytes = *bytes;
@@ -157,10 +164,23 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
 
     /// The category of each block.
     pub(crate) fn categories(&self) -> &[Category] {
-        self.categories.get_or_init(|| self.categorize())
+        &self.categorized().categories
     }
 
-    fn categorize(&self) -> Vec<Category> {
+    /// Whether the category of `block` is a guess.
+    pub(crate) fn is_guess(&self, block: u32) -> bool {
+        self.categorized().are_guesses[block as usize]
+    }
+
+    fn categorized(&self) -> &Categories {
+        self.categories.get_or_init(|| {
+            let (categories, confidences): (Vec<Category>, Vec<Confidence>) = self.categorize().into_iter().unzip();
+            let are_guesses = confidences.into_iter().map(|confidence| confidence == Confidence::Low).collect();
+            Categories { categories, are_guesses }
+        })
+    }
+
+    fn categorize(&self) -> Vec<(Category, Confidence)> {
         let (trace, at) = (self.device.device(), |op: u32| self.entry_indexes[op as usize]);
         let is_recorded = |op: &u32| (*op as usize) < self.recorded_ops;
         let mut allocation_rows: FxHashMap<u32, usize> = FxHashMap::default();
@@ -190,16 +210,19 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         }
         let categorized = classify_allocations(self.device, &allocations);
         let category_of = |(index, block): (usize, &ScriptBlock)| match block.allocated_at {
-            None => categorized.get(index).map_or(Category::Other, |(category, _)| *category),
+            None => categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low)),
             Some(op) => match allocation_rows.get(&at(op)) {
-                Some(row) => categorized[*row].0,
+                Some(row) => categorized[*row],
                 // A failed request gets the category that most allocations of its phase have.
-                None => match self.phase_at(op) {
-                    Phase::Forward => Category::Activations,
-                    Phase::Optimizer if self.makes_state(block.stack) => Category::OptimizerState,
-                    Phase::Backward | Phase::Optimizer => Category::Temporaries,
-                    _ => Category::Other,
-                },
+                None => {
+                    let category = match self.phase_at(op) {
+                        Phase::Forward => Category::Activations,
+                        Phase::Optimizer if self.makes_state(block.stack) => Category::OptimizerState,
+                        Phase::Backward | Phase::Optimizer => Category::Temporaries,
+                        _ => Category::Other,
+                    };
+                    (category, Confidence::Low)
+                }
             },
         };
         self.script.blocks.iter().enumerate().map(category_of).collect()

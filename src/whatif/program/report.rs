@@ -69,6 +69,9 @@ pub struct ProgramRow {
     pub other_locations: Vec<CodeLocation>,
     /// Bytes of the changed blocks at the peak of the unchanged program.
     pub bytes_at_peak: u64,
+    /// Whether the categories that choose these blocks are guesses.
+    #[serde(skip)]
+    pub rests_on_guess: bool,
     /// Peak of allocated bytes, if every request is served.
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes; on a device that is large enough if some requests are not served on this one.

@@ -277,7 +277,7 @@ impl Classifier<'_> {
         if self.is_kept_from_start(block, allocated_at) {
             return self.classify_kept_from_start(block);
         }
-        if block.freed_at.is_none() && self.is_state_in_one_go(block) {
+        if self.is_state_without_optimizer(block, allocated_at) {
             return (Category::OptimizerState, Confidence::Low);
         }
         if self.is_queued(block, allocated_at) && !self.lifetimes.grows(block.extended_stack) {
@@ -294,7 +294,7 @@ impl Classifier<'_> {
             Some(freed) if freed.run == allocated_at.run => (Temporaries, High),
             _ if self.lifetimes.grows(block.extended_stack) => (Other, Low),
             None if self.is_kept_from_start(block, allocated_at) => self.classify_kept_from_start(block),
-            None if self.is_state_in_one_go(block) => (Category::OptimizerState, Low),
+            None if self.is_state_without_optimizer(block, allocated_at) => (Category::OptimizerState, Low),
             // No input serves many passes, but some wait in a queue.
             _ if self.passes_begun(block, allocated_at) > 1 && !self.is_queued(block, allocated_at) => (Other, Low),
             _ if self.passes_begun(block, allocated_at) > 1 => (Inputs, Low),
@@ -316,11 +316,14 @@ impl Classifier<'_> {
         is_saved && self.lifetimes.forward_pass_after(allocated_at).is_some_and(ForwardPass::ends_graph)
     }
 
-    /// Whether one line allocated `block` and others after a backward pass, and nothing frees them: an optimizer's state.
-    fn is_state_in_one_go(&self, block: &LiveBlock) -> bool {
+    /// Whether a program that trains without an optimizer of PyTorch made `block` and others of its line in one go, after a
+    /// backward pass, and trained on with them. With an optimizer, state has one of its frames.
+    fn is_state_without_optimizer(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         let counts = self.lifetimes.free_counts(block.stack);
-        let are_kept = counts.before_backward + counts.after_backward_start == 0;
+        let are_kept = block.freed_at.is_none() && counts.before_backward + counts.after_backward_start == 0;
         are_kept
+            && !self.phases.has_optimizer()
+            && self.passes_begun(block, allocated_at) > 0
             && self.never_freed(block).is_some_and(|kept| {
                 kept.blocks >= MIN_STATE_TENSORS && kept.first_pass == kept.last_pass && kept.first_pass > 0
             })
@@ -435,6 +438,10 @@ impl Classifier<'_> {
     ) -> Classification {
         use Category::{OptimizerState, Temporaries};
         use Confidence::{High, Low, Medium};
+        // State needs a frame of an optimizer: code beside one, within its annotated step, may keep anything.
+        if traits.phase != Some(Phase::Optimizer) && lifetime != Lifetime::InRun {
+            return (Category::Other, Low);
+        }
         let counts = self.lifetimes.free_counts(block.stack);
         let step_of = |point: TracePoint| self.phases.step_at(point.entry as usize);
         match lifetime {

@@ -41,6 +41,8 @@ impl Classifier<'_> {
                 _ if self.is_kept_result(allocated_at) => (Other, Low),
                 0 | 1 if counts.are_saved_for_backward() && is_old => (Activations, High),
                 0 | 1 if counts.after_backward_start > 0 && is_old => (Activations, Medium),
+                // Code beside the modules may keep data.
+                0 if end.run == allocated_at.run && !traits.has_forward_frame => (Activations, Low),
                 0 if end.run == allocated_at.run => (Activations, Medium),
                 1 if self.lifetimes.phase(end) == Phase::Backward => (Activations, Medium),
                 // Never freed. From several passes: autograd graphs without a backward pass or retained by it. From one

@@ -73,6 +73,12 @@ impl NamedBlocks {
                 Some(NamedUse::StateOfOptimizer) if classification.1 == Confidence::Low => {
                     *classification = (Category::OptimizerState, Confidence::Medium);
                 }
+                // The recorder knows the state of each optimizer.
+                Some(NamedUse::Kept | NamedUse::Variable)
+                    if *classification == (Category::OptimizerState, Confidence::Low) =>
+                {
+                    *classification = (Category::Other, Confidence::Known);
+                }
                 // A guess by size; the recorder has seen every module.
                 Some(NamedUse::Kept)
                     if matches!(classification.0, Category::Activations | Category::Temporaries)
