@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
+use super::cache_flushes::CacheFlushes;
 use super::conclusion::conclude;
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
@@ -13,17 +14,18 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
 use crate::base::details::promised;
 use crate::base::threads;
-use crate::base::units::counted;
+use crate::base::units::{counted, ratio};
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
+use crate::stacks::phases::Phase;
 use crate::study::annotations::{ByAnnotation, by_annotation};
-use crate::study::attribution::{self, Attribution, Leaks, MemoryBreakdown, StepsReport};
+use crate::study::attribution::{self, Attribution, Category, Leaks, MemoryBreakdown, StepsReport};
 use crate::study::memory::{Holder, LiveByStack, MemoryReport, SegmentList, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
-use crate::whatif::program::{ProgramRow, find_best_changes};
-use crate::whatif::{TriedOn, TriedRow, sort_tried};
+use crate::whatif::program::{ProgramRow, best_optimizer_change, find_best_changes};
+use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -111,6 +113,13 @@ pub struct DeviceReport {
     /// The requests of the step of the last failure, or else of the peak; empty without a trace.
     #[serde(skip)]
     pub(super) step_requests: StepRequests,
+    /// Requests for which the allocator released cached memory; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_flushes: Option<CacheFlushes>,
+    /// The change to the optimizer's step that would reserve notably less, if its temporaries are at the peak and no request
+    /// failed.
+    #[serde(skip)]
+    pub optimizer_change: Option<ProgramRow>,
     /// Whether memory was reserved before the trace starts; false without a trace.
     #[serde(skip)]
     pub truncated: bool,
@@ -171,6 +180,17 @@ impl DeviceReport {
         report.conclusion = Some(conclude(oom, report.advice.first(), &self.leaks));
         report.tried = tried(on, oom, &[]);
         report
+    }
+
+    /// Whether `bytes` are worth a word about this device: a notable part of the peak, and of the device if its size is known.
+    pub fn is_notable(&self, bytes: u64) -> bool {
+        let of_device = self.capacity_bytes.map_or(0, |capacity| capacity / NOTICEABLE_PARTS);
+        ratio(bytes, self.peak.reserved_bytes) >= MIN_PEAK_RATIO && bytes >= of_device
+    }
+
+    /// Bytes that were allocated before the recording began.
+    pub fn allocated_before_bytes(&self) -> u64 {
+        self.timeline.as_ref().map_or(0, |history| history.outcome.initial_totals.allocated)
     }
 
     /// Whether the line that grows most holds a notable part of the peak.
@@ -235,6 +255,11 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     let tried_on = ooms.last().map(|_| TriedOn::from_device(device));
     let tried = tried_on.zip(ooms.last()).map(|(on, oom)| tried(on, oom, &changes)).unwrap_or_default();
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
+    let cache_flushes = history.and_then(|history| CacheFlushes::from_history(device, history));
+    let optimizer_change = match &attribution.at_peak {
+        Some(peak) if ooms.is_empty() && is_optimizer_at_peak(peak) => best_optimizer_change(device),
+        _ => None,
+    };
     let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
     let held = attribution.at_position;
     DeviceReport {
@@ -266,10 +291,21 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         data_parallel: None,
         expandable_gain,
         step_requests,
+        cache_flushes,
+        optimizer_change,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
         later_failures: 0,
         tried_on,
     }
+}
+
+/// A smaller part of the peak is not worth a change to the program.
+const MIN_PEAK_RATIO: f64 = 0.05;
+
+/// Whether temporaries of the optimizer's step are a notable part of the peak.
+fn is_optimizer_at_peak(peak: &MemoryBreakdown) -> bool {
+    let temporaries = peak.by_category.iter().filter(|row| row.category == Category::Temporaries);
+    peak.phase == Phase::Optimizer && temporaries.map(|row| row.share.share_ratio).sum::<f64>() >= MIN_PEAK_RATIO
 }
 
 /// While a snapshot is taken, memory changes by at most one part in this number.

@@ -6,8 +6,8 @@ use crate::study::{MemoryHistory, SERIES_ALLOCATED};
 
 /// Less is no reason to change a program.
 const MIN_BYTES: u64 = GIB;
-/// Idle memory is this share of the reserved memory at least: inputs that vary need much of it again.
-const MIN_RATIO: f64 = 0.8;
+/// Idle memory is this share of the reserved memory at least.
+const MIN_RATIO: f64 = 0.2;
 /// Idle memory was not used in the last of this number of equal parts of the recording.
 const RECENT_PARTS: usize = 2;
 

@@ -124,7 +124,7 @@ fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestS
 }
 
 /// Bytes that PyTorch requests for a tensor; `None` if they are too many, or the type is of a later release.
-pub(super) fn request_bytes(shape: &[u64], dtype: &str) -> Option<u64> {
+pub(crate) fn request_bytes(shape: &[u64], dtype: &str) -> Option<u64> {
     let size = shape.iter().try_fold(element_bytes(dtype)?, |product: u64, size| product.checked_mul(*size))?;
     size.checked_next_multiple_of(REQUEST_GRANULE)
 }

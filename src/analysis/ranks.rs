@@ -95,7 +95,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let difference = if names.are_ranks { find_difference(&peers, &groups, larger) } else { None };
     let with_history = devices_with_history;
     let peaks = match with_history {
-        0 if median == 0 => "nor are the peaks".to_owned(),
+        0 if median == 0 => "not known: no history was kept".to_owned(),
         _ if median == 0 => "most hold no memory at their peak".to_owned(),
         _ => describe_peaks(outlier.and_then(|index| rows.get(index)), median, with_history > 0, names),
     };
@@ -105,7 +105,10 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     };
     let peaks = peaks + parallel;
     let failed = describe_failures(&failures, &rows, with_history, names);
-    let summary = format!("{failed}; {peaks}");
+    let summary = match with_history {
+        0 if median == 0 => format!("{failed}; the peaks are not known"),
+        _ => format!("{failed}; {peaks}"),
+    };
     let median_peak_allocated_bytes = median;
     Some(Ranks {
         rows,

@@ -189,6 +189,9 @@ mod tests {
         let names = ["q".into(), "k".into(), "v".into()];
         assert_eq!(cure(&tensors, 4 * 6 * 2048 * 2048 * 4, ""), Some(ShapeCure::FusedAttention(names)));
         assert_eq!(cure(&tensors[..3], 4 * 6 * 2048 * 2048 * 4, ""), None);
+        // Which of four are query, key and value, nothing shows.
+        let four = [tensors.as_slice(), &[("output", shape)]].concat();
+        assert_eq!(cure(&four, 4 * 6 * 2048 * 2048 * 4, ""), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod support;
 #[cfg(unix)]
 mod action;
 mod advised;
+mod agreement;
 mod analyze_at;
 mod check;
 mod check_ci;
@@ -69,6 +70,7 @@ mod layout;
 mod linear;
 mod linear_allocator;
 mod lines;
+mod no_failure;
 mod one_screen;
 mod one_screen_commands;
 mod outcomes;

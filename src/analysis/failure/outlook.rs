@@ -133,8 +133,9 @@ impl Filling {
 
     fn before_failure(device: DeviceStudy<'_, '_>, failed: &FailureFacts, remaining: u64) -> Option<Self> {
         let (stacks, request) = (device.stacks(), &failed.request);
-        let line = stacks.user_frame(request.stack)?;
-        let is_same_line = |stack| stack == request.stack || stacks.user_frame(stack) == Some(line);
+        // The line that the headline names, which may be a package's: others that the user's line calls are not "this line".
+        let line = stacks.line_id(request.stack).frame?;
+        let is_same_line = |stack| stack == request.stack || stacks.line_id(stack).frame == Some(line);
         let (requests, bytes) = device.program().similar_requests_before(request.entry, is_same_line);
         (requests >= MIN_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes: remaining })
     }

@@ -45,6 +45,11 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
             at(peak.reserved_event)
         ),
     );
+    let flushes = device.cache_flushes.map(|flushes| {
+        let requests = counted(flushes.requests, "request");
+        format!("{} of the cache, for {requests} that found no room", size(flushes.released_bytes))
+    });
+    document.fields("released", flushes);
 }
 
 fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {

@@ -10,8 +10,8 @@ use super::place::location_label;
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReason, SnapshotReport};
-use crate::base::units::{counted, duration, escape_name, percent, ratio, size};
+use crate::analysis::{AnalyzeReport, CacheFlushes, DeviceReport, DryRunReason, SnapshotReport};
+use crate::base::units::{count, counted, duration, escape_name, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::output::document::{Text, alarm, amount, strong};
 use crate::stacks::frames::FrameReport;
@@ -154,40 +154,87 @@ fn advise_without_failure(snapshot: &SnapshotReport, device: &DeviceReport) -> O
         let command = "oomscope run --at exit -- python train.py";
         return Some(("record a history to see the peak, and failures".to_owned(), Some(command.to_owned())));
     }
-    let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
-    let growth = Some(&device.leaks).filter(|_| device.is_growth_notable());
-    let (action, copy) = if let Some(graphs) = held.and_then(|held| held.unused_graphs.as_ref()) {
-        (no_grad(graphs), Some(graphs.called_at.file_line()))
-    } else if let Some((leaks, graphs)) = growth.and_then(|leaks| Some((leaks, leaks.kept_graphs.as_ref()?))) {
+    advise_on_growth(device)
+        .or_else(|| advise_on_savings(snapshot, device))
+        .or_else(|| advise_on_record(snapshot, device))
+}
+
+/// What to do about memory that grows.
+fn advise_on_growth(device: &DeviceReport) -> Option<(String, Option<String>)> {
+    let leaks = Some(&device.leaks).filter(|_| device.is_growth_notable())?;
+    if let Some(graphs) = &leaks.kept_graphs {
         let variable = leaks.variable.as_deref().filter(|variable| variable.is_graph());
-        (detach(graphs, variable), graphs.result_at.as_ref().map(FrameReport::file_line))
-    } else if let Some((leaks, leak)) = growth.and_then(|leaks| Some((leaks, leaks.suspects.first()?))) {
-        let (line, rate) = (leak.location.label(), size(leaks.bytes_per_step));
-        let copy = leak.location.frame.as_ref().map(FrameReport::file_line);
-        (format!("look at {line}: memory grows by {rate} per step"), copy)
-    } else if let Some(gain) = device.expandable_gain {
+        return Some((detach(graphs, variable), graphs.result_at.as_ref().map(FrameReport::file_line)));
+    }
+    let leak = leaks.suspects.first()?;
+    let (line, rate) = (leak.location.label(), size(leaks.bytes_per_step));
+    let copy = leak.location.frame.as_ref().map(FrameReport::file_line);
+    Some((format!("look at {line}: memory grows by {rate} per step"), copy))
+}
+
+/// What would save most, if that is notable.
+fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option<(String, Option<String>)> {
+    let peak = device.peak.reserved_bytes;
+    let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
+    let graphs = held.and_then(|held| held.unused_graphs.as_ref());
+    let graphs = graphs.map(|graphs| (graphs.bytes, no_grad(graphs), Some(graphs.called_at.file_line())));
+    let expandable = device.expandable_gain.map(|gain| {
         let action = format!(
             "set {EXPANDABLE_SEGMENTS}: {} of free memory is stuck between live blocks, and in a replay the peak of \
              reserved memory is {} instead of {}",
             size(gain.stranded_bytes),
             size(gain.peak_reserved_bytes),
-            size(device.peak.reserved_bytes)
+            size(peak)
         );
-        (action, Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
-    } else if let Some(imbalance) = &device.data_parallel {
-        (imbalance.to_string(), imbalance.called_at.as_ref().map(FrameReport::file_line))
-    } else if let Some(idle) = &device.idle_cache {
-        (idle.to_string(), Some("torch.cuda.empty_cache()".to_owned()))
-    } else if has_warning(snapshot, Code::HistoryLost) {
+        let copy = shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref());
+        (peak.saturating_sub(gain.peak_reserved_bytes), action, Some(copy))
+    });
+    let optimizer = device.optimizer_change.as_ref().and_then(|row| {
+        let gain = u64::try_from(row.reserved_gain_bytes).ok()?;
+        let replayed = size(row.peak_reserved_bytes);
+        let action =
+            format!("{}: in a replay the peak of reserved memory falls by {} to {replayed}", row.label(), size(gain));
+        Some((gain, action, row.location.frame.as_ref().map(FrameReport::file_line)))
+    });
+    let balance = device.data_parallel.as_ref().map(|imbalance| {
+        let gain = imbalance.peak_bytes.saturating_sub(imbalance.others_peak_bytes);
+        (gain, imbalance.to_string(), imbalance.called_at.as_ref().map(FrameReport::file_line))
+    });
+    let idle =
+        device.idle_cache.map(|idle| (idle.bytes, idle.to_string(), Some("torch.cuda.empty_cache()".to_owned())));
+    let savings = [graphs, expandable, optimizer, balance, idle].into_iter().flatten();
+    let best = savings.filter(|(bytes, ..)| device.is_notable(*bytes)).max_by_key(|(bytes, ..)| *bytes);
+    let flushes = device.cache_flushes.filter(|flushes| flushes.requests >= MIN_FLUSHES);
+    let best = best.map(|(_, action, copy)| (action, copy));
+    best.or_else(|| flushes.map(|flushes| (describe_flushes(flushes), None)))
+}
+
+/// How to see what this recording does not show.
+fn advise_on_record(snapshot: &SnapshotReport, device: &DeviceReport) -> Option<(String, Option<String>)> {
+    if has_warning(snapshot, Code::HistoryLost) {
         let action = "record again with more trace entries, to see all of it";
-        (action.to_owned(), Some(RECORD_MORE_COMMAND.to_owned()))
-    } else if device.truncated {
-        let action = "start the recording before the model is built, to see who holds the memory from before it";
-        (action.to_owned(), Some(RECORD_COMMAND.to_owned()))
-    } else {
-        return None;
-    };
-    Some((action, copy))
+        return Some((action.to_owned(), Some(RECORD_MORE_COMMAND.to_owned())));
+    }
+    let before = device.allocated_before_bytes();
+    device.is_notable(before).then(|| {
+        let action = format!(
+            "start the recording before the model is built, to see who holds the {} from before it",
+            size(before)
+        );
+        (action, Some(RECORD_COMMAND.to_owned()))
+    })
+}
+
+/// Fewer requests that wait for the GPU hardly show.
+const MIN_FLUSHES: u64 = 8;
+
+fn describe_flushes(flushes: CacheFlushes) -> String {
+    format!(
+        "lower the peak, or give the job a larger device: {} requests waited until the allocator had released cached \
+         memory, {} in all, which stops the GPU each time",
+        count(flushes.requests),
+        size(flushes.released_bytes)
+    )
 }
 
 /// The variable that keeps the growing memory if growth explains the failure, else the one that keeps most.
