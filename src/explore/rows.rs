@@ -125,7 +125,7 @@ pub(super) fn tried(
             name: row.what.clone(),
             mark: Some(row.mark),
             outcome: row.describe_then(),
-            reserved: size(row.peak_reserved_bytes),
+            reserved: row.reached_reserved_bytes().map_or_else(String::new, size),
             sure: if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() },
             conditions: Some(Conditions { options, change: change.map(ProgramRow::key), ..Conditions::default() }),
         });

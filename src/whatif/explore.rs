@@ -169,7 +169,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             lower_bound_bytes: device.program().peak_bytes(&Settings::default()),
             reserved_before_bytes: device.reserved_before(),
             settings_string: device.snapshot().settings_string().map(str::to_owned),
-            torch_version: release_range(inference),
+            torch_version: release_range(study.snapshot(), inference),
             minors: [*inference.releases.start(), *inference.releases.end()],
             options: candidates_with_use(device).into_iter().map(|candidate| candidate.option).collect(),
             exact: device.inferred().verification.is_exact(),

@@ -34,7 +34,7 @@ pub fn verify_study(study: &Study<'_>, path: &str) -> ReplayReport {
         path: path.to_owned(),
         mode: "verify",
         settings_string: snapshot.settings.as_ref().map(|raw| raw.string.clone()),
-        torch_version: release_range(inference),
+        torch_version: release_range(study.snapshot(), inference),
         warnings: warnings(snapshot, inference),
         devices: study.devices().map(verify_device).collect(),
     }
@@ -58,7 +58,7 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
     if !candidate_releases(&snapshot.torch).contains(inference.releases.end()) {
         let message = format!(
             "replayed as PyTorch {}, although the source lines of PyTorch's own code in the stacks are those of {}",
-            release_range(inference),
+            release_range(snapshot, inference),
             snapshot.torch
         );
         warnings.add(Code::ReleaseUnclear, message);
@@ -153,7 +153,11 @@ pub(super) fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64
     Some(Warning::new(Code::SmallCapacity, message))
 }
 
-pub(super) fn release_range(inference: &Inference<'_>) -> String {
+pub(super) fn release_range(snapshot: &Snapshot, inference: &Inference<'_>) -> String {
+    // What the file shows, unless the allocator's decisions show other releases.
+    if candidate_releases(&snapshot.torch) == inference.releases {
+        return snapshot.torch_version();
+    }
     let (first, last) = (*inference.releases.start(), *inference.releases.end());
     if first == last { format!("2.{first}") } else { format!("2.{first}-2.{last}") }
 }

@@ -72,6 +72,15 @@ pub struct TriedRow {
     pub location: Option<Box<CodeLocation>>,
 }
 
+impl TriedRow {
+    /// Peak of reserved bytes on the device; `None` if the job fails there. A change is replayed without a limit, so that
+    /// `peak_reserved_bytes` is then what it would need.
+    pub fn reached_reserved_bytes(&self) -> Option<u64> {
+        let is_reached = self.kind == TriedKind::Settings || self.then.goes_on();
+        Some(self.peak_reserved_bytes).filter(|_| is_reached)
+    }
+}
+
 /// The program of a device as recorded, with which everything tried is compared.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TriedOn {

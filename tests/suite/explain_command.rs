@@ -241,3 +241,16 @@ fn logs_of_windows_are_read_and_those_that_explode_are_refused() {
     let bomb = program::file(&directory, "bomb.log.gz", &bomb.finish().unwrap());
     assert!(refusal(&["explain", &bomb]).contains("when decompressed"));
 }
+
+/// PyTorch in a container lists its own process as another one: the smallest that can hold what it has reserved.
+#[test]
+fn the_own_process_is_the_smallest_that_holds_what_is_reserved() {
+    let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 \
+        GiB of which 1.15 GiB is free. Process 111 has 20.00 GiB memory in use. Process 222 has 58.00 GiB memory in use. Of \
+        the allocated memory 18.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.";
+    let directory = TempDir::new().unwrap();
+    let path = file(&directory, "job.log", log.as_bytes());
+    let report: Value = serde_json::from_str(&result_of(&["explain", "--format", "json", &path])).unwrap();
+    let reason = report["failures"][0]["verdict_reason"].as_str().unwrap();
+    assert!(reason.contains("process 222: 58 GiB, this process itself: about 1 GiB"), "{reason}");
+}

@@ -55,6 +55,12 @@ fn every_prefix_is_truncated_and_counts_the_entries_before() {
 }
 
 #[test]
+fn a_pointer_of_git_lfs_names_what_fetches_the_file() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n";
+    assert_says(pointer, &["is a pointer of Git LFS", "git lfs pull"]);
+}
+
+#[test]
 fn an_empty_file_says_that_the_writer_died() {
     for bytes in [&b""[..], b"\n", b"  \r\n\t"] {
         assert_says(bytes, &["is empty", "record it again"]);

@@ -123,10 +123,8 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
 impl DevicePair<'_, '_> {
     /// The position to compare: without a trace there is no peak.
     fn compared_position(&self, requested: ComparedMoment) -> ComparedMoment {
-        match self.devices.map(|device| device.map(|device| device.device().is_empty())) {
-            [Some(before), Some(after)] if before != after => ComparedMoment::Snapshot,
-            _ => requested,
-        }
+        let mut devices = self.devices.iter().flatten();
+        if devices.any(|device| device.device().is_empty()) { ComparedMoment::Snapshot } else { requested }
     }
 }
 

@@ -128,8 +128,8 @@ fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]
         warning: Warning {
             code: Code::NoPeak,
             message: format!(
-                "one of the snapshots has no history of GPU {}, so it has no peak: both are \
-                 compared as they were taken",
+                "no peak of GPU {} is known, because not both snapshots have its history: they are compared as they \
+                 were taken",
                 device.device
             ),
         },

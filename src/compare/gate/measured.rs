@@ -161,15 +161,14 @@ impl GatedDevice<'_, '_> {
                 (LineMetric::ActiveAfter(peak.reserved_event), "held when reserved memory peaked")
             }
             Figure::Ooms => {
-                let last = self.failures.last();
-                let share = last.and_then(|oom| {
-                    let lines = [&oom.location.frame, &oom.location.called_from];
-                    let lines = lines.into_iter().flatten();
-                    let user_line = lines.clone().find(|line| line.origin() == Origin::User);
-                    let frame = user_line.or(lines.into_iter().next())?.clone();
-                    Some(LineShare { frame, bytes: oom.requested_bytes })
-                });
-                return (share.into_iter().collect(), "requested, and refused");
+                // The line that `analyze` names, and the user's that called it, if a package made the request.
+                let Some(oom) = self.failures.last() else { return (Vec::new(), "") };
+                let line = |frame: &FrameReport| LineShare { frame: frame.clone(), bytes: oom.requested_bytes };
+                let is_users = |frame: &&FrameReport| frame.origin() == Origin::User;
+                let is_caller_needed = oom.location.frame.as_ref().filter(is_users).is_none();
+                let caller = oom.location.called_from.as_ref().filter(|_| is_caller_needed);
+                let lines = oom.location.frame.iter().chain(caller).map(line);
+                return (lines.collect(), "requested, and refused");
             }
             Figure::StepGrowth => {
                 let suspects = Leaks::from_device(self.device, top, None).suspects.into_iter();

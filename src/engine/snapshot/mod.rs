@@ -71,6 +71,7 @@ impl Snapshot {
             None => Err(SnapshotError::Empty),
             Some(b'{' | b'[') if !pickle::looks_like_pickle(bytes) && !looks_like_log(bytes) => json::read(bytes),
             Some(_) if bytes.starts_with(b"PK\x03\x04") => Err(SnapshotError::Zip),
+            Some(_) if bytes.starts_with(b"version https://git-lfs.github.com/spec/") => Err(SnapshotError::LfsPointer),
             Some(_) => decode::read(bytes, progress),
         }
     }

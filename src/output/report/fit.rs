@@ -185,3 +185,14 @@ fn describe_error(error: f64) -> String {
         less => format!("{} too low", percent(-less)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::describe_error;
+
+    #[test]
+    fn a_prediction_above_what_was_recorded_is_too_high() {
+        let described = [0.0, 0.25, -0.25].map(describe_error);
+        assert_eq!(described, ["as recorded", "25% too high", "25% too low"]);
+    }
+}

@@ -92,9 +92,7 @@ fn cells(row: &TriedRow) -> Vec<Cell> {
         TriedKind::Program => row.what.as_str().into(),
     };
     let sure = if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() };
-    // A change is replayed without a limit: if the job fails on the device, it never reserves that much.
-    let is_reached = row.kind == TriedKind::Settings || row.then.goes_on();
-    let reserved = if is_reached { size(row.peak_reserved_bytes) } else { String::new() };
+    let reserved = row.reached_reserved_bytes().map_or_else(String::new, size);
     vec![
         Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
         row.describe_then().into(),

@@ -13,7 +13,8 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     let first = device.advice.first();
     // A setting that serves the input needs no word about it.
     let needs_less = matches!(first, Some(Advice::LimitInput(_) | Advice::Change(..)));
-    let input = oom.unusual_input.as_ref().filter(|_| needs_less);
+    // The size of an input does not explain why free memory could not be used.
+    let input = oom.unusual_input.as_ref().filter(|_| needs_less && conclusion == Verdict::Capacity);
     let why = match (first, device.explaining_growth(oom), input) {
         (_, Some(bytes), _) => describe_growth(oom, device, bytes),
         (Some(Advice::Cure(cure)), ..) => {

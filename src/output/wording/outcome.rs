@@ -92,7 +92,7 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
     match why {
         WhyUnknown::NoLoop => "nothing before was like it",
         WhyUnknown::FirstIteration => "no step was complete before it",
-        WhyUnknown::SingleIteration => "only one earlier step is recorded",
+        WhyUnknown::SingleIteration => "fewer than two whole steps before it match",
         WhyUnknown::NewSizes => "the sizes in this step are new",
         WhyUnknown::NewRequests => "this step makes requests that no earlier one made",
         WhyUnknown::IrregularSizes => "sizes vary from step to step",

@@ -1,5 +1,6 @@
 //! Sentences about the variables that keep memory alive.
 
+use crate::analysis::request_bytes;
 use crate::base::units::{counted, size};
 use crate::compare::diff::VariableChange;
 use crate::snapshot::{Author, RootKind, TensorKind};
@@ -41,6 +42,10 @@ pub(super) fn keeper_aside(kept: &KeptByVariable) -> String {
 /// Type and shape of the largest tensor.
 pub(crate) fn type_label(kept: &KeptByVariable) -> Option<String> {
     let (shape, dtype) = (kept.shape.as_ref()?, kept.dtype.as_ref()?);
+    // A view may repeat its memory, or the memory be another's: its shape then does not describe these bytes.
+    if request_bytes(shape, dtype).is_some_and(|bytes| bytes > kept.bytes) {
+        return None;
+    }
     let each = if kept.blocks > 1 { "the largest is " } else { "" };
     Some(format!("{each}{}", shape_label(dtype, shape)))
 }

@@ -84,7 +84,14 @@ fn describe_full_device(reason: &VerdictReason) -> String {
     if needed <= reach {
         return format!("{} is free, but not in one place", size(reach - allocated));
     }
-    format!("live memory and the request need {}, and {} is within reach", size(needed), size(reach))
+    let [needs, within] = [needed, reach].map(size);
+    if needs == within {
+        return format!(
+            "live memory and the request need {} more than the {within} within reach",
+            size(needed - reach)
+        );
+    }
+    format!("live memory and the request need {needs}, and {within} is within reach")
 }
 
 /// The memory that serves a tried request.

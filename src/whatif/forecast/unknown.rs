@@ -9,7 +9,7 @@ words! {
         NoLoop = "no-loop",
         /// The failed request belongs to the first iteration, and nothing shows the rest of it
         FirstIteration = "first-iteration",
-        /// Only one earlier iteration is recorded, or only a part of one
+        /// Fewer than two whole iterations before it match it
         SingleIteration = "single-iteration",
         /// The sizes of this iteration are new, and no law predicts the others
         NewSizes = "new-sizes",

@@ -69,6 +69,26 @@ fn an_unchanged_script_converts_back_to_its_program() {
     }
 }
 
+/// The wait of a free that was moved belongs to another time: its memory is free at once.
+#[test]
+fn a_free_that_moved_is_not_pending() {
+    let snapshot = read("2.15.0-fuzz_streams-oom-lag");
+    let device = snapshot.devices().next().unwrap();
+    let program = Program::from_trace(device, &recorded_settings(&snapshot));
+    let pending = |program: &Program<'_>| {
+        let is_pending = |one: &&Operation| matches!(one.kind, OperationKind::Free { is_pending: true, .. });
+        program.operations.iter().filter(is_pending).count()
+    };
+    let mut script = Script::from_program(&program);
+    assert!(pending(&program) > 10 && pending(&script.to_program(&program)) == pending(&program));
+    for op in &mut script.ops {
+        if let ScriptOpKind::Free { is_moved, .. } = &mut op.kind {
+            *is_moved = true;
+        }
+    }
+    assert_eq!(pending(&script.to_program(&program)), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

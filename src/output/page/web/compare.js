@@ -108,7 +108,8 @@ async function comparedView() {
   const [a, b] = [await openDevice(first), await openDevice(second)];
   const [from, to] = [a.totals.peak, b.totals.peak];
   const { rows } = compareMoments(a, from, b, to, "line");
-  const [before, after] = [a.totals.allocated[from], b.totals.allocated[to]];
+  // The columns may lack small allocations.
+  const [before, after] = [a.page.peak_allocated_bytes, b.page.peak_allocated_bytes];
   const most =
     rows[0] && rows[0].came !== rows[0].went
       ? `; most at ${rows[0].label}: ${signedBytes(rows[0].came - rows[0].went)}`

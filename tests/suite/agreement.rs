@@ -1,0 +1,91 @@
+//! One file, several commands: the same fact is the same in each.
+
+use oomscope::analysis::Advice;
+use oomscope::compare::diff::{DiffOptions, File, diff};
+use oomscope::study::figures::Figure;
+use oomscope::whatif::{TriedKind, TriedMark, WhatIfOptions, compare_settings, verify_study};
+use serde_json::Value;
+
+use crate::support::fixtures;
+use crate::support::program::{analyze, run};
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&run(&[args, &["--format", "json"]].concat()).out).unwrap()
+}
+
+/// The release is what the file shows, in the report and in each replay of it.
+#[test]
+fn every_command_names_the_same_release() {
+    for name in fixtures::names() {
+        let (study, report) = (fixtures::study(&name), fixtures::report(&name));
+        assert_eq!(verify_study(study, &name).torch_version, report.torch_version, "{name}");
+    }
+}
+
+/// What `analyze` says of all that was tried is what its table and `whatif` show.
+#[test]
+fn nothing_helps_only_if_no_row_does() {
+    let mut said = 0;
+    for name in fixtures::names() {
+        let study = fixtures::study(&name);
+        for device in &fixtures::report(&name).devices {
+            let Some(Advice::NothingHelps(_, may_help)) = device.advice.first() else { continue };
+            said += 1;
+            let is_helpful = |mark: TriedMark| mark != TriedMark::NoHelp;
+            assert_eq!(device.tried.iter().any(|row| is_helpful(row.mark)), *may_help, "{name}: {:?}", device.tried);
+            let report = compare_settings(study, &name, WhatIfOptions::default(), &|_, _| ()).unwrap();
+            let of_device = report.devices.iter().filter(|one| one.device == device.device);
+            for row in of_device.flat_map(|one| one.tried.clone()).filter(|row| row.kind == TriedKind::Settings) {
+                assert!(!is_helpful(row.mark), "{name}: {row:?}");
+            }
+        }
+    }
+    assert!(said > 2, "{said}");
+}
+
+/// The line of a failed request in `check` is the headline's; the user's line that called a package follows.
+#[test]
+fn check_names_the_line_that_analyze_names() {
+    let package = fixtures::directory().join("recorded");
+    let mut files: Vec<String> = fixtures::names().iter().map(|name| format!("fixtures/{name}.pickle.gz")).collect();
+    files.extend(std::fs::read_dir(package).unwrap().filter_map(|entry| {
+        let path = entry.unwrap().path().to_str().unwrap().to_owned();
+        path.ends_with(".pickle.gz").then_some(path)
+    }));
+    let mut compared = 0;
+    for file in &files {
+        let report = analyze(&[file]);
+        let checked = json(&["check", "--max-ooms", "0", file]);
+        for device in report["snapshots"][0]["devices"].as_array().unwrap() {
+            let Some(oom) = device["ooms"].as_array().unwrap().last().filter(|oom| !oom["culprit"].is_null()) else {
+                continue;
+            };
+            let findings = checked["findings"].as_array().unwrap();
+            let finding =
+                findings.iter().find(|one| one["code"] == "ooms" && one["device"] == device["device"]).unwrap();
+            for key in ["file", "line", "name"] {
+                assert_eq!(finding["lines"][0][key], oom["culprit"][key], "{file}");
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 15, "{compared}");
+}
+
+/// Without a history there is no peak, in `diff` as in `analyze`.
+#[test]
+fn no_command_has_a_peak_without_a_history() {
+    for name in fixtures::names() {
+        let study = fixtures::study(&name);
+        let file = || File { snapshot: study.snapshot(), path: &name };
+        let report = diff(file(), file(), DiffOptions::default());
+        for (device, analyzed) in report.devices.iter().zip(&fixtures::report(&name).devices) {
+            let has_peak = analyzed.timeline.is_some();
+            assert_eq!(device.moment == "at the snapshot", !has_peak, "{name}: {}", device.moment);
+            if has_peak {
+                let peak = device.before.unwrap().number(Figure::PeakAllocated);
+                assert_eq!(peak, analyzed.peak.allocated_bytes, "{name}");
+            }
+        }
+    }
+}
