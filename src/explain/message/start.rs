@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(at("Generation(\"Allocation on device 0 would exceed allowed memory. (out"), allocator("Allo"));
         assert_eq!(other_system("RuntimeError: CUDA error: out of memory"), ("CUDA", 14));
         assert_eq!(other_system("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), ("cuBLAS", 12));
-        assert_eq!(other_system("NCCL WARN Cuda failure 2 'out of memory'"), ("NCCL", 10));
+        assert_eq!(other_system("NCCL WARN Cuda failure 2 'out of memory'"), ("NCCL", 0));
         for other in [
             "",
             "    raise RuntimeError(\"CUDA out of memory. Tried to allocate \" + size)",

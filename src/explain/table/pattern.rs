@@ -18,7 +18,7 @@ impl Pattern {
         let (text, pattern) = (text.to_ascii_lowercase(), self.0.to_ascii_lowercase());
         let is_whole = pattern.starts_with('^');
         let skipped = if is_whole { text.len() - text.trim_start().len() } else { 0 };
-        let text = text.get(skipped..)?.trim_end();
+        let text = text.get(skipped..)?;
         let (mut start, mut end) = (None, 0);
         for part in pattern.trim_start_matches('^').trim_end_matches('$').split(ANY) {
             let (at, len) = find_part(text.get(end..)?, part)?;
@@ -26,7 +26,7 @@ impl Pattern {
             end += at + len;
         }
         let is_bound_at_start = !is_whole || start == Some(0);
-        let is_bound_at_end = !pattern.ends_with('$') || end == text.len();
+        let is_bound_at_end = !pattern.ends_with('$') || end == text.trim_end().len();
         start.filter(|_| is_bound_at_start && is_bound_at_end).map(|start| start + skipped)
     }
 
