@@ -51,7 +51,8 @@ fn a_workspace_that_is_not_to_be_had_fails_nothing() {
 /// 100 MiB of 1,400 MiB fit beside the context; beside two communicators of 560 MiB, they may.
 #[test]
 fn nccl_takes_memory_too() {
-    for (communicators, verdict, outside_mib, headroom_mib) in [(0, "would-fit", 260, 1_040), (2, "may-fit", 1_380, 0)] {
+    for (communicators, verdict, outside_mib, headroom_mib) in [(0, "would-fit", 260, 1_040), (2, "may-fit", 1_380, 0)]
+    {
         let mut distributed = recording(&json!([]), 0, false);
         let dry_run = &mut distributed["oomscope"]["dry_run"];
         dry_run["total_bytes"] = json!(1_400 * MIB);

@@ -18,7 +18,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     if bytes.starts_with(REPORT) {
         return Err(SnapshotError::NotSnapshot("it is a report of oomscope".to_owned()));
     }
-    let decoder = RefCell::new(Decoder::new());
+    let decoder = RefCell::new(Decoder::new(bytes.len()));
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let root = ValueSeed(&decoder).deserialize(&mut reader).and_then(|root| {
         reader.end()?;

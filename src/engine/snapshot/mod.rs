@@ -19,6 +19,7 @@ mod extended_stacks;
 mod frame_lists;
 mod json;
 mod keys;
+mod memory_budget;
 #[doc(hidden)]
 pub mod pickle;
 mod recorder_info;

@@ -23,6 +23,7 @@ use self::entry_keys::EntryKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::keys;
+use super::memory_budget::MemoryBudget;
 use super::torch_range::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
@@ -51,7 +52,7 @@ const MAX_PADDING: usize = 3;
 
 /// Reads a pickled snapshot.
 pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, SnapshotError> {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(bytes.len());
     match pickle::read(bytes, &mut decoder, progress) {
         Ok(pickle) => {
             // An offset in `bytes` always fits.
@@ -99,6 +100,7 @@ pub(super) struct Decoder {
     frame_ids: Vec<FrameId>,
     /// For frames of generated code, the traceback of the original source.
     original_traces: FxHashMap<FrameId, SymbolId>,
+    memory: MemoryBudget,
 }
 
 /// A list that is not a stack or a pair. Its items are frozen.
@@ -176,8 +178,10 @@ fn text_keyed(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
 }
 
 impl Decoder {
-    pub(super) fn new() -> Self {
+    /// For `raw_bytes` of input.
+    pub(super) fn new(raw_bytes: usize) -> Self {
         Self {
+            memory: MemoryBudget::new(raw_bytes as u64),
             snapshot: Snapshot { symbols: keys::symbols(), ..Snapshot::default() },
             seen: KeysSeen::default(),
             unknown: FxHashSet::default(),
@@ -204,9 +208,10 @@ impl Decoder {
         Value::node(SCALAR, to_u32(self.scalars.len() - 1))
     }
 
-    fn new_list(&mut self, list: List) -> Value {
+    fn new_list(&mut self, list: List) -> Result<Value, ErrorKind> {
+        self.memory.add_container()?;
         self.lists.push(list);
-        Value::node(LIST, to_u32(self.lists.len() - 1))
+        Ok(Value::node(LIST, to_u32(self.lists.len() - 1)))
     }
 
     /// Reads a dict with these pairs as a record, if its keys identify one.
@@ -276,6 +281,7 @@ impl Decoder {
     }
 
     fn freeze_all(&mut self, values: &[Value]) -> Result<Vec<Value>, ErrorKind> {
+        self.memory.add_items(values.len())?;
         let mut frozen = values.to_vec();
         for value in &mut frozen {
             *value = self.freeze(*value)?;
@@ -298,11 +304,11 @@ impl Decoder {
                 (_, Some(_)) => return mixed_list_error(),
                 (_, None) => {
                     let items = self.freeze_all(items)?;
-                    return Ok(self.new_list(List::Open(items)));
+                    return self.new_list(List::Open(items));
                 }
             }
         }
-        Ok(rows.map_or(Value::EMPTY_LIST, |rows| self.new_list(List::Rows(rows))))
+        rows.map_or(Ok(Value::EMPTY_LIST), |rows| self.new_list(List::Rows(rows)))
     }
 
     fn pair_or_stack(&mut self, items: &[Value]) -> Result<Option<Value>, ErrorKind> {
@@ -443,6 +449,7 @@ impl Builder for Decoder {
                     return Ok(record);
                 }
                 let pairs = self.freeze_all(pairs)?;
+                self.memory.add_container()?;
                 self.dicts.push(Dict::Open(pairs));
                 Ok(Value::node(DICT, to_u32(self.dicts.len() - 1)))
             }
@@ -472,6 +479,11 @@ impl Builder for Decoder {
     #[inline]
     fn record(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
         self.read_accepted_entry(keys, values)
+    }
+
+    fn check_memory(&self, machine_bytes: u64) -> Result<(), ErrorKind> {
+        let scalars = (self.scalars.capacity() * size_of::<Scalar>()) as u64;
+        self.memory.check(machine_bytes.saturating_add(scalars))
     }
 
     fn text_of(&self, value: Value) -> Option<&str> {

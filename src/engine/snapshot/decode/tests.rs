@@ -70,7 +70,7 @@ fn describe(root: Result<pickle::Pickle, pickle::PickleError>, decoder: Decoder)
 /// Reads `bytes` both ways. Returns the number of entries, and of those that were read in one go.
 fn assert_same(bytes: &[u8], what: &str) -> [u64; 2] {
     let [one_go, opcodes] = [true, false].map(|accepts_keys| {
-        let mut builder = Watched { decoder: Decoder::new(), accepts_keys, records: 0 };
+        let mut builder = Watched { decoder: Decoder::new(1 << 20), accepts_keys, records: 0 };
         let root = pickle::read(bytes, &mut builder, &|_| ());
         let counts = [builder.decoder.entries(), builder.records];
         (describe(root, builder.decoder), counts)

@@ -37,6 +37,15 @@ pub trait Builder {
         None
     }
 
+    /// Called from time to time with the bytes that the machine's own tables take.
+    ///
+    /// # Errors
+    /// If that is too much memory, together with the builder's values.
+    fn check_memory(&self, machine_bytes: u64) -> Result<(), ErrorKind> {
+        let _ = machine_bytes;
+        Ok(())
+    }
+
     /// The string `value`, if it is one.
     fn text_of(&self, value: Value) -> Option<&str>;
 

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::opcode;
+use crate::base::units::size;
 
 /// An error in a pickle, with its position.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -72,6 +73,9 @@ pub enum ErrorKind {
     /// A container contains itself, or changes after another container used it.
     #[error("a container contains itself or is changed after use, which no memory snapshot does")]
     Recursive,
+    /// The values take too much memory for the size of the file.
+    #[error("its values would take {}, from {} of input: no memory snapshot does that", size(*.bytes), size(*.raw_bytes))]
+    TooMuchMemory { bytes: u64, raw_bytes: u64 },
     /// The builder rejects the structure.
     #[error("{0}")]
     Unexpected(String),

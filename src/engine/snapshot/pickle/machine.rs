@@ -14,6 +14,8 @@ use super::value::{Kind, Value};
 
 /// Bytes between two progress reports.
 const PROGRESS_INTERVAL: usize = 16 << 20;
+/// Bytes between two looks at the memory in use.
+const CHECK_INTERVAL: usize = 64 << 10;
 
 /// The result of [`read`], without the builder's values.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +73,13 @@ pub(super) struct Machine<'a, B> {
 /// Picklers write items in batches of this size. A single item left over follows without a MARK.
 pub(super) const BATCH: usize = 1000;
 
+/// The most bytes that `table` takes before [`CHECK_INTERVAL`] further bytes of the pickle are read: while it moves to
+/// twice the room, it takes three times as much.
+pub(super) fn bytes_until_next_check<T>(table: &Vec<T>) -> usize {
+    let grows = table.len() + CHECK_INTERVAL > table.capacity();
+    table.capacity() * size_of::<T>() * if grows { 3 } else { 1 }
+}
+
 /// Whether another part of a list or dict follows at `pos`.
 #[inline]
 pub(super) fn may_grow(bytes: &[u8], pos: usize) -> bool {
@@ -96,13 +105,21 @@ impl<B: Builder> Machine<'_, B> {
         }
         let bytes = self.bytes;
         let mut pos = 0;
-        let mut report_at = PROGRESS_INTERVAL;
+        let (mut check_at, mut report_at) = (CHECK_INTERVAL, PROGRESS_INTERVAL);
         loop {
             let start = pos;
             let at = |opcode, kind| PickleError { offset: start as u64, opcode, kind };
             let Some(&code) = bytes.get(pos) else {
                 return Err(at(None, ErrorKind::Truncated));
             };
+            if start >= check_at {
+                self.check_memory().map_err(|kind| at(Some(code), kind))?;
+                check_at = start + CHECK_INTERVAL;
+                if start >= report_at {
+                    progress(start as u64);
+                    report_at = start + PROGRESS_INTERVAL;
+                }
+            }
             pos += 1;
             // The frequent opcodes are here, so that `pos` stays in a register and the loop continues
             // without a call.
@@ -117,10 +134,6 @@ impl<B: Builder> Machine<'_, B> {
                 },
                 op::MEMOIZE => go!(self.memoize()),
                 op::MARK => {
-                    if start >= report_at {
-                        progress(start as u64);
-                        report_at = start + PROGRESS_INTERVAL;
-                    }
                     let end = match self.stack.last().map(|top| top.kind()) {
                         Some(Kind::EmptyList) => self.fill_with_references(pos),
                         _ => None,
@@ -134,10 +147,6 @@ impl<B: Builder> Machine<'_, B> {
                     continue;
                 }
                 op::EMPTY_DICT => {
-                    if start >= report_at {
-                        progress(start as u64);
-                        report_at = start + PROGRESS_INTERVAL;
-                    }
                     match self.read_dict_by_layout(pos) {
                         Some(end) => pos = end,
                         None => self.push(Value::EMPTY_DICT),
@@ -194,6 +203,11 @@ impl<B: Builder> Machine<'_, B> {
             };
             return Err(at(Some(code), kind));
         }
+    }
+
+    fn check_memory(&self) -> Result<(), ErrorKind> {
+        let tables = bytes_until_next_check(&self.stack) + bytes_until_next_check(&self.marks);
+        self.builder.check_memory((tables + self.memo.bytes_until_next_check()) as u64)
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 //! Real snapshots memoize every dict and list, but refer to few of them. So slots are 32 bits wide, with a side table
 //! for the rare values that need more.
 
+use super::machine::bytes_until_next_check;
 use super::value::{Value, as_side_table_slot, is_plain, side_table_slot};
 
 #[derive(Default)]
@@ -21,6 +22,10 @@ fn unset() -> u32 {
 impl Memo {
     pub(super) fn len(&self) -> u64 {
         self.slots.len() as u64
+    }
+
+    pub(super) fn bytes_until_next_check(&self) -> usize {
+        bytes_until_next_check(&self.slots) + bytes_until_next_check(&self.wide)
     }
 
     #[inline]
