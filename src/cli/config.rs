@@ -86,8 +86,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads `path`, or else the nearest `oomscope.toml` in the working directory and its parents. Also returns the
-    /// path.
+    /// Reads `path`, or else the nearest `oomscope.toml` from the working directory up to the root of its repository. Also
+    /// returns the path.
     pub(super) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
         let Some(path) = path.map(Path::to_owned).or_else(search) else {
             // A configuration file is optional.
@@ -100,11 +100,13 @@ impl Config {
     }
 }
 
-/// The first of `oomscope.toml`, `../oomscope.toml`, `../../oomscope.toml`, .. that exists.
+/// The first of `oomscope.toml`, `../oomscope.toml`, .. that exists, up to the root of the repository. Outside of one, only
+/// that of the working directory: whoever may write to a directory above, such as `/tmp`, must not loosen limits.
 fn search() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let up = |levels: usize| (0..levels).map(|_| "..").collect::<PathBuf>().join(CONFIG);
-    (0..here.ancestors().count()).map(up).find(|path| path.is_file())
+    let to_root = here.ancestors().position(|directory| directory.join(".git").exists()).unwrap_or(0);
+    (0..=to_root).map(up).find(|path| path.is_file())
 }
 
 type Value<'t> = Spanned<DeValue<'t>>;

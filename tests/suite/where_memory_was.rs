@@ -451,6 +451,19 @@ fn a_model_that_only_runs_is_guessed() {
     assert!(told.get(&Category::Parameters).is_none_or(|score| score.said == 0));
 }
 
+/// A configuration above the working directory counts within a repository only: anybody may write to `/tmp`.
+#[test]
+fn a_configuration_above_counts_within_a_repository() {
+    let above = tempfile::tempdir().unwrap();
+    let job = above.path().join("job");
+    std::fs::create_dir(&job).unwrap();
+    std::fs::write(above.path().join("oomscope.toml"), "[[category]]\nname = 'all'\nfunction = 'train'\n").unwrap();
+    let arguments = ["--full", &text(&fixtures::path("where/2.15.0-adam"))];
+    assert!(!analyze_in(&job, &arguments).contains("by rule"));
+    std::fs::create_dir(above.path().join(".git")).unwrap();
+    assert!(analyze_in(&job, &arguments).contains("by rule"));
+}
+
 /// Rules of the reader's own sort the same memory once more: the first that fits counts.
 #[test]
 fn categories_of_ones_own_stand_beside_the_others() {
