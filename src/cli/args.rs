@@ -142,7 +142,6 @@ pub(super) struct OutputArgs {
 
 /// The formats of every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) enum Format {
     /// Text for a terminal
     Human,

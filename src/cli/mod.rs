@@ -114,14 +114,15 @@ const GROUPS: [(&str, &[&str]); 6] = [
 /// The command line, whose help lists the commands in groups.
 fn grouped_command() -> clap::Command {
     let command = Cli::command();
-    let mut groups = String::new();
-    for (heading, names) in GROUPS {
-        groups.push_str(&format!("\n{heading}:\n"));
-        for command in names.iter().filter_map(|name| command.find_subcommand(name)) {
-            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-            groups.push_str(&format!("  {:<9} {about}\n", command.get_name()));
-        }
-    }
+    let line = |name: &&str| {
+        let command = command.find_subcommand(name)?; // not in every build
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        Some(format!("  {:<9} {about}\n", command.get_name()))
+    };
+    let group = |(heading, names): &(&str, &[&str])| {
+        format!("\n{heading}:\n{}", names.iter().filter_map(line).collect::<String>())
+    };
+    let groups: String = GROUPS.iter().map(group).collect();
     let usage = "oomscope FILE..            the same as oomscope analyze FILE..\n       oomscope COMMAND [OPTIONS] ..";
     command.override_usage(usage).help_template(format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n{groups}\nOptions:\n{{options}}{{after-help}}"

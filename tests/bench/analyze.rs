@@ -97,8 +97,7 @@ fn other_sizes(c: &mut Criterion) {
         generator::write_snapshot(&mut bytes, &options).unwrap();
         made_by_the_model(&bytes)
     });
-    let options =
-        FitOptions { device: None, at: &[], capacity: Some(80 << 30), gpu: None, settings: None, multiple: 1, top: 10 };
+    let options = FitOptions { sizes: &[], capacity: Some(80 << 30), gpu: None, settings: None, multiple: 1 };
     let mut group = c.benchmark_group("fit");
     let entries = recorded.iter().map(|snapshot| snapshot.entries.len() as u64).sum();
     group.sample_size(10).throughput(Throughput::Elements(entries));

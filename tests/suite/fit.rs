@@ -1,9 +1,6 @@
 //! `oomscope fit`: what it says of other sizes is what PyTorch's allocator did there.
 
-use std::path::Path;
-
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::Value;
 
 use crate::support::program::{refusal, result_of};
 
@@ -250,44 +247,6 @@ fn the_largest_size_below_which_all_fit_leads() {
         rows.iter().find(|row| row["size"] == size).unwrap()["fits"].as_bool().unwrap()
     };
     assert!((20..=28).all(fits) && !fits(29) && fits(32));
-}
-
-/// A program that keeps a tensor of `[8, n + 10, n + 10]`.
-fn with_a_prompt(directory: &Path, size: u64) -> String {
-    let (mib, base): (u64, u64) = (1 << 20, 1 << 40);
-    let tokens = size + 10;
-    let tensors = [64 * mib, 8 * tokens * tokens * 4];
-    let (mut trace, mut segments) = (Vec::new(), Vec::new());
-    for (index, requested) in (0u64..).zip(tensors) {
-        let address = base + (index << 36);
-        let (rounded, segment) = (requested.next_multiple_of(512), requested.next_multiple_of(2 * mib));
-        let frames = json!([{ "filename": "train.py", "line": index + 1, "name": "main" }]);
-        for (action, size) in [("segment_alloc", segment), ("alloc", requested)] {
-            trace.push(json!({ "action": action, "addr": address, "size": size, "stream": 0, "frames": frames }));
-        }
-        let block = |size: u64, state: &str| json!({ "size": size, "requested_size": requested, "state": state, "frames": frames });
-        let mut blocks = vec![block(rounded, "active_allocated")];
-        blocks.extend((segment > rounded).then(|| block(segment - rounded, "inactive")));
-        segments.push(json!({ "device": 0, "address": address, "total_size": segment, "allocated_size": rounded,
-            "active_size": rounded, "requested_size": requested, "stream": 0, "segment_type": "large",
-            "segment_pool_id": [0, 0], "is_expandable": false, "frames": frames, "blocks": blocks }));
-    }
-    let path = directory.join(format!("{size}.json"));
-    std::fs::write(&path, json!({ "segments": segments, "device_traces": [trace] }).to_string()).unwrap();
-    format!("{size}={}", path.display())
-}
-
-/// The bytes are in the ratio of two squares, as those of lengths that are padded may be.
-#[test]
-fn squares_show_the_growth_of_a_dimension_and_are_told_to_be_a_guess() {
-    let directory = TempDir::new().unwrap();
-    let files = [1000, 2000].map(|size| with_a_prompt(directory.path(), size));
-    let args = ["fit", "--format", "json", &files[0], &files[1], "--sizes", "8000", "--capacity", "80GiB"];
-    let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
-    let rows = report["devices"][0]["sizes"].as_array().unwrap();
-    let row = rows.iter().find(|row| row["size"] == 8000).unwrap();
-    assert_eq!(row["peak_allocated_bytes"], (64 << 20) + (8 * 8010 * 8010 * 4_u64).next_multiple_of(512));
-    assert!(codes(&report).contains(&"guessed-growth"));
 }
 
 /// PyTorch counted these peaks at 64 on both GPUs; the recordings are of a T4.

@@ -8,29 +8,30 @@ use super::prediction::{SizeReport, predict};
 use super::size_search::{FoundSizes, LargestSize};
 use crate::whatif::Overrides;
 
-impl<'s, 'a> DeviceRecordings<'s, 'a> {
-    /// The largest sizes.
-    pub(super) fn find_answer(
+impl FitSearch<'_, '_, '_, '_> {
+    /// The largest sizes of the search under `overrides`.
+    pub(super) fn answer(
         &self,
-        search: &FitSearch<'_, '_, 's, 'a>,
         found: Option<FoundSizes>,
         varies: bool,
         overrides: &Overrides,
         options: &FitOptions<'_>,
     ) -> Answer {
         Answer {
-            largest: found.map(|found| search.to_largest(found.largest, overrides)),
-            largest_safe: found.map(|found| search.to_largest(found.safe, overrides)),
+            largest: found.map(|found| self.to_largest(found.largest, overrides)),
+            largest_safe: found.map(|found| self.to_largest(found.safe, overrides)),
             best: match found.map(|found| found.safe) {
                 // The gain of a setting is small beside that of other data.
                 _ if options.settings.is_some() || varies => None,
-                Some(LargestSize::Size(size)) => search.best_settings(overrides, size),
-                Some(LargestSize::Nothing) => search.best_settings(overrides, 0),
+                Some(LargestSize::Size(size)) => self.best_settings(overrides, size),
+                Some(LargestSize::Nothing) => self.best_settings(overrides, 0),
                 _ => None,
             },
         }
     }
+}
 
+impl<'s, 'a> DeviceRecordings<'s, 'a> {
     /// The row of `size`. If the number of requests grows, only a recorded size has an answer.
     pub(super) fn predict_size(
         &self,

@@ -209,7 +209,7 @@ impl DeviceRecordings<'_, '_> {
         let search = FitSearch { fitted: &fitted, multiple: options.multiple };
         let found = if requests_grow { None } else { search.search(&overrides, largest_recorded) };
         let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
-        let answer = self.find_answer(&search, found, varies, &overrides, options);
+        let answer = search.answer(found, varies, &overrides, options);
         let fits = answer.largest_safe.as_ref().and_then(|largest| largest.size).filter(|size| *size > 0);
         let growth_at = fits.unwrap_or(largest_recorded);
         let sizes = self

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::hidden_dimension::{Dimension, find_hidden_dimensions, law_with};
 use super::input::{SizedRecording, SizedRequest};
 use super::law::{Law, LawKind};
 use super::pairing::{RecordingPairs, pair_recordings};
@@ -66,7 +65,6 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             let paired = pairs.requests[index]?;
             other.requests.get(paired as usize).map(|request| request.bytes)
         };
-        let hidden = hidden_dimensions(base, &others);
         let varies_here = requests_that_vary(base);
         let varies_elsewhere: Vec<_> = others.iter().map(|(other, _)| requests_that_vary(other)).collect();
         let varies_by_step = |index: usize| {
@@ -85,25 +83,13 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let stacks = &base.device.snapshot().stacks;
         let requests = base.requests.iter().enumerate();
         let laws = requests.map(|(index, request)| {
-            let own_law = match law(request.bytes, index, &request_bytes) {
-                // Proportional growth needs no hidden dimension.
-                Some(Law::Polynomial(sum)) => {
-                    let product = || {
-                        let bytes = bytes_at_all(base, &others, index).filter(|_| !hidden.is_empty())?;
-                        let points = points_at_all(base, &others, &bytes);
-                        let product = hidden.iter().find_map(|dimension| law_with(*dimension, &points))?;
-                        Some(if others.len() == 1 { Law::LikelyProduct(product) } else { Law::Product(product) })
-                    };
-                    Some(product().unwrap_or(Law::Polynomial(sum)))
-                }
-                own_law => own_law,
-            };
+            let own_law = law(request.bytes, index, &request_bytes);
             // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. With only two
             // recordings no check shows that it is not a line.
             let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
             let own_law = own_law.filter(|law| may_bend || !law.is_guess());
             // Steps with the same data grow in exact proportion.
-            if matches!(own_law, None | Some(Law::Power { .. } | Law::Product(_))) || !varies_by_step(index) {
+            if matches!(own_law, None | Some(Law::Power { .. })) || !varies_by_step(index) {
                 return (own_law, false);
             }
             (points(request.bytes, index, &request_bytes).map(|points| Law::near_power(&points)), true)
@@ -251,41 +237,6 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let law = self.request_laws[index].or_else(|| self.assumed_law(request));
         law.map_or(request.bytes, |law| law.bytes_at(size))
     }
-}
-
-/// The bytes of a request in all recordings, if it is paired in each.
-fn bytes_at_all(
-    base: &SizedRecording<'_, '_>,
-    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
-    index: usize,
-) -> Option<Vec<u64>> {
-    let elsewhere =
-        others.iter().map(|(other, pairs)| Some(other.requests.get(pairs.requests[index]? as usize)?.bytes));
-    std::iter::once(Some(base.requests[index].bytes)).chain(elsewhere).collect()
-}
-
-/// A size and the bytes there, for each recording.
-fn points_at_all(
-    base: &SizedRecording<'_, '_>,
-    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
-    bytes: &[u64],
-) -> Vec<Point> {
-    let sizes = std::iter::once(base.size).chain(others.iter().map(|(other, _)| other.size));
-    sizes.zip(bytes.iter().copied()).collect()
-}
-
-/// Dimensions that the bytes of the requests show.
-fn hidden_dimensions(
-    base: &SizedRecording<'_, '_>,
-    others: &[(&SizedRecording<'_, '_>, RecordingPairs)],
-) -> Vec<Dimension> {
-    let mut order: Vec<usize> = (0..=others.len()).collect();
-    let sizes: Vec<u64> = std::iter::once(base.size).chain(others.iter().map(|(other, _)| other.size)).collect();
-    order.sort_by_key(|index| sizes[*index]);
-    let in_order = |bytes: Vec<u64>| order.iter().map(|index| bytes[*index]).collect::<Vec<u64>>();
-    let bytes = (0..base.requests.len()).filter_map(|index| Some(in_order(bytes_at_all(base, others, index)?)));
-    let sizes: Vec<u64> = order.iter().map(|index| sizes[*index]).collect();
-    find_hidden_dimensions(&sizes, &bytes.collect())
 }
 
 /// The most common law among requests of the same bytes, the simplest of equally common ones.

@@ -1,6 +1,5 @@
 //! How the bytes of one request grow with the size.
 
-use super::hidden_dimension::ProductLaw;
 use super::polynomial::{Point, Points, Polynomial};
 use crate::base::warning::words;
 
@@ -42,10 +41,6 @@ pub(super) enum Law {
         point: Point,
     },
     Polynomial(Polynomial),
-    /// In proportion to a hidden dimension, which bytes at three sizes show.
-    Product(ProductLaw),
-    /// The same from bytes at only two sizes. Padded lengths may have such bytes too.
-    LikelyProduct(ProductLaw),
 }
 
 impl Law {
@@ -85,7 +80,6 @@ impl Law {
                 saturate(u128::from(*bytes).saturating_mul(power(size)) / power(*point_size).max(1))
             }
             Self::Polynomial(sum) => sum.bytes_at(size),
-            Self::Product(product) | Self::LikelyProduct(product) => product.bytes_at(size),
         }
         .max(1)
     }
@@ -105,8 +99,6 @@ impl Law {
                 0b011 => LawKind::Line,
                 _ => LawKind::Parabola,
             },
-            Self::Product(product) | Self::LikelyProduct(product) if product.degree() == 1 => LawKind::Line,
-            Self::Product(_) | Self::LikelyProduct(_) => LawKind::Parabola,
         }
     }
 
@@ -124,8 +116,7 @@ impl Law {
     pub(super) fn is_underdetermined(&self) -> bool {
         match self {
             Self::Polynomial(sum) => sum.is_underdetermined,
-            Self::LikelyProduct(_) => true,
-            Self::Power { .. } | Self::Product(_) => false,
+            Self::Power { .. } => false,
         }
     }
 
@@ -133,8 +124,7 @@ impl Law {
     pub(super) fn is_guess(&self) -> bool {
         match self {
             Self::Polynomial(sum) => sum.is_guess,
-            Self::LikelyProduct(_) => true,
-            Self::Power { .. } | Self::Product(_) => false,
+            Self::Power { .. } => false,
         }
     }
 }

@@ -28,7 +28,6 @@ mod fit_search;
 mod fitted_program;
 mod fitted_sizes;
 mod growth;
-mod hidden_dimension;
 mod input;
 mod law;
 mod leave_one_out;

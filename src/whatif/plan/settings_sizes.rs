@@ -43,8 +43,8 @@ impl SettingsSizes<'_, '_, '_, '_> {
         };
         let largest_run = fitting.map_or(0, |run| run.size);
         let size = match (predicted, fails) {
-            (Some(size), Some(fails)) if size >= fails => Some(self.step_down(fails, failures).max(largest_run)),
-            (None, Some(fails)) => Some(self.step_down(fails, failures).max(largest_run)),
+            (Some(size), Some(fails)) if size >= fails => Some(step_down(fails, failures).max(largest_run)),
+            (None, Some(fails)) => Some(step_down(fails, failures).max(largest_run)),
             (predicted, _) => predicted.map(|size| size.max(largest_run)),
         };
         let confirming = fitting.filter(|run| Some(run.size) == size);
@@ -77,10 +77,10 @@ impl SettingsSizes<'_, '_, '_, '_> {
     fn predict(&self, size: u64, overrides: &Overrides) -> SizeReport {
         predict(self.fitted.at(size), size, false, overrides)
     }
+}
 
-    /// A size below `fails`, which failed as the last of `failures` runs.
-    fn step_down(&self, fails: u64, failures: usize) -> u64 {
-        let step = step_below(fails, u32::try_from(failures).unwrap_or(u32::MAX));
-        fails.saturating_sub(step.max(1))
-    }
+/// A size below `fails`, which failed as the last of `failures` runs.
+fn step_down(fails: u64, failures: usize) -> u64 {
+    let step = step_below(fails, u32::try_from(failures).unwrap_or(u32::MAX));
+    fails.saturating_sub(step.max(1))
 }

@@ -72,11 +72,6 @@ impl SimulatedDevice {
         self.used_elsewhere = bytes;
     }
 
-    /// The bytes that this process uses.
-    pub fn used_bytes(&self) -> u64 {
-        self.used
-    }
-
     fn add_used(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         let pages = whole_pages(size).ok_or(OutOfMemory)?;
         let used = self.used.checked_add(pages).ok_or(OutOfMemory)?;
