@@ -7,13 +7,12 @@
 use serde::Serialize;
 
 use super::device::DeviceReport;
-use super::rank_row::{RankRow, median};
+use super::rank_row::{EQUAL_RATIO, RankRow, median};
 use super::step_requests::LineRequests;
 use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::{Category, MemoryBreakdown};
-use crate::study::memory::Holder;
 
 /// A larger share of the rank's memory is a cause.
 const MIN_SHARE: f64 = 0.05;
@@ -37,6 +36,8 @@ words! {
         Input = "input",
         /// A request inside its forward pass is larger, although its input is not
         Routed = "routed",
+        /// In this step it runs a line before the forward pass that no other rank runs, such as an evaluation
+        Alone = "alone",
         /// It holds memory at a line where its peers hold less, or none
         Line = "line",
     }
@@ -54,6 +55,9 @@ pub struct RankDifference {
     /// The line that shows it; absent if it is about no line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<CodeLocation>,
+    /// The use of most memory of the line; absent if it is not known, and for other kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
     /// Bytes of the rank: of the request, the state or the line; of memory of others, their sum.
     pub bytes: u64,
     /// The median of the same among its peers; 0 if most have none.
@@ -128,7 +132,8 @@ fn first_in_front(rows: &[usize], first: usize) -> Vec<usize> {
 
 fn difference(kind: DifferenceKind, location: Option<CodeLocation>, bytes: [u64; 2]) -> RankDifference {
     let [bytes, peers_bytes] = bytes;
-    RankDifference { kind, rows: Vec::new(), peers: 0, location, bytes, peers_bytes, foreign: Vec::new() }
+    let (rows, foreign) = (Vec::new(), Vec::new());
+    RankDifference { kind, rows, peers: 0, location, category: None, bytes, peers_bytes, foreign }
 }
 
 /// Ranks that hold memory on the GPU of another rank, or all on the same.
@@ -197,8 +202,14 @@ fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDiffere
     let requests = &subject.device.step_requests;
     // Data comes before the first module runs; then only what modules request depends on it.
     let first_module = requests.lines.iter().position(|line| line.in_module).unwrap_or(requests.lines.len());
+    let parameters = |peer: &Peer<'_>| peer.category_bytes(Category::Parameters);
+    let usual_parameters = median(peers.iter().map(|peer| parameters(peer)));
+    // Other stages of a pipeline have other modules.
+    let has_same_modules =
+        ratio(parameters(subject).abs_diff(usual_parameters), usual_parameters.max(1)) <= EQUAL_RATIO;
     let is_compared = |(index, line): &(usize, &LineRequests)| {
-        !is_constructor(&line.location) && (line.in_module || *index < first_module)
+        let is_of_step = if line.in_module { has_same_modules } else { *index < first_module };
+        is_of_step && !is_constructor(&line.location)
     };
     requests.lines.iter().enumerate().filter(is_compared).find_map(|(_, line)| {
         let of_peer = |peer: &&Peer<'_>| {
@@ -207,6 +218,9 @@ fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDiffere
         };
         let sizes: Vec<u64> = peers.iter().filter_map(of_peer).collect();
         let (bytes, usual) = (line.bytes_in(requests.step)?, median(sizes.iter().copied()));
+        if sizes.is_empty() && !line.in_module && !line.is_usual(requests) {
+            return Some(difference(DifferenceKind::Alone, Some(line.location.clone()), [bytes, 0]));
+        }
         let is_larger = sizes.len() * 2 >= peers.len() && usual > 0 && ratio(bytes, usual) >= MIN_LARGER;
         let kind = if line.in_module { DifferenceKind::Routed } else { DifferenceKind::Input };
         is_larger.then(|| difference(kind, Some(line.location.clone()), [bytes, usual]))
@@ -224,14 +238,16 @@ fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference
         rows.filter(|row| row.location == *location).fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
     };
     let rows = subject.held()?.compared_lines.iter().filter(|row| row.location.frame.is_some());
-    let compare = |row: &Holder| {
-        let usual = median(peers.iter().map(|peer| bytes_at(peer, &row.location)));
-        (row.location.clone(), [bytes_at(subject, &row.location), usual])
+    let compare = |location: &CodeLocation| {
+        let usual = median(peers.iter().map(|peer| bytes_at(peer, location)));
+        [bytes_at(subject, location), usual]
     };
-    let compared = rows.map(compare).filter(|(_, [bytes, usual])| bytes > usual);
-    let (location, [bytes, usual]) = compared.max_by_key(|(_, [bytes, usual])| bytes - usual)?;
+    let compared = rows.map(|row| (row, compare(&row.location))).filter(|(_, [bytes, usual])| bytes > usual);
+    // Of equal rows, those of one line, the first has most.
+    let (row, [bytes, usual]) = compared.rev().max_by_key(|(_, [bytes, usual])| bytes - usual)?;
     let peak = median(peers.iter().map(|peer| peer.row.peak_allocated_bytes));
     let is_cause =
         ratio(bytes - usual, subject.allocated()) >= MIN_SHARE && ratio(subject.demand(), peak.max(1)) >= MIN_LARGER;
-    is_cause.then(|| difference(DifferenceKind::Line, Some(location), [bytes, usual]))
+    let found = difference(DifferenceKind::Line, Some(row.location.clone()), [bytes, usual]);
+    is_cause.then(|| RankDifference { category: row.category, ..found })
 }

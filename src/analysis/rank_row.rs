@@ -14,7 +14,7 @@ use crate::study::attribution::Category;
 /// A row is an outlier if its peak differs from the median by more than this share.
 pub(super) const OUTLIER_RATIO: f64 = 0.1;
 /// Equal ranks differ by at most this share in what they hold.
-const EQUAL_RATIO: f64 = 0.02;
+pub(super) const EQUAL_RATIO: f64 = 0.02;
 
 /// One device of one snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -19,6 +19,8 @@ const MIN_BYTES: u64 = 4096;
 pub(super) struct StepRequests {
     /// The step of its failure, or else of its peak, counted from the start of the recording.
     pub(super) step: usize,
+    /// The number of recorded steps that are compared.
+    pub(super) steps: usize,
     /// In the order of the first requests of that step; then lines that it does not have.
     pub(super) lines: Vec<LineRequests>,
 }
@@ -38,6 +40,11 @@ impl LineRequests {
     pub(super) fn bytes_in(&self, step: usize) -> Option<u64> {
         self.bytes.get(&step).or_else(|| Some(self.bytes.last_key_value()?.1)).copied()
     }
+
+    /// Whether at least half of the steps run the line.
+    pub(super) fn is_usual(&self, requests: &StepRequests) -> bool {
+        self.bytes.len() * 2 >= requests.steps
+    }
 }
 
 impl StepRequests {
@@ -50,7 +57,7 @@ impl StepRequests {
             let start = step.checked_sub(1).and_then(|before| ends.get(before)).map_or(window.start, |end| end + 1);
             start..ends.get(step).map_or(window.end, |end| end + 1)
         };
-        let mut found = Self { step, lines: Vec::new() };
+        let mut found = Self { step, steps: ends.len().min(MAX_STEPS) + 1, lines: Vec::new() };
         let (mut row_of_line, mut row_of_stack) = (BTreeMap::new(), HashMap::new());
         let others = (0..=ends.len()).rev().filter(|other| *other != step).take(MAX_STEPS);
         for step in std::iter::once(step).chain(others) {

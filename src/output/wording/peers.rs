@@ -3,6 +3,7 @@
 use crate::analysis::{Advice, DifferenceKind, RankDifference, RankRow, Ranks};
 use crate::base::units::{count, counted, escape_name, size};
 use crate::stacks::frames::CodeLocation;
+use crate::study::attribution::Category;
 
 /// Why this rank, in a sentence: `rank 2 gets an input of 128 KiB at train.py:34, its 3 peers 32 KiB`.
 pub(crate) fn describe_difference(ranks: &Ranks) -> Option<String> {
@@ -53,6 +54,7 @@ pub(crate) fn describe_difference(ranks: &Ranks) -> Option<String> {
             "{who} {} {bytes} at {line} in the forward pass, from an input of the same size; {others}",
             has("requests", "request")
         ),
+        DifferenceKind::Alone => format!("in this step only {who} {} {line}", has("runs", "run")),
         DifferenceKind::Line if found.peers_bytes == 0 => {
             format!("{who} {} {bytes} from {line}, where no other rank holds any", has("holds", "hold"))
         }
@@ -95,18 +97,30 @@ pub(crate) fn even_out(ranks: &Ranks, advice: Option<&Advice>) -> Option<String>
             "limit or balance the rows that this rank gets at {line}: of an expert, its tokens (capacity factor, \
              balancing loss)"
         ),
+        DifferenceKind::Alone if !is_specific => {
+            format!("do what only this rank does at {line} in smaller parts, or spread it over the ranks")
+        }
         DifferenceKind::Input if !is_specific => {
             format!("cut, skip or spread the input at {line}, so that no rank gets a larger one")
+        }
+        // A step needs activations where they are.
+        DifferenceKind::Line if matches!(found.category, Some(Category::Activations | Category::Temporaries)) => {
+            return None;
         }
         DifferenceKind::Line if !is_specific => format!(
             "move what {line} keeps to host memory (.cpu()), or spread it over the ranks: only here it is so much"
         ),
-        DifferenceKind::Input | DifferenceKind::Line | DifferenceKind::Growth => return None,
+        DifferenceKind::Alone | DifferenceKind::Input | DifferenceKind::Line | DifferenceKind::Growth => return None,
     })
 }
 
 fn line(found: &RankDifference) -> String {
-    found.location.as_ref().map_or_else(String::new, CodeLocation::brief_label)
+    // A helper that all ranks use is called from elsewhere there.
+    let caller = found.location.as_ref().and_then(|location| location.called_from.as_ref());
+    match caller.filter(|_| found.kind == DifferenceKind::Alone) {
+        Some(caller) => caller.brief_label(),
+        None => found.location.as_ref().map_or_else(String::new, CodeLocation::brief_label),
+    }
 }
 
 /// `GPU 0 of its host`
