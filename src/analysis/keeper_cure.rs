@@ -43,7 +43,7 @@ fn cure_of(frames: &[FrameReport], shortfall: u64, keeper: &KeptByVariable) -> O
     let keeps_outputs = |container: &&Container| {
         container.name.ends_with(PIPELINE_OUTPUTS) && container.filled_at.is_none() && keeper.written.is_none()
     };
-    if container.filter(keeps_outputs).is_some() {
+    if container.as_ref().is_some_and(keeps_outputs) {
         return Some(CureKind::ReturnNoOutputs);
     }
     match container.map(|container| &*container.r#type) {

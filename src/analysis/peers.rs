@@ -249,5 +249,5 @@ fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference
     let is_cause =
         ratio(bytes - usual, subject.allocated()) >= MIN_SHARE && ratio(subject.demand(), peak.max(1)) >= MIN_LARGER;
     let found = difference(DifferenceKind::Line, Some(row.location.clone()), [bytes, usual]);
-    is_cause.then(|| RankDifference { category: row.category, ..found })
+    is_cause.then_some(RankDifference { category: row.category, ..found })
 }

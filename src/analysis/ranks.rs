@@ -89,10 +89,11 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let is_outlier = |row: &RankRow| is_compared(row) && ratio(distance(row), median) > OUTLIER_RATIO;
     let outlier = farthest.filter(|i| rows.get(*i).is_some_and(is_outlier));
     let names = RowNames::new(&rows);
-    let groups = if names.are_ranks { equal_rows(&rows) } else { (0..rows.len()).map(|row| vec![row]).collect() };
+    let are_ranks = names.kind == RowKind::Ranks;
+    let groups = if are_ranks { equal_rows(&rows) } else { (0..rows.len()).map(|row| vec![row]).collect() };
     let peers: Vec<Peer<'_>> = rows.iter().zip(&reports).map(|(row, device)| Peer { row, device }).collect();
     let larger = outlier.filter(|index| rows.get(*index).is_some_and(|row| row.peak_allocated_bytes > median));
-    let difference = if names.are_ranks { find_difference(&peers, &groups, larger) } else { None };
+    let difference = if are_ranks { find_difference(&peers, &groups, larger) } else { None };
     let with_history = devices_with_history;
     let peaks = match with_history {
         0 if median == 0 => "not known: no history was kept".to_owned(),
@@ -142,11 +143,21 @@ fn failures(devices: &[(RankRow, &DeviceReport)]) -> Vec<FailureGroup> {
     failures
 }
 
+/// What rows are, and so how a sentence names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowKind {
+    /// Devices of one process.
+    Devices,
+    /// Ranks of one job.
+    Ranks,
+    /// Snapshots without the numbers of ranks, or of several jobs.
+    Snapshots,
+}
+
 /// How to name rows in a sentence.
 #[derive(Debug, Clone, Copy)]
 struct RowNames {
-    is_one_snapshot: bool,
-    are_ranks: bool,
+    kind: RowKind,
     has_hosts: bool,
     /// A rank has several rows.
     has_devices: bool,
@@ -157,22 +168,23 @@ impl RowNames {
         let mut seen = BTreeSet::new();
         let paths: BTreeSet<&str> = rows.iter().map(|row| &*row.path).collect();
         let hosts: BTreeSet<&Option<String>> = rows.iter().map(|row| &row.host).collect();
-        Self {
-            is_one_snapshot: paths.len() == 1,
-            // With several jobs ranks and devices would repeat.
-            are_ranks: rows.iter().all(|row| row.rank.is_some() && seen.insert((&row.rank, &row.host, row.device))),
-            has_hosts: hosts.len() > 1,
-            has_devices: paths.len() < rows.len(),
-        }
+        let mut is_new_rank =
+            |row: &RankRow| row.rank.is_some() && seen.insert((row.rank.clone(), row.host.clone(), row.device));
+        let kind = match () {
+            () if paths.len() == 1 => RowKind::Devices,
+            () if rows.iter().all(&mut is_new_rank) => RowKind::Ranks,
+            () => RowKind::Snapshots,
+        };
+        Self { kind, has_hosts: hosts.len() > 1, has_devices: paths.len() < rows.len() }
     }
 
     fn label(self, row: &RankRow) -> String {
-        let gpu = if self.has_devices { format!(" (GPU {})", row.device) } else { String::new() };
-        match &row.rank {
-            _ if self.is_one_snapshot => format!("GPU {}", row.device),
-            Some(rank) if self.are_ranks => {
+        match (self.kind, &row.rank) {
+            (RowKind::Devices, _) => format!("GPU {}", row.device),
+            (RowKind::Ranks, Some(rank)) => {
                 let host = row.host.as_ref().filter(|_| self.has_hosts);
                 let host = host.map_or_else(String::new, |host| format!(" on {}", escape_name(host)));
+                let gpu = if self.has_devices { format!(" (GPU {})", row.device) } else { String::new() };
                 format!("rank {}{host}{gpu}", escape_name(rank))
             }
             _ => format!("{} (GPU {})", row.path, row.device),
@@ -214,8 +226,7 @@ impl Ranks {
 
     /// Whether the rows are ranks of one job, each with its number.
     pub fn are_numbered(&self) -> bool {
-        let names = RowNames::new(&self.rows);
-        names.are_ranks && !names.is_one_snapshot
+        RowNames::new(&self.rows).kind == RowKind::Ranks
     }
 
     /// Whether the rows are those of several hosts.

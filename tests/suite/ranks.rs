@@ -156,6 +156,10 @@ fn the_cause_with_the_strongest_evidence_is_the_difference() {
     assert_eq!(found["peers"], 3);
     let found = of([usual, &[("train.py", 20), ("model.py", 800)], usual, usual]);
     assert_eq!(facts(&found), ("routed".into(), "[\"1\"]".into(), "/app/model.py".into(), 800, 200));
+    // An evaluation on one rank, in a step that is not like the others.
+    let evaluates: &[(&str, u64)] = &[("train.py", 20), ("model.py", 200), ("eval.py", 80), ("model.py", 800)];
+    let found = of([usual, usual, usual, evaluates]);
+    assert_eq!(facts(&found).0, "line");
     // Nothing but a line of its own.
     let gathers: &[(&str, u64)] = &[("train.py", 20), ("model.py", 200), ("train.py", 500)];
     let found = of([gathers, usual, usual, usual]);

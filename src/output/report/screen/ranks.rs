@@ -39,21 +39,17 @@ pub(crate) fn screen_of_ranks(
     }
     document.fields("why", why);
     let action = even_out(ranks, device.advice.first());
-    match device.ooms.last() {
-        Some(oom) => {
-            document.field("worst", failure_headline(snapshot, device, oom));
-            document.field("", describe_cause(oom, device));
-            match action {
-                Some(action) => document.field("do", action),
-                None => failure::add_advice(document, snapshot, device, oom),
-            }
-            add_next(document, command_line("report -o oom.html", &snapshot.path));
-        }
-        None => {
-            document.fields("do", action);
-            add_next(document, command_line("analyze", &snapshot.path));
-        }
+    let Some(oom) = device.ooms.last() else {
+        document.fields("do", action);
+        return add_next(document, command_line("analyze", &snapshot.path));
+    };
+    document.field("worst", failure_headline(snapshot, device, oom));
+    document.field("", describe_cause(oom, device));
+    match action {
+        Some(action) => document.field("do", action),
+        None => failure::add_advice(document, snapshot, device, oom),
     }
+    add_next(document, command_line("report -o oom.html", &snapshot.path));
 }
 
 /// One row a device, with a name of its own; the first `limit` rows.
