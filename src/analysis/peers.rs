@@ -208,8 +208,8 @@ fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDiffere
     let has_same_modules =
         ratio(parameters(subject).abs_diff(usual_parameters), usual_parameters.max(1)) <= EQUAL_RATIO;
     let is_compared = |(index, line): &(usize, &LineRequests)| {
-        let is_of_step = if line.in_module { has_same_modules } else { *index < first_module };
-        is_of_step && !is_constructor(&line.location)
+        let runs_in_step = if line.in_module { has_same_modules } else { *index < first_module };
+        runs_in_step && !is_constructor(&line.location)
     };
     requests.lines.iter().enumerate().filter(is_compared).find_map(|(_, line)| {
         let of_peer = |peer: &&Peer<'_>| {
@@ -243,7 +243,7 @@ fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference
         [bytes_at(subject, location), usual]
     };
     let compared = rows.map(|row| (row, compare(&row.location))).filter(|(_, [bytes, usual])| bytes > usual);
-    // Of equal rows, those of one line, the first has most.
+    // The first row of a line has most.
     let (row, [bytes, usual]) = compared.rev().max_by_key(|(_, [bytes, usual])| bytes - usual)?;
     let peak = median(peers.iter().map(|peer| peer.row.peak_allocated_bytes));
     let is_cause =

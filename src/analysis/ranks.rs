@@ -143,7 +143,7 @@ fn failures(devices: &[(RankRow, &DeviceReport)]) -> Vec<FailureGroup> {
     failures
 }
 
-/// What rows are, and so how a sentence names them.
+/// The kind of rows, which decides how a sentence names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowKind {
     /// Devices of one process.
