@@ -116,7 +116,13 @@ impl MessageNumbers {
         // Memory that the message does not show cannot lead to a verdict.
         let known = |amount: Option<ApproxBytes>| amount.unwrap_or(none);
         let (cached, outside) = (known(self.unallocated), known(self.reclaimable_outside));
-        let (cached, left) = if self.is_cache_full(request) { (none, cached) } else { (cached, none) };
+        let (private, spare) = (self.private_free, cached.saturating_add(self.private_free));
+        let is_busy = self.reserved.is_some_and(|all| spare.bytes <= all.bytes / BUSY_CACHE_DIVISOR);
+        let (cached, private, left) = match self.is_cache_full(request) {
+            true if is_busy => (none, none, spare),
+            true => (none, private, cached),
+            false => (cached, private, none),
+        };
         let (outside, desktop) = if self.is_outside_significant() { (outside, none) } else { (none, outside) };
         MemoryAtFailure {
             request: self.min_request().unwrap_or(request),
@@ -124,11 +130,11 @@ impl MessageNumbers {
             segment_in_granules: self.max_segment(request),
             device_free: free,
             own: FreeMemory { all: cached, ..FreeMemory::default() },
-            other_pool: self.private_free,
+            other_pool: private,
             outside,
             own_includes_others: true,
             usual_reclaimable: left.saturating_add(desktop),
-            is_outside_first: outside.bytes > cached.saturating_add(self.private_free).bytes,
+            is_outside_first: outside.bytes > cached.saturating_add(private).bytes,
             ..MemoryAtFailure::default()
         }
     }
