@@ -116,10 +116,10 @@ impl MessageNumbers {
         // Memory that the message does not show cannot lead to a verdict.
         let known = |amount: Option<ApproxBytes>| amount.unwrap_or(none);
         let (cached, outside) = (known(self.unallocated), known(self.reclaimable_outside));
-        let (private, spare) = (self.private_free, cached.saturating_add(self.private_free));
-        let is_busy = self.reserved.is_some_and(|all| spare.bytes <= all.bytes / BUSY_CACHE_DIVISOR);
+        let (private, cache) = (self.private_free, cached.saturating_add(self.private_free));
+        let is_busy = self.reserved.is_some_and(|all| cache.bytes <= all.bytes / BUSY_CACHE_DIVISOR);
         let (cached, private, left) = match self.is_cache_full(request) {
-            true if is_busy => (none, none, spare),
+            true if is_busy => (none, none, cache),
             true => (none, private, cached),
             false => (cached, private, none),
         };
