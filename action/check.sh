@@ -17,4 +17,8 @@ code=0
   ${flags[@]+"${flags[@]}"} -- "${paths[@]}" || code=$?
 [ ! -s "$sarif" ] || echo "sarif-file=$sarif" >>"$GITHUB_OUTPUT"
 [ ! -s "$summary" ] || cat "$summary" >>"$GITHUB_STEP_SUMMARY"
+if [ "$code" = 0 ] && [ ! -s "$sarif" ]; then
+  echo "::error::nothing was checked: remove what is no limit from the input limits"
+  code=2
+fi
 exit "$code"

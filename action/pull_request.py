@@ -1,27 +1,33 @@
 """Dry runs of a command at the base of a pull request and at its head; one table of what changed.
 
 In, from the environment: OOMSCOPE (the program), RUN (the command), GPUS (a name on each line; the first is checked
-against the limits), FIT (such as BATCH=4,8, may be empty), LIMITS (options of `oomscope check`), COMMENT (`true`: also
-one comment), and GITHUB_EVENT_PATH, GITHUB_OUTPUT, GITHUB_STEP_SUMMARY, GITHUB_WORKSPACE and RUNNER_TEMP of the runner.
-Out: the step summary, annotations in the log, and the exit code of the check of the head.
+against the limits), FIT (such as BATCH=4,8, may be empty), LIMITS (options of `oomscope check`), and GITHUB_EVENT_PATH,
+GITHUB_OUTPUT, GITHUB_STEP_SUMMARY, GITHUB_WORKSPACE and RUNNER_TEMP of the runner.
+Out: the step summary, its text as `comment-file`, annotations in the log, and the exit code of the check of the head.
+
+The command is a stranger's and runs as the same user, so it could read a secret of this process. There is none: the
+comment is written by another step (comment.py), when all processes of the command have ended.
 
 Run as `python -I`, so that no module of the checkout is imported. Names in the table come from strangers: each
 character that Markdown could interpret is an entity, within <code>, where GitHub notifies nobody.
 """
 
+import ctypes
 import json
 import os
 import re
 import secrets
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 MARK = "<!-- oomscope: GPU memory -->"
 ENV = dict(os.environ)
-# The program of a stranger must not read it.
-TOKEN = os.environ.pop("GH_TOKEN", "")
+# <sys/prctl.h>: orphans below this process become its children.
+PR_SET_CHILD_SUBREAPER = 36
 TEMP = Path(ENV["RUNNER_TEMP"], "oomscope-pull-request")
 VERDICTS = {"may-fit", "did-not-finish", "no-verdict"}
 
@@ -154,21 +160,22 @@ def summarize(run, gpus, reports, fit, fits, note):
     return "\n".join(text)
 
 
-def comment(text):
-    """Writes one comment, or replaces the one from before. Never fails: forks have no right to."""
-    event = json.loads(Path(ENV["GITHUB_EVENT_PATH"]).read_text())
-    number = (event.get("pull_request") or {}).get("number")
-    repository = ENV.get("GITHUB_REPOSITORY", "")
-    if not isinstance(number, int) or not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        return
-    comments = "repos/%s/issues/%d/comments" % (repository, number)
-    filter_own = '.[] | select(.user.type == "Bot" and (.body | startswith("%s"))) | .id' % MARK
-    gh = {"text": True, "stdout": subprocess.PIPE, "env": dict(os.environ, GH_TOKEN=TOKEN)}
-    found = subprocess.run(["gh", "api", "--paginate", comments, "--jq", filter_own], **gh)
-    own = (found.stdout.split() or [""])[0] if found.returncode == 0 else ""
-    where = ["--method", "PATCH", "repos/%s/issues/comments/%s" % (repository, own)] if own.isdigit() else [comments]
-    if subprocess.run(["gh", "api", *where, "--field", "body=@-"], input=text, **gh).returncode != 0:
-        print("The comment could not be written; the step summary has its text.", file=sys.stderr)
+def adopt_orphans():
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_processes():
+    """Ends what the commands left running, with the children that this uncovers."""
+    lists = list(Path("/proc/self/task").glob("*/children"))
+    while lists:
+        try:
+            for pid in " ".join(children.read_text() for children in lists).split():
+                os.kill(int(pid), signal.SIGKILL)
+            os.waitpid(-1, 0)
+        except ProcessLookupError:
+            continue
+        except OSError:  # no children
+            return
 
 
 def main():
@@ -176,7 +183,10 @@ def main():
     gpus = ENV.get("GPUS", "").split() or ["h100"]
     limits = ENV.get("LIMITS", "").split()
     workspace = Path(ENV["GITHUB_WORKSPACE"])
-    TEMP.mkdir(parents=True, exist_ok=True)
+    # Another use of the action in this job must not leave its results here.
+    shutil.rmtree(TEMP, ignore_errors=True)
+    TEMP.mkdir(parents=True)
+    adopt_orphans()
     words = command(run, fit)
     annotations, sarif = TEMP / "annotations.txt", TEMP / "oomscope.sarif"
     # The command's output is no workflow command.
@@ -195,12 +205,14 @@ def main():
             formats = [("github", annotations), ("sarif", sarif)] if gpu == gpus[0] else []
             after, result = check("head", workspace, gpu, words, options, formats)
             if gpu == gpus[0]:
-                exit_code = result
+                # Without a report nothing was checked, as with `--help` among the limits.
+                exit_code = result if after else result or 2
             reports[gpu] = (before, after)
         fits = []
         if fit:
             fits = [largest(base, gpus[0], fit, run) if base else "not known", largest(workspace, gpus[0], fit, run)]
     finally:
+        end_processes()
         print("::" + token + "::", flush=True)
         subprocess.run(
             ["git", "-C", str(workspace), "worktree", "remove", "--force", str(TEMP / "base")], capture_output=True
@@ -213,8 +225,8 @@ def main():
     with open(ENV["GITHUB_OUTPUT"], "a") as output:
         if sarif.exists():
             output.write("sarif-file=%s\n" % sarif)
-    if ENV.get("COMMENT") == "true":
-        comment(text)
+        output.write("comment-file=%s\n" % (TEMP / "comment.md"))
+    (TEMP / "comment.md").write_text(text)
     return exit_code
 
 

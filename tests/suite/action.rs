@@ -121,6 +121,7 @@ fn names_of_strangers_are_text_and_no_commands() {
     assert!(!after.lines().any(|line| line.starts_with("::") && line.contains("gotcha")), "{after}");
 }
 
+/// The program of a stranger, and what it leaves running, ends before the step that has the token.
 #[test]
 fn one_comment_is_written_and_replaced_and_the_job_sees_no_token() {
     if !has_python() {
@@ -132,27 +133,52 @@ fn one_comment_is_written_and_replaced_and_the_job_sees_no_token() {
         .unwrap();
     std::fs::set_permissions(&gh, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").unwrap());
-    let (log, own) = (tools.path().join("log"), tools.path().join("own"));
+    let (log, own, left) = (tools.path().join("log"), tools.path().join("own"), tools.path().join("left"));
     std::fs::write(&own, "").unwrap();
-    let (log_name, own_name) = (log.display().to_string(), own.display().to_string());
+    let [log_name, own_name, left_name] = [&log, &own, &left].map(|path| path.display().to_string());
+    let job = format!("sh -c 'setsid sh -c \"sleep 600; true\" & echo $! > {left_name}; sh job.sh'");
+    let (project, output, _) = compare(&holding(100, 7), &holding(150, 7), &[("RUN", &job)]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let pid = std::fs::read_to_string(&left).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "process {pid} of the command goes on");
+    let outputs = std::fs::read_to_string(project.path("runner/output")).unwrap();
+    let comment = outputs.lines().find_map(|line| line.strip_prefix("comment-file=")).unwrap();
     let variables = [
-        ("RUN", "sh -c 'test -z \"$GH_TOKEN\" && sh job.sh'"),
-        ("COMMENT", "true"),
+        ("COMMENT_FILE", comment),
         ("GH_TOKEN", "secret"),
         ("GITHUB_REPOSITORY", "owner/name"),
         ("PATH", &path),
         ("LOG", &log_name),
         ("OWN", &own_name),
     ];
+    let script = format!("{ROOT}/action/comment.py");
     for (known, request) in
         [("", "api repos/owner/name/issues/7/comments"), ("12\n", "--method PATCH repos/owner/name/issues/comments/12")]
     {
         std::fs::write(&own, known).unwrap();
-        let (_, output, _) = compare(&holding(100, 7), &holding(150, 7), &variables);
+        let (output, _) = run(&project, &["python3", "-I", &script], &variables);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         let log = std::fs::read_to_string(&log).unwrap();
         assert!(log.lines().last().unwrap().contains(request), "{log}");
         assert!(log.lines().all(|line| line.starts_with("secret ")), "{log}");
+    }
+    // The step that runs the command has no token, and only that of the comment has one.
+    let action = std::fs::read_to_string(format!("{ROOT}/action.yml")).unwrap();
+    let (before, comment) = action.split_once("- name: Comment on the pull request").unwrap();
+    assert!(!before.contains("github.token") && comment.contains("inputs.comment == 'true'"));
+}
+
+/// `--help` among the limits checks nothing, and nothing checked is nothing passed.
+#[test]
+fn an_option_that_checks_nothing_fails() {
+    let project = project();
+    project.write("a.json", holding(100, 7).to_string());
+    let script = format!("{ROOT}/action/check.sh");
+    let (output, _) = run(&project, &["bash", &script], &[("SNAPSHOTS", "a.json"), ("LIMITS", "--help")]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    if has_python() {
+        let (_, output, _) = compare(&holding(100, 7), &holding(150, 7), &[("LIMITS", "--help")]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
     }
 }
 
