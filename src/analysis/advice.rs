@@ -17,7 +17,8 @@ use crate::study::attribution::{KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::Holder;
 use crate::study::variables::{KeptByVariable, KeptReport};
-use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramRow};
+use crate::whatif::Sureness;
+use crate::whatif::program::{ProgramChange, ProgramRow};
 use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
 
 /// A recommended action.
@@ -256,8 +257,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
 
 /// The best change that is no guess and serves the request.
 fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
-    let is_sure =
-        |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true) && !row.then.fails_again();
+    let is_sure = |row: &&ProgramRow| row.sure != Sureness::Guess && row.fits == Some(true) && !row.then.fails_again();
     let mut sure = changes.iter().filter(is_sure);
     // It keeps the optimizer as it is, unlike other changes to it.
     let foreach = sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach);

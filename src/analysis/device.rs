@@ -18,9 +18,9 @@ use crate::base::units::{counted, ratio};
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::stacks::phases::Phase;
-use crate::study::annotations::{ByAnnotation, by_annotation};
+use crate::study::annotations::by_annotation;
 use crate::study::attribution::{self, Attribution, Category, Leaks, MemoryBreakdown, StepsReport};
-use crate::study::memory::{Holder, LiveByStack, MemoryReport, SegmentList, TopRows};
+use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, SegmentList, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
@@ -82,7 +82,7 @@ pub struct DeviceReport {
     pub kept_by: Option<KeptReport>,
     /// Live memory that the program annotated (`torch.cuda.memory._annotate_tensor`); absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub annotated: Option<TopRows<ByAnnotation>>,
+    pub annotated: Option<TopRows<NamedShare>>,
     /// Attribution of the memory at the peak of allocated memory; null without a trace.
     pub at_peak: Option<MemoryBreakdown>,
     /// Attribution of the memory at the requested position, or without a trace at the snapshot; else absent.

@@ -9,7 +9,7 @@ use super::dry_reads::{ReadReport, read_report};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
 use crate::base::details::promised;
 use crate::base::ids::StackId;
-use crate::base::warning::{Code, Warnings};
+use crate::base::warning::{Code, Warnings, words};
 use crate::snapshot::{DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
 use crate::stacks::frames::CodeLocation;
 use crate::study::Study;
@@ -66,16 +66,16 @@ promised! {
     DryRunReport { gpu, capability, total_bytes, context_bytes, verdict, reason, certainty, missing }
 }
 
-/// How closely the requests of a dry run match those on a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DryRunCertainty {
-    /// No value was read before the peak, and no memory is unknown.
-    Exact,
-    /// Values were read before the peak, so the program may behave differently on a GPU.
-    MayDiffer,
-    /// Values determined sizes, or memory of closed libraries is missing: a GPU may need more.
-    LowerBound,
+words! {
+    /// How closely the requests of a dry run match those on a GPU.
+    pub enum DryRunCertainty {
+        /// No value was read before the peak, and no memory is unknown
+        Exact = "exact",
+        /// Values were read before the peak, so the program may behave differently on a GPU
+        MayDiffer = "may-differ",
+        /// Values determined sizes, or memory of closed libraries is missing: a GPU may need more
+        LowerBound = "lower-bound",
+    }
 }
 
 /// The dry run that was recorded, if any. Warnings about it go to `warnings`.

@@ -1,25 +1,24 @@
 //! The verdict of a dry run: from facts to one word and its reason, in this place only.
 
-use serde::Serialize;
-
 use super::dry_reads::ReadReport;
+use crate::base::warning::words;
 use crate::snapshot::{ReadValue, SizeChange};
 use crate::stacks::frames::CodeLocation;
 
-/// Whether the job would fit on the assumed GPU. The worst verdict of its processes is that of the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DryRunVerdict {
-    /// The program ran to its end, every request was served, and no value of the GPU affects them.
-    WouldFit,
-    /// A value of the GPU, or memory that only a GPU knows, decides.
-    MayFit,
-    /// The recording does not show the end of the program.
-    NoVerdict,
-    /// The program ended with an error of its own.
-    DidNotFinish,
-    /// A request failed, and the program did not get past it.
-    WouldNotFit,
+words! {
+    /// Whether the job would fit on the assumed GPU. The worst verdict of its processes is that of the job.
+    pub enum DryRunVerdict {
+        /// The program ran to its end, every request was served, and no value of the GPU affects them
+        WouldFit = "would-fit",
+        /// A value of the GPU, or memory that only a GPU knows, decides
+        MayFit = "may-fit",
+        /// The recording does not show the end of the program
+        NoVerdict = "no-verdict",
+        /// The program ended with an error of its own
+        DidNotFinish = "did-not-finish",
+        /// A request failed, and the program did not get past it
+        WouldNotFit = "would-not-fit",
+    }
 }
 
 /// Why: a verdict of [`DryRunVerdict`] rests on one of these.

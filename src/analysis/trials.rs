@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::base::warning::words;
 use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
 
@@ -41,22 +42,22 @@ pub struct TrialReport {
     pub serving: Option<Serving>,
 }
 
-/// How a dry run with a remedy ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TrialOutcome {
-    /// It runs to its end.
-    Ends,
-    /// It runs to its end here; a value of the GPU or unknown memory decides.
-    MayEnd,
-    /// A request fails.
-    Fails,
-    /// A request fails, after more requests were served than in the first run.
-    FailsLater,
-    /// It ends otherwise.
-    Unknown,
-    /// The program chooses its allocator settings itself.
-    NotInEffect,
+words! {
+    /// How a dry run with a remedy ends.
+    pub enum TrialOutcome {
+        /// It runs to its end
+        Ends = "ends",
+        /// It runs to its end here; a value of the GPU or unknown memory decides
+        MayEnd = "may-end",
+        /// A request fails
+        Fails = "fails",
+        /// A request fails, after more requests were served than in the first run
+        FailsLater = "fails-later",
+        /// It ends otherwise
+        Unknown = "unknown",
+        /// The program chooses its allocator settings itself
+        NotInEffect = "not-in-effect",
+    }
 }
 
 impl TrialOutcome {

@@ -12,8 +12,9 @@ use crate::snapshot::Stacks;
 use crate::study::DeviceStudy;
 use crate::study::attribution::Category;
 use crate::study::lifetimes::AllocationLifetime;
+use crate::whatif::Sureness;
 use crate::whatif::program::ProgramRow;
-use crate::whatif::{Conditions, TriedCertainty, TriedKind, TriedMark, candidates_with_use};
+use crate::whatif::{Conditions, TriedKind, TriedMark, candidates_with_use};
 
 /// A group that holds memory at a moment.
 #[derive(Debug, Clone)]
@@ -126,7 +127,7 @@ pub(super) fn tried(
             mark: Some(row.mark),
             outcome: row.describe_then(),
             reserved: row.reached_reserved_bytes().map_or_else(String::new, size),
-            sure: if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() },
+            sure: if row.sure == Sureness::Exact { "" } else { row.sure.word() },
             conditions: Some(Conditions { options, change: change.map(ProgramRow::key), ..Conditions::default() }),
         });
     }

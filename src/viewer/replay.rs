@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::allocator::device::{GPUS, GpuModel, parse_replay_capacity};
 use crate::allocator::releases::{NEWEST, OLDEST, parse_release};
@@ -15,9 +15,7 @@ use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
 use crate::whatif::program::{ProgramReport, ProgramRow};
-use crate::whatif::{
-    Conditions, Explorer, RecordedConditions, TriedRun, WhatIfOptions, compare_settings, replay_with, verify_study,
-};
+use crate::whatif::{Conditions, Explorer, WhatIfOptions, compare_settings, replay_with, verify_study};
 
 /// A request of the page.
 #[derive(Debug, Deserialize)]
@@ -58,51 +56,15 @@ impl PageConditions {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Answer {
-    Recorded(Box<Offer>),
-    Replay(Box<Outcome>),
-    /// HTML without a script, every text escaped.
-    Describe(String),
-    Changes(ChangeList),
-    Show(Value),
-    Error(String),
-}
-
-#[derive(Serialize)]
-struct Offer {
-    #[serde(flatten)]
-    conditions: RecordedConditions,
-    /// The outcome as recorded, in a sentence.
-    outcome: String,
-    /// Usable bytes of known GPUs by name.
-    gpus: BTreeMap<&'static str, u64>,
-    /// Releases that cannot have recorded the file.
-    releases: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Outcome {
-    #[serde(flatten)]
-    run: TriedRun,
-    /// In a sentence.
-    outcome: String,
-}
-
-#[derive(Serialize)]
-struct ChangeList {
-    /// The page of `oomscope whatif --program`.
-    html: String,
-    changes: Vec<Change>,
-}
-
-#[derive(Serialize)]
-struct Change {
-    key: String,
-    label: String,
-    #[serde(flatten)]
-    row: ProgramRow,
+/// The keys of `part`, and `more`.
+fn with(part: &impl Serialize, more: Value) -> Value {
+    match (serde_json::to_value(part), more) {
+        (Ok(Value::Object(mut keys)), Value::Object(more)) => {
+            keys.extend(more);
+            Value::Object(keys)
+        }
+        (_, more) => more,
+    }
 }
 
 /// Answers requests for replays of one device.
@@ -127,33 +89,38 @@ impl<'s, 'a> Replayer<'s, 'a> {
     /// The answer to `request`, both JSON.
     pub fn answer(&self, request: &str) -> String {
         let parsed = serde_json::from_str(request).map_err(|error| error.to_string());
-        let answer = parsed.and_then(|request| self.respond(&request)).unwrap_or_else(Answer::Error);
-        serde_json::to_string(&answer).unwrap_or_default()
+        let answer =
+            parsed.and_then(|request| self.respond(&request)).unwrap_or_else(|error| json!({ "error": error }));
+        answer.to_string()
     }
 
-    fn respond(&self, request: &Request) -> Result<Answer, String> {
+    fn respond(&self, request: &Request) -> Result<Value, String> {
         Ok(match request {
-            Request::Recorded => Answer::Recorded(Box::new(self.offer())),
+            Request::Recorded => json!({ "recorded": self.offer() }),
             Request::Replay { conditions } => {
                 let run = self.explorer.replay(&conditions.parse()?)?;
-                Answer::Replay(Box::new(Outcome { outcome: run.outcome(), run }))
+                json!({ "replay": with(&run, json!({ "outcome": run.outcome() })) })
             }
-            Request::Describe { conditions } => Answer::Describe(self.describe(&conditions.parse()?)?),
-            Request::Changes { conditions } => Answer::Changes(self.changes(conditions.parse()?.capacity)),
-            Request::Show { conditions } => Answer::Show(self.show(&conditions.parse()?)?),
+            // HTML without a script, every text escaped.
+            Request::Describe { conditions } => json!({ "describe": self.describe(&conditions.parse()?)? }),
+            Request::Changes { conditions } => json!({ "changes": self.changes(conditions.parse()?.capacity) }),
+            Request::Show { conditions } => json!({ "show": self.show(&conditions.parse()?)? }),
         })
     }
 
-    fn offer(&self) -> Offer {
+    /// What the recording offers to change, and the outcome as recorded, in a sentence.
+    fn offer(&self) -> Value {
         let conditions = self.explorer.recorded(self.study);
         let [first, last] = conditions.minors;
-        let is_other = |minor: &u32| !(first..=last).contains(minor);
-        Offer {
-            outcome: conditions.recorded.outcome(),
-            gpus: GPUS.iter().map(|gpu| (gpu.name, GpuModel::usable_bytes(gpu))).collect(),
-            releases: (OLDEST..=NEWEST).filter(is_other).map(|minor| format!("2.{minor}")).collect(),
-            conditions,
-        }
+        let cannot_have_recorded = |minor: &u32| !(first..=last).contains(minor);
+        let releases = (OLDEST..=NEWEST).filter(cannot_have_recorded).map(|minor| format!("2.{minor}"));
+        let gpus: BTreeMap<_, _> = GPUS.iter().map(|gpu| (gpu.name, GpuModel::usable_bytes(gpu))).collect();
+        let more = json!({
+            "outcome": conditions.recorded.outcome(),
+            "gpus": gpus,
+            "releases": releases.collect::<Vec<String>>(),
+        });
+        with(&conditions, more)
     }
 
     fn describe(&self, conditions: &Conditions) -> Result<String, String> {
@@ -176,10 +143,11 @@ impl<'s, 'a> Replayer<'s, 'a> {
         Ok(html(&report::replay(&report)))
     }
 
-    fn changes(&self, capacity: Option<u64>) -> ChangeList {
+    /// The changes, and the page of `oomscope whatif --program`.
+    fn changes(&self, capacity: Option<u64>) -> Value {
         let device = self.explorer.changes(capacity);
-        let changes =
-            device.rows.iter().map(|row| Change { key: row.key(), label: row.label(), row: row.clone() }).collect();
+        let change = |row: &ProgramRow| with(row, json!({ "key": row.key(), "label": row.label() }));
+        let changes: Vec<Value> = device.rows.iter().map(change).collect();
         let verified = verify_study(self.study, &self.name);
         let report = ProgramReport {
             path: self.name.clone(),
@@ -187,7 +155,7 @@ impl<'s, 'a> Replayer<'s, 'a> {
             warnings: verified.warnings,
             devices: vec![device],
         };
-        ChangeList { html: html(&report::program(&report)), changes }
+        json!({ "html": html(&report::program(&report)), "changes": changes })
     }
 
     fn show(&self, conditions: &Conditions) -> Result<Value, String> {

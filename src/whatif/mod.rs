@@ -26,6 +26,7 @@ mod replay;
 mod reports;
 mod settings_report;
 mod smallest_capacity;
+mod sureness;
 mod tried;
 mod verdict;
 mod warnings;
@@ -51,7 +52,8 @@ pub use self::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
 pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
-pub use self::tried::{TriedCertainty, TriedKind, TriedMark, TriedRow};
+pub use self::sureness::Sureness;
+pub use self::tried::{TriedKind, TriedMark, TriedRow};
 pub(crate) use self::tried::{TriedOn, settings_order, sort_tried};
 pub(crate) use self::warnings::{
     divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
+use super::sureness::Sureness;
 use crate::allocator::conf::ConfChange;
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
@@ -34,20 +35,6 @@ words! {
     }
 }
 
-words! {
-    /// How sure a replay is.
-    pub enum TriedCertainty {
-        /// The model reproduces the recording, and the program makes the same requests or omits some
-        Exact = "exact",
-        /// Calls are repeated or moved, and their place is inferred from the order of the recorded calls
-        About = "about",
-        /// Sizes depend on what the memory was for, which is inferred from stacks and lifetimes
-        Guess = "guess",
-        /// The model does not reproduce the recording
-        Estimate = "estimate",
-    }
-}
-
 /// Settings or a change to the program, replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TriedRow {
@@ -66,7 +53,7 @@ pub struct TriedRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_gain_bytes: Option<i64>,
     /// How sure the replay is.
-    pub sure: TriedCertainty,
+    pub sure: Sureness,
     /// The source line to change; absent for settings, and if no line is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<Box<CodeLocation>>,
@@ -102,7 +89,7 @@ impl TriedOn {
         (then, peak_reserved_bytes): (&JobOutcome, u64),
         unchanged: Option<u64>,
     ) -> TriedRow {
-        let sure = if self.is_exact { TriedCertainty::Exact } else { TriedCertainty::Estimate };
+        let sure = if self.is_exact { Sureness::Exact } else { Sureness::Estimate };
         let gains = !self.grows && saves(unchanged, peak_reserved_bytes);
         TriedRow {
             mark: mark(then, sure, gains),
@@ -128,8 +115,8 @@ pub(super) fn saves(unchanged: Option<u64>, peak: u64) -> bool {
 }
 
 /// `gains`: the job gains from it if it goes on.
-pub(super) fn mark(then: &JobOutcome, sure: TriedCertainty, gains: bool) -> TriedMark {
-    let is_sure = matches!(sure, TriedCertainty::Exact | TriedCertainty::About);
+pub(super) fn mark(then: &JobOutcome, sure: Sureness, gains: bool) -> TriedMark {
+    let is_sure = matches!(sure, Sureness::Exact | Sureness::About);
     match then {
         JobOutcome::GoesOn { .. } if gains && is_sure => TriedMark::Helps,
         JobOutcome::GoesOn { .. } if gains => TriedMark::MayHelp,

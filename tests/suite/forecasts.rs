@@ -105,7 +105,7 @@ fn growth_has_the_rate_and_the_lines_of_the_program() {
 #[test]
 fn a_larger_input_is_named_where_it_is_the_reason() {
     let input = failure("varying_lengths-430").unusual_input.unwrap();
-    assert_eq!(input.location.frame.unwrap().name, "data");
+    assert_eq!(input.location.frame.as_ref().unwrap().name, "data");
     assert!(input.needed_bytes > input.most_bytes && input.input_bytes > input.usual_input_bytes);
     assert_eq!(failure("memory_bank-420").unusual_input, None, "the bank is no input");
     assert_eq!(failure("kept_losses-420").unusual_input, None);

@@ -155,7 +155,7 @@ fn annotations_of_live_memory_are_shown() {
         .unwrap()
         .iter()
         .map(|row| {
-            (row["text"].as_str().unwrap(), row["bytes"].as_u64().unwrap() >> 20, row["blocks"].as_u64().unwrap())
+            (row["name"].as_str().unwrap(), row["bytes"].as_u64().unwrap() >> 20, row["blocks"].as_u64().unwrap())
         })
         .collect();
     assert_eq!(rows, [("<b>weights</b>", 16, 1), ("a batch", 12, 3), ("the first batch", 4, 1)]);

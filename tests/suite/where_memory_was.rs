@@ -345,7 +345,7 @@ fn holders_add_up(held: &Value, place: &str) {
     let older = |row: &&Value| row["before_recording"] == true;
     let older: u64 = by_line.iter().filter(older).map(|row| row["bytes"].as_u64().unwrap()).sum();
     let ages = held["by_age"].as_array().unwrap();
-    let age = ages.iter().find(|row| row["age"] == "before-recording").map_or(0, |row| row["bytes"].as_u64().unwrap());
+    let age = ages.iter().find(|row| row["name"] == "before-recording").map_or(0, |row| row["bytes"].as_u64().unwrap());
     let no_line = |row: &&Value| row["frame"].is_null() && row.get("backward").is_none() && row["has_stack"] == false;
     let no_line: u64 = by_line.iter().filter(no_line).map(|row| row["bytes"].as_u64().unwrap()).sum();
     assert!(older <= age && older <= no_line, "{place}: {older} of {no_line}, {age}");

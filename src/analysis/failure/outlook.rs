@@ -1,11 +1,13 @@
 //! The program's prospects after a failed request: its next step, and growth from step to step.
 
+use std::ops::Deref;
+
 use serde::Serialize;
 
 use super::failed::FailureFacts;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
-use crate::study::iterations::{self, GrowthKind, InputChange};
+use crate::study::iterations::{self, GrowthKind, UnusualIteration};
 use crate::whatif::forecast::Forecast;
 
 /// Minimum number of uninterrupted requests by one line that count as filling memory.
@@ -63,47 +65,35 @@ impl Growth {
 /// An iteration that needs more memory than those before it at the same request, because its input is larger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnusualInput {
-    /// How inputs change from iteration to iteration.
-    pub change: InputChange,
+    /// What it needs, and its input.
+    #[serde(flatten)]
+    pub iteration: UnusualIteration,
     /// The training step of the failed iteration, counted from 0; absent if iterations are not training steps, or if the
     /// recording lacks the first ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// The line of the first request of the iteration whose size differs: its input.
+    /// The line of its input.
     pub location: CodeLocation,
-    /// Bytes of that request.
-    pub input_bytes: u64,
-    /// The median of its bytes in the iterations before.
-    pub usual_input_bytes: u64,
-    /// The maximum of its bytes in the iterations before.
-    pub most_input_bytes: u64,
-    /// Peak of allocated bytes in this iteration beyond those at its start, up to the failed request.
-    pub needed_bytes: u64,
-    /// The median of the same in the iterations before.
-    pub usual_bytes: u64,
-    /// The maximum of the same in the iterations before.
-    pub most_bytes: u64,
-    /// Number of iterations before.
-    pub iterations: u64,
+}
+
+impl Deref for UnusualInput {
+    type Target = UnusualIteration;
+
+    fn deref(&self) -> &UnusualIteration {
+        &self.iteration
+    }
 }
 
 impl UnusualInput {
     pub(super) fn from_forecast(device: DeviceStudy<'_, '_>, forecast: &Forecast<'_>) -> Option<Self> {
-        let found = forecast.unusual_input?;
-        let (stacks, stack) = (device.stacks(), device.device().entry(found.entry).extended_stack);
-        let [first, step] = found.start_entries.map(|entry| device.phases().step_at(entry));
-        let step = step.filter(|step| first.is_some_and(|first| (step - first) as usize == found.iterations));
+        let iteration = forecast.unusual_input?;
+        let (stacks, stack) = (device.stacks(), device.device().entry(iteration.entry).extended_stack);
+        let [first, step] = iteration.start_entries.map(|entry| device.phases().step_at(entry));
+        let step = step.filter(|step| first.is_some_and(|first| u64::from(step - first) == iteration.iterations));
         Some(Self {
-            change: found.change,
+            iteration,
             step: step.filter(|_| device.lost_history().is_none()).map(u64::from),
             location: stacks.code_location(stacks.line_id(stack)),
-            input_bytes: found.input_bytes,
-            usual_input_bytes: found.usual_input_bytes,
-            most_input_bytes: found.most_input_bytes,
-            needed_bytes: found.needed_bytes,
-            usual_bytes: found.usual_bytes,
-            most_bytes: found.most_bytes,
-            iterations: found.iterations as u64,
         })
     }
 

@@ -1,16 +1,20 @@
 //! Options of a comparison.
 
-use serde::Serialize;
+use crate::base::warning::words;
+words! {
+    /// The position to compare.
+    pub enum ComparedMoment {
+        /// The peak of allocated memory
+        Peak = "peak",
+        /// The snapshot
+        Snapshot = "snapshot",
+    }
+}
 
-/// The position to compare.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ComparedMoment {
-    /// The peak of allocated memory.
-    #[default]
-    Peak,
-    /// The snapshot.
-    Snapshot,
+impl Default for ComparedMoment {
+    fn default() -> Self {
+        Self::Peak
+    }
 }
 
 /// Selects what to compare, and how.

@@ -3,6 +3,7 @@
 use super::serving::Serving;
 use crate::base::ids::StackId;
 use crate::base::units::MIB;
+use crate::base::warning::words;
 
 /// In the snapshot of a dry run this precedes the exit code, which is three digits, or question marks if the process
 /// ended as it had announced.
@@ -153,36 +154,46 @@ pub struct ValueRead {
     pub decided_at: Option<StackId>,
 }
 
-/// The origin of a value that a program got for one of the GPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReadValue {
-    /// Zero: the value is not known.
-    #[default]
-    Zero,
-    /// Computed from random numbers of the host, where a GPU draws its own.
-    Random,
-    /// Computed from a draw in place of a value that is not known, such as the next token.
-    Assumed,
-    /// Whether numbers that are not known are finite: they are taken to be.
-    Finite,
+words! {
+    /// The origin of a value that a program got for one of the GPU.
+    pub enum ReadValue {
+        /// Zero: the value is not known
+        Zero = "zero",
+        /// Computed from random numbers of the host, where a GPU draws its own
+        Random = "random",
+        /// Computed from a draw in place of a value that is not known, such as the next token
+        Assumed = "assumed",
+        /// Whether numbers that are not known are finite: they are taken to be
+        Finite = "finite",
+    }
 }
 
-/// The use that a program makes of a value that it read, by its source.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReadUsage {
-    /// The value becomes text or a number in a log: no request depends on it.
-    Report,
-    /// The user set it with `--value`.
-    Set,
-    /// A branch or a loop depends on it.
-    Branch,
-    /// A size depends on it.
-    Size,
-    /// Not known: the source is missing, or the value is passed to code that was not followed.
-    #[default]
-    Unknown,
+impl Default for ReadValue {
+    fn default() -> Self {
+        Self::Zero
+    }
+}
+
+words! {
+    /// The use that a program makes of a value that it read, by its source.
+    pub enum ReadUsage {
+        /// The value becomes text or a number in a log: no request depends on it
+        Report = "report",
+        /// The user set it with `--value`
+        Set = "set",
+        /// A branch or a loop depends on it
+        Branch = "branch",
+        /// A size depends on it
+        Size = "size",
+        /// Not known: the source is missing, or the value is passed to code that was not followed
+        Unknown = "unknown",
+    }
+}
+
+impl Default for ReadUsage {
+    fn default() -> Self {
+        Self::Unknown
+    }
 }
 
 /// An estimate of the memory of one call of a library (cuDNN, cuSOLVER, cuFFT, cuSPARSE). Only it knows the actual size.

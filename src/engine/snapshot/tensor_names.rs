@@ -1,8 +1,7 @@
 //! The variables that keep GPU memory alive, as the recorder found them inside the process.
 
-use serde::Serialize;
-
 use crate::base::ids::{StackId, SymbolId};
+use crate::base::warning::words;
 
 /// The contents of `oomscope.names`. `python/oomscope/_names.py` describes the layout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,36 +71,21 @@ pub struct NamedTensor {
     pub places: u64,
 }
 
-/// The use of a storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TensorKind {
-    /// A parameter of a module.
-    Parameter,
-    /// A buffer of a module.
-    Buffer,
-    /// The `.grad` of a tensor.
-    Gradient,
-    /// State of an optimizer for one parameter.
-    OptimizerState,
-    /// Saved for a backward pass.
-    Saved,
-    /// Another tensor.
-    Variable,
-}
-
-impl TensorKind {
-    /// The kind that the recorder calls `word`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Some(match word {
-            "parameter" => Self::Parameter,
-            "buffer" => Self::Buffer,
-            "gradient" => Self::Gradient,
-            "optimizer state" => Self::OptimizerState,
-            "saved" => Self::Saved,
-            "variable" => Self::Variable,
-            _ => return None,
-        })
+words! {
+    /// The use of a storage.
+    pub enum TensorKind {
+        /// A parameter of a module
+        Parameter = "parameter",
+        /// A buffer of a module
+        Buffer = "buffer",
+        /// The `.grad` of a tensor
+        Gradient = "gradient",
+        /// State of an optimizer for one parameter
+        OptimizerState = "optimizer-state",
+        /// Saved for a backward pass
+        Saved = "saved",
+        /// Another tensor
+        Variable = "variable",
     }
 }
 
@@ -118,62 +102,45 @@ pub struct NameRoot {
     pub module: Option<SymbolId>,
 }
 
-/// The kind of a [`NameRoot`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RootKind {
-    /// A local variable of a running function.
-    Frame,
-    /// A variable of a module.
-    Module,
-    /// An exception that is being handled, or the last one.
-    Exception,
-    /// No variable: the value of a call that is running.
-    Call,
-    /// No variable: only a reference cycle.
-    Cycle,
-    /// The recorder had no time to reach its variable.
-    #[default]
-    Unreached,
-}
-
-impl RootKind {
-    /// The kind that the recorder calls `word`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Some(match word {
-            "frame" => Self::Frame,
-            "module" => Self::Module,
-            "exception" => Self::Exception,
-            "call" => Self::Call,
-            "cycle" => Self::Cycle,
-            "unreached" => Self::Unreached,
-            _ => return None,
-        })
+words! {
+    /// The kind of a [`NameRoot`].
+    pub enum RootKind {
+        /// A local variable of a running function
+        Frame = "frame",
+        /// A variable of a module
+        Module = "module",
+        /// An exception that is being handled, or the last one
+        Exception = "exception",
+        /// No variable: the value of a call that is running
+        Call = "call",
+        /// No variable: only a reference cycle
+        Cycle = "cycle",
+        /// The recorder had no time to reach its variable
+        Unreached = "unreached",
     }
 }
 
-/// The author of the code at a [`NameRoot`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Author {
-    /// The user.
-    #[default]
-    User,
-    /// An installed package.
-    Library,
-    /// PyTorch itself.
-    Pytorch,
+impl Default for RootKind {
+    fn default() -> Self {
+        Self::Unreached
+    }
 }
 
-impl Author {
-    /// The author that the recorder calls `word`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Some(match word {
-            "user" => Self::User,
-            "library" => Self::Library,
-            "pytorch" => Self::Pytorch,
-            _ => return None,
-        })
+words! {
+    /// The author of the code at a [`NameRoot`].
+    pub enum Author {
+        /// The user
+        User = "user",
+        /// An installed package
+        Library = "library",
+        /// PyTorch itself
+        Pytorch = "pytorch",
+    }
+}
+
+impl Default for Author {
+    fn default() -> Self {
+        Self::User
     }
 }
 
@@ -209,66 +176,37 @@ pub struct Write {
     pub backward: Option<BackwardCall>,
 }
 
-/// How a statement writes to a variable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WriteKind {
-    /// An item is put into a container.
-    Put,
-    /// Several items are.
-    Extend,
-    /// A value is stored under a key.
-    Store,
-    /// `x += y`
-    Accumulate,
-    /// `x = cat([x, y])`
-    Join,
-    /// `x = f(x)`
-    Recur,
-    /// `x = y`
-    Assign,
-}
-
-impl WriteKind {
-    /// The kind that the recorder calls `word`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Some(match word {
-            "put" => Self::Put,
-            "extend" => Self::Extend,
-            "store" => Self::Store,
-            "accumulate" => Self::Accumulate,
-            "join" => Self::Join,
-            "recur" => Self::Recur,
-            "assign" => Self::Assign,
-            _ => return None,
-        })
+words! {
+    /// How a statement writes to a variable.
+    pub enum WriteKind {
+        /// An item is put into a container
+        Put = "put",
+        /// Several items are
+        Extend = "extend",
+        /// A value is stored under a key
+        Store = "store",
+        /// `x += y`
+        Accumulate = "accumulate",
+        /// `x = cat([x, y])`
+        Join = "join",
+        /// `x = f(x)`
+        Recur = "recur",
+        /// `x = y`
+        Assign = "assign",
     }
 }
 
-/// Where the function of a statement calls `backward()`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BackwardCall {
-    /// It is called on the variable itself.
-    Itself,
-    /// In the innermost loop of the statement.
-    Loop,
-    /// Elsewhere in the function.
-    Function,
-    /// In another function, which reads a variable with that name.
-    Elsewhere,
-}
-
-impl BackwardCall {
-    /// The place that the recorder calls `word`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "itself" => Some(Self::Itself),
-            "loop" => Some(Self::Loop),
-            "function" => Some(Self::Function),
-            "elsewhere" => Some(Self::Elsewhere),
-            _ => None,
-        }
+words! {
+    /// Where the function of a statement calls `backward()`.
+    pub enum BackwardCall {
+        /// It is called on the variable itself
+        Itself = "itself",
+        /// In the innermost loop of the statement
+        Loop = "loop",
+        /// Elsewhere in the function
+        Function = "function",
+        /// In another function, which reads a variable with that name
+        Elsewhere = "elsewhere",
     }
 }
 

@@ -1,9 +1,7 @@
 //! Text that the program attached to live allocations: `torch.cuda.memory._annotate_tensor`, since PyTorch 2.15.
 
-use serde::Serialize;
-
 use super::DeviceStudy;
-use super::memory::{BlockSum, Share, TopRows, sorted_by_bytes, sum_by_key};
+use super::memory::{BlockSum, NamedShare, TopRows, sorted_by_bytes, sum_by_key};
 use crate::base::ids::SymbolId;
 use crate::base::intern::SeededMap;
 use crate::base::units::escape_name;
@@ -13,16 +11,6 @@ use crate::snapshot::Action;
 const MAX_TEXT: usize = 200;
 /// Annotations of one allocation that are kept: the last ones.
 const MAX_OF_ONE: usize = 8;
-
-/// The live memory of one annotation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ByAnnotation {
-    /// The text; longer ones are cut.
-    pub text: String,
-    /// Size and share.
-    #[serde(flatten)]
-    pub share: Share,
-}
 
 /// The size and the annotations of live allocations, by address.
 pub(crate) type AnnotatedAllocations = SeededMap<u64, (u64, Vec<SymbolId>)>;
@@ -56,16 +44,16 @@ pub(crate) fn annotated_allocations(device: DeviceStudy<'_, '_>, entries: usize)
 }
 
 /// The annotations of memory that is live at the snapshot, most bytes first. A block with several counts for each.
-pub fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<ByAnnotation>> {
+pub fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<NamedShare>> {
     let live = annotated_allocations(device, device.device().len());
     let all = device.live_by_stack().values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     let each = live.values().flat_map(|(size, texts)| texts.iter().map(|text| (*text, *size)));
     let mut rows = sorted_by_bytes(sum_by_key(each));
-    let shown = rows.drain(..rows.len().min(top)).map(|(text, sum)| ByAnnotation {
-        text: escape_name(&device.snapshot().text(text).chars().take(MAX_TEXT).collect::<String>()),
-        share: sum.share_of(all),
+    let shown = rows.drain(..rows.len().min(top)).map(|(text, sum)| {
+        let text: String = device.snapshot().text(text).chars().take(MAX_TEXT).collect();
+        sum.named(Some(escape_name(&text)), all)
     });
-    let shown: Vec<ByAnnotation> = shown.collect();
+    let shown: Vec<NamedShare> = shown.collect();
     let rest = rows.iter().fold(BlockSum::default(), |rest, (_, sum)| rest.plus(*sum));
     (!shown.is_empty()).then_some(TopRows { rows: shown, rest })
 }

@@ -4,7 +4,8 @@
 use rustc_hash::FxHashSet;
 
 use super::columns::Column;
-use super::header::Undrawn;
+use serde_json::{Value, json};
+
 use crate::base::ids::StackId;
 use crate::study::lifetimes::{AllocationLifetime, MemoryLifetimes};
 
@@ -36,7 +37,7 @@ pub(super) struct Omitted {
 
 impl Omitted {
     /// Their number, and their bytes over time: the maximum of each bucket. `None` if nothing was omitted.
-    pub(super) fn summarize(&self) -> Option<(Undrawn, Vec<u8>)> {
+    pub(super) fn summarize(&self) -> Option<(Value, Vec<u8>)> {
         let moments = self.changes.len().checked_sub(1).filter(|_| self.allocations > 0)?;
         let mut sum = 0_i128;
         let held: Vec<u64> = self.changes[..moments]
@@ -51,7 +52,7 @@ impl Omitted {
             .map(|chunk| chunk.iter().copied().fold(0, u64::max))
             .collect();
         let bytes_at_most = series.iter().copied().fold(0, u64::max);
-        let summary = Undrawn { allocations: self.allocations, bytes_at_most };
+        let summary = json!({ "allocations": self.allocations, "bytes_at_most": bytes_at_most });
         Some((summary, series.into_iter().collect::<Column>().bytes))
     }
 }
@@ -137,6 +138,6 @@ mod tests {
         omit_smallest(&mut lives, 1, 8, &mut omitted);
         assert_eq!(lives.allocations.len(), 1);
         let (summary, _) = omitted.summarize().unwrap();
-        assert_eq!((summary.allocations, summary.bytes_at_most), (3, 12 << 20));
+        assert_eq!(summary, serde_json::json!({ "allocations": 3, "bytes_at_most": 12 << 20 }));
     }
 }

@@ -5,12 +5,12 @@ use std::io::{self, Write as _};
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use rustc_hash::FxHashMap;
+use serde_json::json;
 
 use super::address_map::AddressMap;
 use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
 use super::columns::Column;
 use super::events;
-use super::header::Header;
 use super::names::{NameTable, index_of};
 use super::proof::Proof;
 use super::shown_entries::{ShownEntries, retain_shown};
@@ -95,38 +95,40 @@ impl Packing<'_, '_, '_> {
         let phases = device.phases();
         let (first_step, steps) = events::steps(phases, shown);
         let is_pending = |one: &&AllocationLifetime| one.freed_at == Some(0);
-        let header = Header {
-            version: 2,
-            device: device.id(),
-            entries: shown.entries,
-            first_event: u64::from(shown.first),
-            allocations: lives.allocations.len(),
-            pending_at_start: lives.allocations.iter().filter(is_pending).count(),
-            kinds,
-            segments: lives.segments.len(),
-            nodes: stacks.nodes(),
-            frames: stacks.frames(),
-            lines: stacks.lines(),
-            unit: space.unit,
-            granules: [true, false].map(|is_small| granule_size(is_small, device.settings())),
-            columns: columns().map(|(name, bytes)| (*name, bytes.len())).collect(),
-            regions: space.regions(),
-            streams: names.streams,
-            pools: names.pools,
-            categories: Category::ALL.iter().map(|one| one.word()).collect(),
-            variables: variables::rows(device),
-            phases: Phase::ALL.iter().map(|one| one.word()).collect(),
-            proof: Proof::from_report(report),
-            failure_count: report.oom_count,
-            failures,
-            marks: events::marks(device, shown),
-            ranges: events::ranges(device, shown),
-            steps,
-            first_step,
-            phase_runs: events::phase_runs(phases, shown),
-            start_us: device.device().time_us(shown.first as usize),
-            undrawn,
-        };
+        let granules = [true, false].map(|is_small| granule_size(is_small, device.settings()));
+        // docs/report-data.md documents these keys.
+        let header = json!({
+            "version": 2,
+            "device": device.id(),
+            "entries": shown.entries,
+            "first_event": u64::from(shown.first),
+            "allocations": lives.allocations.len(),
+            "pending_at_start": lives.allocations.iter().filter(is_pending).count(),
+            "kinds": kinds,
+            "segments": lives.segments.len(),
+            "nodes": stacks.nodes(),
+            "frames": stacks.frames(),
+            "lines": stacks.lines(),
+            "unit": space.unit,
+            "granules": granules,
+            "columns": columns().map(|(name, bytes)| (*name, bytes.len())).collect::<Vec<_>>(),
+            "regions": space.regions(),
+            "streams": names.streams,
+            "pools": names.pools,
+            "categories": Category::ALL,
+            "variables": variables::rows(device),
+            "phases": Phase::ALL,
+            "proof": Proof::from_report(report),
+            "failure_count": report.oom_count,
+            "failures": failures,
+            "marks": events::marks(device, shown),
+            "ranges": events::ranges(device, shown),
+            "steps": steps,
+            "first_step": first_step,
+            "phase_runs": events::phase_runs(phases, shown),
+            "start_us": device.device().time_us(shown.first as usize),
+            "undrawn": undrawn,
+        });
         let header = serde_json::to_vec(&header)?;
         let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
         out.write_all(&to_u32(header.len()).to_le_bytes())?;

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::header::{PageFailure, PageMark, PageRange};
+use serde_json::{Value, json};
+
 use super::names::{NameTable, index_of};
 use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
@@ -30,62 +31,64 @@ pub(super) fn failures(
     shown: ShownEntries,
     stacks: &mut StackTable<'_, '_>,
     names: &mut NameTable,
-) -> Vec<PageFailure> {
+) -> Vec<Value> {
     let listed = report.ooms.iter().enumerate().filter_map(|(index, oom)| {
         let entry = usize::try_from(oom.event).ok()?;
-        Some(PageFailure {
-            moment: after(shown, oom.event)?,
-            requested_bytes: oom.requested_bytes,
-            segment_bytes: oom.segment_bytes,
-            stream: names.stream(oom.stream),
-            pool: oom.pool_id.map(|id| names.pool_by_id(id)),
-            node: stacks.intern(device.device().entry(entry).extended_stack, false).0,
-            index,
-        })
+        Some(json!({
+            "moment": after(shown, oom.event)?,
+            "requested_bytes": oom.requested_bytes,
+            "segment_bytes": oom.segment_bytes,
+            "stream": names.stream(oom.stream),
+            "pool": oom.pool_id.map(|id| names.pool_by_id(id)),
+            "node": stacks.intern(device.device().entry(entry).extended_stack, false).0,
+            "index": index, // into the failures of the analysis
+        }))
     });
     listed.collect()
 }
 
 /// Releases of device memory, and snapshots.
-pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<PageMark> {
+pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Value> {
     let Some(over_time) = device.history() else { return Vec::new() }; // no trace
     let is_in = |event: &usize| device.window().contains(event);
     let given = device_frees(device.device(), over_time.outcome.initial_totals.reserved);
     let given = given.filter(|given| is_in(&given.entry_index)).filter_map(|given| {
         let kind = if given.is_for_request { "reclaim" } else { "empty-cache" };
-        Some(PageMark { moment: after(shown, given.entry_index as u64)?, kind, bytes: given.bytes })
+        Some((after(shown, given.entry_index as u64)?, kind, given.bytes))
     });
     let taken = device
         .device()
         .indexes_with_action(Action::Snapshot)
         .filter(is_in)
-        .filter_map(|event| Some(PageMark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 }));
-    let mut marks: Vec<PageMark> = given.chain(taken).collect();
+        .filter_map(|event| Some((after(shown, event as u64)?, "snapshot", 0)));
+    let mut marks: Vec<(EntryCount, &str, u64)> = given.chain(taken).collect();
     if marks.len() > MARKS {
-        marks.sort_by_key(|mark| (Reverse(mark.bytes), mark.moment));
+        marks.sort_by_key(|(moment, _, bytes)| (Reverse(*bytes), *moment));
         marks.truncate(MARKS);
     }
-    marks.sort_by_key(|mark| mark.moment);
-    marks
+    marks.sort_by_key(|(moment, ..)| *moment);
+    let mark = |(moment, kind, bytes)| json!({ "moment": moment, "kind": kind, "bytes": bytes });
+    marks.into_iter().map(mark).collect()
 }
 
 /// Named ranges, as `oomscope timeline` lists them.
-pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<PageRange> {
+pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Value> {
     let window = device.window();
     let named = timeline::named_ranges(device.device(), &window, |_| 0).names;
-    let mut ranges: Vec<PageRange> = named
+    let mut ranges: Vec<(EntryCount, EntryCount, &str, &str)> = named
         .iter()
         .flat_map(|range| {
             range.spans.iter().filter_map(|span| {
                 let start = after(shown, span.first_event)?.saturating_sub(1);
                 let events = u32::try_from(span.events).ok()?;
                 let end = start.saturating_add(events).min(shown.entries);
-                Some(PageRange { start, end, name: range.name.clone(), source: range.source })
+                Some((start, end, &*range.name, range.source))
             })
         })
         .collect();
-    ranges.sort_by_key(|range| (range.start, Reverse(range.end)));
-    ranges
+    ranges.sort_by_key(|(start, end, ..)| (*start, Reverse(*end)));
+    let range = |(start, end, name, source)| json!({ "start": start, "end": end, "name": name, "source": source });
+    ranges.into_iter().map(range).collect()
 }
 
 /// The start of each phase, with its index.

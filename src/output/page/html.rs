@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::shown_devices::{PageOrder, ShownDevices};
-use super::{PageData, SnapshotData, Sparkline, base64, replay, web};
+use super::{PageData, SnapshotData, base64, replay, web};
 use crate::analysis::{AnalyzeReport, Unreadable};
 use crate::base::units::escape_name;
 use crate::explain::ExplainReport;
@@ -18,20 +18,6 @@ use crate::output::report;
 const EXPLAINED_MESSAGES: usize = 10;
 /// Number of results on a page; each device has one in any case.
 const MAX_RESULTS: usize = 64;
-
-/// One device in the list that the script reads before it unpacks any data.
-#[derive(Serialize)]
-struct PageEntry<'a> {
-    snapshot: usize,
-    device: u64,
-    title: String,
-    entries: u64,
-    first_event: u64,
-    peak_allocated_bytes: u64,
-    peak_reserved_bytes: u64,
-    failures: u64,
-    course: Option<&'a Sparkline>,
-}
 
 /// Order and additions of a page.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +72,7 @@ pub fn write_with(
         data_block(out, "compared", "true")?;
     }
     let rows = shown.devices.iter().map(|(snapshot, page)| row(report, *snapshot, page));
-    data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<PageEntry<'_>>>())?)?;
+    data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<Value>>())?)?;
     for (index, (_, page)) in shown.devices.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" class=\"data\" data-page=\"{index}\">")?;
         base64::write(&page.blob, out)?;
@@ -248,16 +234,17 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
     out.write_all(b"</script>\n")
 }
 
-fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> PageEntry<'a> {
-    PageEntry {
-        snapshot,
-        device: page.device,
-        title: format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device),
-        entries: page.entries,
-        first_event: page.first_event,
-        peak_allocated_bytes: page.peak_allocated_bytes,
-        peak_reserved_bytes: page.peak_reserved_bytes,
-        failures: page.failures,
-        course: page.course.as_ref(),
-    }
+/// One device in the list that the script reads before it unpacks any data.
+fn row(report: &AnalyzeReport, snapshot: usize, page: &PageData) -> Value {
+    json!({
+        "snapshot": snapshot,
+        "device": page.device,
+        "title": format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device),
+        "entries": page.entries,
+        "first_event": page.first_event,
+        "peak_allocated_bytes": page.peak_allocated_bytes,
+        "peak_reserved_bytes": page.peak_reserved_bytes,
+        "failures": page.failures,
+        "course": page.course,
+    })
 }

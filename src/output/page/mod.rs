@@ -18,7 +18,6 @@ mod colours;
 mod columns;
 mod data;
 mod events;
-mod header;
 mod html;
 mod names;
 mod proof;
@@ -32,7 +31,7 @@ mod web;
 
 use std::io;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 pub use self::budget::budget;
 #[cfg(feature = "explore")]
@@ -64,17 +63,10 @@ pub struct PageData {
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     failures: u64,
-    course: Option<Sparkline>,
+    /// See [`sparkline`].
+    course: Option<Value>,
     /// Deflated header and columns.
     blob: Vec<u8>,
-}
-
-/// Reserved and allocated bytes over the trace, in thousandths of `scale_bytes`.
-#[derive(Debug, Serialize)]
-struct Sparkline {
-    scale_bytes: u64,
-    reserved: Vec<u64>,
-    allocated: Vec<u64>,
 }
 
 impl SnapshotData {
@@ -104,28 +96,27 @@ impl PageData {
             peak_allocated_bytes: report.peak.allocated_bytes,
             peak_reserved_bytes: report.peak.reserved_bytes,
             failures: report.oom_count,
-            course: report.timeline.as_ref().map(Sparkline::from_history),
+            course: report.timeline.as_ref().map(sparkline),
             blob: data::pack(device, report, budget)?,
         })
     }
 }
 
-impl Sparkline {
-    fn from_history(over_time: &MemoryHistory) -> Self {
-        let buckets = over_time.samples.buckets();
-        let most = |series: usize| {
-            let chunks = buckets.chunks(buckets.len().div_ceil(SPARKLINE_BUCKETS).max(1));
-            let most = |chunk: &[crate::replay::literal::Bucket<2>]| {
-                chunk.iter().map(|bucket| bucket.max[series]).fold(0, u64::max)
-            };
-            chunks.map(most).collect::<Vec<u64>>()
+/// Reserved and allocated bytes over the trace, in thousandths of `scale_bytes`.
+fn sparkline(over_time: &MemoryHistory) -> Value {
+    let buckets = over_time.samples.buckets();
+    let most = |series: usize| {
+        let chunks = buckets.chunks(buckets.len().div_ceil(SPARKLINE_BUCKETS).max(1));
+        let most = |chunk: &[crate::replay::literal::Bucket<2>]| {
+            chunk.iter().map(|bucket| bucket.max[series]).fold(0, u64::max)
         };
-        let [reserved, allocated] = [SERIES_RESERVED, SERIES_ALLOCATED].map(most);
-        let scale = reserved.iter().copied().fold(1, u64::max);
-        let thousandths = |values: Vec<u64>| {
-            let part = |value: u64| u128::from(value) * 1000 / u128::from(scale);
-            values.into_iter().map(|value| u64::try_from(part(value)).unwrap_or(1000)).collect()
-        };
-        Self { scale_bytes: scale, reserved: thousandths(reserved), allocated: thousandths(allocated) }
-    }
+        chunks.map(most).collect::<Vec<u64>>()
+    };
+    let [reserved, allocated] = [SERIES_RESERVED, SERIES_ALLOCATED].map(most);
+    let scale = reserved.iter().copied().fold(1, u64::max);
+    let thousandths = |values: Vec<u64>| {
+        let part = |value: u64| u128::from(value) * 1000 / u128::from(scale);
+        values.into_iter().map(|value| u64::try_from(part(value)).unwrap_or(1000)).collect::<Vec<u64>>()
+    };
+    json!({ "scale_bytes": scale, "reserved": thousandths(reserved), "allocated": thousandths(allocated) })
 }

@@ -1,6 +1,7 @@
 //! The variables of the header, to which the kinds of allocations refer by index.
 
-use super::header::PageVariable;
+use serde_json::{Value, json};
+
 use crate::output::wording::{keeper_details, keeper_name};
 use crate::study::DeviceStudy;
 
@@ -8,12 +9,12 @@ use crate::study::DeviceStudy;
 const MAX_VARIABLES: usize = 1000;
 
 /// The rows of the header: allocations without a variable first, then the variables that keep the most memory.
-pub(super) fn rows(device: DeviceStudy<'_, '_>) -> Vec<PageVariable> {
+pub(super) fn rows(device: DeviceStudy<'_, '_>) -> Vec<Value> {
     let Some(variables) = device.variables() else { return Vec::new() };
-    let row = |name: &str| PageVariable { name: name.to_owned(), about: String::new() };
+    let row = |name: &str| json!({ "name": name, "about": "" });
     let named = (0..variables.count().min(MAX_VARIABLES)).map(|index| {
         let kept = variables.row(index, device.stacks());
-        PageVariable { name: keeper_name(&kept), about: keeper_details(&kept).join("; ") }
+        json!({ "name": keeper_name(&kept), "about": keeper_details(&kept).join("; ") })
     });
     let rest = (variables.count() > MAX_VARIABLES).then(|| row("all other variables"));
     [row("freed before the snapshot")].into_iter().chain(named).chain(rest).collect()

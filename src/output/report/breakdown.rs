@@ -10,7 +10,7 @@ use crate::output::document::{Cell, Document, Table, amount};
 use crate::output::wording::{category_label, location_label};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
-use crate::study::memory::{BlockSum, Holder};
+use crate::study::memory::{BlockSum, Holder, NamedShare};
 
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
@@ -70,18 +70,19 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
         let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
         (category_label(of.category), of.share, note)
     });
-    let phases =
-        held.by_phase.iter().map(|of| (of.phase.map_or("before the recording", Phase::word).to_owned(), of.share, ""));
-    let ages = held.by_age.iter().map(|of| (of.age.word().replace('-', " "), of.share, ""));
+    let named = |rows: &[NamedShare], nameless: &str| -> Vec<_> {
+        let name = |row: &NamedShare| row.name.as_deref().unwrap_or(nameless).replace('-', " ");
+        rows.iter().map(|row| (name(row), row.share, "")).collect()
+    };
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
-    let has_phases = held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
-    let rules = held.by_rule.iter();
-    let rules = rules.map(|of| (of.name.clone().unwrap_or_else(|| "no rule".to_owned()), of.share, ""));
+    let has_phases =
+        held.by_phase.iter().any(|row| row.name.as_deref().is_some_and(|name| name != Phase::Other.word()));
+    let rules = held.by_rule.iter().map(|of| (of.name.clone().unwrap_or_else(|| "no rule".to_owned()), of.share, ""));
     let groups: [(&str, bool, Vec<_>); 4] = [
         ("for", has_categories, categories.collect()),
         ("by rule", !held.by_rule.is_empty(), rules.collect()),
-        ("allocated in", has_phases, phases.collect()),
-        ("held since", held.step.is_some(), ages.collect()),
+        ("allocated in", has_phases, named(&held.by_phase, "before the recording")),
+        ("held since", held.step.is_some(), named(&held.by_age, "")),
     ];
     let groups = groups.into_iter().filter(|(_, is_informative, _)| *is_informative);
     groups

@@ -3,7 +3,8 @@
 use crate::base::units::{counted, size};
 use crate::output::document::{Cell, Judgement, Table, Text, amount, code, faint, source_location};
 use crate::output::wording::describe_outcome;
-use crate::whatif::{JobOutcome, TriedCertainty, TriedKind, TriedMark, TriedRow};
+use crate::whatif::Sureness;
+use crate::whatif::{JobOutcome, TriedKind, TriedMark, TriedRow};
 
 /// The program as recorded.
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ pub(super) fn tried_table(
     let note = (!notes.is_empty()).then(|| faint(notes.join("; ")));
     let header = ["tried in a replay", "the job then", "reserved", "sure"];
     let table = Table::new(&header, &[0, 1, 3], rows).wide().note(note);
-    let is_sure = listed.iter().all(|row| row.sure == TriedCertainty::Exact);
+    let is_sure = listed.iter().all(|row| row.sure == Sureness::Exact);
     if is_sure { table.without_column(3) } else { table }
 }
 
@@ -91,7 +92,7 @@ fn cells(row: &TriedRow) -> Vec<Cell> {
         TriedKind::Settings => code(row.what.replace(',', ", ")),
         TriedKind::Program => row.what.as_str().into(),
     };
-    let sure = if row.sure == TriedCertainty::Exact { "" } else { row.sure.word() };
+    let sure = if row.sure == Sureness::Exact { "" } else { row.sure.word() };
     let reserved = row.reached_reserved_bytes().map_or_else(String::new, size);
     vec![
         Cell::Marked(mark, place.into_iter().fold(what, Text::and)),

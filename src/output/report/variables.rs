@@ -27,7 +27,7 @@ pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
     let Some(annotated) = &device.annotated else { return };
     document.heading("Allocated memory that the program annotated");
     let rows = annotated.rows.iter().map(|row| HeldRow {
-        holder: code(&*row.text).into(),
+        holder: code(row.name.as_deref().unwrap_or_default()).into(),
         category: None,
         sum: BlockSum { bytes: row.share.bytes, blocks: row.share.blocks },
     });

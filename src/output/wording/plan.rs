@@ -3,9 +3,9 @@
 use super::Summary;
 use crate::base::units::{count, size};
 use crate::stacks::frames::CodeLocation;
+use crate::whatif::Sureness;
 use crate::whatif::fit::FitCertainty;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
-use crate::whatif::program::ChangeCertainty;
 
 /// Most GPUs whose sizes the first line lists.
 const MAX_LISTED: usize = 5;
@@ -80,7 +80,7 @@ impl PlanCell {
     }
 
     fn label_with(&self, about: &str) -> String {
-        let is_sure = self.sure == ChangeCertainty::Exact && self.certainty <= FitCertainty::Checked;
+        let is_sure = self.sure == Sureness::Exact && self.certainty <= FitCertainty::Checked;
         match self.size {
             None => "any".to_owned(),
             Some(0) => "none".to_owned(),

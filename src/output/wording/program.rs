@@ -4,7 +4,8 @@ use super::Summary;
 use super::whatif::describe_tried;
 use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
-use crate::whatif::program::{ChangeCertainty, ProgramChange, ProgramReport};
+use crate::whatif::Sureness;
+use crate::whatif::program::{ProgramChange, ProgramReport};
 
 impl ProgramReport {
     /// Summarizes the worst device: one that the unchanged program does not fit, else the one with the highest peak.
@@ -28,14 +29,16 @@ impl ProgramReport {
         });
         let Some(best) = worst.best() else { return Summary::from_answer(answer) };
         let action = match best.sure {
-            ChangeCertainty::Guess if best.change == ProgramChange::Checkpoint => {
+            Sureness::Guess if best.change == ProgramChange::Checkpoint => {
                 "try it, and record a backward pass: without one, the memory that it would recompute is a guess"
             }
-            ChangeCertainty::Exact => "change it: the replay only omits recorded requests or moves frees",
-            ChangeCertainty::About => {
+            Sureness::Exact => "change it: the replay only omits recorded requests or moves frees",
+            Sureness::About => {
                 "change it, and record again: the order of the changed calls was inferred from the recording"
             }
-            ChangeCertainty::Guess => "try it, and record again: what the memory was for, and its dtype, is a guess",
+            Sureness::Guess | Sureness::Estimate => {
+                "try it, and record again: what the memory was for, and its dtype, is a guess"
+            }
         };
         let copy = best.location.frame.as_ref().map(FrameReport::file_line);
         Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) }

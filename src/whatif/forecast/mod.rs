@@ -28,7 +28,7 @@ use crate::allocator::conf::Settings;
 use crate::replay::ops::{Operation, OperationKind, Program};
 use crate::study::DeviceStudy;
 use crate::study::iterations::{
-    CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, RequestId, Requests, UnusualInput,
+    CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, RequestId, Requests, UnusualIteration,
 };
 
 /// Predicted requests of a program whose memory grows, at most. Every setting replays them all.
@@ -65,7 +65,7 @@ pub(crate) struct Forecast<'a> {
     /// The growth from iteration to iteration.
     pub(crate) growth: Option<Growth>,
     /// The input of the iteration that failed, if that is why it needs more than those before.
-    pub(crate) unusual_input: Option<UnusualInput>,
+    pub(crate) unusual_input: Option<UnusualIteration>,
 }
 
 /// How far to predict.

@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::allocator::verdict::Verdict;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
+use crate::whatif::Sureness;
 use crate::whatif::fit::{FitCertainty, SizeReport};
-use crate::whatif::program::ChangeCertainty;
 
 words! {
     /// A change that a plan tries.
@@ -34,7 +34,7 @@ pub struct PlanCell {
     /// How certain that size is: `confirmed` if a dry run at it ended on this GPU.
     pub certainty: FitCertainty,
     /// How certain it is that the changed program makes exactly the replayed calls.
-    pub sure: ChangeCertainty,
+    pub sure: Sureness,
     /// The source line to change; null if there is none.
     pub location: Option<CodeLocation>,
     /// Further source lines that must change with it.

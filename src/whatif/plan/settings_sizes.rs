@@ -5,10 +5,10 @@ use super::plan_run::PlanRun;
 use crate::allocator::device::GpuModel;
 use crate::base::units::signed_difference;
 use crate::whatif::Overrides;
+use crate::whatif::Sureness;
 use crate::whatif::fit::{
     FitCertainty, FitDevice, FitSearch, FittedSizes, LargestSize, SizeReport, predict, step_below,
 };
-use crate::whatif::program::ChangeCertainty;
 
 pub(super) struct SettingsSizes<'f, 'r, 's, 'a> {
     pub(super) fitted: &'f FittedSizes<'r, 's, 'a>,
@@ -66,7 +66,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
                 Some(_) => FitCertainty::Should,
                 None => self.device.certainty_at(size),
             },
-            sure: ChangeCertainty::Exact,
+            sure: Sureness::Exact,
             location: None,
             other_locations: Vec::new(),
             unreserved_bytes,

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
@@ -11,6 +11,7 @@ use crate::base::intern::SeededSet;
 use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
+use crate::whatif::sureness::Sureness;
 
 /// Splits each forward and backward pass in two halves.
 pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
@@ -40,7 +41,7 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
         (0..to_u32(recording.script.blocks.len())).filter(|block| categories[*block as usize] == Category::Inputs);
     Some(ChangedProgram {
         change: ProgramChange::HalfBatch,
-        certainty: ChangeCertainty::Guess,
+        certainty: Sureness::Guess,
         description: "run half the batch, twice a step".to_owned(),
         line: recording.largest_line(inputs),
         other_lines: Vec::new(),

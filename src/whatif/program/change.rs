@@ -3,18 +3,7 @@
 use crate::base::warning::words;
 use crate::replay::ops::Script;
 use crate::stacks::frames::LineId;
-
-words! {
-    /// How certain it is that the changed program makes exactly the replayed calls.
-    pub enum ChangeCertainty {
-        /// The change only omits requests or moves frees
-        Exact = "exact",
-        /// Calls are repeated or moved, and their place is inferred from the order of the recorded calls
-        About = "about",
-        /// Sizes depend on what the memory was for, which is inferred from stacks and lifetimes
-        Guess = "guess",
-    }
-}
+use crate::whatif::sureness::Sureness;
 
 words! {
     /// A change to a program.
@@ -49,7 +38,7 @@ words! {
 #[derive(Clone)]
 pub(in crate::whatif) struct ChangedProgram {
     pub(super) change: ProgramChange,
-    pub(in crate::whatif) certainty: ChangeCertainty,
+    pub(in crate::whatif) certainty: Sureness,
     /// The change in words.
     pub(super) description: String,
     /// The source line to change, or that allocates most of the changed memory.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::checkpoint_plan::CheckpointPlan;
 use super::modules::{ModuleCall, RepeatedModule, find_repeated};
 use super::passes::{Pass, find_passes};
@@ -17,6 +17,7 @@ use super::recorded_program::RecordedProgram;
 use crate::base::ids::FrameId;
 use crate::base::units::{counted, size};
 use crate::stacks::frames::LineId;
+use crate::whatif::sureness::Sureness;
 
 /// How many modules to try: those that hold most at the peak.
 const MAX_MODULES: usize = 3;
@@ -148,7 +149,7 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
             lines.into_iter().map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() });
         ChangedProgram {
             change: ProgramChange::Checkpoint,
-            certainty: if plan.is_guess() { ChangeCertainty::Guess } else { ChangeCertainty::About },
+            certainty: if plan.is_guess() { Sureness::Guess } else { Sureness::About },
             description: match names {
                 Some(names) => format!("checkpoint {}: {calls}", names.join(", ")),
                 None => format!("checkpoint each of {calls}"),

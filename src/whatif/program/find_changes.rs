@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 
 use super::batch::halve_batch;
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
@@ -17,6 +17,7 @@ use super::recorded_program::RecordedProgram;
 use super::report::{ProgramDevice, ProgramReport, ProgramRow};
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, Study};
+use crate::whatif::sureness::Sureness;
 use crate::whatif::tried::grows_noticeably;
 use crate::whatif::{divergence_warning, settings_changed_warning, single_entry_warning, verify_study};
 
@@ -57,7 +58,7 @@ pub(super) fn analyze_recording(recording: &RecordedProgram<'_, '_>, capacity: O
     let replayed = changes.map(|row| replayer.replay_row(row));
     let mut rows: Vec<ProgramRow> = replayed.collect();
     rows.sort_by_key(|row| {
-        let is_guess = row.sure == ChangeCertainty::Guess;
+        let is_guess = row.sure == Sureness::Guess;
         (is_guess, Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes))
     });
     // Checkpointing a nested module may have the same effect; the outer one is kept.
@@ -118,7 +119,7 @@ pub(super) fn finders(
 fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
     ChangedProgram {
         change: ProgramChange::AsRecorded,
-        certainty: ChangeCertainty::Exact,
+        certainty: Sureness::Exact,
         description: "as recorded".to_owned(),
         line: None,
         other_lines: Vec::new(),

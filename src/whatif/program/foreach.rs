@@ -4,12 +4,13 @@
 //! other needs the temporaries of one parameter: of each operation one, and one more, because some operations are in
 //! place only with `foreach` (in Adam a division).
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::optimizer::find_temporaries;
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
 use crate::study::attribution::Category;
+use crate::whatif::sureness::Sureness;
 
 /// Frees each temporary of a `foreach` step before the operation makes the next.
 pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
@@ -45,7 +46,7 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
     }
     Some(ChangedProgram {
         change: ProgramChange::OptimizerForeach,
-        certainty: ChangeCertainty::About,
+        certainty: Sureness::About,
         description: "use foreach=False in the optimizer".to_owned(),
         line: recording.largest_line(selected()),
         other_lines: Vec::new(),

@@ -5,13 +5,14 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::attribution::Category;
+use crate::whatif::sureness::Sureness;
 
 /// Frees each gradient before the first forward pass of the next step.
 pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
@@ -68,7 +69,7 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     changed_blocks.dedup();
     Some(ChangedProgram {
         change: ProgramChange::GradientsGone,
-        certainty: ChangeCertainty::About,
+        certainty: Sureness::About,
         description: "call zero_grad(set_to_none=True) right after each step".to_owned(),
         line: recording.largest_line(changed_blocks.iter().copied()),
         other_lines: Vec::new(),

@@ -3,11 +3,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::{StackId, to_u32};
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::attribution::Category;
+use crate::whatif::sureness::Sureness;
 
 /// Leftovers of less than 1/1000 of the peak are ignored: most programs leave a scalar loss behind.
 const MIN_LEFTOVER_PARTS: u64 = 1000;
@@ -61,7 +62,7 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     }
     Some(ChangedProgram {
         change: ProgramChange::LeftBehind,
-        certainty: ChangeCertainty::Exact,
+        certainty: Sureness::Exact,
         description: "free what each step leaves behind (del)".to_owned(),
         line: recording.largest_line(leftovers.iter().map(|leftover| leftover.0)),
         other_lines: Vec::new(),

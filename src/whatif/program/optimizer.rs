@@ -1,12 +1,13 @@
 //! Changes to the optimizer: no temporaries, smaller or offloaded state.
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::base::units::ratio;
 use crate::replay::ops::{ScriptBlock, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
+use crate::whatif::sureness::Sureness;
 
 /// 8-bit optimizers (bitsandbytes) keep the state of smaller tensors in 32 bits.
 const MIN_8_BIT_ELEMENTS: u64 = 4096;
@@ -28,7 +29,7 @@ pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Vec<Changed
     let build = || {
         let sizes = ChangedSizes { state: &|it| it.bytes, temporary: &|_| 0 };
         let changed = optimizer.change_sizes(ProgramChange::OptimizerTemporaries, description, &|_| false, sizes);
-        ChangedProgram { certainty: ChangeCertainty::Exact, ..changed }
+        ChangedProgram { certainty: Sureness::Exact, ..changed }
     };
     optimizer.temporaries.contains(&true).then(build).into_iter().collect()
 }
@@ -115,7 +116,7 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
         let blocks = 0..to_u32(recording.script.blocks.len());
         ChangedProgram {
             change,
-            certainty: ChangeCertainty::Guess,
+            certainty: Sureness::Guess,
             description: description.to_owned(),
             line: recording.largest_line(blocks.filter(|block| is_changed(*block))),
             other_lines: Vec::new(),

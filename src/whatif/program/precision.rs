@@ -1,11 +1,12 @@
 //! The model in half precision.
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::study::attribution::Category;
+use crate::whatif::sureness::Sureness;
 
 /// A stack with one of these functions shows that the program already computes in half precision.
 const HALF_PRECISION_FUNCTIONS: [&str; 6] =
@@ -44,7 +45,7 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
     let parameters = |block: &u32| categories[*block as usize] == Category::Parameters;
     Some(ChangedProgram {
         change: ProgramChange::HalfPrecision,
-        certainty: ChangeCertainty::Guess,
+        certainty: Sureness::Guess,
         description: match seen {
             Some(_) => "run the model in bfloat16 where it is float32".to_owned(),
             None => "run the model in bfloat16".to_owned(),

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
-use super::change::{ChangeCertainty, ProgramChange};
+use super::change::ProgramChange;
 use crate::base::warning::Warning;
 use crate::stacks::frames::CodeLocation;
 use crate::study::LostHistory;
 use crate::whatif::JobOutcome;
+use crate::whatif::sureness::Sureness;
 
 /// The JSON of `oomscope whatif --program`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,7 +59,7 @@ pub struct ProgramRow {
     /// The kind of change.
     pub change: ProgramChange,
     /// How certain it is that the changed program makes exactly the replayed calls.
-    pub sure: ChangeCertainty,
+    pub sure: Sureness,
     /// The change in words.
     #[serde(rename = "what")]
     pub description: String,

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::change::ChangeCertainty;
 use super::report::{ProgramDevice, ProgramRow};
 use crate::stacks::frames::FrameReport;
+use crate::whatif::sureness::Sureness;
 
 /// A change whose gain is less than 1/20 of the peak does not make the headline ahead of larger gains that are guesses.
 const NOTABLE_GAIN_PARTS: u64 = 20;
@@ -42,13 +42,13 @@ impl ProgramDevice {
 pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
     let is_notable = |row: &ProgramRow| {
         let gain = u64::try_from(row.reserved_gain_bytes);
-        row.sure != ChangeCertainty::Guess && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
+        row.sure != Sureness::Guess && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
     };
     let has_gain = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
     let mut rows: Vec<&ProgramRow> = rows.iter().filter(has_gain).collect();
     rows.sort_by_key(|row| {
         let serves = (row.fits, row.serves_failed, row.then.goes_on());
-        let is_sure = row.serves_failed == Some(true) && row.sure != ChangeCertainty::Guess;
+        let is_sure = row.serves_failed == Some(true) && row.sure != Sureness::Guess;
         Reverse((serves, is_sure || is_notable(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
     });
     rows

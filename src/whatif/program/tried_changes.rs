@@ -1,18 +1,13 @@
 //! Changes to the program as rows of what was tried.
 
-use super::change::ChangeCertainty;
 use super::report::{ProgramDevice, ProgramRow};
-use crate::whatif::tried::{TriedCertainty, TriedKind, TriedOn, TriedRow, mark, saves, sort_tried};
+use crate::whatif::sureness::Sureness;
+use crate::whatif::tried::{TriedKind, TriedOn, TriedRow, mark, saves, sort_tried};
 
 impl TriedOn {
     /// `has_failed`: a request failed as recorded.
     pub(crate) fn change(self, row: &ProgramRow, has_failed: bool) -> TriedRow {
-        let sure = match row.sure {
-            _ if !self.is_exact => TriedCertainty::Estimate,
-            ChangeCertainty::Exact => TriedCertainty::Exact,
-            ChangeCertainty::About => TriedCertainty::About,
-            ChangeCertainty::Guess => TriedCertainty::Guess,
-        };
+        let sure = if self.is_exact { row.sure } else { Sureness::Estimate };
         let stops_growth = !self.grows || row.goes_on;
         let gain = Some(row.reserved_gain_bytes).filter(|_| !has_failed);
         let unchanged = gain.map(|gain| row.peak_reserved_bytes.saturating_add_signed(gain));

@@ -21,6 +21,11 @@ macro_rules! words {
                 match self { $(Self::$Variant => $word,)* }
             }
 
+            /// The variant with this word.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.word() == word)
+            }
+
             /// The meaning, in a sentence without its period.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$Variant => concat!($($meaning),+).trim_ascii_start(),)* }

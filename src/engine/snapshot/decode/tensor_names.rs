@@ -21,8 +21,11 @@ impl Decoder {
     pub(super) fn read_tensor_names(&self, value: Value) -> Option<TensorNames> {
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let texts: Vec<Option<SymbolId>> = items("texts").into_iter().map(|it| self.name_text(it)).collect();
-        let kinds: Vec<_> =
-            items("kinds").into_iter().take(MAX_ITEMS).map(|it| self.word(it, TensorKind::from_word)).collect();
+        let kinds: Vec<_> = items("kinds")
+            .into_iter()
+            .take(MAX_ITEMS)
+            .map(|it| self.word(it, |word| TensorKind::from_word(&word.replace(' ', "-"))))
+            .collect();
         let roots: Vec<_> = items("roots").into_iter().take(MAX_ROWS).map(|it| self.read_name_root(it)).collect();
         let shapes: Vec<_> = items("shapes").into_iter().take(MAX_ROWS).map(|it| self.read_shape(it)).collect();
         // Index 0 is no text: a list of nothing but strings would be read as a stack.

@@ -4,8 +4,8 @@
 //! failure and of the peak come first, and get the same categories as in [`super::attribute_memory`]. The trace is then
 //! divided into ranges; each classifies the blocks that are live at its start, together with those allocated within.
 
+use super::block_lives::BlockLives;
 use super::classify::classify;
-use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::snapshot::Action;
@@ -37,7 +37,7 @@ pub struct Allocation {
 
 /// The category of each of the `allocations` of `device`, which are sorted by allocation.
 pub fn classify_allocations(device: DeviceStudy<'_, '_>, allocations: &[Allocation]) -> Vec<(Category, Confidence)> {
-    let lifetimes = Lifetimes::from_trace(device, Vec::new());
+    let lifetimes = BlockLives::from_trace(device, Vec::new());
     let mut classifier = AllocationClassifier {
         device,
         phases: device.phases(),
@@ -105,7 +105,7 @@ impl ObservationEnds {
 struct AllocationClassifier<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
     phases: &'a Phases,
-    lifetimes: &'a Lifetimes<'a>,
+    lifetimes: &'a BlockLives<'a>,
     ends: ObservationEnds,
     allocations: &'a [Allocation],
     classified: Vec<Option<Classification>>,

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::block_lives::BlockLives;
 use super::classify::classify;
-use super::lifetimes::Lifetimes;
 use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
 use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
@@ -19,7 +19,8 @@ use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification, Confidence, ConfidenceBytes};
 use crate::study::memory;
 use crate::study::memory::{
-    BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows,
+    BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key,
+    top_rows,
 };
 use crate::study::variables::HolderByVariable;
 
@@ -48,17 +49,18 @@ pub struct MemoryBreakdown {
     /// By private pool (CUDA graphs, `MemPool`), most bytes first; absent without one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_pool: Vec<ByPool>,
-    /// By custom category of `oomscope.toml`, most bytes first; absent without custom categories.
+    /// By custom category of `oomscope.toml`, most bytes first; null for blocks that no rule matches; absent without
+    /// custom categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by_rule: Vec<ByRule>,
-    /// By the phase that allocated the blocks, most bytes first.
-    pub by_phase: Vec<ByPhase>,
+    pub by_rule: Vec<NamedShare>,
+    /// By the phase that allocated the blocks, most bytes first; null for blocks that are older than the recording.
+    pub by_phase: Vec<NamedShare>,
     /// By the age of the blocks, oldest first.
-    pub by_age: Vec<ByAge>,
+    pub by_age: Vec<NamedShare>,
     /// By the innermost annotated range of the allocation; the rest was allocated outside of any, or is not listed.
-    pub by_range: TopRows<ByRange>,
-    /// By the file of the innermost line of user code.
-    pub by_file: TopRows<ByFile>,
+    pub by_range: TopRows<NamedShare>,
+    /// By the file of the innermost line of user code; null for all stacks without any.
+    pub by_file: TopRows<NamedShare>,
     /// By source line and category.
     pub by_line: TopRows<Holder>,
     /// By the owner of the variable that keeps it; absent unless this is the memory of the snapshot and most of it has a
@@ -124,26 +126,6 @@ pub struct ByPool {
     pub category: Category,
 }
 
-/// Live memory of one custom category.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ByRule {
-    /// The name; null for blocks that no rule matches.
-    pub name: Option<String>,
-    /// Size and share.
-    #[serde(flatten)]
-    pub share: Share,
-}
-
-/// Live memory that one phase allocated.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ByPhase {
-    /// The phase; null for blocks that are older than the recording.
-    pub phase: Option<Phase>,
-    /// Size and share.
-    #[serde(flatten)]
-    pub share: Share,
-}
-
 words! {
     /// The age of a block, in training steps.
     #[non_exhaustive]
@@ -176,41 +158,11 @@ impl Age {
     }
 }
 
-/// Live memory of one age.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ByAge {
-    /// The age.
-    pub age: Age,
-    /// Size and share.
-    #[serde(flatten)]
-    pub share: Share,
-}
-
-/// Live memory allocated within one annotated range.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ByRange {
-    /// The name of the range, as recorded.
-    pub name: String,
-    /// Size and share.
-    #[serde(flatten)]
-    pub share: Share,
-}
-
-/// Live memory allocated by lines of one file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ByFile {
-    /// The file; null for all stacks without user code.
-    pub file: Option<String>,
-    /// Size and share.
-    #[serde(flatten)]
-    pub share: Share,
-}
-
 /// Builds a [`MemoryBreakdown`] from the live blocks of one position.
 pub(super) struct BreakdownBuilder<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
     phases: &'a Phases,
-    lifetimes: &'a Lifetimes<'a>,
+    lifetimes: &'a BlockLives<'a>,
     live_set: &'a LiveSet,
     /// Step and phase of the position.
     step: Option<u32>,
@@ -219,7 +171,7 @@ pub(super) struct BreakdownBuilder<'a, 'f> {
 }
 
 impl<'a, 'f> BreakdownBuilder<'a, 'f> {
-    pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a Lifetimes<'a>, live_set: &'a LiveSet) -> Self {
+    pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a BlockLives<'a>, live_set: &'a LiveSet) -> Self {
         let phases = device.phases();
         let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
         let step = live_set.entry.and_then(|entry| phases.step_at(entry));
@@ -350,23 +302,21 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         variables.map(|variables| variables.holders(self.device.stacks(), &blocks, top)).unwrap_or_default()
     }
 
-    fn by_rule(&self, rules: &[CategoryRule]) -> Vec<ByRule> {
+    fn by_rule(&self, rules: &[CategoryRule]) -> Vec<NamedShare> {
         if rules.is_empty() {
             return Vec::new();
         }
         let mut matcher = RuleMatcher::new(self.device, rules, self.live_set.entry.map_or(0, |entry| entry + 1));
         // Rules with equal names form one category.
         let mut name = |block: &LiveBlock| matcher.rule_of(block).map(|at| &*rules[at].name);
-        let row = |(name, sum): (Option<&str>, BlockSum)| ByRule {
-            name: name.map(escape_name),
-            share: sum.share_of(self.all),
-        };
+        let row = |(name, sum): (Option<&str>, BlockSum)| sum.named(name.map(escape_name), self.all);
         sorted_by_bytes(self.sums(|block| Some(name(block)))).into_iter().map(row).collect()
     }
 
-    fn by_phase(&self) -> Vec<ByPhase> {
+    fn by_phase(&self) -> Vec<NamedShare> {
         let sums = self.sums(|block| Some(block.allocated_at.map(|allocated_at| self.lifetimes.phase(allocated_at))));
-        let row = |(phase, sum): (_, BlockSum)| ByPhase { phase, share: sum.share_of(self.all) };
+        let row =
+            |(phase, sum): (Option<Phase>, BlockSum)| sum.named(phase.map(|phase| phase.word().to_owned()), self.all);
         sorted_by_bytes(sums).into_iter().map(row).collect()
     }
 
@@ -384,21 +334,20 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             && matches!(self.age(block), BeforeRecording | BeforeFirstStep | FirstStep)
     }
 
-    fn by_age(&self) -> Vec<ByAge> {
+    fn by_age(&self) -> Vec<NamedShare> {
         let mut rows: Vec<(Age, BlockSum)> = self.sums(|block| Some(self.age(block))).into_iter().collect();
         rows.sort_unstable_by_key(|(age, _)| *age);
-        rows.into_iter().map(|(age, sum)| ByAge { age, share: sum.share_of(self.all) }).collect()
+        rows.into_iter().map(|(age, sum)| sum.named(Some(age.word().to_owned()), self.all)).collect()
     }
 
-    fn by_range(&self, top: usize) -> TopRows<ByRange> {
+    fn by_range(&self, top: usize) -> TopRows<NamedShare> {
         let sums = self.sums(|block| self.phases.range_at(block.allocated_at?.entry as usize));
-        top_rows(sums, self.all, top, |name, sum| ByRange {
-            name: escape_name(self.device.snapshot().text(name)),
-            share: sum.share_of(self.all),
+        top_rows(sums, self.all, top, |name, sum| {
+            sum.named(Some(escape_name(self.device.snapshot().text(name))), self.all)
         })
     }
 
-    fn by_file(&self, top: usize) -> TopRows<ByFile> {
+    fn by_file(&self, top: usize) -> TopRows<NamedShare> {
         let stacks = self.device.stacks();
         let mut names: FxHashMap<SymbolId, String> = FxHashMap::default();
         let mut file_of = |stack: StackId| {
@@ -410,9 +359,6 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
         let sums = self
             .sums(|block| Some(*files.entry(block.extended_stack).or_insert_with(|| file_of(block.extended_stack))));
-        top_rows(sums, self.all, top, |file, sum| ByFile {
-            file: file.and_then(|file| names.get(&file).cloned()),
-            share: sum.share_of(self.all),
-        })
+        top_rows(sums, self.all, top, |file, sum| sum.named(file.and_then(|file| names.get(&file).cloned()), self.all))
     }
 }

@@ -3,10 +3,10 @@
 
 use rustc_hash::FxHashMap;
 
+use super::block_lives::{BlockLives, GatherEvidence};
 use super::doubts::doubt;
 use super::forward_pass::ForwardPass;
 use super::gradient_buckets::GradientBuckets;
-use super::lifetimes::{GatherEvidence, Lifetimes};
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::older_blocks::classify_older_blocks;
 use super::parameter_copies;
@@ -16,7 +16,7 @@ use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
 use crate::study::category::{Category, Classification, Confidence};
 
 /// The category of each block of `live_set`, in order.
-pub(super) fn classify(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Vec<Classification> {
+pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &Phases) -> Vec<Classification> {
     let mut classifier = Classifier {
         lifetimes,
         point: live_set.point,
@@ -80,7 +80,7 @@ const MIN_STATE_TENSORS: u32 = 3;
 const MIN_OLD_ENTRIES: u32 = 64;
 
 pub(super) struct Classifier<'a> {
-    pub(super) lifetimes: &'a Lifetimes<'a>,
+    pub(super) lifetimes: &'a BlockLives<'a>,
     /// See [`LiveSet::point`].
     pub(super) point: TracePoint,
     /// See [`LiveSet::observed_until`].

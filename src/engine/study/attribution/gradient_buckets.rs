@@ -2,7 +2,7 @@
 //! (`gradient_as_bucket_view`). No allocation shows which. If backward passes leave too little memory for gradients of
 //! their own, the buckets contain them.
 
-use super::lifetimes::Lifetimes;
+use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet};
 use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases};
 use crate::study::category::{Category, Classification, Confidence};
@@ -26,7 +26,7 @@ pub(super) enum GradientBuckets {
 }
 
 impl GradientBuckets {
-    pub(super) fn infer(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Self {
+    pub(super) fn infer(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &Phases) -> Self {
         let buckets = live_set
             .blocks
             .iter()

@@ -1,11 +1,12 @@
 //! Attributes every live block of a position to a category, phase, step, range, file, line and stack.
 //!
 //! In: one literal replay. Out: a [`MemoryBreakdown`] per position, and the lines whose memory grows ([`Leaks`]).
-//! `lifetimes` replays the trace, `classify` and `forward_blocks` assign categories to
+//! `block_lives` replays the trace, `classify` and `forward_blocks` assign categories to
 //! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `named` to those that the
 //! recorder knows, `doubts` lowers the confidence of what cannot be, `breakdown` sums up.
 
 mod allocations;
+mod block_lives;
 mod breakdown;
 mod classify;
 mod doubts;
@@ -15,7 +16,6 @@ mod free_counts;
 mod gradient_buckets;
 mod kept_graphs;
 mod leaks;
-mod lifetimes;
 mod live_set;
 mod loaded_checkpoint;
 mod named;
@@ -28,13 +28,11 @@ mod unused_graphs;
 use serde::Serialize;
 
 pub use self::allocations::{Allocation, classify_allocations};
+use self::block_lives::BlockLives;
 use self::breakdown::BreakdownBuilder;
-pub use self::breakdown::{
-    Age, ByAge, ByCategory, ByEngine, ByFile, ByPhase, ByPool, ByRange, ByRule, MemoryBreakdown,
-};
+pub use self::breakdown::{Age, ByCategory, ByEngine, ByPool, MemoryBreakdown};
 pub use self::kept_graphs::KeptGraphs;
 pub use self::leaks::{LeakSuspect, Leaks};
-use self::lifetimes::Lifetimes;
 pub use self::rules::CategoryRule;
 pub use self::unused_graphs::UnusedGraphs;
 use crate::base::ids::StackId;
@@ -109,7 +107,7 @@ pub fn attribute_memory(
         TracePosition::Entry { event } => Some(usize::try_from(event).ok()),
     };
     wanted.extend(position);
-    let mut lifetimes = Lifetimes::from_trace(device, wanted);
+    let mut lifetimes = BlockLives::from_trace(device, wanted);
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let phases = device.phases();
     let breakdown = |entry: Option<usize>| {
@@ -131,7 +129,7 @@ pub fn attribute_memory(
 
 /// Attributes the memory at the snapshot of a `device` without a trace, as far as stacks alone show it.
 pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], top: usize) -> Option<MemoryBreakdown> {
-    let mut lifetimes = Lifetimes::from_trace(device, vec![None]);
+    let mut lifetimes = BlockLives::from_trace(device, vec![None]);
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let live_set = lifetimes.live_sets.first()?;
     Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
@@ -139,7 +137,7 @@ pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], t
 
 /// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.
 pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<CategorizedBlock> {
-    let lifetimes = Lifetimes::from_trace(device, vec![Some(entry)]);
+    let lifetimes = BlockLives::from_trace(device, vec![Some(entry)]);
     let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
     let categories = classify::classify(live_set, &lifetimes, device.phases());
     let blocks = live_set.blocks.iter().zip(categories);

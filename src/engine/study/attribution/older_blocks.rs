@@ -4,7 +4,7 @@
 //! gradients that are never dropped. Each parameter has a gradient of its size, and so has each tensor of its state, so
 //! the number of blocks of one size, divided by the number of gradients, is the number of such copies.
 
-use super::lifetimes::Lifetimes;
+use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet};
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
@@ -24,7 +24,7 @@ const MAX_COPIES: usize = 6;
 pub(super) fn classify_older_blocks(
     live_set: &LiveSet,
     classified: &mut [Classification],
-    lifetimes: &Lifetimes<'_>,
+    lifetimes: &BlockLives<'_>,
     phases: &Phases,
 ) {
     let is_unknown = |at: &usize| live_set.blocks[*at].allocated_at.is_none() && classified[*at].0 == Category::Other;
@@ -45,7 +45,7 @@ pub(super) fn classify_older_blocks(
 type SizeGroup = (u64, Vec<usize>);
 
 struct OlderBlocks<'a> {
-    lifetimes: &'a Lifetimes<'a>,
+    lifetimes: &'a BlockLives<'a>,
     phases: &'a Phases,
     counts: ParameterCounts,
 }
@@ -182,7 +182,7 @@ struct ParameterCounts {
 }
 
 impl ParameterCounts {
-    fn new(live_set: &LiveSet, classified: &[Classification], lifetimes: &Lifetimes<'_>) -> Self {
+    fn new(live_set: &LiveSet, classified: &[Classification], lifetimes: &BlockLives<'_>) -> Self {
         let mut known: SeededMap<u64, u32> = SeededMap::default();
         let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
         let is_sure = |(_, classified): &(_, &Classification)| classified.1 != Confidence::Low;
@@ -213,7 +213,7 @@ impl ParameterCounts {
 
     /// Adds sizes whose gradients no backward pass leaves: they are added to older ones or to buckets, or an optimizer
     /// uses them within the pass. All parameters then have the same number of copies.
-    fn add_computed_gradients(&mut self, sizes: &[SizeGroup], lifetimes: &Lifetimes<'_>) {
+    fn add_computed_gradients(&mut self, sizes: &[SizeGroup], lifetimes: &BlockLives<'_>) {
         let mut bytes_by_copies = [0_u64; MAX_COPIES + 1];
         let computed = |size: &u64| lifetimes.computed_sizes.get(size).map_or(0, |blocks| *blocks as usize);
         let mut added: Vec<(u64, usize, usize)> = Vec::new();

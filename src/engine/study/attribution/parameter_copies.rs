@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::lifetimes::Lifetimes;
+use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::loaded_checkpoint::{SizeCounts, find_weights, weights_len};
 use crate::base::ids::StackId;
@@ -60,7 +60,7 @@ fn one_model(parameters: &SizeCounts, gradients: &SizeCounts) -> SizeCounts {
 pub(super) fn classify_copies(
     live_set: &LiveSet,
     classified: &mut [Classification],
-    lifetimes: &Lifetimes<'_>,
+    lifetimes: &BlockLives<'_>,
     phases: &Phases,
 ) {
     let mut parameters = SizeCounts::default();
@@ -133,7 +133,7 @@ fn may_be_copy(
     block: &LiveBlock,
     (_, confidence): Classification,
     traits: StackTraits,
-    lifetimes: &Lifetimes<'_>,
+    lifetimes: &BlockLives<'_>,
 ) -> bool {
     let is_outside_passes = |phase| !matches!(phase, Phase::Forward | Phase::Backward);
     confidence != Confidence::High
@@ -148,7 +148,7 @@ fn may_be_copy(
 
 /// Facts about the program as a whole.
 struct ProgramTraits<'a> {
-    lifetimes: &'a Lifetimes<'a>,
+    lifetimes: &'a BlockLives<'a>,
     phases: &'a Phases,
     /// A PyTorch optimizer has created its state.
     has_state: bool,

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
-use super::lifetimes::Lifetimes;
+use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::base::units::ratio;
@@ -38,7 +38,7 @@ pub(super) fn find_unused_graphs(
     stacks: &StackReader<'_>,
     live_set: &LiveSet,
     classified: &[Classification],
-    (lifetimes, phases): (&Lifetimes<'_>, &Phases),
+    (lifetimes, phases): (&BlockLives<'_>, &Phases),
     allocated_bytes: u64,
 ) -> Option<UnusedGraphs> {
     let observed_until = live_set.observed_until.unwrap_or(live_set.point);

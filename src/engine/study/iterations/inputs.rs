@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::Serialize;
+
 use super::growth::median;
 use super::requests::RequestId;
 use super::{ProgramLoops, Requests};
@@ -29,33 +31,35 @@ words! {
 }
 
 /// An iteration that needs more memory than those before it, at the same request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnusualInput {
-    /// How the inputs changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct UnusualIteration {
+    /// How inputs change from iteration to iteration.
     pub change: InputChange,
     /// The trace entry of the first request of the iteration whose size differs.
+    #[serde(skip)]
     pub entry: usize,
     /// The trace entries of the first requests of the first iteration that was compared, and of this one.
+    #[serde(skip)]
     pub start_entries: [usize; 2],
-    /// Its bytes.
+    /// Bytes of the first request of the iteration whose size differs: its input.
     pub input_bytes: u64,
     /// The median of its bytes in the iterations before.
     pub usual_input_bytes: u64,
-    /// The most of them.
+    /// The maximum of its bytes in the iterations before.
     pub most_input_bytes: u64,
-    /// Peak of the live bytes of this iteration beyond those at its start, so far.
+    /// Peak of allocated bytes in this iteration beyond those at its start, up to the failed request.
     pub needed_bytes: u64,
     /// The median of the same up to the same request in the iterations before.
     pub usual_bytes: u64,
-    /// The most of them.
+    /// The maximum of the same in the iterations before.
     pub most_bytes: u64,
     /// Number of iterations before.
-    pub iterations: usize,
+    pub iterations: u64,
 }
 
 impl ProgramLoops {
     /// The input of the last iteration, if it is the reason why the iteration needs more than the ones before.
-    pub fn unusual_input(&self) -> Option<UnusualInput> {
+    pub fn unusual_input(&self) -> Option<UnusualIteration> {
         let iterations =
             self.iterations.as_ref().filter(|iterations| iterations.complete() > 1 && !iterations.is_inner)?;
         let requests = &self.requests;
@@ -93,7 +97,7 @@ impl ProgramLoops {
         };
         let usual_input_bytes = median(sizes);
         let is_reason = input_bytes > most_input_bytes && is_larger(usual_input_bytes, input_bytes);
-        is_reason.then_some(UnusualInput {
+        is_reason.then_some(UnusualIteration {
             change,
             entry: requests.entry(input),
             start_entries: [iterations.starts()[0], start].map(|start| requests.entry(start)),
@@ -103,7 +107,7 @@ impl ProgramLoops {
             needed_bytes,
             usual_bytes,
             most_bytes,
-            iterations: iterations.complete(),
+            iterations: iterations.complete() as u64,
         })
     }
 }

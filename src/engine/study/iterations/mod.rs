@@ -20,7 +20,7 @@ pub use self::call_sites::CallSites;
 pub use self::growth::GrowthKind;
 pub use self::growth::{GrowingLine, Growth, GrowthRate};
 pub use self::inputs::InputChange;
-pub use self::inputs::UnusualInput;
+pub use self::inputs::UnusualIteration;
 pub use self::period::Repetition;
 use self::period::longest_repetition;
 pub use self::requests::{NEVER, RequestId, Requests};

@@ -35,6 +35,10 @@ impl BlockSum {
         Self { bytes: self.bytes.saturating_sub(other.bytes), blocks: self.blocks.saturating_sub(other.blocks) }
     }
 
+    pub(crate) fn named(self, name: Option<String>, all: Self) -> NamedShare {
+        NamedShare { name, share: self.share_of(all) }
+    }
+
     pub(crate) fn share_of(self, all: Self) -> Share {
         Share { bytes: self.bytes, blocks: self.blocks, share_ratio: ratio(self.bytes, all.bytes) }
     }
@@ -49,6 +53,16 @@ pub struct Share {
     pub blocks: u64,
     /// Share of all allocated bytes, 0 to 1.
     pub share_ratio: f64,
+}
+
+/// A sum over the blocks of one name: of a phase, a file, an annotation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedShare {
+    /// The name; null for blocks without one.
+    pub name: Option<String>,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
 }
 
 /// The largest rows of a table, and the sum of all others.

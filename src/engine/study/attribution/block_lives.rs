@@ -28,7 +28,7 @@ pub(super) enum GatherEvidence {
 const MAX_PADDING_FRACTION: u64 = 8;
 
 /// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
-pub(super) struct Lifetimes<'a> {
+pub(super) struct BlockLives<'a> {
     runs: &'a [PhaseRun],
     phases: &'a Phases,
     /// For each run, number of backward passes that have started.
@@ -74,7 +74,7 @@ pub(super) struct Lifetimes<'a> {
     teardown_after: Option<u32>,
 }
 
-impl<'a> Lifetimes<'a> {
+impl<'a> BlockLives<'a> {
     /// `stacks` is the number of stacks of the snapshot.
     fn new(phases: &'a Phases, stacks: usize) -> Self {
         let runs = phases.runs();
