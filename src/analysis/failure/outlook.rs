@@ -65,7 +65,7 @@ impl Growth {
 /// An iteration that needs more memory than those before it at the same request, because its input is larger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnusualInput {
-    /// What it needs, and its input.
+    /// Its needs and its input, in bytes.
     #[serde(flatten)]
     pub iteration: UnusualIteration,
     /// The training step of the failed iteration, counted from 0; absent if iterations are not training steps, or if the
