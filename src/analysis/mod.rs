@@ -57,7 +57,9 @@ pub use jobs::{Attempts, OtherJob};
 pub use lines::{LineMetric, LineShare, lines};
 pub(crate) use local_tensors::request_bytes;
 pub use local_tensors::{CallTensors, LocalTensorReport, LocalTensors, RequestShape};
-pub(crate) use names::{host_in_path, is_requested, rank_in_path, without_reason};
+pub(crate) use names::{host_in_path, rank_in_path};
+#[cfg(feature = "cli")]
+pub(crate) use names::{is_requested, without_reason};
 pub use options::Options;
 pub use peers::{DifferenceKind, RankDifference};
 pub use process::process_or_contents;

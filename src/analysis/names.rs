@@ -1,5 +1,6 @@
 //! Reads rank and host from the path of a snapshot.
 
+#[cfg(any(feature = "cli", test))]
 use std::cmp::Reverse;
 
 /// The number behind the last `rank` in `path`.
@@ -12,15 +13,18 @@ pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
 }
 
 /// The reasons in the names of the recorder's files, the first one to look at first.
+#[cfg(any(feature = "cli", test))]
 const REASONS: [&str; 3] = ["oom", "exit", "asked"];
 
 /// Whether `path` is of a snapshot that another process requested, so that a later one of its own may follow.
+#[cfg(feature = "cli")]
 pub(crate) fn is_requested(path: &str) -> bool {
     without_reason(path).is_some_and(|(_, (reason, _))| REASONS.get(reason) == Some(&"asked"))
 }
 
 /// `path` without the reason and the number of a file of `oomscope run`, and a key that is the least for the file of a
 /// rank to look at first: `rank2-oom1.pickle` is one of `rank2.pickle`.
+#[cfg(any(feature = "cli", test))]
 pub(crate) fn without_reason(path: &str) -> Option<(String, (usize, Reverse<u64>))> {
     let name = path.rfind('/').map_or(0, |slash| slash + 1);
     let stem_end = name + path.get(name..)?.find('.')?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change::{ChangedProgram, ProgramChange};
 use super::growth::remaining_growth;
 use super::recorded_program::RecordedProgram;
 use super::report::{ProgramRow, RowFailure};
@@ -15,6 +15,7 @@ use crate::replay::ops::{OperationKind, Program};
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
+use crate::whatif::sureness::Sureness;
 use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
 
 /// Replays changed programs and compares them with the unchanged one.
@@ -235,7 +236,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// Whether the purpose of a tenth of the memory that `row` changes, or more, is a guess.
     fn rests_on_guess(&self, row: &ChangedProgram) -> bool {
-        if row.certainty != ChangeCertainty::Guess {
+        if row.certainty != Sureness::Guess {
             return false;
         }
         let (before, after) = (&self.recording.script.blocks, &row.script.blocks);
