@@ -23,9 +23,10 @@ pub(crate) fn screen_of_ranks(
     let answer = match failed {
         0 => total.and(": no request failed"),
         _ if failed == all => total.and(": ").and(alarm("all ran out of memory")),
-        _ => {
-            total.and(": ").and(alarm(format!("{failed} ran out of memory"))).and(format!(", {} did not", all - failed))
-        }
+        _ => total
+            .and(": ")
+            .and(alarm(format!("{} ran out of memory", count(failed))))
+            .and(format!(", {} did not", count(all - failed))),
     };
     document.headline(answer, faint("worst first"));
     for note in describe_jobs(ranks) {
