@@ -4,7 +4,7 @@ use super::failure;
 use super::parts::{add_next, step_label};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotReport};
-use crate::base::units::{counted, percent, ratio};
+use crate::base::units::{count, counted, percent, ratio};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, amount, code, faint, strong};
 use crate::output::report::ranks::Names;
 use crate::output::wording::{
