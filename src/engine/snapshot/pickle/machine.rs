@@ -6,7 +6,7 @@ use super::builder::Builder;
 use super::bytes::{sign_extend, take_array, take_bytes, to_length};
 use super::error::{ErrorKind, PickleError};
 use super::layouts::Layouts;
-use super::memo::Memo;
+use super::memo::{CHECK_INTERVAL, Memo, bytes_until_next_check};
 use super::opcode::{self as op};
 use super::reference_runs::ReferenceRuns;
 use super::text;
@@ -14,8 +14,6 @@ use super::value::{Kind, Value};
 
 /// Bytes between two progress reports.
 const PROGRESS_INTERVAL: usize = 16 << 20;
-/// Bytes between two looks at the memory in use.
-const CHECK_INTERVAL: usize = 64 << 10;
 
 /// The result of [`read`], without the builder's values.
 #[derive(Debug, Clone, Copy)]
@@ -72,13 +70,6 @@ pub(super) struct Machine<'a, B> {
 
 /// Picklers write items in batches of this size. A single item left over follows without a MARK.
 pub(super) const BATCH: usize = 1000;
-
-/// The most bytes that `table` takes before [`CHECK_INTERVAL`] further bytes of the pickle are read: while it moves to
-/// twice the room, it takes three times as much.
-pub(super) fn bytes_until_next_check<T>(table: &Vec<T>) -> usize {
-    let grows = table.len() + CHECK_INTERVAL > table.capacity();
-    table.capacity() * size_of::<T>() * if grows { 3 } else { 1 }
-}
 
 /// Whether another part of a list or dict follows at `pos`.
 #[inline]

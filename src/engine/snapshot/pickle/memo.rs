@@ -3,8 +3,17 @@
 //! Real snapshots memoize every dict and list, but refer to few of them. So slots are 32 bits wide, with a side table
 //! for the rare values that need more.
 
-use super::machine::bytes_until_next_check;
 use super::value::{Value, as_side_table_slot, is_plain, side_table_slot};
+
+/// Bytes of a pickle between two looks at the memory in use.
+pub(super) const CHECK_INTERVAL: usize = 64 << 10;
+
+/// The most bytes that `table` takes before [`CHECK_INTERVAL`] further bytes of the pickle are read: while it moves to
+/// twice the room, it takes three times as much.
+pub(super) fn bytes_until_next_check<T>(table: &Vec<T>) -> usize {
+    let grows = table.len() + CHECK_INTERVAL > table.capacity();
+    table.capacity() * size_of::<T>() * if grows { 3 } else { 1 }
+}
 
 #[derive(Default)]
 pub(super) struct Memo {
