@@ -56,10 +56,10 @@ fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
         (allocated, memory.reserved_bytes)
     };
     let when = if with_peak { " at the end" } else { "" };
-    add_part(&mut parts, allocated, BarKind::Allocated, format!("{} allocated{when}", size(allocated)));
-    let grown = format!("up to {at_least}{} at the peak", size(peak_allocated));
+    add_part(&mut parts, allocated, BarKind::Allocated, amount(allocated).and(format!(" allocated{when}")));
+    let grown = Text::from(format!("up to {at_least}")).and(amount(peak_allocated)).and(" at the peak");
     add_part(&mut parts, peak_allocated - allocated, BarKind::Peak, grown);
-    let reserved = format!("{at_least}{} reserved", size(peak_reserved));
+    let reserved = Text::from(at_least).and(amount(peak_reserved)).and(" reserved");
     add_part(&mut parts, peak_reserved.saturating_sub(peak_allocated), BarKind::Cached, reserved);
     let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
     let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
