@@ -53,27 +53,6 @@ fn the_sizes_are_those_of_fit() {
     assert!(size(t4, "state-sharded", json!(8)) >= as_is);
 }
 
-/// Buffers and workspaces depend on the GPU: each cell is of its own, as `fit` predicts for it.
-#[test]
-fn each_gpu_has_the_sizes_of_its_model() {
-    let files = [12, 20].map(|size| format!("{size}=fixtures/sizes/2.15.0-bias_on_t4-{size}.pickle.gz"));
-    let report = json_of(&["plan", "--format", "json", &files[0], &files[1], "--gpus", "t4,l4,h100"]);
-    let mut unreserved = Vec::new();
-    for gpu in report["gpus"].as_array().unwrap() {
-        let name = gpu["gpu"].as_str().unwrap();
-        let fit = json_of(&["fit", "--format", "json", &files[0], &files[1], "--capacity", name]);
-        let largest = &fit["devices"][0]["largest_safe"];
-        let cell = cell(gpu, "as-is", &Value::Null);
-        assert_eq!(
-            (&cell["size"], &cell["unreserved_bytes"]),
-            (&largest["size"], &largest["unreserved_bytes"]),
-            "{name}"
-        );
-        unreserved.push(cell["unreserved_bytes"].clone());
-    }
-    assert_eq!(unreserved.len(), 3);
-}
-
 #[test]
 fn the_smallest_gpu_for_a_size_is_named() {
     let answer = |size: &str| {
