@@ -164,8 +164,7 @@ impl GatedDevice<'_, '_> {
                 // The line that `analyze` names, and the user's that called it, if a package made the request.
                 let Some(oom) = self.failures.last() else { return (Vec::new(), "") };
                 let line = |frame: &FrameReport| LineShare { frame: frame.clone(), bytes: oom.requested_bytes };
-                let is_users = |frame: &&FrameReport| frame.origin() == Origin::User;
-                let is_caller_needed = oom.location.frame.as_ref().filter(is_users).is_none();
+                let is_caller_needed = oom.location.frame.as_ref().is_none_or(|frame| frame.origin() != Origin::User);
                 let caller = oom.location.called_from.as_ref().filter(|_| is_caller_needed);
                 let lines = oom.location.frame.iter().chain(caller).map(line);
                 return (lines.collect(), "requested, and refused");

@@ -82,9 +82,9 @@ pub fn write_with(
     for (index, (snapshot, page)) in shown.devices.iter().enumerate() {
         for (failure, html) in results(report, *snapshot, page, failures) {
             let failure = failure.map_or_else(String::new, |failure| failure.to_string());
-            write!(
+            writeln!(
                 out,
-                "<template class=\"result\" data-page=\"{index}\" data-failure=\"{failure}\">{html}</template>\n"
+                "<template class=\"result\" data-page=\"{index}\" data-failure=\"{failure}\">{html}</template>"
             )?;
         }
     }

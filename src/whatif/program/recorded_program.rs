@@ -211,10 +211,11 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let categorized = classify_allocations(self.device, &allocations);
         let category_of = |(index, block): (usize, &ScriptBlock)| match block.allocated_at {
             None => categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low)),
-            Some(op) => match allocation_rows.get(&at(op)) {
-                Some(row) => categorized[*row],
-                // A failed request gets the category that most allocations of its phase have.
-                None => {
+            Some(op) => {
+                if let Some(row) = allocation_rows.get(&at(op)) {
+                    categorized[*row]
+                } else {
+                    // A failed request gets the category that most allocations of its phase have.
                     let category = match self.phase_at(op) {
                         Phase::Forward => Category::Activations,
                         Phase::Optimizer if self.makes_state(block.stack) => Category::OptimizerState,
@@ -223,7 +224,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                     };
                     (category, Confidence::Low)
                 }
-            },
+            }
         };
         self.script.blocks.iter().enumerate().map(category_of).collect()
     }
