@@ -182,7 +182,7 @@ impl DeviceReport {
         report
     }
 
-    /// Whether `bytes` are worth a word about this device: a notable part of the peak, and of the device if its size is known.
+    /// Whether `bytes` matter on this device: a notable part of the peak, and of the device if its size is known.
     pub fn is_notable(&self, bytes: u64) -> bool {
         let of_device = self.capacity_bytes.map_or(0, |capacity| capacity / NOTICEABLE_PARTS);
         ratio(bytes, self.peak.reserved_bytes) >= MIN_PEAK_RATIO && bytes >= of_device

@@ -101,7 +101,7 @@ impl Config {
 }
 
 /// The first of `oomscope.toml`, `../oomscope.toml`, .. that exists, up to the root of the repository. Outside of one, only
-/// that of the working directory: whoever may write to a directory above, such as `/tmp`, must not loosen limits.
+/// that of the working directory: another user who may write to a directory above, such as `/tmp`, must not loosen limits.
 fn search() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let up = |levels: usize| (0..levels).map(|_| "..").collect::<PathBuf>().join(CONFIG);

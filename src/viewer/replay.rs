@@ -108,7 +108,7 @@ impl<'s, 'a> Replayer<'s, 'a> {
         })
     }
 
-    /// What the recording offers to change, and the outcome as recorded, in a sentence.
+    /// The settings and changes to try, and the outcome as recorded, in a sentence.
     fn offer(&self) -> Value {
         let conditions = self.explorer.recorded(self.study);
         let [first, last] = conditions.minors;

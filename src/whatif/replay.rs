@@ -154,7 +154,7 @@ pub(super) fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64
 }
 
 pub(super) fn release_range(snapshot: &Snapshot, inference: &Inference<'_>) -> String {
-    // What the file shows, unless the allocator's decisions show other releases.
+    // The file's own release, unless the allocator's decisions show others.
     if candidate_releases(&snapshot.torch) == inference.releases {
         return snapshot.torch_version();
     }

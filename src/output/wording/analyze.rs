@@ -159,7 +159,7 @@ fn advise_without_failure(snapshot: &SnapshotReport, device: &DeviceReport) -> O
         .or_else(|| advise_on_record(snapshot, device))
 }
 
-/// What to do about memory that grows.
+/// Advice about memory that grows.
 fn advise_on_growth(device: &DeviceReport) -> Option<(String, Option<String>)> {
     let leaks = Some(&device.leaks).filter(|_| device.is_growth_notable())?;
     if let Some(graphs) = &leaks.kept_graphs {
@@ -172,7 +172,7 @@ fn advise_on_growth(device: &DeviceReport) -> Option<(String, Option<String>)> {
     Some((format!("look at {line}: memory grows by {rate} per step"), copy))
 }
 
-/// What would save most, if that is notable.
+/// The change that would save most, if that is notable.
 fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option<(String, Option<String>)> {
     let peak = device.peak.reserved_bytes;
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());

@@ -144,8 +144,8 @@ pub(crate) fn describe_state(ranks: &Ranks) -> Option<String> {
     let range = |index: usize, name: &str| {
         let sizes = || rows.iter().filter_map(|row| row.state_bytes.get(index)).copied();
         match (size(sizes().min()?), size(sizes().max().filter(|most| *most > 0)?)) {
-            (least, most) if least == most => Some(format!("{name} {most}")),
-            (least, most) => Some(format!("{name} {least} to {most}")),
+            (minimum, maximum) if minimum == maximum => Some(format!("{name} {maximum}")),
+            (minimum, maximum) => Some(format!("{name} {minimum} to {maximum}")),
         }
     };
     let parts: Vec<String> = [range(0, "parameters"), range(1, "optimizer state")].into_iter().flatten().collect();
