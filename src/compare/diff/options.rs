@@ -11,6 +11,7 @@ words! {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
 impl Default for ComparedMoment {
     fn default() -> Self {
         Self::Peak

@@ -168,6 +168,7 @@ words! {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
 impl Default for ReadValue {
     fn default() -> Self {
         Self::Zero
@@ -190,6 +191,7 @@ words! {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
 impl Default for ReadUsage {
     fn default() -> Self {
         Self::Unknown

@@ -120,6 +120,7 @@ words! {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
 impl Default for RootKind {
     fn default() -> Self {
         Self::Unreached
@@ -138,6 +139,7 @@ words! {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
 impl Default for Author {
     fn default() -> Self {
         Self::User

@@ -66,8 +66,8 @@ pub struct EngineMemory {
 impl SleepReport {
     fn add(&mut self, change: &SleepChange, entry: Option<usize>, memory: &LiveMemory) {
         let asleep = change.asleep.iter().map(|(tag, bytes)| AsleepByTag { tag: tag.clone(), bytes: *bytes });
-        let row = |(engine, bytes): (&Option<&'static Engine>, &u64)| EngineMemory { engine: *engine, bytes: *bytes };
-        let mut allocated: Vec<EngineMemory> = memory.by_engine.iter().map(row).filter(|held| held.bytes > 0).collect();
+        let rows = memory.by_engine.iter().map(|(engine, bytes)| EngineMemory { engine: *engine, bytes: *bytes });
+        let mut allocated: Vec<EngineMemory> = rows.filter(|held| held.bytes > 0).collect();
         allocated.sort_by_key(|held| Reverse(held.bytes));
         self.asleep_bytes = change.bytes();
         self.changes.push(SleepSwitch {
