@@ -43,7 +43,6 @@ import collections
 import gc
 import itertools
 import operator
-import os
 import re
 import sys
 import time
@@ -217,8 +216,8 @@ class Walk:
         self.modes = []
         # The running functions of the user.
         self.calls = []
-        # Optimizers, their parameters, and (parameter, bytes, id of the module) of parameters with gradients. A parameter
-        # is the address of its storage, which a view of it shares, or its id if it has none.
+        # Optimizers, their parameters, and (parameter, bytes, id of the module) of parameters with gradients. A
+        # parameter is the address of its storage, which a view of it shares, or its id if it has none.
         self.optimizers, self.optimized, self.trainable = 0, set(), []
         # The parameters with the learning rate 0, while others of their optimizer have another one.
         self.idle = set()

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 # A row of a notebook's table, which would otherwise be aligned to the right.
 ROW = '<tr><th style="text-align: left">%s</th><td style="text-align: left">%s</td></tr>'
@@ -56,12 +56,18 @@ def to_flags(options: Dict[str, Any]) -> List[str]:
     return arguments
 
 
+# Options of `oomscope analyze` that `oomscope report` has, too.
+SHARED_WITH_REPORT = frozenset(("device", "at", "capacity", "source", "from", "to"))
+
+
 class Report(Dict[str, Any]):
     """The JSON of `oomscope analyze` (docs/json.md). `str()` and notebooks show the page."""
 
-    def __init__(self, data: Dict[str, Any], arguments: Sequence[str]) -> None:
+    def __init__(self, data: Dict[str, Any], paths: Sequence[str], options: Dict[str, Any]) -> None:
         super().__init__(data)
-        self._arguments: Tuple[str, ...] = tuple(arguments)
+        self._arguments = (*to_flags(options), "--", *paths)
+        shared = {name: value for name, value in options.items() if name in SHARED_WITH_REPORT}
+        self._report_arguments = (*to_flags(shared), "--", *paths)
 
     @property
     def summary(self) -> Dict[str, Optional[str]]:
@@ -77,7 +83,7 @@ class Report(Dict[str, Any]):
 
     def to_html(self) -> str:
         """The interactive page of `oomscope report`, half a megabyte or more: the memory over time, by line."""
-        return output_of(["report", *self._arguments])
+        return output_of(["report", *self._report_arguments])
 
     def _repr_html_(self) -> str:
         names = {"answer": "result", "who": "held by", "variable": "kept by", "action": "to do", "copy": "copy"}
@@ -100,8 +106,9 @@ def analyze(*paths: Path, **options: Any) -> Report:
 
     Options are those of `oomscope analyze`: `capacity="80GiB"`, `top=5`, `at="peak"`.
     """
-    arguments = [*to_flags(options), "--", *map(os.fspath, paths)]
-    return Report(json.loads(output_of(["analyze", "--format", "json", *arguments])), arguments)
+    files = [os.fspath(path) for path in paths]
+    output = output_of(["analyze", "--format", "json", *to_flags(options), "--", *files])
+    return Report(json.loads(output), files, options)
 
 
 class Page(str):
@@ -117,7 +124,7 @@ def view(*paths: Path, **options: Any) -> Page:
     """The interactive page of snapshots or directories of snapshots, in a notebook; without any, the viewer for files
     that are dropped on it.
 
-    Options are those of `oomscope report`: `at="peak"`, `around_oom=20_000`, `whatif=True`, `replay=True`.
+    Options are those of `oomscope report`: `at="peak"`, `to="end-1000"`, `replay=True`.
     """
     if not paths:
         return Page(output_of(["viewer", *to_flags(options)]))

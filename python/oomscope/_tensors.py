@@ -176,8 +176,8 @@ class Tensors:
         return in_autograd and code.co_name in BACKWARD_FUNCTIONS
 
     def turns_graphs_off(self, frame, is_around, is_users):
-        """Whether PyTorch or a library, and not the program, decides there whether graphs are recorded. `is_around`: the
-        frame is outside of a function of the user.
+        """Whether PyTorch or a library, and not the program, decides there whether graphs are recorded. `is_around`:
+        the frame is outside of a function of the user.
         """
         path, name = frame.f_code.co_filename, frame.f_code.co_name
         # `forward` of a custom Function, as of a reentrant checkpoint, runs without graphs in a training step, too.

@@ -576,7 +576,9 @@ class Flow:
 def users_files():
     """The files of the user's modules that are loaded."""
     paths = [vars(module).get("__file__") for module in list(sys.modules.values()) if type(module) is type(sys)]
-    return sorted({path for path in paths if type(path) is str and path.endswith(".py") and objects.is_users_file(path)})
+    return sorted(
+        {path for path in paths if type(path) is str and path.endswith(".py") and objects.is_users_file(path)}
+    )
 
 
 def is_users_module(name, importing):

@@ -104,8 +104,8 @@ pub struct DeviceReport {
     /// The gain of expandable segments where no request failed; `None` if nothing is worth gaining.
     #[serde(skip)]
     pub expandable_gain: Option<ExpandableGain>,
-    /// Reserved memory that the program has stopped using; `None` if there is little.
-    #[serde(skip)]
+    /// Reserved memory that the program has stopped using; absent if there is little.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_cache: Option<IdleCache>,
     /// The load of this device by `torch.nn.DataParallel`; absent unless its peak is far above the other devices'.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -87,7 +87,9 @@ def with_details(part):
     if isinstance(part, list):
         return [with_details(item) for item in part]
     if isinstance(part, dict):
-        return {key: with_details(value) for key, value in {**part, **part.pop("details", {})}.items() if key != "details"}
+        return {
+            key: with_details(value) for key, value in {**part, **part.pop("details", {})}.items() if key != "details"
+        }
     return part
 
 

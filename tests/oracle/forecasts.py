@@ -123,7 +123,9 @@ def main():
             f" leaks {leaks['bytes_per_step'] / MIB:.2f} line {line}; next {oom.get('next_step')};"
             f" input {oom.get('unusual_input')}"
         )
-        serving = [remedy for remedy in oom["details"]["remedies"] if remedy["avoids_oom"] and not remedy.get("without")]
+        serving = [
+            remedy for remedy in oom["details"]["remedies"] if remedy["avoids_oom"] and not remedy.get("without")
+        ]
         for remedy in serving[:RERUNS]:
             settings = remedy["settings"]
             after = record(venv, file, name, mib, settings, out / f"{name}-{settings.replace(':', '_')}.pickle.gz")

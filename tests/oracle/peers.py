@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Distributed jobs with one fault each (`peers/jobs.py`): does the first screen of the directory name rank, cause and cure?
+"""Distributed jobs with one fault each (`peers/jobs.py`): does the directory's first screen name rank, cause and cure?
 
     peers.py OOMSCOPE VENV [NAME ..] [--out PEERS_RESULTS.md]
 
-Each job runs over the stub, a process a rank. Advice is harmful if it changes what is trained, or asks for what a training
-step cannot do. VENV has torch, and deepspeed for some. Does not import torch.
+Each job runs over the stub, a process a rank. Advice is harmful if it changes what is trained, or asks for what a
+training step cannot do. VENV has torch, and deepspeed for some. Does not import torch.
 """
 
 import argparse
@@ -61,7 +61,11 @@ def main():
             fields = first_screen(args, name, truths[name], directory)
         cause, cure, is_harmful = judge(fields, truths[name])
         right, harmful = right + (cause and cure), harmful + is_harmful
-        words = ["harmful" if is_harmful else "yes" if cause and cure else "no", fields.get("why", ""), fields.get("do", "")]
+        words = [
+            "harmful" if is_harmful else "yes" if cause and cure else "no",
+            fields.get("why", ""),
+            fields.get("do", ""),
+        ]
         rows.append("| " + " | ".join([name, *words]) + " |")
         print(*rows[-1].strip("| ").split(" | "), sep="\t", flush=True)
     head = f"The first screen is right for {right} of {len(rows)} jobs, and its advice harmful for {harmful}."

@@ -32,7 +32,7 @@ def test_analyze_returns_the_json_and_shows_the_page():
 
 
 def test_a_notebook_shows_the_interactive_page_in_a_frame():
-    page = oomscope.view(SNAPSHOT, top=2)
+    page = oomscope.view(SNAPSHOT, device=0)
     assert page.startswith("<!doctype html>")
     frame = page._repr_html_()
     assert frame.startswith('<iframe sandbox="allow-scripts allow-downloads" ') and frame.endswith('"></iframe>')

@@ -76,7 +76,8 @@ fn has_figures_of_json(name: &str, page: &str, report: &AnalyzeReport) {
     collect_sizes(&serde_json::to_value(report).unwrap(), &mut known);
     for oom in report.snapshots.iter().flat_map(|snapshot| &snapshot.devices).flat_map(|device| &device.ooms) {
         let reach = oom.reserved_bytes + oom.device_free_bytes;
-        known.extend([oom.allocated_bytes + oom.requested_bytes, reach, reach - oom.allocated_bytes].map(size));
+        let needed = oom.allocated_bytes + oom.requested_bytes;
+        known.extend([needed, reach, reach - oom.allocated_bytes, needed.saturating_sub(reach)].map(size));
     }
     let rows = page.lines().filter(|line| !line.contains("everything else") && !line.contains("on the device"));
     for line in rows {

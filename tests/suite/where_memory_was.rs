@@ -486,7 +486,7 @@ fn categories_of_ones_own_stand_beside_the_others() {
         rows.filter(|row| &row[key] == name).map(|row| row["bytes"].as_u64().unwrap()).sum::<u64>()
     };
     let (blocks, optimizer) = (of("by_rule", "name", &"blocks".into()), of("by_rule", "name", &"optimizer".into()));
-    assert!(blocks > 0 && blocks <= of("by_phase", "phase", &"forward".into()), "{held}");
+    assert!(blocks > 0 && blocks <= of("by_phase", "name", &"forward".into()), "{held}");
     assert_eq!(optimizer, of("by_category", "category", &"optimizer-state".into()));
     assert!(of("by_rule", "name", &Value::Null) > 0, "parameters are of none");
     let page = analyze_in(place.path(), &["--full", &file]);

@@ -63,6 +63,7 @@ pub struct DeviceDiff {
 
 /// The same device in both snapshots.
 pub(super) struct DevicePair<'s, 'a> {
+    /// That of the second snapshot, if two numbers are paired.
     pub(super) number: u64,
     /// Before and after; at least one is present.
     pub(super) devices: [Option<DeviceStudy<'s, 'a>>; 2],

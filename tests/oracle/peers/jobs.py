@@ -1,4 +1,4 @@
-"""Distributed jobs with one fault each: `jobs.py NAME`. `truths.toml` says which rank is odd, why, and what cures it."""
+"""Distributed jobs with one fault each: `jobs.py NAME`. `truths.toml` has the odd rank, the cause and the cure."""
 
 import os
 import sys

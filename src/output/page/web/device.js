@@ -5,7 +5,9 @@ function withDetails(part) {
   if (Array.isArray(part)) return part.map(withDetails);
   if (!part || typeof part !== "object") return part;
   const { details, ...promised } = part;
-  return Object.fromEntries(Object.entries({ ...promised, ...details }).map(([key, value]) => [key, withDetails(value)]));
+  return Object.fromEntries(
+    Object.entries({ ...promised, ...details }).map(([key, value]) => [key, withDetails(value)]),
+  );
 }
 
 class Device {

@@ -17,7 +17,8 @@ function arrangeSummary() {
   const head = make(
     "div",
     { class: "bar head" },
-    make("h1", {}),
+    // Until the result of the selected device is drawn.
+    make("h1", {}, ...(pages.length === 1 && title ? title.childNodes : [])),
     make("span", { class: "space" }),
     make("span", { class: "save muted" }, "save:"),
     action("save-png", "PNG"),
