@@ -26,6 +26,8 @@ fn what_is_lost_of_a_recording_does_not_pass() {
     let lost = recording(&directory, "lost.json", 1, &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)]);
     let late = recording(&directory, "late.json", 0, &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)]);
     let twice = recording(&directory, "twice.json", 0, &[("alloc", 0), ("alloc", 0)]);
+    // As PyTorch would write a failed request, if it were spelled so.
+    let unknown = recording(&directory, "unknown.json", 0, &[("alloc", 0), ("free_requested", 0), ("OOM", 0)]);
     let pages = ["replay", "analyze", "whatif"].map(|command| run(&["--full", command, &one]).out);
     let program = run(&["--full", "whatif", "--program", &one]).out;
     let program = program.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -40,6 +42,7 @@ fn what_is_lost_of_a_recording_does_not_pass() {
         (&lost, json!("history-lost")),
         (&twice, json!("trace-inconsistent")),
         (&late, json!("truncated")),
+        (&unknown, json!("unknown-action")),
     ] {
         for flag in ["--max-ooms", "--max-step-growth", "--max-peak-reserved", "--max-peak-allocated"] {
             let (code, fields) = finding(&[flag, "9000000000", file]);

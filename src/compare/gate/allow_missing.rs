@@ -5,8 +5,15 @@ use crate::base::warning::Code;
 use crate::study::figures::Figure;
 
 /// The reasons why a figure may be unknown.
-const REASONS: [Code; 6] =
-    [Code::HistoryLost, Code::NoTrace, Code::NotChecked, Code::NotInBaseline, Code::TraceInconsistent, Code::Truncated];
+const REASONS: [Code; 7] = [
+    Code::HistoryLost,
+    Code::NoTrace,
+    Code::NotChecked,
+    Code::NotInBaseline,
+    Code::TraceInconsistent,
+    Code::Truncated,
+    Code::UnknownAction,
+];
 
 /// The verdicts of a dry run that are no certain answer.
 const VERDICTS: [(DryRunVerdict, &str); 3] = [

@@ -37,7 +37,7 @@ pub struct Finding {
     /// `--allow-missing` allows it.
     pub actual: Option<Amount>,
     /// Why `actual` is unknown or only a lower bound that already exceeds the limit: `no-trace`, `history-lost`,
-    /// `truncated`, `trace-inconsistent`, `not-in-baseline` or `not-checked` (`path` is then the name in the baseline).
+    /// `truncated`, `trace-inconsistent`, `unknown-action`, `not-in-baseline` or `not-checked` (`path` is then the name in the baseline).
     /// Absent if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<warning::Code>,
@@ -71,6 +71,7 @@ pub(super) fn missing_code(why: &UnknownReason) -> warning::Code {
         UnknownReason::HistoryLost { .. } => warning::Code::HistoryLost,
         UnknownReason::StartsLate { .. } => warning::Code::Truncated,
         UnknownReason::Contradictory { .. } => warning::Code::TraceInconsistent,
+        UnknownReason::UnknownAction { .. } => warning::Code::UnknownAction,
         UnknownReason::NoEntry { .. } | UnknownReason::BaselineIsZero => warning::Code::NotInBaseline,
         UnknownReason::MissingSnapshot { .. } => warning::Code::NotChecked,
     }

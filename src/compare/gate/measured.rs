@@ -5,6 +5,7 @@ use super::entries::MeasuredDevice;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{LineMetric, LineShare, lines};
 use crate::base::units::{counted, size};
+use crate::base::warning::Code;
 use crate::stacks::frames::{FrameReport, Origin};
 use crate::study::attribution::Leaks;
 use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
@@ -38,6 +39,9 @@ impl GatedDevice<'_, '_> {
         let Some(over_time) = self.device.history() else { return Err(UnknownReason::NoHistory) };
         match self.device.lost_history() {
             Some(lost) => Err(UnknownReason::HistoryLost { why: lost.to_string(), at_least }),
+            None if self.device.snapshot().warnings.has(Code::UnknownAction) => {
+                Err(UnknownReason::UnknownAction { at_least })
+            }
             None if over_time.outcome.is_inconsistent() => Err(UnknownReason::Contradictory { at_least }),
             None if !self.accepts_late_start && !self.device.is_start_shown() => {
                 Err(UnknownReason::StartsLate { at_least })

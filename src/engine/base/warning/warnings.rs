@@ -32,6 +32,10 @@ impl Warnings {
         self.0.insert(Warning::new(code, message));
     }
 
+    pub fn has(&self, code: Code) -> bool {
+        self.0.iter().any(|warning| warning.code == code)
+    }
+
     pub fn to_vec(&self) -> Vec<Warning> {
         self.0.iter().cloned().collect()
     }

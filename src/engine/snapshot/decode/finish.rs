@@ -265,7 +265,7 @@ impl Decoder {
         }
         if more_unknown {
             let message = format!("there are more than {MAX_WARNINGS} unknown keys and actions");
-            snapshot.warnings.add(Code::UnknownKey, message);
+            snapshot.warnings.add(Code::UnknownAction, message);
         }
         if bad_sums > MAX_WARNINGS as u64 {
             let message = format!("the blocks of {} in all do not add up", counted(bad_sums, "segment"));

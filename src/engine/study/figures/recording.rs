@@ -45,6 +45,12 @@ pub enum UnknownReason {
         /// Lower bound from the remaining entries, if they give one.
         at_least: Option<u64>,
     },
+    /// Entries have an action that no known release writes.
+    #[error("trace entries have an unknown action, which may be one that matters here, such as a failed request")]
+    UnknownAction {
+        /// Lower bound from the other entries, if they give one.
+        at_least: Option<u64>,
+    },
     /// The baseline has a device that the checked snapshots lack.
     #[error(
         "the baseline has GPU {device} of {snapshot}, which is not among the checked snapshots: a rank that died \
@@ -64,8 +70,10 @@ pub enum UnknownReason {
 impl UnknownReason {
     /// The lower bound on the figure, as an amount of `unit`.
     pub fn lower_bound(&self, unit: Unit) -> Option<Amount> {
-        let (Self::HistoryLost { at_least, .. } | Self::StartsLate { at_least } | Self::Contradictory { at_least }) =
-            self
+        let (Self::HistoryLost { at_least, .. }
+        | Self::StartsLate { at_least }
+        | Self::Contradictory { at_least }
+        | Self::UnknownAction { at_least }) = self
         else {
             return None; // no other reason gives a bound
         };
