@@ -112,6 +112,16 @@ fn so_many_ranks_must_be_there() {
         let (code, report) = check(&["--max-gap-ratio", "1", "--ranks", "2", first, second]);
         assert_eq!((code, &report["ranks"]["checked"]), (1, &json!(1)));
     }
+    // The recorder noted that the job has two ranks; a directory of one is not the job.
+    let part = directory.path().join("part");
+    std::fs::create_dir(&part).unwrap();
+    std::fs::copy(fixtures::path("recorded/ranks/rank0-asked1"), part.join("rank0-asked1.pickle.gz")).unwrap();
+    let [whole, one] = [text(&part), text(&part.join("rank0-asked1.pickle.gz"))];
+    let allowed = |more: &str, path: &str| check(&["--max-ooms", "0", "--allow-missing", more, path]);
+    let (code, report) = allowed("truncated", &whole);
+    assert_eq!((code, &report["ranks"]), (1, &json!({"expected": 2, "checked": 1})));
+    assert_eq!((allowed("truncated,not-checked", &whole).0, allowed("truncated", &one).0), (0, 0));
+    std::fs::remove_dir_all(&part).unwrap();
     // A rank whose dump failed left something else under its name. What lies beside a rank is not one.
     file(&directory, "rank0.json", b"{\"steps\": 3}");
     assert_eq!(check(&["--max-ooms", "0", &job]).0, 0);

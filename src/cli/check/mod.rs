@@ -26,6 +26,7 @@ use crate::analysis::{Unreadable, without_reason};
 use crate::base::warning::Code;
 use crate::compare::gate::{
     AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules, judge,
+    missing_ranks,
 };
 
 pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
@@ -156,7 +157,12 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let missing = gate.missing_findings(&judged, &unreadable_names);
     let checked_job = job.as_ref().map(|job| job.check(&allow_missing, &source));
     let measured = entry.as_ref().map(|entry| entry.measure(&judged)).transpose()?;
-    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, args.ranks).with_job(checked_job);
+    // A directory is the whole job; a file may be the one rank of interest.
+    let is_whole_job = job.is_none() && args.given_snapshots().iter().any(|path| path.is_dir());
+    let accepts_missing = args.allow_missing.iter().any(|word| word == Code::NotChecked.word());
+    let of_job = (is_whole_job && !accepts_missing).then(|| missing_ranks(&judged)).flatten();
+    let ranks = args.ranks.or(of_job);
+    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, ranks).with_job(checked_job);
     let comparison = entry.as_ref().zip(measured).map(|(entry, measured)| entry.finish(measured, report.passed));
     let report = report.with_baseline(comparison.transpose()?);
     for (path, message) in report.not_checked() {

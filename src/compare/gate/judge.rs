@@ -66,6 +66,8 @@ pub struct JudgedSnapshot {
     pub path: String,
     /// Fingerprint of the process that wrote it.
     pub process: u64,
+    /// Number of ranks of its job, if the recorder noted it; none for a rank that ran alone.
+    pub world_size: Option<usize>,
     /// Its devices, if they were measured for an entry.
     pub measured: Vec<MeasuredDevice>,
     /// Name of the GPU and release of PyTorch, if recorded.
@@ -89,6 +91,9 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let assumed = recorder.dry_run.as_ref().map(|dry_run| dry_run.gpu.clone());
         judged.gpu = assumed.or_else(|| Some(recorder.devices.first()?.name.clone()));
         judged.torch.clone_from(&recorder.torch);
+        let is_alone = recorder.dry_run.as_ref().is_some_and(|dry_run| dry_run.is_alone);
+        let world_size = recorder.world_size.as_ref().filter(|_| !is_alone);
+        judged.world_size = world_size.and_then(|text| text.parse().ok());
     }
     let mut compares = false;
     for device in study.devices() {

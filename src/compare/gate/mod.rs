@@ -24,4 +24,4 @@ pub use job::CheckedJob;
 pub use judge::{Gate, JudgedSnapshot, NamedEntry, judge};
 pub use limits::{Limit, Limits};
 pub use rules::{LimitRule, LimitRules};
-pub use verdict::{CheckReport, RankCount, RepeatedRank, WorstDevice};
+pub use verdict::{CheckReport, RankCount, RepeatedRank, WorstDevice, missing_ranks};

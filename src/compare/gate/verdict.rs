@@ -1,8 +1,8 @@
 //! The report on all snapshots: `oomscope/check/1`.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -59,6 +59,13 @@ pub struct RepeatedRank {
     pub path: String,
     /// Path of the first snapshot of that process.
     pub same_as: String,
+}
+
+/// The number of ranks that the recorded jobs had, if fewer processes are in `judged`.
+pub fn missing_ranks(judged: &[JudgedSnapshot]) -> Option<usize> {
+    let processes: BTreeSet<u64> = judged.iter().map(|snapshot| snapshot.process).collect();
+    let world_size = judged.iter().filter_map(|snapshot| snapshot.world_size).max()?;
+    (processes.len() < world_size).then_some(world_size)
 }
 
 impl RankCount {
