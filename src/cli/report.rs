@@ -100,6 +100,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     };
     let module = if args.replay { Some(browser_module()?) } else { None };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
+    inputs::keep_latest(&mut inputs);
     if args.replay && inputs.iter().any(|input| inputs::is_stdin(&input.path)) {
         bail!("-: --replay reads each file twice; save standard input to a file and pass that");
     }

@@ -253,6 +253,19 @@ const EARLY_EVENTS: &str = "
     location.hash = '#t=3';
 ";
 
+/// A snapshot that another rank requested is a part of the one that its own process wrote later.
+#[test]
+fn a_rank_of_a_directory_is_there_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let ranks = directory.path().join("ranks");
+    std::fs::create_dir(&ranks).unwrap();
+    for name in ["rank0-asked1", "rank0-exit1"] {
+        std::fs::copy(fixtures::path("recorded/ranks/rank0-asked1"), ranks.join(format!("{name}.pickle.gz"))).unwrap();
+    }
+    let page = std::fs::read_to_string(page(directory.path(), &[&text(&ranks)])).unwrap();
+    assert!(page.contains("rank0-exit1.pickle.gz") && !page.contains("rank0-asked1.pickle.gz"));
+}
+
 #[test]
 fn events_before_it_is_ready_do_no_harm() {
     let Some(mut browser) = Browser::start() else { return };
