@@ -189,7 +189,7 @@ def test_modules_that_no_optimizer_has_are_named():
 
 
 def untrained(optimized):
-    """The modules that are said to be untrained, if an optimizer has parameters made from those of the student."""
+    """The modules reported as untrained, if an optimizer has parameters made from those of the student."""
     teacher, student = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
     optimizer = torch.optim.SGD(optimized(student), lr=0.1)
     loss = student(teacher(torch.zeros(1, 3))).sum()
