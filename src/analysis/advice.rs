@@ -3,11 +3,9 @@
 use serde::Serialize;
 
 use super::batch_cure::batch_cure;
-use super::cure::Cure;
+use super::cures::{Cure, find_cure};
 use super::engine_beside::engine_beside;
-use super::keeper_cure::keeper_cure;
 use super::local_tensors::LocalTensors;
-use super::process_cure::process_cure;
 use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
@@ -178,7 +176,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if oom.verdict == Verdict::PrivatePool && explaining_growth(oom, evidence.leaks).is_none() {
         return Advice::Standard(Verdict::PrivatePool);
     }
-    if let Some(cure) = evidence.kept.and_then(|kept| keeper_cure(oom, kept).or_else(|| process_cure(oom, kept))) {
+    if let Some(cure) = evidence.kept.and_then(|kept| find_cure(oom, kept)) {
         return Advice::Cure(cure);
     }
     let is_grown = explaining_growth(oom, evidence.leaks).is_some();

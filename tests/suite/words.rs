@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use oomscope::allocator::verdict::{Certainty, Verdict};
+use oomscope::analysis::{CureRow, Fact};
 use oomscope::base::warning::Code;
 use oomscope::compare::diff::{MatchedBy, Status};
 use oomscope::compare::gate::Severity;
@@ -54,6 +55,34 @@ fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
         let is_of_message = !matches!(verdict, Verdict::Growth | Verdict::Served);
         assert!(explained.contains(&format!("`{verdict}`")) || !is_of_message);
     }
+}
+
+/// The table of docs/cures.md: a row for each of the program's.
+fn render_cures() -> String {
+    let row = |row: &CureRow| {
+        let facts: Vec<&str> = row.when.iter().map(|fact| fact.word()).collect();
+        // The reason after the colon repeats the facts.
+        let change =
+            row.sentences.last().and_then(|sentence| sentence.split(": ").next()).unwrap_or("none: it is needed");
+        format!("| {} | {change} |", facts.join(", "))
+    };
+    CureRow::all().map(row).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn cures_are_documented_row_by_row() {
+    assert_words("fact", &Fact::ALL.iter().map(|it| it.word()).collect::<Vec<_>>());
+    let is_used = |fact: &Fact| CureRow::all().any(|row| row.when.contains(fact));
+    assert!(Fact::ALL.iter().all(is_used));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let page = document("cures.md");
+        let (head, rest) = page.split_once("|---|---|\n").unwrap();
+        let tail = rest.split_once("\n\n").map_or("", |(_, tail)| tail);
+        let text = format!("{head}|---|---|\n{}\n\n{tail}", render_cures());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cures.md");
+        std::fs::write(path, text.trim_end().to_owned() + "\n").unwrap();
+    }
+    assert_table("cures.md", &[render_cures()]);
 }
 
 /// Whether `name` has `word` as code or in the quotes of JSON.

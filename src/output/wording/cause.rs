@@ -18,7 +18,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     let why = match (first, device.explaining_growth(oom), input) {
         (_, Some(bytes), _) => describe_growth(oom, device, bytes),
         (Some(Advice::Cure(cure)), ..) => {
-            format!("{} keeps {} of the allocated memory", cure.subject(), cure.share_label())
+            format!("{} keeps {} of the allocated memory", cure.holder(), cure.share_label())
         }
         (Some(Advice::Shapes(_)), ..) if is_overruled => {
             "the request is for a table of pairs that the program can do without".to_owned()

@@ -1,0 +1,86 @@
+//! The first change of the table that serves a failed request.
+
+use super::case::{Case, Request};
+use super::table::{CureKind, CureRow, OF_A_VARIABLE, OF_THE_PROCESS};
+use crate::analysis::failure::OomReport;
+use crate::base::units::ratio;
+use crate::stacks::frames::{FrameReport, forward_slashes};
+use crate::study::variables::{KeptByVariable, KeptReport};
+
+/// Smaller shares of the allocated memory do not lead.
+const MIN_SHARE: f64 = 0.1;
+
+/// A change of the program, and the variable that it frees.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cure {
+    /// The row of the table.
+    pub row: &'static CureRow,
+    /// The variable; items of a container are one row. For a module that nobody trains, a variable that keeps graphs.
+    pub keeper: Box<KeptByVariable>,
+    /// The module that the change is about, or the variables to delete.
+    pub subject: Option<String>,
+    /// The line that calls the model, or a backward pass.
+    pub call: Option<FrameReport>,
+}
+
+/// The change that serves the request of `oom`: of the largest variable that has one, or else of several together.
+pub(in crate::analysis) fn find_cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
+    let (shortfall_bytes, allocated_bytes) = (oom.shortfall_bytes, oom.allocated_bytes);
+    cure_of(Request { frames: &oom.frames, shortfall_bytes, allocated_bytes }, kept)
+}
+
+pub(super) fn cure_of(request: Request<'_>, kept: &KeptReport) -> Option<Cure> {
+    let case = |keeper| Case { request, kept, keeper };
+    let is_enough = |bytes: u64| bytes >= request.shortfall_bytes && ratio(bytes, request.allocated_bytes) >= MIN_SHARE;
+    let of_a_variable = kept.keepers.iter().filter(|keeper| is_enough(keeper.bytes)).find_map(|keeper| {
+        let row = OF_A_VARIABLE.iter().find(|row| row.holds(case(keeper)))?;
+        (row.kind != CureKind::Needed).then(|| Cure::new(row, case(keeper)))
+    });
+    of_a_variable.or_else(|| {
+        OF_THE_PROCESS.iter().find_map(|row| {
+            let keepers = || kept.keepers.iter().filter(|keeper| row.holds(case(keeper)));
+            let largest = keepers().find(|keeper| row.kind != CureKind::Narrow || keeper.written.is_some())?;
+            is_enough(keepers().map(|keeper| row.freed_bytes(keeper)).sum()).then(|| Cure::new(row, case(largest)))
+        })
+    })
+}
+
+impl CureRow {
+    /// Bytes of `keeper` that the change frees.
+    fn freed_bytes(&self, keeper: &KeptByVariable) -> u64 {
+        match self.kind {
+            // Other variables may lead to the same graph.
+            CureKind::DeleteUnread => keeper.bytes - keeper.graph_bytes,
+            CureKind::Narrow => keeper.bytes / 2,
+            CureKind::NoGrad | CureKind::NoGradInEvaluation | CureKind::Freeze => keeper.graph_bytes,
+            _ => keeper.bytes,
+        }
+    }
+}
+
+impl Cure {
+    fn new(row: &'static CureRow, case: Case<'_>) -> Self {
+        let kept = case.kept;
+        let subject = match row.kind {
+            CureKind::DeleteUnread => Some(case.unread_variables().join(", ")),
+            CureKind::FreezeIdle => kept.idle.first().cloned(),
+            CureKind::FreezeBase => kept.adapted.first().cloned(),
+            CureKind::Freeze => kept.untrained.first().cloned(),
+            CureKind::NoGradInEvaluation => kept.evaluating.first().cloned(),
+            _ => None,
+        };
+        let call = match row.kind {
+            CureKind::GradWithGraph => kept.graph_backward.clone(),
+            CureKind::NoGrad | CureKind::NoGradInEvaluation => model_call(case.request.frames),
+            _ => None,
+        };
+        Self { row, keeper: Box::new(case.keeper.clone()), subject, call }
+    }
+}
+
+/// The outermost line that calls a module.
+fn model_call(frames: &[FrameReport]) -> Option<FrameReport> {
+    let is_call = |frame: &FrameReport| forward_slashes(&frame.file).ends_with("torch/nn/modules/module.py");
+    let call = frames.iter().rposition(is_call)?;
+    frames.get(call + 1).cloned()
+}

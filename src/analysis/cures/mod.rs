@@ -1,0 +1,14 @@
+//! The change of the program that frees memory: a table from who keeps it, what it keeps and the statement that put it
+//! there to the change. Names and statements are the recorder's; nothing here is inferred from categories.
+
+mod case;
+mod facts;
+mod find;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use self::facts::Fact;
+pub use self::find::Cure;
+pub(super) use self::find::find_cure;
+pub use self::table::{CureKind, CureRow};

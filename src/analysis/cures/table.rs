@@ -1,0 +1,307 @@
+//! The table of cures: for each kind of evidence the change of the program, and the sentence that says it.
+//!
+//! The first row whose facts all hold decides. A row without a sentence is for memory that the program needs. A sentence has
+//! slots in braces, which `output::wording` fills; the first one whose slots are all known is shown.
+
+use super::case::Case;
+use super::facts::Fact::{self, *};
+
+/// A row of the table.
+#[derive(Debug, PartialEq)]
+pub struct CureRow {
+    /// The change.
+    pub kind: CureKind,
+    /// The facts that must all hold.
+    pub when: &'static [Fact],
+    /// The change in an imperative sentence; one for each set of known slots.
+    pub sentences: &'static [&'static str],
+}
+
+/// A change of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CureKind {
+    /// None: the program needs the memory.
+    Needed,
+    /// Give a queue a bound.
+    BoundQueue,
+    /// Put values without their graphs into a container.
+    PutValue,
+    /// Add values without their graphs to a sum.
+    AddValue,
+    /// Call `backward` for each part of a sum.
+    BackwardEach,
+    /// Detach what goes from one step to the next.
+    DetachState,
+    /// Put copies in host memory into a container.
+    PutOnHost,
+    /// Join parts in host memory.
+    JoinOnHost,
+    /// Keep copies of weights in host memory.
+    WeightsOnHost,
+    /// Keep no whole models in a container.
+    KeepNoModels,
+    /// Keep no earlier optimizers.
+    KeepNoOptimizers,
+    /// Let a schedule of a pipeline return no outputs, which it keeps of all microbatches.
+    ReturnNoOutputs,
+    /// Keep no exception, because its traceback has the variables of the call that failed.
+    KeepNoException,
+    /// Leave the handler of an exception before going on.
+    LeaveHandler,
+    /// Limit the entries of a cache.
+    LimitCache,
+    /// Limit the results that `functools.lru_cache` keeps.
+    LimitResults,
+    /// Repeat a loader in another way than `itertools.cycle`, which keeps every item.
+    RepeatLoader,
+    /// Limit a tensor to which each step joins more.
+    LimitTensor,
+    /// Break a reference cycle, which only the garbage collector frees.
+    BreakCycle,
+    /// Iterate over a loader instead of a list of all its items.
+    IterateLoader,
+    /// Compute gradients without `backward(create_graph=True)`, which makes a cycle of parameters and gradients.
+    GradWithGraph,
+    /// Delete a variable at the end of each step, because its next value is made while it keeps the last one.
+    DeleteAtEnd,
+    /// Delete variables that nothing reads any more.
+    DeleteUnread,
+    /// Load one model of a list at a time.
+    LoadEach,
+    /// Use a type with smaller elements.
+    Narrow,
+    /// Keep a data set in host memory.
+    DataOnHost,
+    /// Load a checkpoint into host memory.
+    CheckpointOnHost,
+    /// Run the model without graphs: the process has no optimizer.
+    NoGrad,
+    /// Run a module without graphs: it is in evaluation mode, and no backward pass follows.
+    NoGradInEvaluation,
+    /// Freeze a module: no optimizer has any of its parameters, and it is called with graphs.
+    Freeze,
+    /// Freeze a module whose learning rate is 0.
+    FreezeIdle,
+    /// Freeze the parameters of a module beside its adapters.
+    FreezeBase,
+}
+
+const fn row(kind: CureKind, when: &'static [Fact], sentences: &'static [&'static str]) -> CureRow {
+    CureRow { kind, when, sentences }
+}
+
+const fn needed(when: &'static [Fact]) -> CureRow {
+    row(CureKind::Needed, when, &[])
+}
+
+const BACKWARD_EACH: &[&str] =
+    &["call backward() for each value{at}, instead of once for all: `{name}` keeps the graphs until then"];
+const JOIN_ON_HOST: &[&str] = &["move each part to host memory (.cpu()) before it is joined to `{name}`{at}"];
+const LIMIT_TENSOR: &[&str] = &["limit the length of `{name}`{at}: each step joins more to it"];
+const NARROW: &[&str] = &["make `{name}`{at} of {narrow} instead of {dtype}"];
+const PUT_ON_HOST: &[&str] = &[
+    "put only what you need of `{value}`, without its `{attribute}`, into `{name}`{at}: {items} on the GPU",
+    "put `{value}{detach}.cpu()`, or only what you need of it, into `{name}`{at}: {items} on the GPU",
+    "put copies in host memory ({detach}.cpu()), or only what you need, into `{name}`{at}: {items} on the GPU",
+];
+
+/// For one variable, from who keeps it to what its statement does. The largest variable with a cure leads.
+pub(super) const OF_A_VARIABLE: &[CureRow] = &[
+    row(
+        CureKind::KeepNoException,
+        &[Exception, Contained],
+        &[
+            "put the text of the exception into `{exception}`{at} instead of the exception: its traceback keeps the variables \
+           of the call that failed",
+        ],
+    ),
+    row(
+        CureKind::LeaveHandler,
+        &[Exception],
+        &[
+            "leave the except block, or delete the exception, before going on: its traceback keeps the variables of the \
+           call that failed",
+        ],
+    ),
+    row(
+        CureKind::BreakCycle,
+        &[Cycle],
+        &[
+            "break the reference cycle of `{name}`, or call gc.collect() in each step: only the garbage collector frees it",
+            "break the reference cycle, or call gc.collect() in each step: only the garbage collector frees it",
+        ],
+    ),
+    needed(&[InForward]),
+    row(CureKind::BoundQueue, &[Queue], &["give `{queue}` a bound, such as Queue(maxsize=2): {items}"]),
+    row(
+        CureKind::ReturnNoOutputs,
+        &[PipelineOutputs],
+        &[
+            "call step(.., return_outputs=False): `{name}` keeps the outputs of all microbatches; a 1F1B schedule also has \
+           fewer of them in flight",
+        ],
+    ),
+    row(
+        CureKind::LimitResults,
+        &[LruCache],
+        &["limit the results that `{name}` keeps, such as lru_cache(maxsize=1): {items}"],
+    ),
+    row(
+        CureKind::RepeatLoader,
+        &[Cycled],
+        &["start the loader of `{name}` anew instead of itertools.cycle, which keeps every batch: {items}"],
+    ),
+    row(CureKind::PutOnHost, &[Unwritten, Items, Large, Plain, NoGraphs], PUT_ON_HOST),
+    needed(&[Unwritten]),
+    row(
+        CureKind::DeleteAtEnd,
+        &[Assigned, InLoop, Running],
+        &["delete `{name}` at the end of each step (`del {name}`): its next value is made{at} while it keeps the last"],
+    ),
+    row(
+        CureKind::IterateLoader,
+        &[Assigned, OfList, Plain],
+        &["iterate over the loader{at} instead of keeping `{expression}` as `{name}`: {items}"],
+    ),
+    needed(&[OfList]),
+    row(
+        CureKind::KeepNoOptimizers,
+        &[State, Filled],
+        &["keep only the current optimizer in `{name}`{at}: {items}, each with its state"],
+    ),
+    needed(&[State]),
+    row(CureKind::LimitTensor, &[Buffer, Joined], LIMIT_TENSOR),
+    row(
+        CureKind::KeepNoModels,
+        &[OfModel, Filled],
+        &["put results, or weights in host memory (.cpu()), into `{name}`{at} instead of models: {items}"],
+    ),
+    row(
+        CureKind::LoadEach,
+        &[OfModel, Items, Assigned, Loaded],
+        &["load one model of `{name}` at a time{at}: {items}"],
+    ),
+    needed(&[OfModel]),
+    needed(&[Graphs, BackwardElsewhere]),
+    row(CureKind::BackwardEach, &[Graphs, Filled, BackwardLater], BACKWARD_EACH),
+    row(
+        CureKind::PutValue,
+        &[Graphs, Filled],
+        &[
+            "put `{value}.item()`, or `{value}.detach()` if it is no scalar, into `{name}`{at}: {items} with their graphs",
+            "put values without their graphs, .item() or .detach(), into `{name}`{at}: {items} with their graphs",
+        ],
+    ),
+    row(CureKind::BackwardEach, &[Graphs, Accumulated, Repeats, BackwardOfIt], BACKWARD_EACH),
+    row(
+        CureKind::AddValue,
+        &[Graphs, Accumulated, Repeats],
+        &[
+            "add `{value}.item()` to `{name}`{at}: the sum keeps the graph of each value",
+            "add .item() of each value to `{name}`{at}: the sum keeps the graph of each",
+        ],
+    ),
+    row(
+        CureKind::DetachState,
+        &[Graphs, Recurs, BackwardInLoop],
+        &[
+            "detach `{value}` in each step (`{value} = {value}.detach()`){at}: it keeps the graphs of all steps before",
+            "detach `{name}` in each step (`{name} = {name}.detach()`){at}: it keeps the graphs of all steps before",
+        ],
+    ),
+    needed(&[Graphs]),
+    needed(&[Filled, Awaited]),
+    row(
+        CureKind::WeightsOnHost,
+        &[Filled, Weights],
+        &[
+            "put copies of the weights in host memory (.cpu()), and only the best, into `{name}`{at}: {items} on the GPU",
+        ],
+    ),
+    needed(&[Filled, Replaced]),
+    row(
+        CureKind::LimitCache,
+        &[Filled, Stored],
+        &["limit the entries of `{name}`{at}, or put copies in host memory (.cpu()): {items}"],
+    ),
+    row(CureKind::PutOnHost, &[Filled], PUT_ON_HOST),
+    row(CureKind::JoinOnHost, &[Assigned, OfParts], JOIN_ON_HOST),
+    row(CureKind::LimitTensor, &[Joined, Read], LIMIT_TENSOR),
+    row(CureKind::LimitTensor, &[Recurs, Read], LIMIT_TENSOR),
+    row(CureKind::JoinOnHost, &[Joined], JOIN_ON_HOST),
+    row(CureKind::JoinOnHost, &[Recurs, InLoop], JOIN_ON_HOST),
+    row(
+        CureKind::CheckpointOnHost,
+        &[Assigned, LoadCall],
+        &["load `{root}` into host memory (map_location=\"cpu\"){at}, and delete it after its use"],
+    ),
+    row(
+        CureKind::DataOnHost,
+        &[Assigned, Once, Data],
+        &["keep `{name}` in host memory{at}, and move one batch at a time to the GPU"],
+    ),
+    row(CureKind::Narrow, &[Assigned, Wide], NARROW),
+];
+
+/// For all variables of which the facts hold, together; the largest of them is named.
+pub(super) const OF_THE_PROCESS: &[CureRow] = &[
+    row(CureKind::DeleteUnread, &[Unread], &["delete what nothing reads any more (`del {subject}`) before this"]),
+    row(
+        CureKind::FreezeIdle,
+        &[ForTraining, IdleModule],
+        &[
+            "freeze `{subject}` (`{subject}.requires_grad_(False)`): its learning rate is 0, but it has gradients, optimizer \
+           state and graphs",
+        ],
+    ),
+    row(
+        CureKind::FreezeBase,
+        &[ForTraining, Adapted],
+        &[
+            "freeze all of `{subject}` but its adapters (requires_grad_(False)) before the optimizer gets the parameters: it \
+           trains the base model, too",
+        ],
+    ),
+    row(
+        CureKind::NoGrad,
+        &[Graphs, TrainsNothing],
+        &[
+            "run the model{call} under torch.inference_mode() or torch.no_grad(): `{name}` keeps a graph, and the program \
+           computes no gradients",
+        ],
+    ),
+    row(
+        CureKind::Freeze,
+        &[Graphs, Untrained],
+        &[
+            "freeze `{subject}` (`{subject}.requires_grad_(False)`), or call it under torch.no_grad(): no optimizer has its \
+           parameters, but its calls keep graphs",
+        ],
+    ),
+    row(
+        CureKind::NoGradInEvaluation,
+        &[Graphs, Evaluating],
+        &[
+            "run `{subject}`{call} under torch.inference_mode() or torch.no_grad(): it is in evaluation mode, but its calls \
+           keep graphs, and no backward pass follows",
+        ],
+    ),
+    row(
+        CureKind::GradWithGraph,
+        &[Nameless, GraphBackward],
+        &["use torch.autograd.grad(.., create_graph=True) instead of backward(create_graph=True){call}, \
+           which makes a reference cycle of parameters and gradients"],
+    ),
+    row(CureKind::Narrow, &[Doubles], NARROW),
+];
+
+impl CureRow {
+    /// All rows, in the order in which they are compared.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        OF_A_VARIABLE.iter().chain(OF_THE_PROCESS)
+    }
+
+    pub(super) fn holds(&self, case: Case<'_>) -> bool {
+        self.when.iter().all(|fact| fact.holds(case))
+    }
+}

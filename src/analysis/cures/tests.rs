@@ -1,0 +1,228 @@
+//! Each row of the table by an example, and what comes near to it.
+
+use super::CureKind;
+use super::case::Request;
+use super::find::cure_of;
+use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
+use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
+use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
+use crate::stacks::frames::{CodeLocation, FrameReport};
+use crate::study::memory::{BlockSum, TopRows};
+use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
+
+const GRAPH: u64 = 2 << 30;
+
+fn line(name: &str) -> FrameReport {
+    FrameReport { file: "/job/train.py".to_owned(), line: 12, name: name.to_owned() }
+}
+
+/// A variable that keeps 2 GiB, of which autograd keeps `graph_bytes`.
+fn keeper(name: &str, kind: TensorKind, graph_bytes: u64, container: Option<(&str, u64)>) -> KeptByVariable {
+    KeptByVariable {
+        bytes: 2 << 30,
+        blocks: 10,
+        share_ratio: 0.5,
+        graph_bytes,
+        name: Some(name.to_owned()),
+        kind: Some(kind),
+        root: Some(RootKind::Frame),
+        author: None,
+        function: Some(line("main")),
+        module: None,
+        container: container.map(|(of, items)| Container {
+            name: name.to_owned(),
+            r#type: of.to_owned(),
+            items,
+            filled_at: None,
+        }),
+        written: None,
+        dtype: Some("float32".to_owned()),
+        shape: None,
+        places: None,
+        operator: None,
+        allocated_by: CodeLocation::default(),
+    }
+}
+
+fn written(kind: WriteKind, value: &str, backward: Option<BackwardCall>) -> Written {
+    let value = Some(value.to_owned());
+    Written { at: line("main"), kind, value, in_loop: true, has_grad: true, is_read: false, backward }
+}
+
+/// A report of these keepers.
+fn kept(keepers: Vec<KeptByVariable>) -> KeptReport {
+    KeptReport {
+        complete: true,
+        top: TopRows { rows: Vec::new(), rest: BlockSum::default() },
+        keepers,
+        optimizers: Some(1),
+        trains: Some(true),
+        untrained: Vec::new(),
+        idle: Vec::new(),
+        adapted: Vec::new(),
+        evaluating: Vec::new(),
+        unread: Vec::new(),
+        graph_backward: None,
+    }
+}
+
+/// The cure of `keeper`, for a request that fails at `running`.
+fn cure_at(running: &[FrameReport], keeper: &KeptByVariable) -> Option<CureKind> {
+    let request = Request { frames: running, shortfall_bytes: 1 << 20, allocated_bytes: 4 << 30 };
+    cure_of(request, &kept(vec![keeper.clone()])).map(|cure| cure.row.kind)
+}
+
+fn cured(keeper: KeptByVariable, written: impl Into<Option<Written>>) -> Option<CureKind> {
+    let written = written.into();
+    cure_at(&[FrameReport { line: 5, ..line("forward") }], &KeptByVariable { written, ..keeper })
+}
+
+#[test]
+fn graphs_are_for_a_backward_pass_or_for_none() {
+    let list = || keeper("losses", TensorKind::Saved, GRAPH, Some(("list", 8)));
+    assert_eq!(cured(list(), written(Put, "loss", None)), Some(CureKind::PutValue));
+    assert_eq!(cured(list(), written(Put, "loss", Some(Loop))), Some(CureKind::PutValue));
+    assert_eq!(cured(list(), written(Put, "loss", Some(Function))), Some(CureKind::BackwardEach));
+    assert_eq!(cured(list(), written(Put, "loss", Some(Itself))), Some(CureKind::BackwardEach));
+    assert_eq!(cured(list(), written(Put, "log_prob", Some(Elsewhere))), None);
+    assert_eq!(cured(list(), None), None);
+    let sum = || keeper("total", TensorKind::Saved, GRAPH, None);
+    assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Loop))), Some(CureKind::AddValue));
+    assert_eq!(cured(sum(), written(Accumulate, "loss", Some(Itself))), Some(CureKind::BackwardEach));
+    assert_eq!(cured(sum(), written(Recur, "hidden", Some(Loop))), Some(CureKind::DetachState));
+    // The activations of a forward pass.
+    assert_eq!(cured(sum(), written(Recur, "x", None)), None);
+    assert_eq!(cured(sum(), written(Assign, "model(x)", Some(Itself))), None);
+}
+
+#[test]
+fn containers_have_the_cure_of_their_items() {
+    let of = |kind| keeper("kept", kind, 0, Some(("list", 8)));
+    assert_eq!(cured(of(TensorKind::Variable), written(Put, "out", None)), Some(CureKind::PutOnHost));
+    let dict = keeper("kept", TensorKind::Variable, 0, Some(("dict", 8)));
+    assert_eq!(cured(dict, written(Store, "out", None)), Some(CureKind::LimitCache));
+    assert_eq!(cured(of(TensorKind::Variable), written(Store, "out", None)), None);
+    // Outputs of a recurrent cell, whose loss is computed after the loop.
+    assert_eq!(cured(of(TensorKind::Variable), written(Put, "head(h)", Some(Function))), None);
+    let played = written(Put, "(state, reward)", Some(Elsewhere));
+    assert_eq!(cured(of(TensorKind::Variable), played), Some(CureKind::PutOnHost));
+    let copy = written(Put, "copy.deepcopy(model.state_dict())", None);
+    assert_eq!(cured(of(TensorKind::Variable), copy), Some(CureKind::WeightsOnHost));
+    assert_eq!(cured(of(TensorKind::Parameter), written(Put, "model", None)), Some(CureKind::KeepNoModels));
+    assert_eq!(cured(of(TensorKind::OptimizerState), written(Put, "opt", None)), Some(CureKind::KeepNoOptimizers));
+    // Two models that are trained together, and a list of the layers of one.
+    let two = keeper("models", TensorKind::Parameter, 0, Some(("list", 2)));
+    assert_eq!(cured(two, written(Put, "model", None)), None);
+    assert_eq!(cured(of(TensorKind::Parameter), written(Assign, "[a, b, c]", None)), None);
+    let queue = keeper("ready.queue", TensorKind::Variable, 0, Some(("deque", 30)));
+    assert_eq!(cured(queue, None), Some(CureKind::BoundQueue));
+    let results = keeper("Model.mask", TensorKind::Variable, 0, Some(("lru_cache", 30)));
+    assert_eq!(cured(results, None), Some(CureKind::LimitResults));
+}
+
+#[test]
+fn what_a_forward_pass_makes_is_its_result() {
+    let new = || keeper("new", TensorKind::Variable, 0, Some(("list", 12)));
+    assert_eq!(cured(new(), written(Put, "kv", None)), Some(CureKind::PutOnHost));
+    let new = KeptByVariable { function: Some(line("forward")), ..new() };
+    assert_eq!(cured(new, written(Put, "kv", None)), None);
+    let seen = keeper("self.seen", TensorKind::Variable, 0, Some(("list", 12)));
+    let seen = KeptByVariable { function: Some(line("forward")), ..seen };
+    assert_eq!(cured(seen, written(Put, "x", None)), Some(CureKind::PutOnHost));
+}
+
+#[test]
+fn a_cycle_is_broken() {
+    let sample = KeptByVariable { root: Some(RootKind::Cycle), ..keeper("Sample", TensorKind::Variable, 0, None) };
+    assert_eq!(cured(sample, None), Some(CureKind::BreakCycle));
+}
+
+#[test]
+fn lists_that_are_made_have_a_cure() {
+    let list = |kind, value: &str| {
+        let written = Written { in_loop: false, ..written(Assign, value, None) };
+        cured(keeper("made", kind, 0, Some(("list", 8))), written)
+    };
+    let loader = "list(loader)";
+    assert_eq!(list(TensorKind::Variable, loader), Some(CureKind::IterateLoader));
+    assert_eq!(list(TensorKind::Variable, "torch.cat([f(x) for x in xs])"), Some(CureKind::JoinOnHost));
+    assert_eq!(list(TensorKind::Parameter, "[load(path) for path in paths]"), Some(CureKind::LoadEach));
+    assert_eq!(list(TensorKind::Variable, "f(x)"), None);
+}
+
+#[test]
+fn tensors_are_stored_joined_or_of_this_step() {
+    let tensor = || keeper("data", TensorKind::Variable, 0, None);
+    let at_start = |value| Written { in_loop: false, ..written(Assign, value, None) };
+    assert_eq!(cured(tensor(), at_start("images.to(device)")), Some(CureKind::DataOnHost));
+    assert_eq!(cured(tensor(), at_start("torch.load(path)")), Some(CureKind::CheckpointOnHost));
+    assert_eq!(cured(tensor(), written(Join, "torch.cat([data, x])", None)), Some(CureKind::JoinOnHost));
+    let cache = Written { is_read: true, ..written(Join, "torch.cat([data, x])", None) };
+    assert_eq!(cured(tensor(), cache), Some(CureKind::LimitTensor));
+    assert_eq!(cured(tensor(), written(Assign, "model(x)", None)), None);
+    let bank = keeper("bank", TensorKind::Buffer, 0, None);
+    assert_eq!(cured(bank, written(Join, "torch.cat((bank, x))", None)), Some(CureKind::LimitTensor));
+    // A local variable of the running function.
+    let local = KeptByVariable { function: Some(line("forward")), ..tensor() };
+    assert_eq!(cured(local, at_start("scores(x)")), None);
+    // Its next value is being made.
+    let running = [line("main")];
+    let output = KeptByVariable { written: Some(written(Assign, "model(x)", None)), ..tensor() };
+    assert_eq!(cure_at(&running, &output), Some(CureKind::DeleteAtEnd));
+}
+
+#[test]
+fn a_pipeline_keeps_the_outputs_of_its_microbatches() {
+    let outputs = keeper("st.output_chunks", TensorKind::Saved, 0, Some(("list", 15)));
+    assert_eq!(cured(outputs.clone(), None), Some(CureKind::ReturnNoOutputs));
+    // A list of the program.
+    assert_eq!(cured(outputs, written(Put, "logits", None)), Some(CureKind::PutOnHost));
+}
+
+#[test]
+fn an_exception_keeps_what_its_call_had() {
+    let of = |container| keeper("e.__traceback__.step.x", TensorKind::Saved, GRAPH, container);
+    assert_eq!(cured(of(None), None), Some(CureKind::LeaveHandler));
+    assert_eq!(cured(of(Some(("list", 1))), None), Some(CureKind::KeepNoException));
+}
+
+/// The cure of all keepers together, which have no statement, and what it is about.
+fn of_all(shortfall_bytes: u64, kept: &KeptReport) -> Option<(CureKind, Option<String>)> {
+    let request = Request { frames: &[], shortfall_bytes, allocated_bytes: 6 << 30 };
+    cure_of(request, kept).map(|cure| (cure.row.kind, cure.subject))
+}
+
+#[test]
+fn unread_variables_are_deleted_together() {
+    let of = |name| keeper(name, TensorKind::Parameter, 0, None);
+    let names = || vec!["encoder".to_owned(), "optimizer".to_owned(), "small".to_owned()];
+    let report = KeptReport { unread: names(), ..kept(vec![of("model"), of("optimizer.state"), of("encoder[*]")]) };
+    let found = |shortfall| of_all(shortfall, &report);
+    assert_eq!(found(3 << 30), Some((CureKind::DeleteUnread, Some("optimizer, encoder".to_owned()))));
+    assert_eq!(found(5 << 30), None);
+    let graph = keeper("small", TensorKind::Saved, GRAPH, None);
+    let report = KeptReport { unread: names(), ..kept(vec![graph]) };
+    assert_eq!(of_all(1 << 30, &report), None);
+}
+
+#[test]
+fn parameters_that_need_no_training_are_frozen() {
+    let state = || kept(vec![keeper("optimizer", TensorKind::OptimizerState, 0, None)]);
+    let found = |report: KeptReport, shortfall| of_all(shortfall, &report);
+    let adapted = || KeptReport { adapted: vec!["model".to_owned()], ..state() };
+    assert_eq!(found(adapted(), 1 << 30), Some((CureKind::FreezeBase, Some("model".to_owned()))));
+    assert_eq!(found(adapted(), 3 << 30), None);
+    let idle = KeptReport { idle: vec!["encoder".to_owned()], ..adapted() };
+    assert_eq!(found(idle, 1 << 30), Some((CureKind::FreezeIdle, Some("encoder".to_owned()))));
+    assert_eq!(found(state(), 1 << 30), None);
+}
+
+#[test]
+fn a_graph_of_gradients_is_a_cycle() {
+    let nameless = KeptByVariable { name: None, ..keeper("", TensorKind::Saved, GRAPH, None) };
+    let line = FrameReport { file: "/job/train.py".to_owned(), line: 12, name: "sharpness".to_owned() };
+    let report = KeptReport { graph_backward: Some(line.clone()), ..kept(vec![nameless]) };
+    assert_eq!(of_all(1 << 30, &report), Some((CureKind::GradWithGraph, None)));
+    assert_eq!(of_all(3 << 30, &report), None);
+    assert_eq!(of_all(1 << 30, &KeptReport { graph_backward: None, ..report }), None);
+}
