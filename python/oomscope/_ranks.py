@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import threading
+from types import SimpleNamespace
 
 # The identifier of an NCCL group. Rank 0 would put it into the store.
 NCCL_ID = b"\1" * 128
@@ -324,6 +325,8 @@ def fake_gloo_type():
 
             fake_group = fake_pg.FakeProcessGroup
             fake_group._set_sequence_number_for_group = lambda group: None
+            if not hasattr(fake_group, "options"):  # in which PyTorch 2.8 writes the names of a group with Gloo
+                fake_group.options = property(lambda group: SimpleNamespace())
             options = fake_group.Options() if "Options" in vars(fake_group) else None
             if hasattr(options, "simulate_uniform_ranks"):
                 options.simulate_uniform_ranks = True

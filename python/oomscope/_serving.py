@@ -5,6 +5,8 @@ what only one of them knows through `DIR/.recorder/serving`. A server never ends
 snapshot of a process that holds GPU memory.
 """
 
+import contextlib
+import functools
 import json
 import os
 import sys
@@ -20,6 +22,8 @@ GIB = 1 << 30
 
 # Numbers and options of the engine by name, as in `oomscope.dry_run.serving` of the snapshot.
 facts = {}
+# Engines of which something was not found.
+said = set()
 
 
 def options():
@@ -30,6 +34,49 @@ def options():
 def lacks_tokenizer(model):
     """Whether `model` is a directory without the files of a tokenizer."""
     return os.path.isdir(model) and not any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)
+
+
+def lacks(engine, what, tested):
+    """Says once what of `engine` was not found, whose releases `tested` have it."""
+    if engine not in said:
+        said.add(engine)
+        release = getattr(sys.modules.get(engine.lower()), "__version__", "an unknown release")
+        text = "oomscope: dry run: %s %s has no %s (tested: %s), so some of its numbers are missing\n"
+        sys.stderr.write(text % (engine, release, what, tested))
+
+
+def has(module, name):
+    """Whether `module` has `name`, which may be that of a method: `Worker.determine_available_memory`."""
+    owner = module
+    for part in name.split("."):
+        owner = getattr(owner, part, None)
+    return owner is not None
+
+
+def needs(engine, tested, *names):
+    """A hook that is called with a module that has `names`; otherwise a sentence names the first that it has not."""
+
+    def decorate(hook):
+        @functools.wraps(hook)
+        def attach(module):
+            absent = [name for name in names if not has(module, name)]
+            if absent:
+                lacks(engine, absent[0], tested)
+            else:
+                hook(module)
+
+        return attach
+
+    return decorate
+
+
+@contextlib.contextmanager
+def reading(engine, tested):
+    """Reads facts of `engine`. A release that has them elsewhere goes on without them."""
+    try:
+        yield
+    except (AttributeError, ImportError, KeyError, TypeError) as error:
+        lacks(engine, "(%s)" % error, tested)
 
 
 def path():

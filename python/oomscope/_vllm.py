@@ -1,17 +1,22 @@
 """vLLM in a dry run: its own numbers at start-up, and the end of its server once the engine is ready.
 
-The functions get a module after its import. They read vLLM's own objects and its log, whose names and words are those
-of releases 0.19 to 0.33; an absent one leaves a fact out.
+The functions get a module after its import. They read vLLM's own objects and its log. What a release has not leaves a
+fact out, and a sentence says so; tests/python/vllm_layouts.json has what the tested ones have.
 """
 
+import functools
 import logging
 import os
 import re
 import sys
+from types import SimpleNamespace
 
 import _oomscope_ranks as ranks
 import _oomscope_serving as serving
 
+# Releases whose layout is tested.
+TESTED = "0.8 to 0.33"
+needs = functools.partial(serving.needs, "vLLM", TESTED)
 # Options that a run without downloads needs, if the program does not set them.
 LOAD_FORMAT = "dummy"
 # A line of the log: "GPU KV cache size: 369,000 tokens".
@@ -22,15 +27,18 @@ NEEDED = re.compile(r"\(([\d.]+) GiB KV cache is needed")
 POSSIBLE_LENGTH = re.compile(r"maximum model length is (\d+)")
 
 
+def reading():
+    return serving.reading("vLLM", TESTED)
+
+
 # Options -------------------------------------------------------------------------------------------------------------
 
 
+@needs("EngineArgs.create_engine_config")
 def set_options(module):
     """Sets the options that a run without downloads needs (`vllm.engine.arg_utils`)."""
-    arguments = getattr(module, "EngineArgs", None)
-    create = getattr(arguments, "create_engine_config", None)
-    if create is None:
-        return
+    arguments = module.EngineArgs
+    create = arguments.create_engine_config
 
     def create_engine_config(self, *args, **kwargs):
         chosen = []
@@ -45,7 +53,9 @@ def set_options(module):
             self.skip_tokenizer_init = True
             chosen.append("skip_tokenizer_init")
         config = create(self, *args, **kwargs)
-        serving.share(engine="vLLM", set_options=chosen, **describe_config(config))
+        serving.share(engine="vLLM", set_options=chosen)
+        with reading():
+            serving.share(**describe_config(config))
         return config
 
     arguments.create_engine_config = create_engine_config
@@ -79,18 +89,18 @@ def describe_config(config):
 # Numbers -------------------------------------------------------------------------------------------------------------
 
 
+@needs("Worker.determine_available_memory", "Worker.compile_or_warm_up_model")
 def read_worker(module):
     """Notes what a worker measures (`vllm.v1.worker.gpu_worker`)."""
-    worker = getattr(module, "Worker", None)
-    profile = getattr(worker, "determine_available_memory", None)
-    warm_up = getattr(worker, "compile_or_warm_up_model", None)
-    if profile is None or warm_up is None:
-        return
+    worker = module.Worker
+    profile, warm_up = worker.determine_available_memory, worker.compile_or_warm_up_model
 
     def determine_available_memory(self, *args, **kwargs):
-        note_start(self)
+        with reading():
+            note_start(self)
         available = profile(self, *args, **kwargs)
-        note_profile(self, available)
+        with reading():
+            note_profile(self, available)
         return available
 
     def compile_or_warm_up_model(self, *args, **kwargs):
@@ -116,12 +126,15 @@ def note(**numbers):
 
 
 def note_start(worker):
-    snapshot = getattr(worker, "init_snapshot", None)
+    total = sys.modules["torch"].cuda.mem_get_info()[1]
+    # A release before 0.10 has one number in place of a snapshot, and takes its share of all memory where it is used.
+    free = worker.init_snapshot.free_memory if hasattr(worker, "init_snapshot") else worker.init_gpu_memory
+    share = total * worker.cache_config.gpu_memory_utilization
     note(
-        device_bytes=getattr(snapshot, "total_memory", None),
-        free_bytes=getattr(snapshot, "free_memory", None),
-        budget_bytes=getattr(worker, "requested_memory", None),
-        weight_bytes=getattr(worker.model_runner, "model_memory_usage", None),
+        device_bytes=total,
+        free_bytes=free,
+        budget_bytes=getattr(worker, "requested_memory", share),
+        weight_bytes=worker.model_runner.model_memory_usage,
     )
 
 
@@ -155,19 +168,19 @@ def read_line(text):
         serving.share(kv_cache_tokens=int(tokens.group(1).replace(",", "")))
 
 
+@needs("EngineCore._initialize_kv_caches")
 def read_core(module):
     """Notes how many requests the KV cache holds, or why the engine does not start (`vllm.v1.engine.core`)."""
-    core = getattr(module, "EngineCore", None)
-    original = getattr(core, "_initialize_kv_caches", None)
-    if original is None:
-        return
+    core = module.EngineCore
+    original = core._initialize_kv_caches
 
     def initialize_kv_caches(self, config, *args, **kwargs):
         executor = self.model_executor
         allocate = executor.initialize_from_config
 
         def initialize_from_config(kv_caches, *args, **kwargs):
-            serving.share(requests=count_requests(config, kv_caches[0]))
+            with reading():
+                serving.share(requests=count_requests(config, kv_caches[0]))
             return allocate(kv_caches, *args, **kwargs)
 
         executor.initialize_from_config = initialize_from_config
@@ -211,39 +224,52 @@ def note_failure(text):
 # One worker of many ---------------------------------------------------------------------------------------------------
 
 
+@needs("MultiprocExecutor.get_class")
 def run_one_worker(module):
     """Runs one of the workers of an engine, as one rank of all (`vllm.v1.executor.multiproc_executor`).
 
     All ranks of tensor parallelism hold as much. The others would take a process of this machine each.
     """
-    if not hasattr(module, "MultiprocExecutor"):
-        return
-    from vllm.v1.executor.uniproc_executor import UniProcExecutor
+    # The engine's own choice for one worker. Its module is not the same in all releases.
+    single = module.MultiprocExecutor.get_class(
+        SimpleNamespace(parallel_config=SimpleNamespace(distributed_executor_backend="uni"))
+    )
 
-    class OneWorker(UniProcExecutor):
+    class OneWorker(single):
         def _init_executor(self):
             ranks.become_only_rank(worker_rank(), self.parallel_config.world_size)
             super()._init_executor()
 
-        def _distributed_args(self):
-            return super()._distributed_args()[0], worker_rank(), worker_rank()
+        def __setattr__(self, name, value):
+            if name == "driver_worker" and hasattr(value, "init_worker"):
+                value.init_worker = with_rank(value.init_worker)
+            super().__setattr__(name, value)
 
     # The process that starts the engine sends the class by name.
     OneWorker.__module__, OneWorker.__qualname__ = module.__name__, "MultiprocExecutor"
     module.MultiprocExecutor = OneWorker
 
 
+def with_rank(init_worker):
+    """`init_worker` of a worker that is not the first of its engine."""
+
+    def init_as_rank(all_kwargs):
+        return init_worker([{**kwargs, "rank": worker_rank(), "local_rank": worker_rank()} for kwargs in all_kwargs])
+
+    return init_as_rank
+
+
+@needs("MessageQueue.create_from_process_group")
 def skip_queues(module):
     """Creates no queue between workers of which only one runs (`vllm.distributed.device_communicators.shm_broadcast`).
 
     Without one vLLM uses PyTorch's collectives of objects.
     """
-    queue = getattr(module, "MessageQueue", None)
-    original = getattr(queue, "create_from_process_group", None)
-    if original is not None:
-        queue.create_from_process_group = staticmethod(
-            lambda *args, **kwargs: None if ranks.is_alone else original(*args, **kwargs)
-        )
+    queue = module.MessageQueue
+    original = queue.create_from_process_group
+    queue.create_from_process_group = staticmethod(
+        lambda *args, **kwargs: None if ranks.is_alone else original(*args, **kwargs)
+    )
 
 
 def worker_rank():
@@ -254,16 +280,15 @@ def worker_rank():
 # Sleep mode ----------------------------------------------------------------------------------------------------------
 
 
+@needs("find_loaded_library", "CudaRTLibrary.cudaMemcpy")
 def use_stub_of_runtime(module):
     """Calls the stub in place of NVIDIA's runtime (`vllm.distributed.device_communicators.cuda_wrapper`).
 
     vLLM finds the runtime by its name; it is loaded beside the stub and has no device. When vLLM sleeps, it copies its
     weights to the host, which here have no values.
     """
-    if hasattr(module, "find_loaded_library"):
-        module.find_loaded_library = lambda _: sys._oomscope_dry_run.library._name
-    if hasattr(module, "CudaRTLibrary"):
-        module.CudaRTLibrary.cudaMemcpy = lambda *_: None
+    module.find_loaded_library = lambda _: sys._oomscope_dry_run.library._name
+    module.CudaRTLibrary.cudaMemcpy = lambda *_: None
 
 
 # Server --------------------------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ def engine(monkeypatch, tmp_path):
     vllm.__version__, vllm.envs = "0.33.0", Object(VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=True)
     monkeypatch.setitem(sys.modules, "vllm", vllm)
     monkeypatch.setitem(sys.modules, "vllm.envs", vllm.envs)
+    cuda = Object(mem_get_info=lambda: (79 * GIB, 80 * GIB))
+    monkeypatch.setitem(sys.modules, "torch", Object(cuda=cuda))
     monkeypatch.delenv("OOMSCOPE_SERVER", raising=False)
     return Object(hooks=sys.modules["_oomscope_vllm"], serving=sys.modules["_oomscope_serving"])
 
@@ -82,6 +84,7 @@ class Worker:
     def __init__(self):
         self.init_snapshot = Object(total_memory=80 * GIB, free_memory=79 * GIB)
         self.requested_memory = 72 * GIB
+        self.cache_config = Object(gpu_memory_utilization=0.9)
         self.model_runner = Object(model_memory_usage=16 * GIB, capture_model=lambda: GIB // 2)
 
     def determine_available_memory(self):
@@ -93,7 +96,7 @@ class Worker:
 
 
 def start(engine, worker):
-    module = Object(Worker=type("Worker", (Worker,), {}))
+    module = Object(Worker=type("Worker", (worker,), {}))
     engine.hooks.read_worker(module)
     worker = module.Worker()
     assert worker.determine_available_memory() == 53 * GIB
@@ -186,21 +189,125 @@ def test_why_an_engine_does_not_start(engine):
         module.EngineCore()._initialize_kv_caches(config())
 
 
-def test_one_worker_runs_as_one_rank_of_all(engine, monkeypatch):
+LAYOUTS = json.loads((ROOT / "tests/python/vllm_layouts.json").read_text())
+
+
+def build(names):
+    """A module with functions and methods of these names, as in `vllm_layouts.json`."""
+    module = types.ModuleType("module")
+    for name in names:
+        owner, _, method = name.rpartition(".")
+        function = staticmethod(lambda *args: None)
+        if owner:
+            if not hasattr(module, owner):
+                setattr(module, owner, type(owner, (), {}))
+            setattr(getattr(module, owner), method, function)
+        else:
+            setattr(module, name, lambda *args: None)
+    return module
+
+
+def read(module, name):
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+@pytest.mark.parametrize("release", LAYOUTS)
+def test_every_hook_finds_its_place_in_each_release(engine, release, capsys):
+    class Single:
+        pass
+
+    changed = set()
+    for name, names in LAYOUTS[release]["modules"].items():
+        module = build(names)
+        many = getattr(module, "MultiprocExecutor", None)
+        if many is not None:
+            many.get_class = staticmethod(
+                lambda config: {"uni": Single}[config.parallel_config.distributed_executor_backend]
+            )
+        before = [read(module, name) for name in names]
+        hook = engine.hooks.HOOKS[name]
+        if hook is engine.hooks.read_log:
+            continue
+        hook(module)
+        changed |= {name for name, old in zip(names, before) if read(module, name) is not old}
+        if many is not None:
+            assert issubclass(module.MultiprocExecutor, Single)
+    assert capsys.readouterr().err == ""
+    assert changed == {
+        "EngineArgs.create_engine_config",
+        "Worker.determine_available_memory",
+        "Worker.compile_or_warm_up_model",
+        "EngineCore._initialize_kv_caches",
+        "MultiprocExecutor._init_executor",
+        "MessageQueue.create_from_process_group",
+        "CudaRTLibrary.cudaMemcpy",
+        "find_loaded_library",
+        "build_async_engine_client",
+        "serve_http",
+    }
+
+
+def test_one_sentence_names_what_a_release_has_not(engine, capsys):
+    for name, hook in engine.hooks.HOOKS.items():
+        if name != "vllm.logger":
+            hook(types.ModuleType(name))
+    assert capsys.readouterr().err == (
+        "oomscope: dry run: vLLM 0.33.0 has no EngineArgs.create_engine_config (tested: 0.8 to 0.33), so some of its "
+        "numbers are missing\n"
+    )
+
+
+def test_a_number_that_a_release_keeps_elsewhere_does_not_end_the_engine(engine, capsys):
+    class Moved(Worker):
+        def __init__(self):
+            super().__init__()
+            del self.model_runner.model_memory_usage
+
+    start(engine, Moved)
+    found = facts(engine)
+    assert "weight_bytes" not in found and found["kv_cache_bytes"] == 53 * GIB
+    assert "model_memory_usage" in capsys.readouterr().err
+
+
+def test_a_release_without_a_snapshot_of_memory_has_one_number(engine):
+    class Early(Worker):
+        def __init__(self):
+            super().__init__()
+            del self.init_snapshot, self.requested_memory
+            self.init_gpu_memory = 79 * GIB
+
+    start(engine, Early)
+    found = facts(engine)
+    assert [found[name + "_bytes"] / GIB for name in ("device", "free", "budget")] == [80, 79, 72]
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_one_worker_runs_as_one_rank_of_all(engine, monkeypatch, is_sent):
+    """The executor calls its worker itself, or by the name of the method, as releases before 0.19 do."""
+
+    class DriverWorker:
+        def init_worker(self, all_kwargs):
+            self.given = all_kwargs[0]
+
     class UniProcExecutor:
         parallel_config = Object(world_size=4)
 
         def _init_executor(self):
-            self.place = self._distributed_args()
+            self.driver_worker = DriverWorker()
+            arguments = [{"rank": 0, "local_rank": 0, "is_driver_worker": True}]
+            if is_sent:
+                self.driver_worker.init_worker(arguments)
+            else:
+                self.driver_worker.init_worker(all_kwargs=arguments)
 
-        def _distributed_args(self):
-            return "file:///store", 0, 0
+    class MultiprocExecutor:
+        get_class = staticmethod(lambda _: UniProcExecutor)
 
-    single = types.ModuleType("vllm.v1.executor.uniproc_executor")
-    single.UniProcExecutor = UniProcExecutor
     many = types.ModuleType("vllm.v1.executor.multiproc_executor")
-    many.MultiprocExecutor = object
-    for module in (types.ModuleType("vllm.v1"), types.ModuleType("vllm.v1.executor"), single, many):
+    many.MultiprocExecutor = MultiprocExecutor
+    for module in (types.ModuleType("vllm.v1"), types.ModuleType("vllm.v1.executor"), many):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     ranks, started = sys.modules["_oomscope_ranks"], []
     monkeypatch.setattr(ranks, "become_only_rank", lambda rank, size: started.append((rank, size)))
@@ -208,7 +315,8 @@ def test_one_worker_runs_as_one_rank_of_all(engine, monkeypatch):
     engine.hooks.run_one_worker(many)
     executor = many.MultiprocExecutor()
     executor._init_executor()
-    assert executor.place == ("file:///store", 2, 2) and started == [(2, 4)]
+    assert executor.driver_worker.given == {"rank": 2, "local_rank": 2, "is_driver_worker": True}
+    assert started == [(2, 4)]
     assert pickle.loads(pickle.dumps(many.MultiprocExecutor)) is many.MultiprocExecutor
 
     class MessageQueue:
@@ -218,12 +326,6 @@ def test_one_worker_runs_as_one_rank_of_all(engine, monkeypatch):
     assert MessageQueue.create_from_process_group("group") == "group"
     monkeypatch.setattr(ranks, "is_alone", True)
     assert MessageQueue.create_from_process_group("group") is None
-
-
-def test_another_release_is_left_as_it_is(engine):
-    for hook in engine.hooks.HOOKS.values():
-        if hook is not engine.hooks.read_log:
-            hook(Object())
 
 
 MODEL = {
