@@ -280,6 +280,8 @@ class Judge:
         baseline = report.get("baseline") or {}
         changes = baseline.get("text") if failed else None
         lines += changes or ()
+        if not failed and not report["passed"]:  # not by a limit, such as a baseline of another GPU
+            lines.append(report["summary"]["answer"])
         if any(finding.get("missing") == "not-in-baseline" for finding in failed):
             name = self.config.getini("oomscope_baseline")
             lines.append("%s has no entry of this test: run it where CI is not set, and commit the file" % name)

@@ -14,7 +14,7 @@ use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::{Config, EXAMPLE};
 use oomscope::compare::diff::{self, ComparedMoment, diff};
-use oomscope::compare::gate::{AllowMissing, BaselineEntry, CheckReport, Gate, Limits, NamedEntry, judge};
+use oomscope::compare::gate::{AllowMissing, BaselineEntry, CheckReport, Gate, Limits, NamedEntry, RankCount, judge};
 use oomscope::output::document::{self, Style};
 use oomscope::output::formats;
 use oomscope::output::report;
@@ -190,7 +190,8 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let gate = gate(Some(NamedEntry { name: "a", entry: Some(&before) }));
     let judged = vec![judge(snapshot, "a", "", &gate)];
     let missing = gate.missing_findings(&judged, &BTreeSet::new());
-    let report = CheckReport::new(judged, missing, None, Vec::new(), Vec::new(), Some(2));
+    let ranks = RankCount::new(Some(2), &judged);
+    let report = CheckReport::new(judged, missing, None, Vec::new(), Vec::new(), ranks);
     said.extend(shown(&report::check(&report)));
     said.extend([formats::github(&report), formats::junit(&report)]);
     data.push(value(serde_json::to_value(&report)));

@@ -24,6 +24,7 @@ mod check;
 mod check_ci;
 #[cfg(unix)]
 mod check_command;
+mod check_comparable;
 mod check_formats;
 mod check_recordings;
 mod circles;

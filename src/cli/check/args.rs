@@ -78,12 +78,13 @@ pub(in crate::cli) struct Check {
 
     /// Accept figures that a file does not have; repeatable
     ///
-    /// CODE is that of a limit, such as `ooms`, of the reason why its figure is missing, such as `history-lost`, or a
-    /// verdict: `may-fit`, `did-not-finish` or `no-verdict`.
+    /// CODE is that of a limit, such as `ooms`, of the reason why its figure is missing, such as `history-lost`, a
+    /// verdict (`may-fit`, `did-not-finish` or `no-verdict`), or a difference of the baseline: `other-gpu`,
+    /// `other-program`, `other-release`.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = PossibleValuesParser::new(AllowMissing::words()), hide_possible_values = true)]
     pub(super) allow_missing: Vec<String>,
 
-    /// Required number of snapshots
+    /// Required number of ranks [default: that of the recorded job]
     #[arg(long, value_name = "N")]
     pub(super) ranks: Option<usize>,
 

@@ -7,12 +7,15 @@ use anyhow::{Context as _, anyhow, bail};
 
 use super::args::Check;
 use crate::base::input::read_text_file;
+use crate::base::warning::Code;
 use crate::cli::atomic_file::AtomicFile;
 use crate::cli::config::Config;
 use crate::cli::directory_lock::DirectoryLock;
 use crate::cli::exit::print_stderr;
 use crate::cli::inputs::{self, with_slashes};
-use crate::compare::gate::{BaselineComparison, BaselineEntries, BaselineEntry, JudgedSnapshot, NamedEntry};
+use crate::compare::gate::{
+    AllowMissing, BaselineComparison, BaselineEntries, BaselineEntry, JudgedSnapshot, NamedEntry, repeated_rank,
+};
 
 /// The entry that a check compares with, or writes.
 pub(super) struct EntryArgs {
@@ -57,28 +60,58 @@ impl EntryArgs {
         NamedEntry { name: &self.name, entry: self.before.as_ref() }
     }
 
-    /// The entry of a run. Fails if it is to be written and a snapshot has no history.
-    pub(super) fn measure(&self, judged: &[JudgedSnapshot]) -> anyhow::Result<BaselineEntry> {
-        if let Some(without) = judged.iter().find(|snapshot| self.is_written && snapshot.measured.is_empty()) {
-            bail!("{}: no history was recorded, so it has no peaks to compare", without.path);
-        }
+    /// The entry of a run.
+    pub(super) fn measure(&self, judged: &[JudgedSnapshot]) -> BaselineEntry {
         let mut entry = BaselineEntry {
             gpu: judged.iter().find_map(|snapshot| snapshot.gpu.clone()),
             torch: judged.iter().find_map(|snapshot| snapshot.torch.clone()),
             devices: judged.iter().flat_map(|snapshot| snapshot.measured.iter().cloned()).collect(),
         };
         entry.sort();
-        Ok(entry)
+        entry
+    }
+
+    /// Why `entry` of the snapshots `judged` must not be written: it has less than the run, or than the entry before.
+    pub(super) fn refusal(
+        &self,
+        judged: &[JudgedSnapshot],
+        entry: &BaselineEntry,
+        allow_missing: &AllowMissing,
+    ) -> Option<String> {
+        if let Some((path, why)) = judged.iter().find_map(|judged| Some((&judged.path, judged.incomplete.as_ref()?))) {
+            return Some(format!("{path}: {why}"));
+        }
+        if let Some((first, second)) = repeated_rank(judged) {
+            return Some(format!("{first} and {second} have the same name: give one of them, or their directory"));
+        }
+        if entry.devices.is_empty() {
+            return Some("nothing was measured".to_owned());
+        }
+        let lost = self.before.as_ref()?.row_missing_in(entry)?;
+        let process = if lost.process.is_empty() { String::new() } else { format!(" of {}", lost.process) };
+        (!allow_missing.allows_reason(Code::NotChecked)).then(|| {
+            let accept = "--allow-missing not-checked accepts that";
+            format!("the entry has GPU {}{process}, which is missing now; {accept}", lost.device)
+        })
     }
 
     /// Compares `entry` with the one before. Writes it if that is wanted and the check has `passed`.
-    pub(super) fn finish(&self, entry: BaselineEntry, passed: bool) -> anyhow::Result<BaselineComparison> {
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn finish(
+        &self,
+        entry: BaselineEntry,
+        passed: bool,
+        refusal: Option<String>,
+    ) -> anyhow::Result<BaselineComparison> {
         let path = self.path.display().to_string();
         let mut comparison = BaselineComparison::new(path, self.name.clone(), self.before.as_ref(), &entry);
-        if self.is_written && passed {
-            comparison.written = Some(self.write(entry)?);
-        } else if self.is_written {
-            print_stderr(&format!("{}: not written, because the check failed", self.path.display()));
+        match refusal {
+            _ if !self.is_written => {}
+            _ if !passed => print_stderr(&format!("{}: not written, because the check failed", self.path.display())),
+            Some(why) => comparison.not_written = Some(why),
+            None => comparison.written = Some(self.write(entry)?),
         }
         Ok(comparison)
     }

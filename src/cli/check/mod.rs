@@ -25,8 +25,8 @@ use super::output::Output;
 use crate::analysis::{Unreadable, without_reason};
 use crate::base::warning::Code;
 use crate::compare::gate::{
-    AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules, judge,
-    missing_ranks,
+    AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules,
+    RankCount, judge, objections,
 };
 
 pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
@@ -156,14 +156,19 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let unreadable_names = unreadable.iter().map(|file| name_of(&file.path)).collect();
     let missing = gate.missing_findings(&judged, &unreadable_names);
     let checked_job = job.as_ref().map(|job| job.check(&allow_missing, &source));
-    let measured = entry.as_ref().map(|entry| entry.measure(&judged)).transpose()?;
-    // A directory is the whole job; a file may be the one rank of interest.
-    let is_whole_job = job.is_none() && args.given_snapshots().iter().any(|path| path.is_dir());
-    let accepts_missing = args.allow_missing.iter().any(|word| word == Code::NotChecked.word());
-    let of_job = (is_whole_job && !accepts_missing).then(|| missing_ranks(&judged)).flatten();
-    let ranks = args.ranks.or(of_job);
-    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, ranks).with_job(checked_job);
-    let comparison = entry.as_ref().zip(measured).map(|(entry, measured)| entry.finish(measured, report.passed));
+    let measured = entry.as_ref().map(|entry| entry.measure(&judged));
+    let refusal = entry.as_ref().zip(measured.as_ref());
+    let refusal = refusal.and_then(|(entry, measured)| entry.refusal(&judged, measured, &allow_missing));
+    let before = entry.as_ref().filter(|entry| !entry.is_written).and_then(|entry| entry.before.as_ref());
+    let objections =
+        before.zip(measured.as_ref()).map(|(before, after)| objections(before, after, &judged, &allow_missing));
+    let ranks = RankCount::new(args.ranks, &judged);
+    let ranks = ranks.filter(|_| args.ranks.is_some() || !allow_missing.allows_reason(Code::NotChecked));
+    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, ranks)
+        .with_objections(objections.unwrap_or_default())
+        .with_job(checked_job);
+    let comparison = entry.as_ref().zip(measured);
+    let comparison = comparison.map(|(entry, measured)| entry.finish(measured, report.passed, refusal));
     let report = report.with_baseline(comparison.transpose()?);
     for (path, message) in report.not_checked() {
         print_stderr(&format!("{path}: {message}"));

@@ -1,5 +1,6 @@
-//! `--allow-missing`: figures and verdicts that a check accepts as unknown.
+//! `--allow-missing`: figures and verdicts that a check accepts as unknown, and objections that it sets aside.
 
+use super::objection::ObjectionCode;
 use crate::analysis::DryRunVerdict;
 use crate::base::warning::Code;
 use crate::study::figures::Figure;
@@ -32,26 +33,41 @@ impl AllowMissing {
         Self(words.to_vec())
     }
 
-    /// All valid words: figures with a limit, reasons and verdicts.
+    /// All valid words: figures with a limit, reasons, verdicts and objections.
     pub fn words() -> impl Iterator<Item = &'static str> {
         let figures = Figure::ALL.iter().filter(|figure| figure.limit().is_some());
         let verdicts = VERDICTS.iter().map(|(_, word)| *word);
-        figures.map(|figure| figure.word()).chain(REASONS.iter().map(|code| code.word())).chain(verdicts)
+        let reasons = REASONS.iter().map(|code| code.word());
+        let objections = ObjectionCode::ALL.iter().map(|code| code.word());
+        figures.map(|figure| figure.word()).chain(reasons).chain(verdicts).chain(objections)
     }
 
     /// Whether a recording that starts late is taken as whole, and its figures are compared.
     pub(super) fn accepts_late_start(&self) -> bool {
-        self.0.iter().any(|word| word == Code::Truncated.word())
+        self.allows_reason(Code::Truncated)
+    }
+
+    /// Whether every figure may be unknown because of `code`.
+    pub fn allows_reason(&self, code: Code) -> bool {
+        self.has(code.word())
+    }
+
+    /// Whether a check may pass in spite of this.
+    pub(super) fn allows_objection(&self, code: ObjectionCode) -> bool {
+        self.has(code.word())
     }
 
     /// Whether a dry run with this verdict passes.
     pub(super) fn allows_verdict(&self, verdict: DryRunVerdict) -> bool {
-        let word = VERDICTS.iter().find(|(known, _)| *known == verdict).map(|(_, word)| *word);
-        word.is_some_and(|word| self.0.iter().any(|allowed| allowed == word))
+        VERDICTS.iter().any(|(known, word)| *known == verdict && self.has(word))
     }
 
     /// Whether `figure` may be unknown because of `code`.
     pub(super) fn allows(&self, figure: Figure, code: Code) -> bool {
-        self.0.iter().any(|word| word == code.word() || word == figure.word())
+        self.has(code.word()) || self.has(figure.word())
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|allowed| allowed == word)
     }
 }

@@ -22,6 +22,9 @@ pub struct BaselineComparison {
     /// `added` or `updated` if the file was written; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<&'static str>,
+    /// Why this run may not replace the entry; absent if it may, or need not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_written: Option<String>,
     /// The devices of this run.
     pub devices: Vec<DeviceChange>,
     /// The changes in sentences: first the lines, then the totals. Empty if nothing changed.
@@ -105,29 +108,16 @@ impl BaselineComparison {
         let matching = |device: &MeasuredDevice| before?.device(&device.process, is_only, device.device);
         let devices: Vec<DeviceChange> =
             after.devices.iter().map(|device| DeviceChange::new(matching(device), device)).collect();
-        let mut text: Vec<String> = devices.iter().flat_map(|device| device.describe(devices.len() > 1)).collect();
+        let text: Vec<String> = devices.iter().flat_map(|device| device.describe(devices.len() > 1)).collect();
         let most =
             devices.iter().max_by_key(|device| (device.peak_growth(), Reverse((&device.process, device.device))));
-        let mut headline = most.and_then(|device| match device.describe(devices.len() > 1).as_slice() {
+        let headline = most.and_then(|device| match device.describe(devices.len() > 1).as_slice() {
             [] => None,
             [only] => Some(only.clone()),
             [first, .., _] => Some(format!("{first}; {}", device.describe_totals()?)),
         });
-        if let Some(before) = before.filter(|_| !text.is_empty()) {
-            // First, because the code may not have changed at all.
-            let gpu = describe_other("GPU", before.gpu.as_deref(), after.gpu.as_deref());
-            let torch = describe_other("PyTorch", before.torch.as_deref(), after.torch.as_deref());
-            let others: Vec<String> = gpu.into_iter().chain(torch).collect();
-            headline = headline.map(|headline| others.iter().cloned().chain([headline]).collect::<Vec<_>>().join("; "));
-            text.splice(0..0, others);
-        }
-        Self { path, entry, written: None, devices, text, headline }
+        Self { path, entry, written: None, not_written: None, devices, text, headline }
     }
-}
-
-fn describe_other(what: &str, before: Option<&str>, after: Option<&str>) -> Option<String> {
-    let (before, after) = (before?, after?);
-    (before != after).then(|| escape_text(&format!("the baseline has another {what}: {before}, now {after}")))
 }
 
 impl DeviceChange {

@@ -1,6 +1,6 @@
 //! `oomscope-baseline.json`: what each test or command needed, in a small file that can be committed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct BaselineEntry {
     /// Name of the GPU, which may be an assumed one; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    /// `torch.__version__`; absent if unknown.
+    /// `torch.__version__`, or the releases that write such files; absent in older baselines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub torch: Option<String>,
     /// Each device of each process.
@@ -81,7 +81,16 @@ impl BaselineEntries {
         }
         match serde_json::from_str::<Head>(text) {
             Ok(head) if head.schema != SCHEMA => Err(format!("is {}, no baseline", head.schema)),
-            _ => serde_json::from_str(text).map_err(|error| format!("is no baseline: {error}")),
+            _ => {
+                let read: Self = serde_json::from_str(text).map_err(|error| format!("is no baseline: {error}"))?;
+                for (name, entry) in &read.entries {
+                    if let Some(row) = entry.repeated_row() {
+                        let process = if row.process.is_empty() { "one process" } else { &row.process };
+                        return Err(format!("has GPU {} of {process} twice in the entry {name:?}", row.device));
+                    }
+                }
+                Ok(read)
+            }
         }
     }
 
@@ -117,6 +126,18 @@ impl BaselineEntry {
     pub fn sort(&mut self) {
         self.devices.sort_by(|a, b| (&a.process, a.device).cmp(&(&b.process, b.device)));
         self.devices.iter_mut().for_each(|device| device.lines.sort());
+    }
+
+    /// A device that has more than one row, which could be compared with either.
+    fn repeated_row(&self) -> Option<&MeasuredDevice> {
+        let mut seen = BTreeSet::new();
+        self.devices.iter().find(|row| !seen.insert((&row.process, row.device)))
+    }
+
+    /// A row that `other` lacks.
+    pub fn row_missing_in(&self, other: &Self) -> Option<&MeasuredDevice> {
+        let is_only = self.has_single_process();
+        self.devices.iter().find(|row| other.device(&row.process, is_only, row.device).is_none())
     }
 
     /// Whether all devices are of one process.

@@ -66,13 +66,17 @@ pub struct JudgedSnapshot {
     pub path: String,
     /// Fingerprint of the process that wrote it.
     pub process: u64,
-    /// Number of ranks of its job, if the recorder noted it; none for a rank that ran alone.
+    /// Its rank, if the recorder noted it and the others ran as well.
+    pub rank: Option<String>,
+    /// Number of ranks of that job.
     pub world_size: Option<usize>,
     /// Its devices, if they were measured for an entry.
     pub measured: Vec<MeasuredDevice>,
-    /// Name of the GPU and release of PyTorch, if recorded.
+    /// Why an entry would lack part of a device.
+    pub incomplete: Option<UnknownReason>,
+    /// Name of the GPU, if recorded.
     pub gpu: Option<String>,
-    /// `torch.__version__`
+    /// `torch.__version__`, or the releases that write such files.
     pub torch: Option<String>,
 }
 
@@ -85,15 +89,17 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         name: name.to_owned(),
         path: path.to_owned(),
         process: process_or_contents(&study),
+        torch: Some(snapshot.torch_version()),
         ..JudgedSnapshot::default()
     };
     if let Some(recorder) = &snapshot.recorder_info {
         let assumed = recorder.dry_run.as_ref().map(|dry_run| dry_run.gpu.clone());
         judged.gpu = assumed.or_else(|| Some(recorder.devices.first()?.name.clone()));
-        judged.torch.clone_from(&recorder.torch);
-        let is_alone = recorder.dry_run.as_ref().is_some_and(|dry_run| dry_run.is_alone);
-        let world_size = recorder.world_size.as_ref().filter(|_| !is_alone);
-        judged.world_size = world_size.and_then(|text| text.parse().ok());
+        judged.torch = recorder.torch.clone().or(judged.torch);
+        if !recorder.dry_run.as_ref().is_some_and(|dry_run| dry_run.is_alone) {
+            judged.rank.clone_from(&recorder.rank);
+            judged.world_size = recorder.world_size.as_ref().and_then(|text| text.parse().ok());
+        }
     }
     let mut compares = false;
     for device in study.devices() {
@@ -112,6 +118,10 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let entry = gate.entry.map_or("", |entry| entry.name);
         let grown = grown.unwrap_or_default();
         let gated = GatedDevice { device, before, failures, accepts_late_start, entry, grown };
+        if gate.is_measured && judged.incomplete.is_none() {
+            let why = gated.check_complete(None).err();
+            judged.incomplete = why.filter(|why| !gate.allow_missing.allows_reason(missing_code(why)));
+        }
         judged.findings.extend(gate.findings(&gated, path, &limits));
         judged.devices.push(device.id());
     }
@@ -144,6 +154,14 @@ fn unknown_message(why: Option<&UnknownReason>, is_allowed: bool) -> String {
     let why = why.map_or_else(String::new, ToString::to_string);
     let allowed = if is_allowed { " (allowed: --allow-missing)" } else { "" };
     format!("not known{allowed}: {why}")
+}
+
+impl JudgedSnapshot {
+    /// Distinguishes the ranks of a job: by their numbers, or else by process.
+    pub(super) fn rank_key(&self) -> (Option<&str>, u64) {
+        let process = if self.rank.is_some() { 0 } else { self.process };
+        (self.rank.as_deref(), process)
+    }
 }
 
 impl Gate<'_> {

@@ -35,7 +35,7 @@ impl GatedDevice<'_, '_> {
     }
 
     /// Fails if part of the recording is or may be lost, or contradicts itself; then `at_least` is a lower bound of the figure.
-    fn check_complete(&self, at_least: Option<u64>) -> Result<(), UnknownReason> {
+    pub(super) fn check_complete(&self, at_least: Option<u64>) -> Result<(), UnknownReason> {
         let Some(over_time) = self.device.history() else { return Err(UnknownReason::NoHistory) };
         match self.device.lost_history() {
             Some(lost) => Err(UnknownReason::HistoryLost { why: lost.to_string(), at_least }),

@@ -6,6 +6,7 @@
 
 mod allow_missing;
 mod changes;
+mod comparable;
 mod entries;
 mod finding;
 mod job;
@@ -13,15 +14,18 @@ mod judge;
 mod limits;
 mod measure;
 mod measured;
+mod objection;
 mod rules;
 mod verdict;
 
 pub use allow_missing::AllowMissing;
 pub use changes::{BaselineComparison, DeviceChange, DeviceTotals, LineDelta};
+pub use comparable::{objections, repeated_rank};
 pub use entries::{BaselineEntries, BaselineEntry, MeasuredDevice, MeasuredLine};
 pub use finding::{CodeLine, FileWarning, Finding, Severity};
 pub use job::CheckedJob;
 pub use judge::{Gate, JudgedSnapshot, NamedEntry, judge};
 pub use limits::{Limit, Limits};
+pub use objection::{Objection, ObjectionCode};
 pub use rules::{LimitRule, LimitRules};
-pub use verdict::{CheckReport, RankCount, RepeatedRank, WorstDevice, missing_ranks};
+pub use verdict::{CheckReport, RankCount, RepeatedRank, WorstDevice};

@@ -1,8 +1,8 @@
 //! The report on all snapshots: `oomscope/check/1`.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -10,6 +10,7 @@ use super::changes::BaselineComparison;
 use super::finding::{FileWarning, Finding, Severity};
 use super::job::CheckedJob;
 use super::judge::JudgedSnapshot;
+use super::objection::Objection;
 use crate::analysis::{DryRunVerdict, Unreadable};
 
 /// The JSON of `oomscope check`.
@@ -35,54 +36,63 @@ pub struct CheckReport {
     /// Files that could not be read; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
-    /// Expected and checked number of ranks; absent without `--ranks`. `passed` is false if they differ.
+    /// Expected and checked number of ranks; absent without `--ranks` if all recorded ranks were checked. `passed` is
+    /// false if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RankCount>,
+    /// Reasons why the comparison with the baseline cannot pass; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objections: Vec<Objection>,
 }
 
-/// Number of ranks of a job. One process counts once.
+/// Number of ranks of a job. A rank counts once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RankCount {
     /// Expected number of ranks.
     pub expected: usize,
     /// Number of ranks that were checked.
     pub checked: usize,
-    /// Snapshots that do not count, because another is of the same process; absent if there are none.
+    /// The user gave the expected number; otherwise the recorder noted it.
+    #[serde(skip)]
+    pub is_given: bool,
+    /// Snapshots that do not count, because another is of the same rank; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<RepeatedRank>,
 }
 
-/// A snapshot of a process that another snapshot is of.
+/// A snapshot of a rank or process that another snapshot is of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RepeatedRank {
     /// Path of the snapshot, as given.
     pub path: String,
-    /// Path of the first snapshot of that process.
+    /// Path of its first snapshot.
     pub same_as: String,
-}
-
-/// The number of ranks that the recorded jobs had, if fewer processes are in `judged`.
-pub fn missing_ranks(judged: &[JudgedSnapshot]) -> Option<usize> {
-    let processes: BTreeSet<u64> = judged.iter().map(|snapshot| snapshot.process).collect();
-    let world_size = judged.iter().filter_map(|snapshot| snapshot.world_size).max()?;
-    (processes.len() < world_size).then_some(world_size)
+    /// The rank, if it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<String>,
 }
 
 impl RankCount {
-    fn new(expected: usize, judged: &[JudgedSnapshot]) -> Self {
-        let mut first: BTreeMap<u64, &str> = BTreeMap::new();
+    /// The ranks of `judged`, of which the user wants `given`. Without that number all ranks of the recorded job must be
+    /// there, and only a difference is reported.
+    pub fn new(given: Option<usize>, judged: &[JudgedSnapshot]) -> Option<Self> {
+        let recorded = || judged.iter().filter_map(|snapshot| snapshot.world_size).max();
+        let expected = given.or_else(recorded)?;
+        let mut first: BTreeMap<(Option<&str>, u64), &str> = BTreeMap::new();
         let mut repeated = Vec::new();
         for snapshot in judged {
-            match first.entry(snapshot.process) {
+            match first.entry(snapshot.rank_key()) {
                 Entry::Vacant(place) => {
                     place.insert(&snapshot.path);
                 }
                 Entry::Occupied(same) => {
-                    repeated.push(RepeatedRank { path: snapshot.path.clone(), same_as: (*same.get()).to_owned() });
+                    let (path, rank) = (snapshot.path.clone(), snapshot.rank.clone());
+                    repeated.push(RepeatedRank { path, same_as: (*same.get()).to_owned(), rank });
                 }
             }
         }
-        Self { expected, checked: first.len(), repeated }
+        let count = Self { expected, checked: first.len(), is_given: given.is_some(), repeated };
+        (count.is_given || count.checked < expected).then_some(count)
     }
 }
 
@@ -107,9 +117,8 @@ impl CheckReport {
         config: Option<String>,
         unused_overrides: Vec<FileWarning>,
         unreadable: Vec<Unreadable>,
-        ranks: Option<usize>,
+        ranks: Option<RankCount>,
     ) -> Self {
-        let ranks = ranks.map(|expected| RankCount::new(expected, &judged));
         let (mut findings, mut warnings) = (Vec::new(), Vec::new());
         for snapshot in judged {
             findings.extend(snapshot.findings);
@@ -129,13 +138,22 @@ impl CheckReport {
             warnings,
             unreadable,
             ranks,
+            objections: Vec::new(),
         }
+    }
+
+    /// Adds the reasons why the comparison with the baseline cannot pass.
+    #[must_use]
+    pub fn with_objections(self, objections: Vec<Objection>) -> Self {
+        let passed = self.passed && objections.iter().all(|objection| objection.allowed);
+        Self { passed, objections, ..self }
     }
 
     /// Adds the comparison with an entry of a baseline.
     #[must_use]
     pub fn with_baseline(self, baseline: Option<BaselineComparison>) -> Self {
-        Self { baseline, ..self }
+        let passed = self.passed && baseline.as_ref().is_none_or(|baseline| baseline.not_written.is_none());
+        Self { passed, baseline, ..self }
     }
 
     /// Adds the verdict on the dry run that the snapshots come from.
@@ -157,8 +175,12 @@ impl CheckReport {
 
     /// Whether something fails for certain, not only because it is unknown.
     pub fn has_certain_failure(&self) -> bool {
-        let fails =
-            |finding: &Finding| !finding.passed && finding.severity == Severity::Fail && finding.actual.is_some();
+        // Growth over a baseline that is not comparable proves nothing.
+        let is_comparable = self.objections.iter().all(|objection| objection.allowed);
+        let fails = |finding: &Finding| {
+            let is_violated = !finding.passed && finding.severity == Severity::Fail && finding.actual.is_some();
+            is_violated && (is_comparable || !finding.code.needs_baseline())
+        };
         let would_not_fit = self.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::WouldNotFit);
         would_not_fit || self.findings.iter().any(fails)
     }

@@ -5,7 +5,7 @@ use super::summary::command_line;
 use crate::analysis::DryRunVerdict;
 use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
-use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Severity};
+use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Objection, ObjectionCode, Severity};
 use crate::study::figures::Figure;
 
 impl CheckedJob {
@@ -130,6 +130,12 @@ impl CheckReport {
         if let Some(ranks) = self.ranks.as_ref().filter(|ranks| ranks.checked != ranks.expected) {
             parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
         }
+        if self.objections.iter().any(|objection| !objection.allowed) {
+            parts.push("the baseline is not comparable".to_owned());
+        }
+        if self.baseline.as_ref().is_some_and(|baseline| baseline.not_written.is_some()) {
+            parts.push("the baseline was not written".to_owned());
+        }
         // If only unreadable or missing files fail the check, name them first.
         if failed == 0 && !self.passed && self.dry_run.is_none() {
             parts.rotate_left(1);
@@ -145,10 +151,36 @@ impl CheckReport {
             let verb = if ranks.checked == 1 { "was" } else { "were" };
             let expected = ranks.expected;
             let repeated = ranks.repeated.first().map_or_else(String::new, |repeated| {
-                format!("; {} and {} are of the same process", repeated.same_as, repeated.path)
+                let kind = repeated.rank.as_ref().map_or("process".to_owned(), |rank| format!("rank {rank}"));
+                format!("; {} and {} are of the same {kind}", repeated.same_as, repeated.path)
             });
-            ("--ranks".to_owned(), format!("{checked} {verb} checked; there must be {expected}{repeated}"))
+            if ranks.is_given {
+                return ("--ranks".to_owned(), format!("{checked} {verb} checked; there must be {expected}{repeated}"));
+            }
+            let accepted = format!("--ranks {} accepts that", ranks.checked);
+            ("ranks".to_owned(), format!("{checked} {verb} checked, of a job of {expected}{repeated}; {accepted}"))
         });
-        unreadable.chain(wrong_count).collect()
+        let baseline = self.baseline.as_ref().map_or("", |baseline| &baseline.path);
+        let refused = self.objections.iter().filter(|objection| !objection.allowed).map(|objection| {
+            let code = objection.code.word();
+            (baseline.to_owned(), format!("{}; --allow-missing {code} accepts that", objection.describe()))
+        });
+        let not_written = self.baseline.iter().filter_map(|baseline| Some((baseline, baseline.not_written.as_ref()?)));
+        let not_written = not_written.map(|(baseline, why)| (baseline.path.clone(), format!("not written: {why}")));
+        unreadable.chain(wrong_count).chain(refused).chain(not_written).collect()
+    }
+}
+
+impl Objection {
+    /// The difference in a sentence.
+    fn describe(&self) -> String {
+        let Self { code, before, after, .. } = self;
+        let other = match code {
+            ObjectionCode::OtherGpu => "GPU",
+            ObjectionCode::OtherProgram => "program",
+            ObjectionCode::OtherRelease => "PyTorch",
+            ObjectionCode::RepeatedRank => return format!("{before} and {after} have the same name in it"),
+        };
+        format!("the baseline has another {other}: {before}, now {after}")
     }
 }
