@@ -35,7 +35,6 @@ mod shape_cure;
 mod snapshot;
 mod source;
 mod step_requests;
-pub mod timeline;
 mod trials;
 
 pub use crate::base::warning::Warning;

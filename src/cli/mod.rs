@@ -35,7 +35,6 @@ mod schema;
 mod signals;
 mod sized_recordings;
 mod source;
-mod timeline;
 mod viewer;
 mod whatif;
 
@@ -87,7 +86,6 @@ enum Command {
     Diff(diff::Diff),
     Replay(replay::Replay),
     Report(report::Report),
-    Timeline(timeline::Timeline),
     Export(export::Export),
     Viewer(viewer::Viewer),
     Whatif(whatif::Whatif),
@@ -101,7 +99,7 @@ enum Command {
 
 /// The commands by what one wants; the rare ones come last.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Understand a snapshot, or a log", &["analyze", "explain", "explore", "report", "timeline", "diff"]),
+    ("Understand a snapshot, or a log", &["analyze", "explain", "explore", "report", "diff"]),
     ("Record a job", &["run"]),
     ("Try it otherwise", &["whatif", "replay", "dry-run", "fit", "plan"]),
     ("Guard it in CI", &["check"]),
@@ -159,7 +157,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Diff(args) => diff::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
-        Command::Timeline(args) => timeline::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Viewer(args) => viewer::run(&args),
         Command::Whatif(args) => whatif::run(&args),

@@ -71,6 +71,7 @@ mod layout;
 mod linear;
 mod linear_allocator;
 mod lines;
+mod named_ranges;
 mod no_failure;
 mod one_screen;
 mod one_screen_commands;
@@ -124,8 +125,6 @@ mod settings_in_effect;
 mod source_lines;
 mod statistics;
 mod summary;
-mod timeline;
-mod timeline_command;
 mod variables;
 #[cfg(unix)]
 mod viewer;

@@ -26,7 +26,6 @@ mod program;
 mod replay;
 mod serving;
 mod summary;
-mod timeline;
 mod trials;
 mod tried_run;
 mod variables;
