@@ -35,6 +35,7 @@ mod shape_cure;
 mod snapshot;
 mod source;
 mod step_requests;
+pub mod timeline;
 mod trials;
 
 pub use crate::base::warning::Warning;

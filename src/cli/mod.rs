@@ -35,6 +35,7 @@ mod schema;
 mod signals;
 mod sized_recordings;
 mod source;
+mod timeline;
 mod viewer;
 mod whatif;
 
@@ -86,6 +87,7 @@ enum Command {
     Diff(diff::Diff),
     Replay(replay::Replay),
     Report(report::Report),
+    Timeline(timeline::Timeline),
     Export(export::Export),
     Viewer(viewer::Viewer),
     Whatif(whatif::Whatif),
@@ -99,7 +101,7 @@ enum Command {
 
 /// The commands by what one wants; the rare ones come last.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Understand a snapshot, or a log", &["analyze", "explain", "explore", "report", "diff"]),
+    ("Understand a snapshot, or a log", &["analyze", "explain", "explore", "report", "timeline", "diff"]),
     ("Record a job", &["run"]),
     ("Try it otherwise", &["whatif", "replay", "dry-run", "fit", "plan"]),
     ("Guard it in CI", &["check"]),
@@ -157,6 +159,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Diff(args) => diff::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Timeline(args) => timeline::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Viewer(args) => viewer::run(&args),
         Command::Whatif(args) => whatif::run(&args),

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Modifier, Style};
 
-use super::bands::{Band, draw_bands};
 use super::layout::Layout;
 use super::palette::{EIGHTHS, colour};
 use super::recording::{Column, Group, Recording, column_moments};
@@ -13,6 +12,7 @@ use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put, without_directories};
 use crate::base::units::size;
 use crate::output::describe_outcome;
+use crate::output::document::{Band, draw_bands};
 use crate::study::{SERIES_ALLOCATED, SERIES_RESERVED};
 use crate::whatif::MemoryCurve;
 

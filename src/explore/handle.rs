@@ -308,7 +308,7 @@ impl State<'_, '_> {
             (View::Tried, None) => format!("whatif --device {device}"),
             (View::Memory, _) if self.zoom.len() <= self.last() as usize => {
                 let (from, to) = (self.zoom.start.saturating_sub(1), self.zoom.end - 1);
-                format!("report --device {device} --from {from} --to {to} -o part.html")
+                format!("timeline --device {device} --from {from} --to {to}")
             }
             _ => match self.moment.checked_sub(1) {
                 Some(entry) => format!("analyze --device {device} --at {entry}{}", self.options),

@@ -5,7 +5,6 @@
 //! program around, such as a replay to run in the background. [`State::handle`] and [`draw()`] are pure, so tests need no
 //! terminal. All text is escaped in one function. Knows no terminal, no thread and no file.
 
-mod bands;
 mod draw;
 mod draw_map;
 mod draw_memory;

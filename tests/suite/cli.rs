@@ -137,11 +137,11 @@ fn help_tells_exit_codes_and_examples() {
     for words in ["Examples:\n  oomscope analyze ", "--format json", "--device", "--top", "stranded"] {
         assert!(help.contains(words), "{words}");
     }
-    for command in ["analyze", "check", "diff", "explain", "replay", "whatif"] {
+    for command in ["analyze", "check", "diff", "explain", "replay", "timeline", "whatif"] {
         let help = result_of(&[command, "--help"]);
         assert!(help.contains("Examples:\n") && help.contains("\nExit codes: 0 "), "{help}");
     }
-    for command in ["analyze", "export"] {
+    for command in ["analyze", "timeline"] {
         let help = result_of(&[command, "--help"]);
         assert!(help.find("--output <FILE>") < help.find("Selecting trace entries:"), "{help}");
     }

@@ -10,6 +10,7 @@ use crate::support::cases::cases;
 use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json, window};
+use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::{Config, EXAMPLE};
 use oomscope::compare::diff::{self, ComparedMoment, diff};
@@ -145,6 +146,11 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         let snapshots = vec![analyze(snapshot, "a", 1, options), analyze(other, "b", 1, options)];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
         said.extend(shown(&report::analyze(&report)));
+        data.push(value(serde_json::to_value(&report)));
+
+        let options = TimelineOptions { device: None, window, buckets: 50 };
+        let report = timeline(snapshot, "a", options);
+        said.extend(shown(&report::timeline(&report)));
         data.push(value(serde_json::to_value(&report)));
     }
 

@@ -180,7 +180,7 @@ fn a_noted_command_has_the_place() {
         for (command, start) in commands.iter().zip([
             "analyze --device 0 --at 100 --source 'my code'",
             "whatif --device 0",
-            "report --device 0 --from ",
+            "timeline --device 0 --from ",
             "replay --device 0 --capacity 40GiB",
             "replay --device 0 --set 'max_split_size_mb: 128'",
             "whatif --device 0 --program",

@@ -261,7 +261,7 @@ fn settings_that_a_rank_has_no_use_for_are_tried_there_too() {
 #[test]
 fn a_snapshot_without_an_answer_is_a_line_or_a_message() {
     const NO_TRACE: &str = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
-    for command in ["replay", "whatif"] {
+    for command in ["replay", "timeline", "whatif"] {
         let ran = run(&[command, "--format", "jsonl", OOM, NO_TRACE, HOLES]);
         assert_eq!((ran.code, paths(&ran.out)), (2, vec![OOM.into(), NO_TRACE.into(), HOLES.into()]), "{}", ran.err);
         assert!(rows(&ran.out)[1]["error"].as_str().unwrap().starts_with("no trace"), "{}", ran.out);
@@ -273,5 +273,7 @@ fn a_snapshot_without_an_answer_is_a_line_or_a_message() {
     assert_eq!((ran.code, &report["unreadable"][0]["path"]), (2, &json!(NO_TRACE)));
     let none = run(&["whatif", NO_TRACE, "missing.pickle"]);
     assert_eq!((none.code, none.out.as_str(), none.err.lines().count()), (2, "", 2));
-    assert!(refusal(&["replay", OOM, HOLES]).contains("with --format jsonl several, one line each"));
+    for command in ["replay", "timeline"] {
+        assert!(refusal(&[command, OOM, HOLES]).contains("with --format jsonl several, one line each"));
+    }
 }

@@ -65,7 +65,7 @@ const FULL: [&str; 6] = [
 const JSON: [&str; 1] = ["2.9.1-oom_varlen-expandable-at-oom"];
 const MARKDOWN: [&str; 3] = ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
 /// A recording that names variables, and the Markdown of the other commands.
-const COMMANDS: [(&str, &[&str]); 5] = [
+const COMMANDS: [(&str, &[&str]); 6] = [
     ("losses_kept", &["analyze", "fixtures/recorded/2.15.0-losses_kept.pickle.gz"]),
     ("losses_kept.md", &["analyze", "--format", "markdown", "fixtures/recorded/2.15.0-losses_kept.pickle.gz"]),
     (
@@ -79,6 +79,7 @@ const COMMANDS: [(&str, &[&str]); 5] = [
             "fixtures/2.15.0-two_devices.pickle.gz",
         ],
     ),
+    ("timeline.md", &["timeline", "--format", "markdown", "fixtures/2.15.0-graphs.pickle.gz"]),
     (
         "whatif.md",
         &["whatif", "--format", "markdown", "--set", "max_split_size_mb:512", "fixtures/2.15.0-two_devices.pickle.gz"],
@@ -101,6 +102,14 @@ const REPLAYS: [(&str, &[&str]); 6] = [
     ("replay-small", &["--capacity", "64MiB", "fixtures/2.15.0-two_devices.pickle.gz"]),
 ];
 
+/// Courses over time, by what is to be seen: a failure, private pools, streams, parts.
+const TIMELINES: [(&str, &[&str]); 5] = [
+    ("timeline-failed", &["fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
+    ("timeline-pools", &["fixtures/2.15.0-graphs.pickle.gz"]),
+    ("timeline-streams", &["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"]),
+    ("timeline-part", &["--from", "4150", "--to", "4350", "fixtures/2.9.1-gpt_varlen-gc.pickle.gz"]),
+    ("timeline-late", &["--from", "end-500", "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz"]),
+];
 /// The gate: one snapshot in every form, several in those for people.
 const CHECKED: [(&str, &[&str], &[&str]); 2] = [
     (
@@ -212,6 +221,16 @@ fn replays_stand_as_read() {
 }
 
 #[test]
+fn courses_over_time_stand_as_read() {
+    for (name, args) in TIMELINES {
+        let all = [&["timeline"], args].concat();
+        compare_text(name, &all, &program::result_of(&all));
+    }
+    let all = ["timeline", "--format", "json", "--to", "5", &fixture("2.15.0-mempool")];
+    compare_text("timeline.json", &all, &program::result_of(&all));
+}
+
+#[test]
 fn checks_stand_as_read() {
     for (name, formats, args) in CHECKED {
         for format in formats {
@@ -280,6 +299,8 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let narrow = NARROW.iter().map(|name| format!("{name}.80.snap"));
     let full = FULL.iter().map(|name| format!("{name}.full.snap"));
     let replays = REPLAYS.iter().map(|(name, _)| format!("{name}.snap"));
+    let timelines = TIMELINES.iter().map(|(name, _)| format!("{name}.snap"));
+    let timelines = timelines.chain(["timeline.json.snap".to_owned()]);
     let diffs =
         DIFFS.iter().flat_map(|(name, _, formats)| formats.iter().map(move |format| format!("{name}.{format}.snap")));
     let diffs = diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
@@ -295,6 +316,7 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
         .chain(commands)
         .chain(ranks)
         .chain(replays)
+        .chain(timelines)
         .chain(diffs)
         .chain(checks)
         .collect();

@@ -2,6 +2,7 @@
 //! snapshot, free blocks searched), and what is taken from the heap.
 
 use crate::support::peak_heap;
+use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::base::step_counter::step_count;
 use oomscope::cli::Config;
@@ -10,7 +11,7 @@ use oomscope::compare::gate::{AllowMissing, Gate, Limits, judge};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{Scope, Study};
+use oomscope::study::{Scope, Study, Window};
 use oomscope::whatif::{WhatIfOptions, compare_settings};
 use serde_json::{Value, json};
 
@@ -186,7 +187,7 @@ type Answer = (&'static str, fn(&Snapshot));
 
 const STYLE: Style = Style { width: 100, unicode: true, colour: false };
 
-const ANSWERS: [Answer; 5] = [
+const ANSWERS: [Answer; 6] = [
     ("analyze", |snapshot| {
         let report = analyze(snapshot, "a", 1, Options::default());
         let report = AnalyzeReport::new(vec![report], Vec::new(), 5);
@@ -196,6 +197,11 @@ const ANSWERS: [Answer; 5] = [
         let file = File { snapshot, path: "a" };
         let options = DiffOptions { device: None, at: ComparedMoment::Peak, top: 5 };
         terminal(&report::diff(&diff(file, file, options)), STYLE);
+    }),
+    ("timeline", |snapshot| {
+        let window = Window::All;
+        let options = TimelineOptions { device: None, window, buckets: 64 };
+        terminal(&report::timeline(&timeline(snapshot, "a", options)), STYLE);
     }),
     ("whatif", |snapshot| {
         let study = Study::new(snapshot, Scope::default());

@@ -71,7 +71,6 @@ mod layout;
 mod linear;
 mod linear_allocator;
 mod lines;
-mod named_ranges;
 mod no_failure;
 mod one_screen;
 mod one_screen_commands;
@@ -125,6 +124,8 @@ mod settings_in_effect;
 mod source_lines;
 mod statistics;
 mod summary;
+mod timeline;
+mod timeline_command;
 mod variables;
 #[cfg(unix)]
 mod viewer;

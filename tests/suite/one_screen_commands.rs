@@ -1,12 +1,14 @@
-//! The default pages of `replay`, `diff` and `check` are one screen each.
+//! The default pages of `replay`, `timeline`, `diff` and `check` are one screen each.
 
 use super::dry_run::{read, recording};
 use crate::one_screen::{LINES, WIDTHS, WORDS, is_within, style, words};
 use crate::support::{fixtures, program};
+use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::base::units::MIB;
 use oomscope::compare::diff::{DiffOptions, File, diff};
 use oomscope::output::document::{Document, terminal};
 use oomscope::output::report;
+use oomscope::study::Window;
 use oomscope::whatif::{Overrides, replay_with, verify_study};
 use serde_json::json;
 
@@ -18,11 +20,13 @@ fn pages(name: &str) -> Vec<Document> {
     let study = fixtures::study(name);
     let snapshot = study.snapshot();
     let smaller = Overrides { capacity: Some(64 * MIB), ..Overrides::default() };
+    let options = TimelineOptions { device: None, window: Window::All, buckets: 512 };
     let file = |snapshot, path| File { snapshot, path };
     let sides = [file(fixtures::study(BEFORE).snapshot(), "fixtures/before.pickle.gz"), file(snapshot, &path)];
     vec![
         report::replay(&verify_study(study, &path)),
         report::replay(&replay_with(study, &path, &smaller, false).0),
+        report::timeline(&timeline(snapshot, &path, options)),
         report::diff(&diff(sides[0], sides[1], DiffOptions::default())),
     ]
 }

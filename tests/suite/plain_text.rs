@@ -56,7 +56,7 @@ fn outputs(snapshot: &[u8]) -> Vec<(Vec<&'static str>, String)> {
     let gate = ["check", "--max-gap-ratio", "0", "--max-ooms", "0", "--max-peak-allocated", "1"];
     let mut all: Vec<(Vec<&'static str>, Vec<&str>)> = Vec::new();
     for format in ["human", "json", "markdown"] {
-        for command in ["analyze", "replay", "whatif"] {
+        for command in ["analyze", "replay", "whatif", "timeline"] {
             all.push((vec![command, "--format", format], vec![&hostile]));
         }
         all.push((vec!["diff", "--format", format], vec![&empty, &hostile]));

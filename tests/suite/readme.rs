@@ -13,8 +13,8 @@ use crate::support::python::has_python;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const OOM: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
 /// README names them without a snapshot.
-const UNFINISHED: [&str; 3] = ["replay --set expandable_segments:True", "whatif", "whatif --program"];
-/// They need more than README's build: a PyTorch with CUDA, or a terminal.
+const UNFINISHED: [&str; 4] = ["replay --set expandable_segments:True", "whatif", "whatif --program", "timeline"];
+/// They need more than README's build: a PyTorch with CUDA, a terminal, or the feature `cuda`.
 const ELSEWHERE: [&str; 4] = ["dry-run", "explore", "fit", "plan"];
 
 /// A directory with the files of README's commands.

@@ -6,7 +6,7 @@ use crate::support::program;
 use oomscope::whatif::{ReplayReport, verify_study};
 
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{Scope, Study, TracePosition};
+use oomscope::study::{SERIES_ALLOCATED, Scope, Study};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -264,8 +264,7 @@ fn other_allocators_are_told() {
     let study = Study::new(&snapshot, Scope::default());
     let device = study.devices().next().unwrap();
     assert_eq!(device.memory().allocated_bytes, 1024);
-    let last = TracePosition::Entry { event: device.device().len() as u64 - 1 };
-    assert_eq!(device.memory_at(last).figures.allocated_bytes, 1024);
+    assert_eq!(device.history().unwrap().samples.last()[SERIES_ALLOCATED], 1024);
     // Or is named by the stacks.
     for (package, is_foreign) in [("torch_npu", true), ("torch", false), ("my_torch_npu", false)] {
         let file = format!(r"C:\env\site-packages\{package}\npu\memory.py");

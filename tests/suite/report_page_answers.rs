@@ -33,6 +33,9 @@ fn a_step_has_one_number_everywhere() {
     let oom = analyze(&[&file])["snapshots"][0]["devices"][0]["ooms"][0].clone();
     let step = oom["unusual_input"]["step"].as_u64().unwrap();
     assert_eq!(oom["held"]["step"], step);
+    let timeline = result_of(&["timeline", &file]);
+    let numbers = timeline.lines().find(|line| line.trim_start().starts_with("step ")).unwrap();
+    assert!(numbers.trim_end().ends_with(&format!("│{step}")), "{numbers}");
 
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
     assert!(text_of(&mut browser, "h1").contains(&format!(" step {step}, ")));

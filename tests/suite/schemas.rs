@@ -14,7 +14,7 @@ use crate::support::program::{result_of, run};
 use crate::support::schema;
 
 /// The schemas of each command. The first is that of its report.
-const COMMANDS: [(&str, &[&str]); 9] = [
+const COMMANDS: [(&str, &[&str]); 11] = [
     ("analyze", &["analyze/1", "analyze-brief/1"]),
     ("check", &["check/1", "baseline/1"]),
     ("diff", &["diff/1"]),
@@ -23,6 +23,7 @@ const COMMANDS: [(&str, &[&str]); 9] = [
     ("fit", &["fit/1", "fit-refused/1", "dry-run-fit/1"]),
     ("plan", &["plan/1", "plan-serving/1"]),
     ("replay", &["replay/1"]),
+    ("timeline", &["timeline/1"]),
     ("whatif", &["whatif/1", "whatif-program/1", "whatif-fleet/1"]),
 ];
 
@@ -81,7 +82,7 @@ fn the_files_are_made_from_the_types() {
 }
 
 /// A run that writes each schema, but those of other tests; `~` stands for `fixtures/2.15.0-`.
-const RUNS: [(&str, &str); 26] = [
+const RUNS: [(&str, &str); 27] = [
     ("analyze/1", "analyze ~oom_varlen-at-oom.pickle.gz"),
     ("analyze/1", "analyze --request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz"),
     ("analyze/1", "analyze --request 1KiB ~gpt_varlen-late.pickle.gz"),
@@ -108,6 +109,7 @@ const RUNS: [(&str, &str); 26] = [
     ("replay/1", "replay ~oom_varlen-at-oom.pickle.gz"),
     ("replay/1", "replay --set expandable_segments:True ~oom_varlen-at-oom.pickle.gz"),
     ("replay/1", "replay --torch-version 2.4 fixtures/2.3.1-fuzz-roundup.pickle.gz"),
+    ("timeline/1", "timeline ~graphs.pickle.gz"),
     ("whatif/1", "whatif --set max_split_size_mb:512 ~two_devices.pickle.gz"),
     ("whatif-program/1", "whatif --program fixtures/changes/2.15.0-dense-320MiB.pickle.gz"),
     ("whatif-fleet/1", "whatif ~oom_varlen-at-oom.pickle.gz ~two_devices.pickle.gz Cargo.toml"),

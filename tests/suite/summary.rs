@@ -8,12 +8,13 @@ use tempfile::TempDir;
 
 const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
 /// A run of every command.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "analyze fixtures/2.15.0-oom_varlen-at-oom.pickle.gz",
     "analyze fixtures/2.15.0-two_devices.pickle.gz fixtures/2.15.0-holes-at-oom.pickle.gz",
     "replay fixtures/2.15.0-holes-at-oom.pickle.gz",
     "replay --set expandable_segments:True fixtures/2.15.0-holes-at-oom.pickle.gz",
     "whatif fixtures/2.15.0-holes-at-oom.pickle.gz",
+    "timeline fixtures/2.15.0-holes-at-oom.pickle.gz",
     "check --max-ooms 0 fixtures/2.15.0-holes-at-oom.pickle.gz",
     "diff fixtures/diff/base.pickle.gz fixtures/diff/renamed.pickle.gz",
     "explain fixtures/logs/2.15.0-fragmentation.log",

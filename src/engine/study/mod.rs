@@ -17,6 +17,7 @@
 //! [`DeviceStudy::replay`] also fills in the history, so call it before [`DeviceStudy::peak`] to save a replay. A study
 //! can be shared between threads. The inference uses all threads itself: request it before distributing work.
 
+mod activity;
 pub mod annotations;
 pub mod attribution;
 mod block_sizes;
@@ -31,8 +32,6 @@ pub mod iterations;
 pub mod lifetimes;
 mod lost_history;
 pub mod memory;
-#[doc(hidden)]
-pub mod named_ranges;
 mod position;
 pub mod sleep;
 pub mod variables;
@@ -41,6 +40,7 @@ mod window;
 
 use std::sync::OnceLock;
 
+pub use self::activity::{Activity, EntryRange};
 pub use self::continuation::MAX_CONTINUED_ENTRIES;
 use self::device::DeviceCache;
 pub use self::device::DeviceStudy;
@@ -48,8 +48,10 @@ pub use self::from_empty::PeaksFromEmpty;
 pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_RESERVED};
 pub use self::lost_history::LostHistory;
 pub use self::position::{MemoryAt, PositionSelector, TracePosition};
+pub use self::warnings::warn_about_replay;
 pub use self::warnings::warn_about_trace;
-pub use self::window::{Bound, Window};
+pub use self::window::Window;
+pub use self::window::{Bound, entry_of_sample, sample_index};
 use crate::allocator::conf::Settings;
 use crate::replay::literal::{recorded_settings, settings_for_release};
 use crate::replay::model::{Inference, KnownSetup, infer};

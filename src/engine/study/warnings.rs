@@ -55,7 +55,7 @@ fn warn_about_scope(device: DeviceStudy<'_, '_>, history: &MemoryHistory, warnin
 }
 
 /// Warns about what the literal replay of `device`'s trace revealed.
-fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: &mut Warnings) {
+pub fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: &mut Warnings) {
     let id = device.id();
     let lost = LostHistory::from_replay(device, outcome);
     if let Some(lost) = lost {

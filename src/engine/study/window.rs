@@ -54,13 +54,13 @@ impl Window {
 /// The sample for the state after `entry` (`None`: before the first), or `None` outside `window`. Sample 0 covers both
 /// the state at the window's start and its first entry.
 #[inline]
-pub(super) fn sample_index(window: &Range<usize>, entry: Option<usize>) -> Option<usize> {
+pub fn sample_index(window: &Range<usize>, entry: Option<usize>) -> Option<usize> {
     let applied = entry.map_or(0, |index| index + 1);
     let is_in = (window.start..=window.end).contains(&applied);
     is_in.then(|| applied.saturating_sub(window.start + 1))
 }
 
 /// The entry of state number `sample` of `window`; `None` for the state at its start, which is number 0.
-pub(super) fn entry_of_sample(window: &Range<usize>, sample: usize) -> Option<usize> {
+pub fn entry_of_sample(window: &Range<usize>, sample: usize) -> Option<usize> {
     sample.checked_sub(1).map(|after| window.start + after)
 }

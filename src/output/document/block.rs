@@ -1,5 +1,6 @@
 //! The blocks of a document, and methods to append them.
 
+use super::chart::Chart;
 use super::table::Table;
 use super::text::{Span, Text};
 
@@ -30,6 +31,8 @@ pub enum Block {
     List(Vec<Item>),
     /// See [`Table`].
     Table(Table),
+    /// See [`Chart`].
+    Chart(Chart),
     /// See [`Bar`].
     Bar(Bar),
     /// A line of the program's source, with its neighbours.
@@ -58,7 +61,7 @@ impl Block {
                 items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details)).collect()
             }
             Self::Table(table) => table.texts_mut(),
-            Self::Source(_) | Self::Stack(_) => Vec::new(),
+            Self::Chart(_) | Self::Source(_) | Self::Stack(_) => Vec::new(),
         }
     }
 }
@@ -278,6 +281,10 @@ impl Document {
 
     pub fn table(&mut self, table: Table) {
         self.blocks.push(Block::Table(table));
+    }
+
+    pub fn chart(&mut self, chart: Chart) {
+        self.blocks.push(Block::Chart(chart));
     }
 
     /// Appends a stack unless it has no frames.

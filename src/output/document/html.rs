@@ -5,9 +5,14 @@ use std::fmt::Write as _;
 
 use super::block::{Bar, BarKind, BarPart, Block, Document, Field, Item, Stack};
 use super::escape::escape_html;
+use super::glyphs::UNICODE;
 use super::table::{Cell, Judgement, Table};
 use super::text::{Span, Text, Tone};
+use super::text_chart::draw;
 use crate::base::units::{percent, ratio};
+
+/// Width of a chart.
+const CHART_COLUMNS: usize = 120;
 
 /// Renders the first screen of `document` as HTML; [`Document::in_full`] has the rest.
 pub fn html(document: &Document) -> String {
@@ -28,6 +33,7 @@ fn block(block: &Block) -> String {
             format!("<ul>\n{}</ul>\n", items.iter().map(item).collect::<String>())
         }
         Block::Table(table) => self::table(table),
+        Block::Chart(chart) => format!("<pre>{}</pre>\n", escape_lines(&draw(chart, CHART_COLUMNS, UNICODE))),
         Block::Bar(bar) => self::bar(bar),
         Block::Source(source) => format!("<pre class=\"source\">{}</pre>\n", escape_lines(&source.numbered())),
         Block::Callers(callers) => {

@@ -1,10 +1,15 @@
 //! A document as GitHub-flavoured Markdown, for a step summary, a comment or an issue.
 
 use super::block::{BarPart, Block, Document, Field, Item, Stack};
+use super::chart::Chart;
+use super::glyphs::UNICODE;
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
+use super::text_chart::draw;
 use crate::base::units::{escape_command_lines, escape_text};
 
+/// Width of a chart.
+const WIDTH: usize = 90;
 /// Width of a full bar.
 const BAR: f64 = 10.0;
 
@@ -33,6 +38,7 @@ fn block(block: &Block) -> String {
         Block::Fields(fields) => fields.iter().map(field).collect::<Vec<_>>().join("\n"),
         Block::List(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
         Block::Table(table) => self::table(table),
+        Block::Chart(chart) => self::chart(chart),
         Block::Bar(bar) => {
             let part = |part: &BarPart| inline(&part.label, Context::Text);
             bar.parts.iter().map(part).collect::<Vec<_>>().join(" · ")
@@ -95,6 +101,10 @@ fn cell(cell: &Cell) -> String {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to BAR")]
         Cell::Bar(share) => "█".repeat((share.clamp(0.0, 1.0) * BAR).round() as usize),
     }
+}
+
+fn chart(chart: &Chart) -> String {
+    code_fence(&draw(chart, WIDTH, UNICODE))
 }
 
 fn stack(stack: &Stack) -> String {

@@ -1,13 +1,18 @@
 //! A page as blocks of content, independent of the output format.
 //!
-//! In: headings, paragraphs, fields, tables, bars and stacks. Out: a terminal page ([`terminal`]), Markdown
+//! In: headings, paragraphs, fields, tables, charts and stacks. Out: a terminal page ([`terminal`]), Markdown
 //! ([`markdown`]) or HTML ([`html()`]). Blocks carry meaning only; widths, alignment, colours, drawing characters and
 //! escaping belong to the renderers. Text may come from hostile files: each renderer escapes it in one place. Knows
 //! nothing of snapshots or reports.
 
+mod area;
+mod bands;
 mod block;
+#[doc(hidden)]
+mod chart;
 mod comment;
 mod escape;
+mod glyphs;
 mod html;
 mod markdown;
 mod short_paths;
@@ -17,11 +22,17 @@ mod table;
 mod terminal;
 #[doc(hidden)]
 mod text;
+mod text_chart;
+mod ticks;
 mod width;
 
+#[cfg(feature = "explore")]
+pub(crate) use bands::draw_bands;
 pub use block::Document;
 #[doc(hidden)]
 pub use block::{Bar, BarKind, BarPart, Block, Field, Item, Source, Stack};
+#[doc(hidden)]
+pub use chart::{Band, Chart, ChartRow, RowNote, Shape};
 pub use comment::markdown_comment;
 pub use escape::escape_html as html_literal;
 pub use html::html;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::analysis::rank_in_path;
 use crate::base::ids::to_u32;
-use crate::replay::literal::{Totals, Tracking};
+use crate::replay::literal::Totals;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
 use crate::study::{DeviceStudy, PositionSelector, Study, TracePosition};
 
@@ -137,16 +137,6 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
     }
 
     /// The allocations that were live at some time within the window.
-    /// After each entry, the free bytes that `empty_cache()` would not release.
-    pub(super) fn stranded(&self) -> Vec<u64> {
-        let mut stranded = Vec::with_capacity(self.totals.len());
-        self.device.replay(Tracking::Stranded, |step| match step.entry {
-            None => stranded.clear(), // a replay may start over
-            Some(_) => stranded.push(step.tiling.stranded_bytes().unwrap_or_default()),
-        });
-        stranded
-    }
-
     pub(super) fn allocations(&self) -> impl Iterator<Item = &AllocationLifetime> {
         let Range { start, end } = self.window;
         let is_in = move |one: &&AllocationLifetime| {

@@ -81,7 +81,6 @@ pub const TABLES: [Table; 5] = [
             optional_text("user_metadata"),
             integer("allocated_bytes"),
             integer("reserved_bytes"),
-            integer("stranded_bytes"),
         ],
     },
     Table {
@@ -277,7 +276,6 @@ impl DeviceRows<'_, '_, '_> {
     }
 
     fn events(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
-        let stranded = self.device.stranded();
         for index in self.device.window.clone() {
             let entry = self.device.device.device().entry(index);
             used.line(entry.extended_stack);
@@ -306,7 +304,6 @@ impl DeviceRows<'_, '_, '_> {
                 text_cell(attached.as_deref()),
                 Cell::from_u64(totals.allocated),
                 Cell::from_u64(totals.reserved),
-                Cell::from_u64(stranded.get(index).copied().unwrap_or_default()),
             ])?;
         }
         Ok(())

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::vec::IntoIter;
 
 use super::recording::{DeviceRecording, is_live};
+use crate::analysis::timeline;
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::base::units::escape_name;
 use crate::snapshot::Action;
 use crate::study::attribution::Category;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount};
-use crate::study::named_ranges::{annotation_spans, metadata_spans};
 
 /// A counter in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,7 +146,7 @@ impl DeviceRecording<'_, '_> {
             slices.extend(self.slice_of(Lane::Phases, entries, || run.phase.word().to_owned()));
         }
         slices.extend(self.annotations());
-        metadata_spans(self.device.device(), &self.window, |span| {
+        timeline::metadata_spans(self.device.device(), &self.window, |span| {
             slices.extend(self.slice_of(Lane::Metadata, span.entries, || self.text(span.name)));
         });
         slices.extend(self.annotated_tensors());
@@ -183,7 +183,7 @@ impl DeviceRecording<'_, '_> {
 
     fn annotations(&self) -> Vec<Slice> {
         let window = self.time_us(self.window.start)..self.time_us(self.window.end);
-        let spans = annotation_spans(self.device.device()).into_iter().filter_map(|span| {
+        let spans = timeline::annotation_spans(self.device.device()).into_iter().filter_map(|span| {
             let start = span.times[0].unwrap_or(window.start).max(window.start);
             let end = span.times[1].unwrap_or(window.end).min(window.end);
             (start <= end).then_some((start, end, span.name))

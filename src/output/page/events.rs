@@ -8,13 +8,13 @@ use super::names::{NameTable, index_of};
 use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
+use crate::analysis::timeline;
 use crate::base::ids::to_u32;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::lifetimes::EntryCount;
-use crate::study::named_ranges::named_ranges;
 
 /// Maximum number of marks; those with the most bytes are kept.
 const MARKS: usize = 5000;
@@ -71,16 +71,17 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Val
     marks.into_iter().map(mark).collect()
 }
 
-/// See [`named_ranges`].
+/// Named ranges, as `oomscope timeline` lists them.
 pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Value> {
     let window = device.window();
-    let named = named_ranges(device.device(), &window);
+    let named = timeline::named_ranges(device.device(), &window, |_| 0).names;
     let mut ranges: Vec<(EntryCount, EntryCount, &str, &str)> = named
         .iter()
         .flat_map(|range| {
             range.spans.iter().filter_map(|span| {
-                let start = after(shown, span.start as u64)?.saturating_sub(1);
-                let end = start.saturating_add(to_u32(span.len())).min(shown.entries);
+                let start = after(shown, span.first_event)?.saturating_sub(1);
+                let events = u32::try_from(span.events).ok()?;
+                let end = start.saturating_add(events).min(shown.entries);
                 Some((start, end, &*range.name, range.source))
             })
         })

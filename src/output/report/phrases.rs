@@ -2,7 +2,7 @@
 
 use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, SnapshotReport};
-use crate::base::units::{count, counted, percent, ratio, size};
+use crate::base::units::{count, counted, duration, percent, ratio, size};
 use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
@@ -89,6 +89,14 @@ pub(super) fn describe_position_on(device: &DeviceReport, moment: TracePosition)
 pub(super) fn entries_after(oom: &JudgedRequest, device: &DeviceReport) -> u64 {
     let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_entries);
     entries.saturating_sub(oom.event.saturating_add(1))
+}
+
+/// Describes a range of `events` entries from `first` on, of `all` entries.
+pub(super) fn entry_range(first: u64, events: u64, all: u64, duration_us: Option<u64>) -> String {
+    // Before PyTorch 2.2 entries have no times.
+    let time = duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
+    let part = if events < all { format!("{} to {} of ", count(first), count(first + events)) } else { String::new() };
+    format!("{part}{}{time}", counted(all, "entry"))
 }
 
 /// Private pools are mentioned if they keep this share of reserved memory.

@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
+use crate::analysis::timeline::TimelineReport;
 use crate::analysis::{Advice, AnalyzeReport, DryRunReason, ServingPlanReport, SizeSearchReport, TrialsReport};
 use crate::compare::diff::{ComparedMoment, DiffReport};
 use crate::compare::fleet::FleetWhatIfReport;
@@ -53,6 +54,7 @@ reports! {
     ReplayReport = "oomscope/replay/1",
     ServingPlanReport = "oomscope/plan-serving/1",
     SizeSearchReport = "oomscope/dry-run-fit/1",
+    TimelineReport = "oomscope/timeline/1",
     TrialsReport = "oomscope/dry-run-try/1",
     WhatIfReport = "oomscope/whatif/1",
 }

@@ -26,6 +26,7 @@ mod program;
 mod replay;
 mod serving;
 mod summary;
+mod timeline;
 mod trials;
 mod tried_run;
 mod variables;

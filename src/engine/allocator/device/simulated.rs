@@ -38,7 +38,9 @@ pub enum Placement {
 #[derive(Debug, Clone)]
 pub struct SimulatedDevice {
     capacity: u64,
+    /// By this process.
     used: u64,
+    used_elsewhere: u64,
     placement: Placement,
     segments: AddressSpace,
     reservations: AddressSpace,
@@ -51,6 +53,7 @@ impl SimulatedDevice {
         Self {
             capacity,
             used: 0,
+            used_elsewhere: 0,
             placement: Placement::Lowest,
             segments: AddressSpace::new(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
             reservations: AddressSpace::new(RESERVATIONS + (device << RESERVATION_SHIFT), RESERVATION_SPAN),
@@ -62,6 +65,11 @@ impl SimulatedDevice {
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
+    }
+
+    /// Sets the bytes that other processes use.
+    pub fn set_used_elsewhere(&mut self, bytes: u64) {
+        self.used_elsewhere = bytes;
     }
 
     /// Adds memory that was in use before the recording: a segment, or memory mapped into a part of `within`. It may
@@ -82,7 +90,7 @@ impl SimulatedDevice {
     fn add_used(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         let pages = whole_pages(size).ok_or(OutOfMemory)?;
         let used = self.used.checked_add(pages).ok_or(OutOfMemory)?;
-        if used > self.capacity {
+        if used > self.capacity.saturating_sub(self.used_elsewhere) {
             return Err(OutOfMemory);
         }
         self.used = used;
@@ -126,7 +134,7 @@ impl DeviceMemory for SimulatedDevice {
     }
 
     fn free_bytes(&self) -> u64 {
-        self.capacity.saturating_sub(self.used)
+        self.capacity.saturating_sub(self.used).saturating_sub(self.used_elsewhere)
     }
 
     fn total_bytes(&self) -> u64 {

@@ -36,5 +36,5 @@ pub use sampler::{Bucket, Sampler, SeriesPeak};
 pub(crate) use segment_pools::{DEFAULT_STREAM, SegmentPools, no_split_pools};
 pub use settings::{candidate_releases, recorded_settings, settings_for_release};
 pub(crate) use tiling::Change;
-pub use tiling::{ContiguousRange, RangeBlock, Tiling, Tracking};
+pub use tiling::{ContiguousRange, FreeKinds, RangeBlock, Tiling, Tracking};
 pub use totals::{StreamPool, Totals};

@@ -120,10 +120,13 @@ catalogue! {
             "Share of reserved memory that is free in partly used segments"
             limit("max-inactive-split-ratio", "\"25%\"")
             => state.inactive_split_ratio();
-        Fragmentation "fragmentation" Ratio
+        StrandedRatio "stranded-ratio" Ratio
             "Share of reserved memory that is free but that empty_cache() would not release"
             limit("max-fragmentation", "\"20%\"", ": the one for a gate")
             => state.stranded_ratio();
+        ExternalRatio "external-ratio" Ratio
+            "Share of free memory outside the largest free block"
+            => state.external_ratio();
         Reserved "reserved" Bytes
             "Reserved memory"
             => state.reserved;
@@ -157,6 +160,12 @@ catalogue! {
         LargestFreeBlock "largest-free-block" Bytes
             "The largest free block of any pool and stream"
             => state.largest_free_block;
+        PrivateFree "private-free" Bytes
+            "The part of the stranded memory that is in private pools"
+            => state.private_free;
+        PrivateReserved "private-reserved" Bytes
+            "Reserved memory of private pools"
+            => state.private_reserved;
         Segments "segments" Count
             "Segments: ranges of memory reserved on the device"
             => state.segments.all;
@@ -230,6 +239,12 @@ impl Figure {
         let amount = self.at(&source.state()).map(Ok).or_else(|| self.over(source));
         debug_assert!(amount.is_some(), "every figure has a value");
         amount.unwrap_or(Ok(Amount::Count(0)))
+    }
+
+    /// Its JSON key: the name with underscores, and a suffix for bytes.
+    pub fn json_key(self) -> String {
+        let unit = if self.unit() == Unit::Bytes { "_bytes" } else { "" };
+        format!("{}{unit}", self.word().replace('-', "_"))
     }
 
     /// Whether it compares with an earlier run.

@@ -24,6 +24,10 @@ pub struct MemoryState {
     pub releasable: u64,
     /// Free memory in segments that have other blocks too; expandable segments excluded.
     pub inactive_split: u64,
+    /// In segments of private pools (CUDA graphs, `MemPool`).
+    pub private_reserved: u64,
+    /// In free blocks of private pools.
+    pub private_free: u64,
     /// Number and bytes of segments.
     pub segments: SegmentCounts,
     /// Number of live blocks.

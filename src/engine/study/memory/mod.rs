@@ -411,6 +411,7 @@ impl MemoryReport {
     /// The totals from which figures are computed.
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
+        let private = self.private_pools.unwrap_or_default();
         let tally = |tally: SizedCount| [tally.count, tally.bytes];
         MemoryState {
             reserved: self.reserved_bytes,
@@ -422,6 +423,8 @@ impl MemoryReport {
             largest_free_block: free.largest_free_block_bytes,
             releasable: free.releasable_bytes,
             inactive_split: free.inactive_split_bytes,
+            private_reserved: private.reserved_bytes,
+            private_free: private.inactive_bytes,
             segments: SegmentCounts {
                 all: segments.count,
                 small: tally(segments.small),

@@ -10,6 +10,7 @@ pub use style::Style;
 
 use super::block::{Block, Document, Field, Item, Source, Stack};
 use super::text::{Span, Text, faint};
+use super::text_chart::draw;
 use super::width::display_width;
 use crate::base::units::{counted, escape_command_lines};
 use shorten::{fit, fit_spans};
@@ -56,6 +57,11 @@ impl<'a> Page<'a> {
             Block::Fields(fields) => self.fields(fields),
             Block::List(items) => items.iter().for_each(|item| self.item(item)),
             Block::Table(table) => self.out.push_str(&table::table(table, self.style)),
+            Block::Chart(chart) => {
+                for line in draw(chart, self.style.width, self.style.pens()) {
+                    self.line(&line);
+                }
+            }
             Block::Bar(bar) => bar::lines(bar, self.style).iter().for_each(|line| self.line(line)),
             Block::Source(source) => self.source(source),
             Block::Callers(callers) => self.callers(callers),
@@ -227,13 +233,15 @@ impl<'a> Page<'a> {
 
 /// Whether `before` and `after` are separated by an empty line.
 fn needs_blank_line(before: &Block, after: &Block) -> bool {
-    use Block::{Bar, Callers, Details, Fields, Heading, Headline, List, Paragraph, Source, Stack, Table, Warning};
+    use Block::{
+        Bar, Callers, Chart, Details, Fields, Heading, Headline, List, Paragraph, Source, Stack, Table, Warning,
+    };
     let is_headline = matches!(before, Headline(..) | Source(_) | Callers(_));
     let follows_text = matches!(before, Paragraph(_) | Warning(..));
     let starts_group = match after {
         Heading(..) | Headline(..) | Details(..) | Bar(_) => return true,
         Source(_) | Callers(_) => return !is_headline,
-        Table(_) => true,
+        Table(_) | Chart(_) => true,
         Fields(_) | Stack(_) => follows_text || is_headline || matches!(before, Bar(_) | Table(_) | List(_)),
         Paragraph(_) | Warning(..) => !follows_text && !is_headline,
         List(_) => !follows_text && !matches!(before, List(_)),
@@ -242,6 +250,7 @@ fn needs_blank_line(before: &Block, after: &Block) -> bool {
 }
 #[cfg(test)]
 mod tests {
+    use super::super::chart::{Band, Chart, ChartRow, RowNote, Shape};
     use super::super::markdown::markdown;
     use super::super::table::{Cell, Table};
     use super::super::text::{alarm, code, source_location, strong};
@@ -321,6 +330,13 @@ mod tests {
         document.field(EVIL, text());
         document.list([text()]);
         document.table(Table::new(&["a"], &[0], [vec![Cell::WithDetails(text(), vec![text()])]]).note(Some(text())));
+        let row = ChartRow { name: EVIL.into(), shape: Shape::Marks(vec![[0, 1]]), note: RowNote::Text(EVIL.into()) };
+        let bands = vec![Band { range: [0, 1], name: EVIL.into() }];
+        let bands = Shape::Bands { bands, is_numbered: false };
+        let others = [Shape::Labels(vec![(0, EVIL.into())]), bands, Shape::Axis];
+        let others = others.map(|shape| ChartRow { name: EVIL.into(), shape, note: RowNote::None });
+        let rows = [row].into_iter().chain(others).collect();
+        document.chart(Chart { entries: 1, starts: vec![0], rows, ..Chart::default() });
         document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded_frames: 1 });
         document.details(text(), document.clone());
         document.warning(EVIL, text());

@@ -3,7 +3,17 @@
 use anstyle::{AnsiColor, Style as Ansi};
 
 use crate::base::units::escape_text;
+use crate::output::document::glyphs::{Glyphs, UNICODE};
 use crate::output::document::text::{Text, Tone};
+
+const ASCII: Glyphs = Glyphs {
+    front: '#',
+    back: '.',
+    axis: '|',
+    mark: '^',
+    axis_line: ['+', '-', '+'],
+    levels: ['_', '.', '-', '=', '+', '*', '%', '@'],
+};
 
 /// Characters of our own sentences, for terminals without Unicode.
 const OWN_CHARACTERS: [(char, &str); 4] = [('→', "->"), ('←', "<-"), ('·', "|"), ('−', "-")];
@@ -23,6 +33,10 @@ impl Style {
     /// `unicode` if the terminal can show it, else `ascii`.
     pub(crate) fn pick<T>(self, unicode: T, ascii: T) -> T {
         if self.unicode { unicode } else { ascii }
+    }
+
+    pub(super) fn pens(self) -> Glyphs {
+        self.pick(UNICODE, ASCII)
     }
 
     /// The ellipsis for an omitted part.

@@ -1,8 +1,10 @@
-//! The free memory that `empty_cache()` would release, kept current as tiles change.
+//! Free memory by kind, kept current as tiles change.
 //!
 //! `empty_cache()` releases whole free segments of the default pool, and whole free granules of expandable ones: the
 //! rule that the figures at a snapshot use. The counts of each tile are kept, so that an entry costs a few additions,
 //! however many tiles there are.
+
+use std::collections::BinaryHeap;
 
 use super::tile::{NONE, Tile};
 use crate::allocator::conf::Settings;
@@ -14,10 +16,25 @@ use crate::snapshot::BlockState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tracking {
     Totals,
-    /// Totals and [`super::Tiling::stranded_bytes`].
-    Stranded,
+    /// Totals and [`super::Tiling::free_kinds`].
+    FreeKinds,
     /// Totals and the changes of each entry: see `Tiling::changes`.
     Changes,
+}
+
+/// Free memory of a device by kind, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FreeKinds {
+    /// Bytes that `empty_cache()` would release to the device.
+    pub releasable: u64,
+    /// Free bytes that it would not release.
+    pub stranded: u64,
+    /// The part of `stranded` that is in private pools.
+    pub private_free: u64,
+    /// Bytes of private pools, in use or free.
+    pub private_reserved: u64,
+    /// The largest free block of any pool and stream.
+    pub largest: u64,
 }
 
 /// The counts of one tile, in bytes.
@@ -25,23 +42,47 @@ pub enum Tracking {
 struct TileCounts {
     /// For expandable memory: the address of a granule modulo the size of granules.
     granule_phase: u64,
+    size: u64,
+    free: u64,
     releasable: u64,
+    is_private: bool,
 }
 
-/// The sum over all tiles.
+/// The sums over all tiles.
 #[derive(Debug)]
-pub(super) struct ReleasableSum {
+pub(super) struct FreeKindSums {
     /// Size of a granule of large and of small pools.
     granules: [u64; 2],
     /// By tile id.
     counts: Vec<TileCounts>,
-    pub(super) releasable: u64,
+    releasable: u64,
+    private_free: u64,
+    private_reserved: u64,
+    /// (size, tile id) of free tiles. Outdated pairs remain until they reach the top.
+    free_sizes: BinaryHeap<(u64, u32)>,
 }
 
-impl ReleasableSum {
+impl FreeKindSums {
     pub(super) fn new(settings: &Settings) -> Self {
-        let granules = [false, true].map(|is_small| granule_size(is_small, settings));
-        Self { granules, counts: Vec::new(), releasable: 0 }
+        Self {
+            granules: [false, true].map(|is_small| granule_size(is_small, settings)),
+            counts: Vec::new(),
+            releasable: 0,
+            private_free: 0,
+            private_reserved: 0,
+            free_sizes: BinaryHeap::new(),
+        }
+    }
+
+    /// `free` is all free bytes.
+    pub(super) fn free_kinds(&self, free: u64) -> FreeKinds {
+        FreeKinds {
+            releasable: self.releasable,
+            stranded: free - self.releasable,
+            private_free: self.private_free,
+            private_reserved: self.private_reserved,
+            largest: self.free_sizes.peek().map_or(0, |(size, _)| *size),
+        }
     }
 
     fn counts_of(&self, id: u32) -> Option<&TileCounts> {
@@ -66,7 +107,8 @@ impl ReleasableSum {
     pub(super) fn count_tile(&mut self, id: u32, tile: &Tile, is_small: bool, pool: PoolId) {
         let phase = self.counts[id as usize].granule_phase;
         let free = if tile.state == BlockState::Inactive { tile.size } else { 0 };
-        let releasable = if pool != PoolId::default() || free == 0 {
+        let is_private = pool != PoolId::default();
+        let releasable = if is_private || free == 0 {
             0
         } else if tile.is_expandable {
             let granule = self.granule(is_small);
@@ -77,7 +119,7 @@ impl ReleasableSum {
         } else {
             0
         };
-        self.replace_counts(id, TileCounts { granule_phase: phase, releasable });
+        self.replace_counts(id, TileCounts { granule_phase: phase, size: tile.size, free, releasable, is_private });
     }
 
     pub(super) fn remove_tile(&mut self, id: u32) {
@@ -87,5 +129,28 @@ impl ReleasableSum {
     fn replace_counts(&mut self, id: u32, new: TileCounts) {
         let old = std::mem::replace(&mut self.counts[id as usize], new);
         self.releasable = self.releasable - old.releasable + new.releasable;
+        if old.is_private {
+            self.private_free -= old.free;
+            self.private_reserved -= old.size;
+        }
+        if new.is_private {
+            self.private_free += new.free;
+            self.private_reserved += new.size;
+        }
+        if old.free == new.free {
+            return;
+        }
+        if new.free > 0 {
+            self.free_sizes.push((new.free, id));
+        }
+        if self.free_sizes.len() > 2 * self.counts.len() + 64 {
+            let free = self.counts.iter().zip(0..).filter(|(counts, _)| counts.free > 0);
+            self.free_sizes = free.map(|(counts, id)| (counts.free, id)).collect();
+        }
+        while let Some(&(size, id)) = self.free_sizes.peek()
+            && self.counts[id as usize].free != size
+        {
+            self.free_sizes.pop();
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::totals::{StreamPool, Totals};
 use super::device_range::DeviceRange;
-use super::free::{ReleasableSum, Tracking};
+use super::free::{FreeKindSums, Tracking};
 use super::tile::{NONE, Tile};
 use crate::allocator::conf::Settings;
 use crate::allocator::{block_size, is_small_request, round_size};
@@ -22,7 +22,7 @@ pub struct Tiling {
     pub(super) addresses: Option<BTreeSet<u64>>,
     pub(super) stream_pools: Vec<StreamPool>,
     pub(super) stream_pool_ids: SeededMap<(PoolId, u64, bool), u32>,
-    pub(super) releasable: Option<ReleasableSum>,
+    pub(super) free_kinds: Option<FreeKindSums>,
     /// The changes of the last entry, if tracked.
     pub(super) changes: Option<Vec<Change>>,
     /// Private pools that never split blocks.
@@ -53,7 +53,7 @@ type ApplyResult = Result<(), Contradiction>;
 impl Tiling {
     pub(crate) fn new(settings: Settings, tracking: Tracking) -> Self {
         Self {
-            releasable: (tracking == Tracking::Stranded).then(|| ReleasableSum::new(&settings)),
+            free_kinds: (tracking == Tracking::FreeKinds).then(|| FreeKindSums::new(&settings)),
             changes: (tracking == Tracking::Changes).then(Vec::new),
             settings,
             tiles: Vec::new(),

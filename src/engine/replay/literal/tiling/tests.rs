@@ -1,8 +1,8 @@
-//! The stranded memory, kept entry by entry, equals a count over every block.
+//! Free memory by kind, kept entry by entry, equals a count over every block.
 
 use proptest::prelude::*;
 
-use super::{DeviceRange, NONE, Tile, Tiling, Tracking};
+use super::{DeviceRange, FreeKinds, NONE, Tile, Tiling, Tracking};
 use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::base::ids::{PoolId, StackId};
@@ -12,8 +12,8 @@ use crate::replay::literal::{LiteralReplay, recorded_settings};
 use crate::snapshot::{BlockState, Snapshot};
 
 /// Counts segment by segment, by the rule for a snapshot.
-fn count_stranded(tiling: &Tiling) -> u64 {
-    let mut stranded = 0;
+fn count_free_kinds(tiling: &Tiling) -> FreeKinds {
+    let mut kinds = FreeKinds::default();
     let live = || tiling.by_addr.values().map(|id| &tiling.tiles[*id as usize]);
     for first in live().filter(|tile| tile.prev == NONE) {
         let stream_pool = tiling.stream_pools[first.stream_pool as usize];
@@ -21,9 +21,17 @@ fn count_stranded(tiling: &Tiling) -> u64 {
         while let Some(next) = tiling.tile(chain[chain.len() - 1].next) {
             chain.push(next);
         }
-        for tile in chain.iter().filter(|tile| tile.state == BlockState::Inactive) {
-            let releasable = match (stream_pool.pool == PoolId::default(), tile.is_expandable) {
-                (false, _) => 0,
+        for tile in &chain {
+            let is_private = stream_pool.pool != PoolId::default();
+            if is_private {
+                kinds.private_reserved += tile.size;
+            }
+            if tile.state != BlockState::Inactive {
+                continue;
+            }
+            kinds.largest = kinds.largest.max(tile.size);
+            let releasable = match (is_private, tile.is_expandable) {
+                (true, _) => 0,
                 (_, true) => {
                     let granule = granule_size(stream_pool.is_small, &tiling.settings);
                     whole_granule_bytes(tile.addr - first.addr, tile.size, granule)
@@ -31,15 +39,20 @@ fn count_stranded(tiling: &Tiling) -> u64 {
                 _ if chain.len() == 1 => tile.size,
                 _ => 0,
             };
-            stranded += tile.size - releasable;
+            kinds.releasable += releasable;
+            kinds.stranded += tile.size - releasable;
+            if is_private {
+                kinds.private_free += tile.size;
+            }
         }
     }
-    stranded
+    kinds
 }
 
 #[test]
-fn stranded_bytes_of_recordings_equal_a_full_count() {
-    let (mut entries, mut most, mut with_releasable) = (0, 0, 0);
+fn free_kinds_of_recordings_equal_a_full_count() {
+    let mut entries = 0;
+    let mut peaks = FreeKinds::default();
     for file in std::fs::read_dir("../../fixtures").unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_none_or(|ending| ending != "gz") {
@@ -48,19 +61,24 @@ fn stranded_bytes_of_recordings_equal_a_full_count() {
         let snapshot = Snapshot::read(&Source::open(&path).unwrap(), &|_| {}).unwrap();
         let settings = recorded_settings(&snapshot);
         for device in snapshot.devices() {
-            LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::Stranded, |step| {
+            LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::FreeKinds, |step| {
                 entries += 1;
-                let stranded = step.tiling.stranded_bytes().unwrap();
+                let kinds = step.tiling.free_kinds().unwrap();
                 if entries % 37 == 0 {
-                    assert_eq!(stranded, count_stranded(step.tiling), "{} {:?}", path.display(), step.entry);
+                    assert_eq!(kinds, count_free_kinds(step.tiling), "{} {:?}", path.display(), step.entry);
                 }
-                most = most.max(stranded);
-                let totals = step.tiling.totals();
-                with_releasable += usize::from(totals.reserved - totals.active > stranded);
+                peaks = FreeKinds {
+                    releasable: peaks.releasable.max(kinds.releasable),
+                    stranded: peaks.stranded.max(kinds.stranded),
+                    private_free: peaks.private_free.max(kinds.private_free),
+                    private_reserved: peaks.private_reserved.max(kinds.private_reserved),
+                    largest: peaks.largest.max(kinds.largest),
+                };
             });
         }
     }
-    assert!(entries > 100_000 && most > 0 && with_releasable > 1000, "{entries} {most} {with_releasable}");
+    assert!(entries > 100_000, "{entries}");
+    assert!(peaks.releasable > 0 && peaks.stranded > 0 && peaks.private_free > 0, "{peaks:?}");
 }
 
 /// One entry on segments of 20 MiB, or on granules of expandable memory.
@@ -102,9 +120,9 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn stranded_bytes_of_random_entries_equal_a_full_count(ops in prop::collection::vec(action(), 1..200)) {
+    fn free_kinds_of_random_entries_equal_a_full_count(ops in prop::collection::vec(action(), 1..200)) {
         let settings = Settings { expandable_segments: true, ..Settings::default() };
-        let mut tiling = Tiling::new(settings, Tracking::Stranded);
+        let mut tiling = Tiling::new(settings, Tracking::FreeKinds);
         for stream_pool in 0..4 {
             for n in 0..GRANULES {
                 let _ = tiling.add_range(range(n, stream_pool));
@@ -122,7 +140,7 @@ proptest! {
                 Action::Alloc(addr, size) => tiling.alloc(addr, size, StackId::default(), 0),
                 Action::Free(addr) => tiling.free_completed(addr),
             };
-            prop_assert_eq!(tiling.stranded_bytes().unwrap(), count_stranded(&tiling));
+            prop_assert_eq!(tiling.free_kinds().unwrap(), count_free_kinds(&tiling));
         }
     }
 }

@@ -1,19 +1,14 @@
 //! Bands of a chart in columns, each with as much of its name as fits.
 
+use super::chart::Band;
+use super::ticks::round_up;
+
 /// Minimum width of a useful band: its border and two letters.
 const MIN_BAND_COLUMNS: usize = 3;
 
-/// A named range of entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Band {
-    /// Half-open, relative to the first entry drawn.
-    pub(super) range: [u64; 2],
-    pub(super) name: String,
-}
-
 /// Draws bands over `entries` entries in `columns` columns; each column shows the band that covers most of it. Numbered
 /// bands are thinned out to fit. Returns `None` if other bands are too many to be legible.
-pub(super) fn draw_bands(
+pub(crate) fn draw_bands(
     bands: &[Band],
     is_numbered: bool,
     entries: u64,
@@ -87,13 +82,6 @@ fn names_by_column(bands: &[Band], entries: u64, columns: usize) -> Vec<Option<&
     most.collect()
 }
 
-/// The smallest of 1, 2, 5, 10, 20, .. that is at least `n`.
-fn round_up(n: u64) -> u64 {
-    let powers = (0..=u64::MAX.ilog10()).map(|power| 10_u64.pow(power));
-    let mut steps = powers.flat_map(|power| [1, 2, 5].map(|factor| power.saturating_mul(factor)));
-    steps.find(|step| *step >= n).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,12 +117,5 @@ mod tests {
         );
         let uneven = bands(&[(0, 95, "10"), (95, 98, "11"), (98, 100, "12")]);
         assert_eq!(draw_bands(&uneven, true, 100, 20, '|').as_deref(), Some("|10                |"));
-    }
-
-    #[test]
-    fn steps_are_round() {
-        let rounded = [0, 1, 2, 3, 5, 6, 11, 21, 51, 634].map(round_up);
-        assert_eq!(rounded, [1, 1, 2, 5, 5, 10, 20, 50, 100, 1000]);
-        assert_eq!(round_up(u64::MAX), u64::MAX);
     }
 }

@@ -1,0 +1,101 @@
+//! The report of `oomscope timeline`: a device's memory over time, with failures, reclaims and named ranges.
+//!
+//! In: a snapshot and [`TimelineOptions`]. Out: a [`TimelineReport`] with bucketed series. Knows nothing of drawing.
+
+mod marks;
+mod ranges;
+mod report;
+mod series;
+
+pub use self::marks::{MarkSeries, TimelineMark, TimelineMarks};
+pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
+pub(crate) use self::ranges::{annotation_spans, metadata_spans, named_ranges};
+pub use self::report::{DeviceTimeline, TimelineReport};
+use self::series::SeriesRecorder;
+pub use self::series::{Buckets, Series, SeriesSet};
+use crate::base::warning::Warnings;
+use crate::replay::literal::{Tracking, is_completed_at_once};
+use crate::replay::ops::device_frees;
+use crate::snapshot::{BlockState, Snapshot};
+use crate::study::warn_about_replay;
+use crate::study::{Activity, DeviceStudy, Scope, Study, Window, sample_index};
+
+/// The part of a snapshot to report, and the resolution.
+#[derive(Debug, Clone, Copy)]
+pub struct TimelineOptions {
+    /// Report only this device.
+    pub device: Option<u64>,
+    /// The part of each device's trace to report.
+    pub window: Window,
+    /// Maximum number of buckets.
+    pub buckets: usize,
+}
+
+/// Reports the memory of `snapshot` over time. `path` is its file name, for the report.
+pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> TimelineReport {
+    let TimelineOptions { device, window, buckets } = options;
+    let study = Study::new(snapshot, Scope { device, window, ..Scope::default() });
+    let mut warnings = snapshot.warnings.clone();
+    let selected = study.devices().filter(|device| !device.window().is_empty());
+    let follow = |device| follow_device(device, buckets, &mut warnings);
+    let devices: Vec<DeviceTimeline> = selected.filter_map(follow).collect();
+    TimelineReport {
+        path: path.to_owned(),
+        torch_version: snapshot.torch_version(),
+        warnings: warnings.to_vec(),
+        devices,
+    }
+}
+
+fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warnings) -> Option<DeviceTimeline> {
+    let (device, window) = (study.device(), &study.window());
+    let fresh = || (SeriesRecorder::new(window.len(), buckets), TimelineMarks::new());
+    let (mut recorder, mut marks) = fresh();
+    let history = study.replay(Tracking::FreeKinds, |step| {
+        if step.entry.is_none() {
+            (recorder, marks) = fresh();
+        }
+        let entry = step.entry.map(|(index, _)| index);
+        let Some(sample) = sample_index(window, entry) else { return }; // outside the window
+        // A block that is freed and completed within one call never counts as pending.
+        let being_freed = step.entry.map_or(0, |(index, event)| {
+            if !is_completed_at_once(device, index) {
+                return 0;
+            }
+            match step.tiling.block_at(event.addr) {
+                Some((size, BlockState::ActivePendingFree)) => size,
+                _ => 0,
+            }
+        });
+        recorder.add(sample, step.tiling, being_freed);
+        if let Some((index, event)) = &step.entry
+            && window.contains(index)
+        {
+            marks.add_entry(*index, event, recorder.bucket_of(sample));
+        }
+    });
+    let outcome = history?.outcome;
+    let time = |index: usize| device.time_us(index);
+    for free in device_frees(device, outcome.initial_totals.reserved) {
+        if window.contains(&free.entry_index) {
+            let bucket = recorder.bucket_of(free.entry_index - window.start);
+            marks.add_device_free(free, time(free.entry_index), bucket);
+        }
+    }
+    warn_about_replay(device, outcome, warnings);
+    let (buckets, series) = recorder.finish(window, time);
+    let ends = time(window.start).zip(time(window.end - 1));
+    Some(DeviceTimeline {
+        device: device.id(),
+        first_event: window.start as u64,
+        events: window.len() as u64,
+        trace_events: device.len() as u64,
+        start_us: time(window.start),
+        duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
+        marks: marks.finish(buckets.first_event.len()),
+        ranges: named_ranges(device, window, |entry| recorder.bucket_of(entry - window.start)),
+        buckets,
+        series,
+        activity: Activity::from_trace(study),
+    })
+}

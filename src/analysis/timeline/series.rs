@@ -1,0 +1,216 @@
+//! Bucketed series of a device's figures over the selected part of its trace.
+
+use std::ops::Range;
+
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use crate::replay::literal::{Sampler, Tiling};
+use crate::study::entry_of_sample;
+use crate::study::figures::{Amount, Figure, MemoryState};
+
+/// Consecutive ranges of entries. The first bucket also covers the state before its first entry.
+#[derive(Debug, Serialize)]
+pub struct Buckets {
+    /// Index of the first entry of each bucket.
+    pub first_event: Vec<u64>,
+    /// Index of the last entry of each bucket.
+    pub last_event: Vec<u64>,
+    /// Time of the first entry of each bucket in microseconds since the epoch; null before PyTorch 2.2.
+    pub time_us: Vec<Option<u64>>,
+}
+
+/// The series of one figure.
+#[derive(Debug, Serialize)]
+pub struct Series<T> {
+    /// Minimum in each bucket.
+    pub min: Vec<T>,
+    /// Maximum in each bucket.
+    pub max: Vec<T>,
+    /// Maximum of all buckets.
+    pub highest: T,
+    /// Index of the entry that first reached `highest`; null for the state before the first selected entry.
+    pub highest_event: Option<u64>,
+    /// Time of that entry in microseconds since the epoch; null if there is none, or before PyTorch 2.2.
+    pub highest_time_us: Option<u64>,
+    /// Value after the last selected entry.
+    pub last: T,
+}
+
+/// Figures in bytes that have a series.
+const SIZE_FIGURES: [Figure; 9] = [
+    Figure::Reserved,
+    Figure::Allocated,
+    Figure::Active,
+    Figure::Pending,
+    Figure::Releasable,
+    Figure::Stranded,
+    Figure::PrivateFree,
+    Figure::PrivateReserved,
+    Figure::LargestFreeBlock,
+];
+/// Ratios that have a series.
+const RATIO_FIGURES: [Figure; 3] = [Figure::GapRatio, Figure::StrandedRatio, Figure::ExternalRatio];
+
+/// A [`Series`] for each figure. `reserved_bytes`, `allocated_bytes`, `active_bytes`, `releasable_bytes`,
+/// `stranded_bytes`, `largest_free_block_bytes`, `gap_ratio`, `stranded_ratio` and `external_ratio` mean the same as
+/// in `analyze`. `pending_bytes` are freed but may be in use on another stream, `private_reserved_bytes` are reserved
+/// by private pools, and `private_free_bytes` are the stranded bytes in these.
+#[derive(Debug)]
+pub struct SeriesSet {
+    bytes: [Series<u64>; SIZE_FIGURES.len()],
+    ratios: [Series<f64>; RATIO_FIGURES.len()],
+}
+
+impl SeriesSet {
+    /// Series of bytes, in a fixed order.
+    pub fn sizes(&self) -> impl Iterator<Item = (Figure, &Series<u64>)> {
+        SIZE_FIGURES.into_iter().zip(&self.bytes)
+    }
+
+    /// Series of ratios, in a fixed order.
+    pub fn ratios(&self) -> impl Iterator<Item = (Figure, &Series<f64>)> {
+        RATIO_FIGURES.into_iter().zip(&self.ratios)
+    }
+
+    /// The series of a figure in bytes, if it has one.
+    pub fn size(&self, figure: Figure) -> Option<&Series<u64>> {
+        self.sizes().find(|(key, _)| *key == figure).map(|(_, series)| series)
+    }
+
+    /// The series of a ratio, if it has one.
+    pub fn ratio(&self, figure: Figure) -> Option<&Series<f64>> {
+        self.ratios().find(|(key, _)| *key == figure).map(|(_, series)| series)
+    }
+}
+
+impl Serialize for SeriesSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(SIZE_FIGURES.len() + RATIO_FIGURES.len()))?;
+        for (figure, series) in self.sizes() {
+            map.serialize_entry(&figure.json_key(), series)?;
+        }
+        for (figure, series) in self.ratios() {
+            map.serialize_entry(&figure.json_key(), series)?;
+        }
+        map.end()
+    }
+}
+
+/// Records all series during a literal replay.
+pub(super) struct SeriesRecorder {
+    bytes: Sampler<{ SIZE_FIGURES.len() }>,
+    ratios: Sampler<{ RATIO_FIGURES.len() }, f64>,
+}
+
+impl SeriesRecorder {
+    /// For `len` entries, in at most `max_buckets`.
+    pub(super) fn new(len: usize, max_buckets: usize) -> Self {
+        Self { bytes: Sampler::new(len, max_buckets), ratios: Sampler::new(len, max_buckets) }
+    }
+
+    pub(super) fn bucket_of(&self, sample: usize) -> usize {
+        self.bytes.bucket_index(sample)
+    }
+
+    /// Adds a sample. A pending block of `being_freed` bytes counts as allocated.
+    #[inline]
+    pub(super) fn add(&mut self, sample: usize, tiling: &Tiling, being_freed: u64) {
+        let state = state_of(tiling, being_freed);
+        let (bytes, ratios) = (sizes_of(&state), ratios_of(&state));
+        debug_assert!(
+            matches_catalogue(&state, bytes, ratios),
+            "sizes_of and ratios_of give the values of the catalogue"
+        );
+        self.bytes.add(sample, bytes);
+        self.ratios.add(sample, ratios);
+    }
+
+    /// The series over `window`. `time` is the time of an entry.
+    pub(super) fn finish(&self, window: &Range<usize>, time: impl Fn(usize) -> Option<u64>) -> (Buckets, SeriesSet) {
+        let first: Vec<usize> = self.bytes.buckets().iter().map(|bucket| window.start + bucket.first).collect();
+        let next = first.iter().skip(1).copied().chain([window.end]);
+        let buckets = Buckets {
+            first_event: first.iter().map(|entry| *entry as u64).collect(),
+            last_event: next.map(|next| next.saturating_sub(1) as u64).collect(),
+            time_us: first.iter().map(|entry| time(*entry)).collect(),
+        };
+        let series =
+            SeriesSet { bytes: columns(&self.bytes, window, &time), ratios: columns(&self.ratios, window, &time) };
+        (buckets, series)
+    }
+}
+
+/// The values of [`SIZE_FIGURES`]. Runs for every entry, so it avoids the wide amounts of the catalogue.
+#[inline]
+fn sizes_of(state: &MemoryState) -> [u64; SIZE_FIGURES.len()] {
+    [
+        state.reserved,
+        state.allocated,
+        state.active(),
+        state.pending,
+        state.releasable,
+        state.stranded(),
+        state.private_free,
+        state.private_reserved,
+        state.largest_free_block,
+    ]
+}
+
+/// The values of [`RATIO_FIGURES`].
+#[inline]
+fn ratios_of(state: &MemoryState) -> [f64; RATIO_FIGURES.len()] {
+    [state.gap_ratio(), state.stranded_ratio(), state.external_ratio()]
+}
+
+fn matches_catalogue(
+    state: &MemoryState,
+    bytes: [u64; SIZE_FIGURES.len()],
+    ratios: [f64; RATIO_FIGURES.len()],
+) -> bool {
+    let bytes = SIZE_FIGURES.iter().zip(bytes.map(|bytes| Amount::Bytes(bytes.into())));
+    let ratios = RATIO_FIGURES.iter().zip(ratios.map(Amount::Ratio));
+    bytes.chain(ratios).all(|(figure, amount)| figure.at(state) == Some(amount))
+}
+
+/// The samples of a sampler as one series per column.
+fn columns<const N: usize, T: Copy + Default + PartialOrd>(
+    sampler: &Sampler<N, T>,
+    window: &Range<usize>,
+    time: impl Fn(usize) -> Option<u64>,
+) -> [Series<T>; N] {
+    let (highest, last) = (sampler.peaks(), sampler.last());
+    std::array::from_fn(|i| {
+        let entry = entry_of_sample(window, highest[i].sample);
+        Series {
+            min: sampler.buckets().iter().map(|bucket| bucket.min[i]).collect(),
+            max: sampler.buckets().iter().map(|bucket| bucket.max[i]).collect(),
+            highest: highest[i].value,
+            highest_event: entry.map(|entry| entry as u64),
+            highest_time_us: entry.and_then(&time),
+            last: last[i],
+        }
+    })
+}
+
+/// The memory state that [`SIZE_FIGURES`] and [`RATIO_FIGURES`] need. A pending block of `being_freed` bytes counts as
+/// allocated.
+#[inline]
+fn state_of(tiling: &Tiling, being_freed: u64) -> MemoryState {
+    let totals = tiling.totals();
+    let kinds = tiling.free_kinds();
+    debug_assert!(kinds.is_some(), "a timeline's replay keeps them");
+    let kinds = kinds.unwrap_or_default();
+    let allocated = totals.allocated + being_freed;
+    MemoryState {
+        reserved: totals.reserved,
+        allocated,
+        pending: totals.active - allocated,
+        free: totals.reserved - totals.active,
+        largest_free_block: kinds.largest,
+        releasable: kinds.releasable,
+        private_reserved: kinds.private_reserved,
+        private_free: kinds.private_free,
+        ..MemoryState::default()
+    }
+}

@@ -1,0 +1,71 @@
+//! `oomscope timeline`
+
+use anyhow::bail;
+use clap::Args;
+
+use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs};
+use super::exit::Exit;
+use super::inputs;
+use super::lines::write_lines;
+use crate::analysis::timeline::{TimelineOptions, TimelineReport, timeline};
+use crate::output::report;
+use crate::snapshot::Snapshot;
+use crate::study::Window;
+
+/// Maximum number of buckets; charts merge buckets to fit the terminal.
+const BUCKETS: usize = 512;
+
+/// Show memory and fragmentation over time, and failures
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope timeline snapshot.pickle                charts for a terminal
+  oomscope timeline --from failure-500 s.pickle    from 500 entries before the last failure
+
+The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
+bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
+
+Exit codes: 0 success; 2 wrong usage, an unreadable file, or no entry in the selected part of the trace.")]
+pub(super) struct Timeline {
+    #[command(flatten)]
+    snapshots: SnapshotArgs,
+
+    /// Show only this device
+    #[arg(long, value_name = "N")]
+    device: Option<u64>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    window: WindowArgs,
+}
+
+pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
+    let inputs = args.snapshots.inputs(args.output.output.as_deref())?;
+    let window = args.window.window()?;
+    let output = args.output.open()?;
+    let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
+    match (inputs.as_slice(), args.output.format) {
+        (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
+        ([input], format) => {
+            let report = follow(&inputs::read_one(&input.path)?, &input.name)?;
+            output.write_answer(format, &report, report::timeline)?;
+            Ok(Exit::Success)
+        }
+        _ => bail!("timeline takes one snapshot; with --format jsonl several, one line each"),
+    }
+}
+
+fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> anyhow::Result<TimelineReport> {
+    let options = TimelineOptions { device: args.device, window, buckets: BUCKETS };
+    let report = timeline(snapshot, path, options);
+    if report.devices.is_empty() {
+        let of_device = args.device.map_or_else(String::new, |device| format!(" of GPU {device}"));
+        let part = if window == Window::All { "" } else { " in the selected part of the trace" };
+        bail!(
+            "{path}: no trace entry{of_device}{part}, so there is no timeline; `oomscope analyze` shows the snapshot itself"
+        );
+    }
+    Ok(report)
+}

@@ -1,0 +1,58 @@
+//! Training steps and phases within the window, as entry ranges for a chart.
+
+use super::DeviceStudy;
+use crate::stacks::phases::Phase;
+
+/// Longer lists of steps are thinned out: no page has room for more.
+const MAX_STEPS: usize = 512;
+/// Longer lists of phases are dropped. Several phases may share a column.
+const MAX_PHASE_RUNS: usize = 1 << 14;
+
+/// A half-open range of entries, counted from the first entry of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryRange<T> {
+    /// First entry.
+    pub start: u64,
+    /// The entry after the last.
+    pub end: u64,
+    /// The step or the phase.
+    pub value: T,
+}
+
+/// Steps and phases of a device's trace within the window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Training steps by number; each item covers several if there are too many.
+    pub steps: Vec<EntryRange<u32>>,
+    /// Phases in order; empty if there are too many.
+    pub phases: Vec<EntryRange<Phase>>,
+}
+
+impl Activity {
+    /// Steps and phases from the stacks and annotations of the trace.
+    pub fn from_trace(device: DeviceStudy<'_, '_>) -> Self {
+        let (phases, window) = (device.phases(), device.window());
+        let range_in_window = |start: usize, end: usize| {
+            let [start, end] = [start, end].map(|at| at.clamp(window.start, window.end));
+            (start < end).then(|| [start, end].map(|at| (at - window.start) as u64))
+        };
+        let steps = (0..).map_while(|step| phases.step_entries(step).map(|entries| (step, entries)));
+        let steps = steps.filter_map(|(value, entries)| {
+            let [start, end] = range_in_window(entries.start, entries.end)?;
+            Some(EntryRange { start, end, value })
+        });
+        let mut steps: Vec<EntryRange<u32>> = steps.collect();
+        let stride = steps.len().div_ceil(MAX_STEPS).max(1);
+        steps = steps.into_iter().step_by(stride).collect();
+        for at in 1..steps.len() {
+            steps[at - 1].end = steps[at].start;
+        }
+        let runs = if phases.runs().len() > MAX_PHASE_RUNS { &[] } else { phases.runs() };
+        let ends = runs.iter().skip(1).map(|run| run.start as usize).chain([window.end]);
+        let phases = runs.iter().zip(ends).filter_map(|(run, end)| {
+            let [start, end] = range_in_window(run.start as usize, end)?;
+            Some(EntryRange { start, end, value: run.phase })
+        });
+        Self { steps, phases: phases.collect() }
+    }
+}
