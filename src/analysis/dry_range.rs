@@ -109,7 +109,7 @@ impl PlacementOutcomes {
         let capacity = hypothesis.capacity.unwrap_or_default();
         let simulated = PLACEMENTS.par_iter().map(|placement| {
             let device = SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
-            let done = simulate_on(program, hypothesis, device, None);
+            let done = simulate_on(program, hypothesis, device, |_, _| true, None);
             let statistics = done.allocator.statistics();
             let allocated = statistics.allocated_bytes.all.peak;
             (allocated, statistics.reserved_bytes.all.peak, !done.ooms.is_empty())

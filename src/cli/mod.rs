@@ -24,6 +24,7 @@ mod generate;
 mod in_order;
 mod inputs;
 mod lines;
+mod live;
 mod output;
 mod plan;
 mod progress;
@@ -95,6 +96,7 @@ enum Command {
     Plan(plan::Plan),
     Explain(explain::Explain),
     Check(check::Check),
+    Live(live::Live),
     Schema(schema::Schema),
     Generate(generate::Generate),
 }
@@ -106,7 +108,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Try it otherwise", &["whatif", "replay", "dry-run", "fit", "plan"]),
     ("Guard it in CI", &["check"]),
     ("Hand it on", &["export", "viewer"]),
-    ("More", &["dump", "schema", "generate"]),
+    ("More", &["dump", "live", "schema", "generate"]),
 ];
 
 /// The command line, whose help lists the commands in groups.
@@ -167,6 +169,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Live(args) => live::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     };

@@ -14,7 +14,7 @@ macro_rules! schemas {
 }
 
 const SCHEMAS: &[(&str, &str)] =
-    schemas!["analyze", "check", "diff", "dry-run", "explain", "fit", "plan", "replay", "timeline", "whatif",];
+    schemas!["analyze", "check", "diff", "dry-run", "explain", "fit", "live", "plan", "replay", "timeline", "whatif",];
 
 /// Print the JSON Schema of what a command writes
 #[derive(Debug, Args)]

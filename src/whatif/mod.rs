@@ -3,13 +3,17 @@
 //! In: a [`crate::study::Study`], with the calls of its program and the hypothesis inferred for it. Out: whether the
 //! model reproduces the recording ([`verify_study`]), the run with other settings, another capacity or another
 //! release ([`replay_with`], [`compare_settings`]), with a changed program ([`mod@program`]), at another size
-//! ([`mod@fit`]) and on other GPUs ([`mod@plan`]). Does not know why a request failed, nor how an answer is shown.
+//! ([`mod@fit`]), on other GPUs ([`mod@plan`]), and with the feature `cuda` on a GPU (`replay_on_gpu`). Does not know
+//! why a request failed, nor how an answer is shown.
 
 mod compare;
 mod emit;
 mod explore;
 pub mod fit;
 pub(crate) mod forecast;
+#[cfg(feature = "cuda")]
+#[doc(hidden)]
+mod gpu_replay;
 mod grid;
 mod inferred_settings;
 mod outcome;
@@ -31,6 +35,11 @@ pub use self::compare::{WhatIfOptions, compare_settings};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, TriedRun};
 pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};
+#[cfg(feature = "cuda")]
+#[doc(hidden)]
+pub use self::gpu_replay::{
+    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveReport, replay_on_gpu,
+};
 pub(crate) use self::grid::{Candidate, candidates_with_use};
 pub use self::inferred_settings::SettingsFrom;
 pub(crate) use self::inferred_settings::inferred_options;

@@ -3,7 +3,8 @@
 
 usage: run.py --oomscope PROGRAM --out DIR [--predicted DIR] [--python PYTHON] [--parts NAME,..] [--only TEXT]
 
-DIR gets `results.md`, `results.json` and small files. A part that fails is noted, and the next one runs.
+PROGRAM is a build with the feature `cuda`. DIR gets `results.md`, `results.json` and small files. A part that fails is
+noted, and the next one runs. Without a GPU, a stub of the driver in LD_LIBRARY_PATH serves the first part.
 """
 
 import argparse
@@ -19,15 +20,17 @@ import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from live import live_part
 from measured import fit_part, limits_part, programs_part
 
 from recorder import recorder_part
 
 PARTS = {
-    "programs": ("Predicted and measured", programs_part),
-    "limits": ("At the smallest memory predicted", limits_part),
-    "fit": ("The largest size that `fit` names, and the next", fit_part),
-    "recorder": ("The recorder", recorder_part),
+    "live": ("Live replays", live_part, False),
+    "programs": ("Predicted and measured", programs_part, True),
+    "limits": ("At the smallest memory predicted", limits_part, True),
+    "fit": ("The largest size that `fit` names, and the next", fit_part, True),
+    "recorder": ("The recorder", recorder_part, True),
 }
 MAX_SECONDS = 360
 
@@ -90,11 +93,11 @@ def main():
     torch_works = None
     failed = False
     for name in options.parts:
-        title, part = PARTS[name]
-        if torch_works is None:
+        title, part, needs_torch = PARTS[name]
+        if needs_torch and torch_works is None:
             torch_works = not context.is_stub and has_torch(options.python)
         began = time.monotonic()
-        if not torch_works:
+        if needs_torch and not torch_works:
             text = "Skipped: no GPU, or no PyTorch that sees it.\n"
         elif began - started > MAX_SECONDS:
             text = f"Skipped: {MAX_SECONDS} s were over.\n"

@@ -21,6 +21,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
     ("dry-run", &["dry-run-fit/1", "dry-run-try/1"]),
     ("explain", &["explain/1"]),
     ("fit", &["fit/1", "fit-refused/1", "dry-run-fit/1"]),
+    ("live", &["live/1"]),
     ("plan", &["plan/1", "plan-serving/1"]),
     ("replay", &["replay/1"]),
     ("timeline", &["timeline/1"]),
@@ -140,8 +141,8 @@ fn every_answer_keeps_to_its_schema() {
     let written = RUNS.iter().map(|(schema, _)| *schema).chain(["baseline/1"]);
     let mut unwritten: Vec<&str> = schema::names().map(|name| name.trim_start_matches("oomscope/")).collect();
     written.for_each(|schema| unwritten.retain(|name| *name != schema));
-    // dry_run_remedies.rs and serving.rs have runs of these.
-    assert_eq!(unwritten, ["dry-run-fit/1", "dry-run-try/1", "plan-serving/1"]);
+    // tests/live, dry_run_remedies.rs and serving.rs have runs of these.
+    assert_eq!(unwritten, ["dry-run-fit/1", "dry-run-try/1", "live/1", "plan-serving/1"]);
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod fit;
 mod fleet;
 pub(crate) mod gate;
 mod held;
+#[cfg(feature = "cuda")]
+mod live;
 mod memory;
 mod notes;
 mod phrases;
@@ -34,6 +36,8 @@ pub use explain::explain;
 pub use fit::fit;
 pub use fleet::fleet_whatif;
 pub use gate::check;
+#[cfg(feature = "cuda")]
+pub use live::live;
 pub use plan::plan;
 #[cfg(feature = "explore")]
 pub(crate) use ranks::Names;

@@ -2,10 +2,14 @@
 //!
 //! [`DeviceMemory`] is the allocator's view of a GPU: segments, address reservations with memory mapped into them,
 //! and the amount of free memory. It is called once per segment, not per allocation, so it is a trait object.
-//! [`SimulatedDevice`] has a given capacity, and a replay returns the recorded addresses and failures. [`GpuModel`] has the properties of known GPUs.
+//! [`SimulatedDevice`] has a given capacity, `cuda::CudaDevice` (feature `cuda`) is a real GPU, and a replay
+//! returns the recorded addresses and failures. [`GpuModel`] has the properties of known GPUs.
 //!
 //! A device does not know blocks, pools, streams or traces.
 
+#[cfg(feature = "cuda")]
+#[doc(hidden)]
+pub mod cuda;
 mod free_ranges;
 mod gpu_model;
 mod simulated;
@@ -57,4 +61,58 @@ pub trait DeviceMemory {
 
     /// The total bytes of `cudaMemGetInfo`.
     fn total_bytes(&self) -> u64;
+}
+
+/// A device on which a recording can be replayed.
+pub trait ReplayDevice: DeviceMemory {
+    /// Adds memory that was in use before the recording: a segment, or memory mapped into a part of `within`. A
+    /// device that cannot provide it fails every later call.
+    fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>);
+
+    /// Adds free memory. A real device cannot.
+    fn add_capacity(&mut self, _bytes: u64) {}
+}
+
+impl<D: DeviceMemory + ?Sized> DeviceMemory for &mut D {
+    fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+        (**self).allocate(size)
+    }
+
+    fn free(&mut self, addr: u64, size: u64) {
+        (**self).free(addr, size);
+    }
+
+    fn reserve(&mut self, size: u64, granule: u64) -> Result<u64, OutOfMemory> {
+        (**self).reserve(size, granule)
+    }
+
+    fn release(&mut self, addr: u64, size: u64) {
+        (**self).release(addr, size);
+    }
+
+    fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
+        (**self).map(addr, size)
+    }
+
+    fn unmap(&mut self, addr: u64, size: u64) {
+        (**self).unmap(addr, size);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        (**self).free_bytes()
+    }
+
+    fn total_bytes(&self) -> u64 {
+        (**self).total_bytes()
+    }
+}
+
+impl<D: ReplayDevice + ?Sized> ReplayDevice for &mut D {
+    fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
+        (**self).add_initial_memory(addr, size, within);
+    }
+
+    fn add_capacity(&mut self, bytes: u64) {
+        (**self).add_capacity(bytes);
+    }
 }

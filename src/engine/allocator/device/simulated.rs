@@ -1,7 +1,7 @@
 //! A device without memory: it only keeps account of bytes and addresses.
 
 use super::free_ranges::{FreeRange, FreeRanges};
-use super::{DeviceMemory, OutOfMemory, Reservation};
+use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation};
 
 use crate::base::units::MIB;
 
@@ -72,21 +72,6 @@ impl SimulatedDevice {
         self.used_elsewhere = bytes;
     }
 
-    /// Adds memory that was in use before the recording: a segment, or memory mapped into a part of `within`. It may
-    /// exceed the capacity.
-    pub fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
-        self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
-        match within {
-            None => self.segments.mark_used(addr, size),
-            Some(reserved) => self.reservations.mark_used(reserved.base, reserved.size),
-        }
-    }
-
-    /// Adds free memory.
-    pub fn add_capacity(&mut self, bytes: u64) {
-        self.capacity = self.capacity.saturating_add(bytes);
-    }
-
     fn add_used(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         let pages = whole_pages(size).ok_or(OutOfMemory)?;
         let used = self.used.checked_add(pages).ok_or(OutOfMemory)?;
@@ -139,6 +124,21 @@ impl DeviceMemory for SimulatedDevice {
 
     fn total_bytes(&self) -> u64 {
         self.capacity
+    }
+}
+
+impl ReplayDevice for SimulatedDevice {
+    /// Never fails: initial memory may exceed the capacity.
+    fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
+        self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
+        match within {
+            None => self.segments.mark_used(addr, size),
+            Some(reserved) => self.reservations.mark_used(reserved.base, reserved.size),
+        }
+    }
+
+    fn add_capacity(&mut self, bytes: u64) {
+        self.capacity = self.capacity.saturating_add(bytes);
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::hypothesis::Hypothesis;
 use super::verification::EntrySink;
 use crate::allocator::conf::Settings;
-use crate::allocator::device::{DeviceMemory as _, Placement, Reservation, SimulatedDevice, UNBOUNDED};
+use crate::allocator::device::{DeviceMemory as _, Placement, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, SMALL_SEGMENT, granule_size,
     round_size, segment_size,
@@ -69,7 +69,7 @@ pub type StateObserver<'a> = dyn FnMut(usize, &CachingAllocator) + 'a;
 /// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
 pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mut EntrySink<'_>>) -> Simulation {
     let device = simulated_device(program, hypothesis);
-    simulate_on(program, hypothesis, device, sink)
+    simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
 /// [`simulate_with_headroom`], with an observer of the allocator's state.
@@ -96,7 +96,7 @@ pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, en
 }
 
 /// The largest request like `request` that would be served now, to within 1/256 or 2 MiB.
-fn largest_request(simulator: &Simulator<'_>, request: &Request<'_>) -> u64 {
+fn largest_request(simulator: &Simulator<'_, SimulatedDevice>, request: &Request<'_>) -> u64 {
     let is_served = |size: u64| {
         let (mut allocator, mut device) = (simulator.allocator.clone(), simulator.device.clone());
         allocator.malloc(&Request { size, ..*request }, &mut device).is_some()
@@ -116,16 +116,21 @@ fn largest_request(simulator: &Simulator<'_>, request: &Request<'_>) -> u64 {
     served
 }
 
-/// [`simulate`] on `device`.
-pub fn simulate_on(
+/// [`simulate`] on `device`. Before each operation, `should_continue` gets the index of its last entry and returns whether
+/// to perform it and those after it.
+pub fn simulate_on<D: ReplayDevice>(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
-    device: SimulatedDevice,
+    device: D,
+    mut should_continue: impl FnMut(&mut D, usize) -> bool,
     mut sink: Option<&mut EntrySink<'_>>,
 ) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, device);
     let mut predicted = 0;
     for operation in &program.operations {
+        if !should_continue(&mut simulator.device, operation.entry_index as usize) {
+            break;
+        }
         simulator.perform(operation);
         predicted += simulator.pass_entries(operation, &mut sink);
     }
@@ -176,12 +181,12 @@ pub(super) fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -
     SimulatedDevice::new(program.device.id(), capacity)
 }
 
-pub(super) struct Simulator<'a> {
+pub(super) struct Simulator<'a, D> {
     program: &'a Program<'a>,
     /// Settings that are not in effect yet.
     settings_changes: &'a [SettingsChange],
     pub(super) allocator: CachingAllocator,
-    pub(super) device: SimulatedDevice,
+    pub(super) device: D,
     slots: Vec<SlotContent>,
     /// The frees that this operation completes.
     completed_frees: Vec<PendingFreeId>,
@@ -194,14 +199,14 @@ pub(super) struct Simulator<'a> {
     /// The device grows whenever a request would fail.
     is_elastic: bool,
     /// After which entries to measure the headroom, and how.
-    headroom_probe: Option<HeadroomProbe<'a>>,
+    headroom_probe: Option<HeadroomProbe<'a, D>>,
     headroom: BTreeMap<usize, u64>,
 }
 
-type HeadroomProbe<'a> = (&'a BTreeSet<usize>, fn(&Simulator<'a>, &Request<'_>) -> u64);
+type HeadroomProbe<'a, D> = (&'a BTreeSet<usize>, fn(&Simulator<'a, D>, &Request<'_>) -> u64);
 
-impl<'a> Simulator<'a> {
-    pub(super) fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: SimulatedDevice) -> Self {
+impl<'a, D: ReplayDevice> Simulator<'a, D> {
+    pub(super) fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
         let behaviour = Behaviour::for_release(hypothesis.minor);
         let mut allocator = CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
         for pool in &hypothesis.no_split {
@@ -431,7 +436,11 @@ impl<'a> Simulator<'a> {
 }
 
 /// Allocates the initial `segments` on `device`.
-pub(super) fn give_initial_memory(device: &mut SimulatedDevice, segments: &[InitialSegment], settings: &Settings) {
+pub(super) fn give_initial_memory(
+    device: &mut (impl ReplayDevice + ?Sized),
+    segments: &[InitialSegment],
+    settings: &Settings,
+) {
     for segment in segments {
         let granule = granule_size(segment.is_small, settings);
         let reservation = segment.reservation.map(|(base, size)| Reservation { base, size, granule });

@@ -1,0 +1,112 @@
+//! The page of `oomscope live`.
+
+use super::notes::{add_notes, add_other_notes};
+use super::phrases::add_failed_requests;
+use crate::base::units::{count, counted, duration, size};
+use crate::output::document::{Cell, Document, Table, Text, alarm, amount, code, faint, strong};
+use crate::output::wording::command_line;
+use crate::whatif::{CallTimes, EntryReport, LiveDevice, LiveDifference, LiveReport};
+
+/// Lays out `report`: how each device fared, its peaks and its calls of the driver.
+pub fn live(report: &LiveReport) -> Document {
+    let mut document = Document::default();
+    let gpu = format!("{}, CUDA {}", report.gpu.name, report.gpu.cuda_version);
+    for (index, device) in report.devices.iter().enumerate() {
+        document.headline(headline(report, device), faint(if index == 0 { gpu.as_str() } else { "" }));
+        if index == 0 {
+            add_notes(&mut document, &report.warnings);
+        }
+        live_device(&mut document, device);
+    }
+    document.fields("next", command_line("whatif", &report.path).map(code));
+    let mut sections = Document::default();
+    setup(&mut sections, report);
+    add_other_notes(&mut sections, &report.warnings);
+    document.add_sections(sections);
+    document
+}
+
+/// `fits on GPU 0: every request was served, as predicted`
+fn headline(report: &LiveReport, device: &LiveDevice) -> Text {
+    let of = if report.devices.len() > 1 { format!("GPU {} ", device.device) } else { String::new() };
+    let predicted = if device.as_predicted { ", as predicted" } else { ", not as predicted" };
+    let gpu = report.gpu.gpu;
+    match device.ooms.len() as u64 {
+        0 => strong(format!("{of}fits on GPU {gpu}")).and(format!(": every request was served{predicted}")),
+        failed => alarm(format!("{of}does not fit on GPU {gpu}"))
+            .and(format!(": {} failed{predicted}", counted(failed, "request"))),
+    }
+}
+
+/// How the recording was replayed.
+fn setup(document: &mut Document, report: &LiveReport) {
+    let gpu = &report.gpu;
+    let left = match gpu.kept_free_bytes {
+        0 => "none".to_owned(),
+        kept => size(kept),
+    };
+    let [total, free, reach] = [gpu.total_bytes, gpu.free_bytes, gpu.within_reach_bytes].map(size);
+    document.field("memory", format!("{total}, {free} free; {left} left unused, so {reach} is within reach"));
+    document.field("what-ifs", format!("on this GPU: --capacity {}", gpu.within_reach_bytes));
+    document.fields("calls", report.touched.then_some("all memory written once"));
+    let settings = report.settings_string.as_deref().unwrap_or("not recorded by this release");
+    let settings = if settings.is_empty() { "default" } else { settings };
+    document.field("rules", format!("of PyTorch {}, settings {settings}", report.torch_version));
+    for device in &report.devices {
+        let start = if device.start == "reconstructed" { ", from a reconstructed start" } else { "" };
+        document.field("replayed", format!("{}{start}", counted(device.events as u64, "entry")));
+    }
+}
+
+fn live_device(document: &mut Document, device: &LiveDevice) {
+    let row = |name: &'static str, bytes: u64| -> Vec<Cell> { vec![name.into(), amount(bytes).into()] };
+    let rows = [
+        row("allocated", device.peak_allocated_bytes),
+        row("reserved, by the allocator's count", device.peak_reserved_bytes),
+        row("reserved, by the driver's", device.driver_peak_bytes),
+    ];
+    document.table(Table::new(&["peak", ""], &[0], rows).wide());
+    calls(document, device);
+    add_failed_requests(document, &device.ooms);
+    if let Some(difference) = &device.first_difference {
+        differs(document, difference);
+    }
+}
+
+fn differs(document: &mut Document, difference: &LiveDifference) {
+    let did = |entry: &Option<EntryReport>| match entry {
+        Some(entry) => format!("{} of {}", entry.action, size(entry.size)),
+        None => "nothing".to_owned(),
+    };
+    let at = count(difference.event as u64);
+    let text = match (&difference.predicted, &difference.live) {
+        (None, None) => format!("every decision but one, at entry {at}"),
+        (predicted, live) => {
+            format!("matches up to entry {at}: predicted {}, on the GPU {}", did(predicted), did(live))
+        }
+    };
+    document.field("why", text);
+    if let (Some(refused), Some(free)) = (difference.refused_bytes, difference.driver_free_bytes) {
+        let text = format!(
+            "{} by the driver, with {} free by its count and enough within reach by oomscope's",
+            size(refused),
+            size(free)
+        );
+        document.field("refused", text);
+    }
+}
+
+fn calls(document: &mut Document, device: &LiveDevice) {
+    let calls = &device.calls;
+    let time = |us| if us == 0 { "<1 us".to_owned() } else { duration(us) };
+    let row = |(name, times): (&str, &CallTimes)| {
+        vec![name.to_owned(), count(times.count), time(times.total_us), time(times.median_us), time(times.p99_us)]
+    };
+    let kinds =
+        [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
+    let rows: Vec<Vec<String>> = kinds.into_iter().filter(|(_, times)| times.count > 0).map(row).collect();
+    if !rows.is_empty() {
+        let header = ["device calls", "count", "total", "median", "p99"];
+        document.table(Table::new(&header, &[0], rows).wide());
+    }
+}
