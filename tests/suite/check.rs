@@ -34,7 +34,7 @@ fn a_limit_holds_up_to_the_figure_itself() {
     let device = &report["snapshots"][0]["devices"][0];
     let (free, peak) = (&device["fragmentation"], &device["peak"]);
     for (flag, code, actual) in [
-        ("--max-fragmentation", "stranded-ratio", &free["stranded_ratio"]),
+        ("--max-fragmentation", "fragmentation", &free["stranded_ratio"]),
         ("--max-gap-ratio", "gap-ratio", &free["gap_ratio"]),
         ("--max-inactive-split-ratio", "inactive-split-ratio", &free["inactive_split_ratio"]),
         ("--max-peak-reserved", "peak-reserved", &peak["reserved_bytes"]),

@@ -125,7 +125,7 @@ fn files_of_the_repository_are_named_from_its_root() {
         let args = ["check", "--config", config, "--max-fragmentation", "1%", "--format", "github", path];
         let (code, log) = repository.oomscope(directory, &args);
         assert_eq!(code, 1, "{log}");
-        assert!(log.starts_with("::error file=src/a%2Cb.py,line=1,title=stranded-ratio"), "{log}");
+        assert!(log.starts_with("::error file=src/a%2Cb.py,line=1,title=fragmentation"), "{log}");
         assert!(!log.contains(root.to_str().unwrap()), "{log}");
     }
 }

@@ -50,10 +50,10 @@ const SIZE_FIGURES: [Figure; 9] = [
     Figure::LargestFreeBlock,
 ];
 /// Ratios that have a series.
-const RATIO_FIGURES: [Figure; 3] = [Figure::GapRatio, Figure::StrandedRatio, Figure::ExternalRatio];
+const RATIO_FIGURES: [Figure; 3] = [Figure::GapRatio, Figure::Fragmentation, Figure::ExternalRatio];
 
 /// A [`Series`] for each figure. `reserved_bytes`, `allocated_bytes`, `active_bytes`, `releasable_bytes`,
-/// `stranded_bytes`, `largest_free_block_bytes`, `gap_ratio`, `stranded_ratio` and `external_ratio` mean the same as
+/// `stranded_bytes`, `largest_free_block_bytes`, `gap_ratio`, `fragmentation` (there `stranded_ratio`) and `external_ratio` mean the same as
 /// in `analyze`. `pending_bytes` are freed but may be in use on another stream, `private_reserved_bytes` are reserved
 /// by private pools, and `private_free_bytes` are the stranded bytes in these.
 #[derive(Debug)]

@@ -108,7 +108,7 @@ impl GatedDevice<'_, '_> {
             Figure::InactiveSplitRatio => {
                 format!("{value} of the {reserved} reserved is free in partly used segments")
             }
-            Figure::StrandedRatio => format!(
+            Figure::Fragmentation => format!(
                 "{value} of the {reserved} reserved is free beside live blocks, so empty_cache() \
                  cannot release it"
             ),
@@ -155,7 +155,7 @@ impl GatedDevice<'_, '_> {
             return (self.grown_lines(top), "more than in the baseline at the peak of allocated memory");
         }
         let (metric, what) = match figure {
-            Figure::GapRatio | Figure::InactiveSplitRatio | Figure::StrandedRatio => {
+            Figure::GapRatio | Figure::InactiveSplitRatio | Figure::Fragmentation => {
                 (LineMetric::StrandedBeside, "of free memory kept apart by its blocks")
             }
             Figure::PeakAllocated | Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {

@@ -22,7 +22,7 @@ const FREE_MEMORY: [(&str, Figure); 5] = [
 ];
 /// Rows of the chart of fragmentation.
 const RATIOS: [(&str, Figure); 3] =
-    [("gap", Figure::GapRatio), ("stranded", Figure::StrandedRatio), ("external", Figure::ExternalRatio)];
+    [("gap", Figure::GapRatio), ("stranded", Figure::Fragmentation), ("external", Figure::ExternalRatio)];
 /// Figures whose peak is listed; of several devices, the first two.
 const PEAKS: [(&str, Figure); 5] = [
     ("allocated", Figure::Allocated),

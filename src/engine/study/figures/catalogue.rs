@@ -120,7 +120,7 @@ catalogue! {
             "Share of reserved memory that is free in partly used segments"
             limit("max-inactive-split-ratio", "\"25%\"")
             => state.inactive_split_ratio();
-        StrandedRatio "stranded-ratio" Ratio
+        Fragmentation "fragmentation" Ratio
             "Share of reserved memory that is free but that empty_cache() would not release"
             limit("max-fragmentation", "\"20%\"", ": the one for a gate")
             => state.stranded_ratio();
