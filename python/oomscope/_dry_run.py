@@ -89,6 +89,10 @@ class DryRun:
         with open(os.path.join(control, "dry-run.json")) as file:
             self.options = json.load(file)
         self.control = control
+        # Compiled code, which an earlier run left for this one or not: a compiler allocates, and what it finds it does
+        # not compile.
+        self.cache = os.environ.setdefault("OOMSCOPE_CACHE", os.path.join(control, "cache"))
+        os.environ.update(VLLM_CACHE_ROOT=self.cache, TORCHINDUCTOR_CACHE_DIR=os.path.join(self.cache, "inductor"))
         self.library = None
         # By operators and frames: count, bytes, times of the first and the last read, and its frames with instructions.
         self.reads = {}

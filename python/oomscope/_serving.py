@@ -31,6 +31,13 @@ def options():
     return sys._oomscope_dry_run.options.get("engine_options", {})
 
 
+def announce_hub(model):
+    """Says what a name of the hub needs: the engine asks the network for the configuration."""
+    if not os.path.isdir(model):
+        text = "oomscope: dry run: %s is no directory here: its configuration comes from the network\n"
+        sys.stderr.write(text % model)
+
+
 def lacks_tokenizer(model):
     """Whether `model` is a directory without the files of a tokenizer."""
     return os.path.isdir(model) and not any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)

@@ -38,6 +38,7 @@ def set_options(module):
             self.load_format = "dummy"
             chosen.append("load_format=dummy")
         model = self.model_path
+        serving.announce_hub(model)
         has_tokenizer = self.tokenizer_path not in (None, model) or not serving.lacks_tokenizer(model)
         if not has_tokenizer and not self.skip_tokenizer_init:
             self.skip_tokenizer_init = True

@@ -49,16 +49,22 @@ def set_options(module):
             self.load_format = LOAD_FORMAT
             chosen.append("load_format=" + LOAD_FORMAT)
         model = getattr(self, "model", "")
+        serving.announce_hub(model)
         if not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and serving.lacks_tokenizer(model):
             self.skip_tokenizer_init = True
             chosen.append("skip_tokenizer_init")
         config = create(self, *args, **kwargs)
-        serving.share(engine="vLLM", set_options=chosen)
+        serving.share(engine="vLLM", set_options=chosen, compiled=not has_compiled())
         with reading():
             serving.share(**describe_config(config))
         return config
 
     arguments.create_engine_config = create_engine_config
+
+
+def has_compiled():
+    """Whether there is code that vLLM has compiled."""
+    return os.path.isdir(os.path.join(sys._oomscope_dry_run.cache, "torch_compile_cache"))
 
 
 def provide_devices(count):
@@ -114,6 +120,7 @@ def read_worker(module):
 
             self.model_runner.capture_model = capture_model
         result = warm_up(self, *args, **kwargs)
+        serving.facts["compiled"] = bool(serving.read_shared().get("compiled")) and has_compiled()
         serving.ready()
         return result
 

@@ -29,7 +29,12 @@ def engine(monkeypatch, tmp_path):
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, spec.name, module)
         spec.loader.exec_module(module)
-    dry_run = Object(control=str(tmp_path), ending=Object(end=None), options={"engine_options": {"max_num_seqs": 64}})
+    dry_run = Object(
+        control=str(tmp_path),
+        cache=str(tmp_path / "cache"),
+        ending=Object(end=None),
+        options={"engine_options": {"max_num_seqs": 64}},
+    )
     monkeypatch.setattr(sys, "_oomscope_dry_run", dry_run, raising=False)
     vllm = types.ModuleType("vllm")
     vllm.__version__, vllm.envs = "0.33.0", Object(VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=True)
@@ -54,7 +59,7 @@ def facts(engine):
     return json.loads(engine.serving.describe())
 
 
-def test_options_that_need_no_download_are_set_and_named(engine, tmp_path):
+def test_options_that_need_no_download_are_set_and_named(engine, tmp_path, capsys):
     class EngineArgs:
         def __init__(self, **options):
             self.load_format, self.skip_tokenizer_init, self.tokenizer = "auto", False, None
@@ -76,6 +81,9 @@ def test_options_that_need_no_download_are_set_and_named(engine, tmp_path):
     own.create_engine_config()
     assert (own.load_format, own.skip_tokenizer_init) == ("safetensors", False)
     assert facts(engine)["set_options"] == []
+    assert capsys.readouterr().err == ""
+    EngineArgs(model="org/model").create_engine_config()
+    assert capsys.readouterr().err.startswith("oomscope: dry run: org/model is no directory here")
 
 
 class Worker:
@@ -109,6 +117,25 @@ def test_numbers_are_those_of_the_worker(engine):
     names = ("device", "free", "budget", "weight", "activation", "graph_budget", "graph", "kv_cache")
     assert [found[name + "_bytes"] / GIB for name in names] == [80, 79, 72, 16, 2, 1, 0.5, 53]
     assert found["ready"] and sys._oomscope_dry_run.ending.end is None  # a program that goes on
+
+
+def test_only_the_start_that_fills_the_cache_compiles(engine, tmp_path):
+    class Args:
+        load_format, skip_tokenizer_init, tokenizer, model = "dummy", True, "own", str(tmp_path)
+        tensor_parallel_size = pipeline_parallel_size = 1
+
+        def create_engine_config(self):
+            return config()
+
+    engine.hooks.set_options(Object(EngineArgs=Args))
+    found = []
+    for is_filled in (False, True, True):
+        Args().create_engine_config()
+        if is_filled:
+            (tmp_path / "cache" / "torch_compile_cache").mkdir(parents=True, exist_ok=True)
+        start(engine, Worker)
+        found.append(facts(engine)["compiled"])
+    assert found == [False, True, False]
 
 
 def test_a_server_ends_when_the_engine_is_ready(engine, monkeypatch):

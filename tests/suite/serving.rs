@@ -84,10 +84,8 @@ fn an_engine_without_room_for_a_request_says_what_it_needs() {
     golden("serving-refused", &page(&refused));
 }
 
-#[test]
-fn starts_with_other_options_are_compared() {
-    let ready: Serving = serde_json::from_value(engine()).unwrap();
-    let run = |remedy: Option<&str>, outcome, serving| TrialReport {
+fn start(remedy: Option<&str>, outcome: TrialOutcome, serving: Serving) -> TrialReport {
+    TrialReport {
         remedy: remedy.map(str::to_owned),
         outcome,
         headroom_bytes: None,
@@ -97,11 +95,37 @@ fn starts_with_other_options_are_compared() {
         copy: remedy.map(|_| "--quantization fp8".to_owned()),
         output: None,
         serving: Some(serving),
-    };
+    }
+}
+
+#[test]
+fn a_first_start_that_compiles_is_shown_beside_a_later_one() {
+    let first: Serving = serde_json::from_value(engine()).unwrap();
+    let first = Serving { compiled: true, ..first };
+    let later = Serving { compiled: false, kv_cache_tokens: Some(480_000), ..first.clone() };
+    let runs = vec![
+        start(None, TrialOutcome::Ends, first.clone()),
+        start(Some("a later start"), TrialOutcome::Ends, later.clone()),
+    ];
+    let report = TrialsReport { gpu: "NVIDIA L4".to_owned(), usable_bytes: 22 * GIB, runs };
+    assert_eq!(
+        report.summary().answer,
+        "467,840 tokens at the first start on NVIDIA L4 (dry run), which compiles; 480,000 later"
+    );
+    // Another option compiles again, and so is no later start.
+    let fp8 = Serving { compiled: true, ..later };
+    let runs = vec![start(None, TrialOutcome::Ends, first), start(Some("quantization=fp8"), TrialOutcome::Ends, fp8)];
+    let report = TrialsReport { runs, ..report };
+    assert_eq!(report.summary().action.as_deref(), Some("quantization=fp8"));
+}
+
+#[test]
+fn starts_with_other_options_are_compared() {
+    let ready: Serving = serde_json::from_value(engine()).unwrap();
     let refused = Serving { kv_cache_tokens: None, requests: Vec::new(), ..ready.clone() };
     let quantized = Serving { kv_cache_tokens: Some(529_248), ..ready };
     let runs =
-        vec![run(None, TrialOutcome::Fails, refused), run(Some("quantization=fp8"), TrialOutcome::Ends, quantized)];
+        vec![start(None, TrialOutcome::Fails, refused), start(Some("quantization=fp8"), TrialOutcome::Ends, quantized)];
     let report = TrialsReport { gpu: "NVIDIA H100 80GB HBM3".to_owned(), usable_bytes: 79 * GIB, runs };
     golden("serving-tries", &terminal(&report::trials(&report), style(100)));
 }

@@ -11,6 +11,17 @@ const HIGH_UTILIZATION: f64 = 0.95;
 const SMALL_BATCHED_TOKENS: u64 = 2048;
 const SMALL_SEQS: u64 = 64;
 
+/// The starts that the answer needs: another after the first that compiled, because both happen; and, after one that
+/// failed, the longest requests that should fit.
+pub(super) fn further_starts(serving: &Serving) -> Vec<OutsideRemedy> {
+    if serving.ready && serving.compiled {
+        return vec![OutsideRemedy::LaterStart];
+    }
+    let length = serving.longest_len().filter(|_| !serving.ready);
+    let option = |length| OutsideRemedy::EngineOption { name: "max_model_len", value: json!(length) };
+    length.map(option).into_iter().collect()
+}
+
 /// The options of the engine to try, each alone, the least change first.
 pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
     let options = if serving.is_vllm() { vllm_options(serving) } else { sglang_options(serving) };
@@ -29,11 +40,9 @@ fn sglang_options(serving: &Serving) -> Options {
     ]
 }
 
-/// Without an estimate by vLLM, none for the length.
 fn vllm_options(serving: &Serving) -> Options {
     let is_plain = serving.quantization.is_empty();
     vec![
-        ("max_model_len", serving.possible_model_len.map(|length| json!(length))),
         ("gpu_memory_utilization", (serving.memory_utilization < HIGH_UTILIZATION).then(|| json!(HIGH_UTILIZATION))),
         (
             "max_num_batched_tokens",
@@ -61,11 +70,9 @@ mod tests {
             max_num_batched_tokens: 8192,
             max_num_seqs: 256,
             tensor_parallel: 2,
-            possible_model_len: Some(65536),
             ..Serving::default()
         };
         let all = [
-            "max_model_len=65536",
             "gpu_memory_utilization=0.95",
             "max_num_batched_tokens=2048",
             "max_num_seqs=64",
@@ -82,5 +89,23 @@ mod tests {
         assert_eq!(names(&small), ["tensor_parallel_size=2"]);
         let sglang = Serving { engine: "SGLang".to_owned(), kv_cache_dtype: "auto".to_owned(), ..large };
         assert_eq!(names(&sglang), ["kv_cache_dtype=fp8_e4m3", "quantization=fp8"]);
+    }
+
+    #[test]
+    fn an_answer_that_depends_on_another_start_has_it() {
+        let further =
+            |serving: &Serving| further_starts(serving).iter().map(OutsideRemedy::describe).collect::<Vec<_>>();
+        let cold = Serving { ready: true, compiled: true, ..Serving::default() };
+        assert_eq!(further(&cold), ["a later start"]);
+        assert!(further(&Serving { compiled: false, ..cold.clone() }).is_empty());
+        let failed = Serving {
+            max_model_len: 131_072,
+            kv_cache_bytes: Some(8 << 30),
+            needed_kv_cache_bytes: Some(16 << 30),
+            possible_model_len: Some(65_536),
+            ..Serving::default()
+        };
+        assert_eq!(further(&failed), ["max_model_len=63488"]);
+        assert!(further(&Serving { possible_model_len: None, ..failed }).is_empty());
     }
 }

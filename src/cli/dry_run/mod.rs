@@ -20,6 +20,8 @@ mod stub;
 mod trials;
 mod written_files;
 
+use std::fs;
+
 use anyhow::bail;
 
 pub(super) use self::analyzed_run::AnalyzedRun;
@@ -45,8 +47,9 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         bail!("--format needs --try; oomscope analyze --format json DIR describes one dry run");
     }
     let command = &args.command;
-    let directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;
+    let mut directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;
     let name = directory.name().to_owned();
+    directory.add_environment(trials::compiled_code(&name));
     if !args.options.real_files {
         print_stderr(&written_files::announce(&name));
     }
@@ -60,7 +63,7 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
     }
-    if args.tries {
+    if args.tries || status.has_engine {
         let report = trials::run(args, &name, end, &snapshots, log.as_deref())?;
         match args.format {
             // Nothing failed, so nothing was tried.
@@ -69,6 +72,8 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
             format => Output::open(None)?.write_answer(format, &report, report::trials)?,
         }
     }
+    // It is for this run alone: the next one compiles again, so that it has the same answer.
+    let _ = fs::remove_dir_all(name.join(trials::CACHE));
     Ok(Exit::Code(match args.exit_code {
         ExitCode::Command => end.code(),
         ExitCode::Verdict => verdict.unwrap_or(NO_VERDICT),

@@ -9,6 +9,8 @@ pub(super) enum OutsideRemedy {
     Settings(String),
     /// `foreach=False` in every optimizer.
     StepByParameter,
+    /// A serving engine starts again, with the code that it compiled.
+    LaterStart,
     /// An option of a serving engine.
     EngineOption { name: &'static str, value: Value },
 }
@@ -17,6 +19,7 @@ impl OutsideRemedy {
     pub(super) fn describe(&self) -> String {
         match self {
             Self::EngineOption { name, value } => format!("{name}={}", format_value(value)),
+            Self::LaterStart => "a later start".to_owned(),
             Self::Settings(change) => change.clone(),
             Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
         }

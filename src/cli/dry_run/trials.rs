@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
-use super::engine_remedies::engine_remedies;
+use super::engine_remedies::{engine_remedies, further_starts};
 use super::options::Intervention;
 use super::outside_remedy::{OutsideRemedy, option_words};
 use crate::allocator::conf::{ConfChange, shell_assignment};
@@ -21,6 +21,9 @@ const MAX_RUNS: usize = 5;
 /// Maximum number of runs that try allocator settings: the best two of the replay, so that other remedies get their turn.
 const MAX_SETTINGS: usize = 2;
 
+/// The directory for code that a program compiles, below that of the run: a later start finds it there.
+pub(super) const CACHE: &str = "cache";
+
 /// The run that failed, and where to try its remedies.
 pub(super) struct Trials<'r> {
     args: &'r DryRun,
@@ -35,8 +38,9 @@ pub(super) struct Trials<'r> {
     made: usize,
 }
 
-/// Runs the command again with each remedy, if a request of the first run failed. `directory`, `end` and `snapshots` are
-/// those of the first run, `log` is its output if it was not printed.
+/// Runs the command again with each remedy, if a request of the first run failed; a serving engine also without `--try`,
+/// where its answer needs another start. `directory`, `end` and `snapshots` are those of the first run, `log` is its
+/// output if it was not printed.
 pub(super) fn run(
     args: &DryRun,
     directory: &Path,
@@ -49,12 +53,13 @@ pub(super) fn run(
     let as_it_is = trials.judge(end, &first);
     trials.runs.push(TrialReport { output: log.map(|log| log.display().to_string()), ..as_it_is });
     if let Some(serving) = first.serving() {
-        for remedy in engine_remedies(serving) {
+        let options = if args.tries { engine_remedies(serving) } else { Vec::new() };
+        for remedy in further_starts(serving).into_iter().chain(options) {
             trials.run(&remedy)?;
         }
         return Ok(trials.finish());
     }
-    if !first.has_failed() {
+    if !args.tries || !first.has_failed() {
         return Ok(trials.finish());
     }
     trials.run_all(&remedies_of(&first))?;
@@ -136,7 +141,7 @@ impl<'r> Trials<'r> {
         let copy = match remedy {
             OutsideRemedy::Settings(change) => Some(shell_assignment(change, self.settings.as_deref())),
             OutsideRemedy::EngineOption { name, value } => Some(option_words(name, value)),
-            OutsideRemedy::StepByParameter => None,
+            OutsideRemedy::StepByParameter | OutsideRemedy::LaterStart => None,
         };
         trial.copy = copy.filter(|_| trial.outcome.is_end());
         let outcome = trial.outcome;
@@ -163,7 +168,11 @@ impl<'r> Trials<'r> {
             OutsideRemedy::EngineOption { name, value } => Intervention::with_engine_options([(*name, value.clone())]),
             _ => with_settings,
         };
-        (Intervention { steps_by_parameter, ..with_settings }, settings)
+        let mut environment = with_settings.environment;
+        if *remedy == OutsideRemedy::LaterStart {
+            environment.extend(compiled_code(self.directory));
+        }
+        (Intervention { steps_by_parameter, environment, ..with_settings }, settings)
     }
 
     fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {
@@ -201,6 +210,12 @@ impl<'r> Trials<'r> {
             }
         }
     }
+}
+
+/// The variable with the directory for code that a program compiles, below that of its first run.
+pub(super) fn compiled_code(directory: &Path) -> Option<(&'static str, String)> {
+    let absolute = directory.canonicalize().ok()?;
+    Some(("OOMSCOPE_CACHE", absolute.join(CACHE).to_str()?.to_owned()))
 }
 
 /// A run without figures.

@@ -97,6 +97,8 @@ pub(in crate::cli) struct RunStatus {
     pub(super) failed: usize,
     /// There was no GPU.
     pub(super) is_dry_run: bool,
+    /// A serving engine was started in a dry run.
+    pub(in crate::cli) has_engine: bool,
 }
 
 impl RunDirectory {
@@ -150,6 +152,11 @@ impl RunDirectory {
         &self.environment
     }
 
+    /// Sets further variables of the command.
+    pub(in crate::cli) fn add_environment(&mut self, variables: impl IntoIterator<Item = (&'static str, String)>) {
+        self.environment.extend(variables);
+    }
+
     /// The directory for PYTHONPATH.
     pub(super) fn control_dir(&self) -> PathBuf {
         self.path.join(CONTROL_DIR)
@@ -172,6 +179,7 @@ impl RunDirectory {
                 .filter(|process| !control.join(format!("served-{}", process.name)).exists())
                 .count(),
             is_dry_run: control.join("dry-run.json").exists(),
+            has_engine: control.join("serving").exists(),
         };
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);

@@ -14,6 +14,8 @@ pub struct Serving {
     pub version: String,
     /// Options that oomscope set because the program did not, so that nothing has to be downloaded.
     pub set_options: Vec<String>,
+    /// The engine compiled code that a later start finds in its cache, and then needs other memory for.
+    pub compiled: bool,
     /// The engine came to accept requests.
     pub ready: bool,
     /// Why it did not start for lack of memory, in its own words; null if it started.
@@ -68,6 +70,9 @@ const GRAPH_NODE_BYTES: u64 = GIB * 3 / 4;
 /// Memory of NCCL on each of several GPUs: 1.8 to 2.0 GiB in 15 logs of vLLM 0.19 on two and four H100, less in others.
 const NCCL_BYTES: u64 = 2 * GIB;
 
+/// Tokens of a block of the KV cache, as vLLM sets it on NVIDIA's GPUs.
+const BLOCK_TOKENS: u64 = 16;
+
 impl Serving {
     /// Whether the options are those of vLLM.
     pub fn is_vllm(&self) -> bool {
@@ -79,9 +84,14 @@ impl Serving {
         self.tensor_parallel.max(1).saturating_mul(self.pipeline_parallel.max(1))
     }
 
+    /// Whether the engine captured CUDA graphs, or keeps memory for them.
+    pub fn has_graphs(&self) -> bool {
+        self.graph_bytes.or(self.graph_budget_bytes).is_some()
+    }
+
     /// Memory of a GPU that a dry run does not have and a real start takes from the KV cache, at most.
     pub fn uncounted_bytes(&self) -> u64 {
-        let nodes = self.graph_bytes.map_or(0, |_| GRAPH_NODE_BYTES);
+        let nodes = if self.has_graphs() { GRAPH_NODE_BYTES } else { 0 };
         let nccl = if self.gpus() > 1 { NCCL_BYTES } else { 0 };
         KERNEL_BYTES + nodes + nccl
     }
@@ -91,6 +101,16 @@ impl Serving {
         let left = self.kv_cache_bytes.map(|bytes| bytes.saturating_sub(self.uncounted_bytes()) as f64);
         let one = self.kv_cache_bytes.zip(self.requests_at(self.max_model_len)).map(|(bytes, n)| bytes as f64 / n);
         left.zip(one).is_none_or(|(left, one)| left >= one)
+    }
+
+    /// The largest `max_model_len` with which an engine that did not start would, without the uncounted memory: a
+    /// multiple of [`BLOCK_TOKENS`], and not more than the engine estimates.
+    pub fn longest_len(&self) -> Option<u64> {
+        let (possible, needed) = self.possible_model_len.zip(self.needed_kv_cache_bytes)?;
+        let left = self.kv_cache_bytes?.saturating_sub(self.uncounted_bytes());
+        let length = u128::from(left) * u128::from(self.max_model_len) / u128::from(needed.max(1));
+        let blocks = u64::try_from(length).unwrap_or(possible).min(possible) / BLOCK_TOKENS;
+        (blocks > 0).then_some(blocks * BLOCK_TOKENS)
     }
 
     /// Number of requests of `tokens` that the KV cache holds at once.
@@ -125,5 +145,23 @@ mod tests {
         assert!(engine(4 * GIB, 2).has_headroom());
         assert!(!engine(3 * GIB, 2).has_headroom());
         assert!(Serving::default().has_headroom());
+    }
+
+    #[test]
+    fn the_length_to_try_leaves_the_memory_that_is_not_counted() {
+        // 131,072 tokens need 16 GiB, so the 8 GiB that are left hold 65,536, and without 256 MiB 63,488.
+        let failed = Serving {
+            max_model_len: 131_072,
+            kv_cache_bytes: Some(8 * GIB),
+            needed_kv_cache_bytes: Some(16 * GIB),
+            possible_model_len: Some(65_536),
+            ..Serving::default()
+        };
+        assert_eq!(failed.longest_len(), Some(63_488));
+        let with_graphs = Serving { graph_budget_bytes: Some(GIB), ..failed.clone() };
+        assert_eq!(with_graphs.longest_len(), Some(57_344));
+        assert_eq!(Serving { possible_model_len: Some(1000), ..failed.clone() }.longest_len(), Some(992));
+        assert_eq!(Serving { kv_cache_bytes: Some(GIB / 8), ..failed.clone() }.longest_len(), None);
+        assert_eq!(Serving { needed_kv_cache_bytes: None, ..failed }.longest_len(), None);
     }
 }

@@ -4,6 +4,7 @@ use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport
 use crate::base::units::{count, quote_shell_word, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, strong};
 use crate::output::wording::{format_requests, location_label};
+use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
 
 /// Lays out runs with remedies.
@@ -20,13 +21,8 @@ pub fn trials(report: &TrialsReport) -> Document {
     runs.sort_by_key(|run| rank(run.outcome));
     let rows = runs.into_iter().map(|run| -> Vec<Cell> {
         let remedy = run.remedy.as_deref().unwrap_or("unchanged");
-        let mark = match run.outcome {
-            TrialOutcome::Ends => Judgement::Good,
-            TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
-            TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
-        };
         let headroom = run.headroom_bytes.map_or_else(String::new, size);
-        vec![Cell::Marked(mark, code(remedy)), describe_trial(run).into(), headroom.into()]
+        vec![Cell::Marked(judge(run.outcome), code(remedy)), describe_trial(run).into(), headroom.into()]
     });
     let header = [format!("tried on {}", report.gpu), "the job then".to_owned(), "headroom".to_owned()];
     document.table(Table::new(&header, &[0, 1], rows).wide());
@@ -38,11 +34,6 @@ pub fn trials(report: &TrialsReport) -> Document {
 fn engine_table(report: &TrialsReport) -> Table {
     let rows = report.runs.iter().map(|run| -> Vec<Cell> {
         let option = run.remedy.as_deref().unwrap_or("unchanged");
-        let mark = match run.outcome {
-            TrialOutcome::Ends => Judgement::Good,
-            TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
-            TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
-        };
         let serving = run.serving.as_ref();
         let show = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
         let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
@@ -50,12 +41,26 @@ fn engine_table(report: &TrialsReport) -> Table {
             show(serving.and_then(|serving| serving.weight_bytes)),
             show(serving.and_then(|serving| serving.kv_cache_bytes)),
             serving.and_then(|serving| serving.kv_cache_tokens).map_or_else(String::new, count),
-            requests.map_or_else(|| "does not start".to_owned(), format_requests),
+            requests.map_or_else(|| describe_no_start(serving), format_requests),
         ];
-        std::iter::once(Cell::Marked(mark, code(option))).chain(row.map(Cell::from)).collect()
+        std::iter::once(Cell::Marked(judge(run.outcome), code(option))).chain(row.map(Cell::from)).collect()
     });
     let header = [&*format!("started on {}", report.gpu), "weights", "KV cache", "tokens", "requests at once"];
     Table::new(&header.map(str::to_owned), &[0], rows).wide()
+}
+
+/// `does not start`, and with which requests it should.
+fn describe_no_start(serving: Option<&Serving>) -> String {
+    let length = serving.and_then(Serving::longest_len);
+    length.map_or_else(|| "does not start".to_owned(), |length| format!("with max_model_len {}", count(length)))
+}
+
+fn judge(outcome: TrialOutcome) -> Judgement {
+    match outcome {
+        TrialOutcome::Ends => Judgement::Good,
+        TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
+        TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
+    }
 }
 
 /// The order of outcomes, the best first.

@@ -40,6 +40,16 @@ impl TrialsReport {
     /// The start with most tokens of KV cache.
     fn summary_of_engine(&self) -> Summary {
         let tokens = |run: &TrialReport| run.serving.as_ref().and_then(|serving| serving.kv_cache_tokens);
+        let compiles = |run: &TrialReport| run.serving.as_ref().is_some_and(|serving| serving.compiled);
+        if let [first, later] = &self.runs[..]
+            && compiles(first)
+            && !compiles(later)
+            && let Some((first, later)) = tokens(first).zip(tokens(later))
+        {
+            let (gpu, first, later) = (&self.gpu, count(first), count(later));
+            let answer = format!("{first} tokens at the first start on {gpu} (dry run), which compiles; {later} later");
+            return Summary::from_answer(answer);
+        }
         let starts = self.runs.iter().filter(|run| run.outcome.is_end());
         let Some(best) = starts.max_by_key(|run| tokens(run)) else {
             return Summary::from_answer(format!("no option that was tried lets it start on {} (dry run)", self.gpu));

@@ -62,17 +62,28 @@ pub const GPUS: &[GpuModel] = &[
     gpu(("v100", "Tesla V100-SXM2-16GB"), 70, (80, 2048), (96, 6144), (16_144, 310)), // 15.77 GiB
     gpu(("v100-32gb", "Tesla V100-SXM2-32GB"), 70, (80, 2048), (96, 6144), (32_494, 310)), // 31.73 GiB
     gpu(("t4", "Tesla T4"), 75, (40, 1024), (64, 4096), (14_913, 110)), // 14.56 GiB; 14.75 with older drivers
-    gpu(("a100-40gb", "NVIDIA A100-SXM4-40GB"), 80, (108, 2048), (163, 40_960), (40_326, 420)), // 39.38 GiB
-    gpu(("a100", "NVIDIA A100-SXM4-80GB"), 80, (108, 2048), (163, 40_960), (81_037, 490)), // 79.14 GiB
-    gpu(("a10", "NVIDIA A10"), 86, (72, 1536), (99, 6144), (22_589, 260)), // 22.06 GiB
+    gpu(("a100-40gb", "NVIDIA A100-SXM4-40GB"), 80, (108, 2048), (163, 40_960), (40_326, 420)), // 39.38 GiB; 39.50 with older drivers
+    gpu(("a100", "NVIDIA A100-SXM4-80GB"), 80, (108, 2048), (163, 40_960), (81_037, 490)),      // 79.14 GiB
+    gpu(("a10", "NVIDIA A10"), 86, (72, 1536), (99, 6144), (22_589, 260)),                      // 22.06 GiB
+    gpu(("a10g", "NVIDIA A10G"), 86, (80, 1536), (99, 6144), (22_589, 300)),                    // 22.06 GiB
+    gpu(("a40", "NVIDIA A40"), 86, (84, 1536), (99, 6144), (45_404, 310)),                      // 44.34 GiB
+    gpu(("a6000", "NVIDIA RTX A6000"), 86, (84, 1536), (99, 6144), (48_670, 330)), // 47.53 GiB; 47.54 with other drivers
     gpu(("rtx3090", "NVIDIA GeForce RTX 3090"), 86, (82, 1536), (99, 6144), (24_135, 310)), // 23.57 GiB
-    gpu(("l4", "NVIDIA L4"), 89, (58, 1536), (99, 49_152), (22_563, 240)), // 22.03 GiB
+    gpu(("l4", "NVIDIA L4"), 89, (58, 1536), (99, 49_152), (22_563, 240)),         // 22.03 GiB
     gpu(("rtx4090", "NVIDIA GeForce RTX 4090"), 89, (128, 1536), (99, 73_728), (24_084, 470)), // 23.52 GiB
-    gpu(("l40s", "NVIDIA L40S"), 89, (142, 1536), (99, 98_304), (45_466, 490)), // 44.40 GiB
+    gpu(("l40s", "NVIDIA L40S"), 89, (142, 1536), (99, 98_304), (45_466, 490)),    // 44.40 GiB
     gpu(("h100", "NVIDIA H100 80GB HBM3"), 90, (132, 2048), (227, 51_200), (80_995, 540)), // 79.10 GiB
-    gpu(("h200", "NVIDIA H200"), 90, (132, 2048), (227, 61_440), (143_155, 760)), // 139.80 GiB
+    gpu(("h100-nvl", "NVIDIA H100 NVL"), 90, (132, 2048), (227, 51_200), (95_232, 670)), // 93.00 GiB
+    gpu(("h200", "NVIDIA H200"), 90, (132, 2048), (227, 61_440), (143_155, 760)),  // 139.80 GiB
     gpu(("b200", "NVIDIA B200"), 100, (148, 2048), (227, 129_536), (182_630, 650)), // 178.35 GiB
     gpu(("rtx5090", "NVIDIA GeForce RTX 5090"), 120, (170, 1536), (99, 98_304), (32_113, 590)), // 31.36 GiB
+    gpu(
+        ("rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+        120,
+        (188, 1536),
+        (99, 131_072),
+        (97_249, 590), // 94.97 GiB
+    ),
 ];
 
 impl GpuModel {
@@ -95,6 +106,7 @@ impl GpuModel {
             let memory = format!("{}gb", gpu.nominal_mib() >> 10);
             query == name
                 || name.strip_prefix("rtx").is_some_and(|number| number == query)
+                || query.strip_prefix("rtx").is_some_and(|number| number == name)
                 || query == format!("{name}{memory}")
                 || name.strip_suffix("gb").is_some_and(|short| short == query)
         };
@@ -172,6 +184,9 @@ mod tests {
             ("a100-40", "a100-40gb"),
             ("V100_32GB", "v100-32gb"),
             ("v100-16gb", "v100"),
+            ("RTX A6000", "a6000"),
+            ("H100 NVL", "h100-nvl"),
+            ("rtx-pro-6000", "rtxpro6000"),
         ] {
             assert_eq!(GpuModel::find(text).map(|gpu| gpu.name), Some(name), "{text}");
         }

@@ -20,7 +20,7 @@ pub(super) fn show_engine(document: &mut Document, snapshot: &SnapshotReport, se
         [format!("memory of a GPU, by {} {}", serving.engine, serving.version), "bytes".into(), "share".into()];
     document.table(Table::new(&header, &[0], rows).wide());
     add_requests(document, serving);
-    document.fields("do", serving.possible_model_len.map(|length| format!("max_model_len {}", count(length))));
+    document.fields("do", serving.longest_len().map(|length| format!("max_model_len {}", count(length))));
     document.fields("set", describe_options(serving));
     add_next(document, command_line("report -o memory.html", &snapshot.path));
 }
