@@ -50,7 +50,7 @@ pub enum JobOutcome {
         /// The source line of that request.
         location: Box<CodeLocation>,
     },
-    /// Nothing that is recorded shows it.
+    /// The recording does not show it.
     NotKnown {
         /// Why.
         why: WhyUnknown,

@@ -177,7 +177,7 @@ fn every_entry_and_every_block_is_reproduced() {
 }
 
 #[test]
-fn every_figure_is_what_pytorch_counted_save_those_listed() {
+fn statistics_equal_memory_stats_but_for_the_listed_keys() {
     let mut differences = BTreeSet::new();
     let mut compared = 0;
     for recorded in recorded::all() {
@@ -207,7 +207,7 @@ fn every_figure_is_what_pytorch_counted_save_those_listed() {
 
 /// Bounds that the recordings were made under and no file says are found out.
 #[test]
-fn what_no_file_says_is_found_out() {
+fn missing_settings_are_inferred() {
     let hypothesis = |name: &str| {
         let snapshot = fixtures::snapshot(name);
         let (study, _) = replay(&snapshot, name);
@@ -226,7 +226,7 @@ fn what_no_file_says_is_found_out() {
 }
 
 #[test]
-fn a_release_that_is_told_is_the_one_replayed_and_the_wrong_one_shows() {
+fn a_given_release_is_replayed_and_a_wrong_one_diverges() {
     let exact_under = |name: &str, minor: u32| {
         let snapshot = fixtures::snapshot(name);
         let study = Study::new(&snapshot, Scope { minor: Some(minor), ..Scope::default() });

@@ -45,7 +45,7 @@ pub(in crate::cli) struct Plan {
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) sizes: Vec<u64>,
 
-    /// Directory of the runs; those that it has are not made again
+    /// Directory of the runs; finished runs are reused
     #[arg(long, value_name = "DIR", default_value = "oomscope-plan")]
     pub(super) runs: PathBuf,
 

@@ -59,7 +59,7 @@ pub struct Process {
 /// A request that PyTorch's allocator could not serve. Values that the message does not have are absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedAllocation {
-    /// The form of the message, which decides the figures that it has.
+    /// The format of the message, which determines the numbers in it.
     pub wording: Wording,
     /// The word before "out of memory": `CUDA`, `HIP`, `XPU`, `MPS`.
     pub backend: String,

@@ -15,7 +15,7 @@ impl<W: Write> CsvTable<W> {
     /// Writes the header.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Any error from `out`.
     pub fn new(table: Table, mut out: W) -> io::Result<Self> {
         let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
         writeln!(out, "{}", names.join(","))?;

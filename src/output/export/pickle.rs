@@ -28,7 +28,7 @@ struct WindowDevice {
 /// Writes the window of `recording` as a pickle of the release that recorded it.
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error from `out`.
 pub fn write_window(recording: &Recording<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
     let snapshot = recording.study.snapshot();
     let devices: Vec<WindowDevice> = recording.devices.iter().map(WindowDevice::new).collect();

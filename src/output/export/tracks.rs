@@ -28,7 +28,7 @@ pub(super) enum Counter {
 pub(super) enum Lane {
     Steps,
     Phases,
-    /// The first row of annotations, or a further one for those that overlap others.
+    /// A row of annotations; overlapping ones take further rows.
     Annotations(usize),
     /// Runs of entries with the same text of `_set_memory_metadata`.
     Metadata,

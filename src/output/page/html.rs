@@ -32,7 +32,7 @@ pub struct PageOptions<'a> {
 /// program.
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error from `out`.
 pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: &mut dyn Write) -> io::Result<()> {
     let options = PageOptions { order: PageOrder::WorstFirst, module: None };
     write_with(report, data, options, version, out)
@@ -41,7 +41,7 @@ pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: 
 /// The same, with `options`.
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error from `out`.
 pub fn write_with(
     report: &AnalyzeReport,
     data: &[SnapshotData],
@@ -132,7 +132,7 @@ pub fn device_json(report: &AnalyzeReport, data: &SnapshotData) -> io::Result<se
 /// this program.
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error from `out`.
 pub fn write_explanation(
     explanations: &[ExplainReport],
     unreadable: &[Unreadable],

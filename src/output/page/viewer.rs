@@ -17,7 +17,7 @@ const VIEWER_STYLE: &str =
 /// Writes the page to `out`. `module` is the analyzer, compressed by gzip; `version` is that of both.
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error from `out`.
 pub fn write_viewer(module: &[u8], version: &str, out: &mut dyn Write) -> io::Result<()> {
     // The frame inherits this policy, so it has to allow the script and the style of the report as well.
     let scripts = [SCRIPT, &web::script()].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;

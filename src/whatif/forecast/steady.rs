@@ -415,7 +415,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         queue.front().copied().filter(|_| found <= self.failed)
     }
 
-    /// The block of `iteration` or of one before it in place of `block`, which its template or one before that made.
+    /// The block in `iteration`, or in one before it, that corresponds to the block of its template.
     fn counterpart(&self, block: RequestId, iteration: usize) -> Option<RequestId> {
         let starts = self.iterations.starts();
         let own = starts.partition_point(|start| *start <= block).checked_sub(1)?;

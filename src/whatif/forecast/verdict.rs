@@ -50,7 +50,7 @@ pub enum ForecastVerdict {
         /// The line whose request fails; without a frame if it was not replayed.
         location: Box<CodeLocation>,
     },
-    /// Nothing that is recorded shows it.
+    /// The recording does not show it.
     Unknown {
         /// Why.
         why: WhyUnknown,

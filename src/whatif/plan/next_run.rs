@@ -5,7 +5,7 @@ use super::plan_run::PlanRun;
 use super::report::{PlanGpu, PlanReport};
 use crate::whatif::fit::FitCertainty;
 
-/// Most runs to find the largest size of one GPU as it is: one, and others that correct it.
+/// Maximum number of runs for a GPU: one prediction, then corrections.
 const MAX_RUNS_AS_IS: usize = 3;
 /// Most runs of one GPU with expandable segments.
 const MAX_RUNS_EXPANDABLE: usize = 2;

@@ -86,7 +86,7 @@ fn free_before(pass: &Pass, block: u32) -> ScriptOp {
 /// The blocks that each backward pass requests, by size, in order.
 struct BackwardRequests {
     passes: Vec<SeededMap<u64, Vec<u32>>>,
-    /// The position of each block among those of its size in its pass.
+    /// The index of each block among the blocks of its size in its pass.
     positions: FxHashMap<u32, usize>,
 }
 

@@ -6,7 +6,7 @@ use super::option_list::{find_option, parse_options, split_options};
 use super::settings::Settings;
 use crate::base::units::quote_shell_word;
 
-/// In place of a value it resets that option; in place of an option, all of them.
+/// As a value, it resets the option; alone, all options.
 const DEFAULT: &str = "default";
 
 /// Options to set and options to reset.

@@ -44,7 +44,7 @@ pub struct EmittedTexts {
 /// the trace.
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error from `out`.
 pub fn emit(
     snapshot: &Snapshot,
     minor: u32,

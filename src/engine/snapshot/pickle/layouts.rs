@@ -33,7 +33,7 @@ pub(super) enum Field {
     Long(u8, u8),
     /// `SHORT_BINUNICODE` with this many bytes, memoized.
     Text(u8, u8, Last),
-    /// A tuple of two small integers, memoized. The operand of the second is two bytes further.
+    /// A tuple of two small integers, memoized. The second operand starts two bytes after the first.
     Pair(u8, Last),
     /// A list of references, memoized; always the last value.
     List,
@@ -48,7 +48,7 @@ pub(super) struct Layout {
     mask: Box<Start>,
     /// The shared bytes, and the mask.
     words: Vec<[u64; 2]>,
-    /// Number of bytes, up to the references of a list, else including SETITEMS.
+    /// Length in bytes, with SETITEMS; without the references of a list at its end.
     pub(super) len: usize,
     pub(super) fields: Vec<Field>,
     /// Buffer for the values of the fields.

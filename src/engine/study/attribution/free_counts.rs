@@ -7,7 +7,7 @@ pub(super) struct FreeCounts {
     pub(super) in_run: u32,
     /// Freed later, before a backward pass started.
     pub(super) before_backward: u32,
-    /// Those of `in_run` and `before_backward` that were freed after another forward pass started.
+    /// Blocks of `in_run` and `before_backward` that were freed after the next forward pass began.
     pub(super) after_next_forward: u32,
     /// Freed after a backward pass started.
     pub(super) after_backward_start: u32,

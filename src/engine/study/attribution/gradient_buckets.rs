@@ -41,7 +41,7 @@ impl GradientBuckets {
             _ if bytes == 0 => Self::None,
             _ if lifetimes.max_left_for_optimizer() > bytes / 2 => Self::Copies,
             _ if !lifetimes.completes_backward() => Self::Unknown,
-            // A pass without communication (`no_sync`): the next one adds its gradients to those of this one.
+            // A pass without communication (`no_sync`): the next pass accumulates into these gradients.
             _ if lifetimes.phase(live_set.point) == Phase::Backward && lifetimes.outlived_bytes(run) > bytes / 2 => {
                 Self::Empty
             }

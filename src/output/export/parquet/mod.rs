@@ -47,7 +47,7 @@ impl<W: Write> ParquetTable<W> {
     /// Writes the start of the file.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Any error from `out`.
     pub fn new(table: Table, mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         let leaves = table.columns.iter().flat_map(|column| leaves_of(*column)).map(|(_, kind)| Leaf::new(kind));
