@@ -20,7 +20,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Those of one replay of `device`: `options` in the syntax of `PYTORCH_CUDA_ALLOC_CONF` change the recorded settings,
+    /// Settings for one replay: `options` in the syntax of `PYTORCH_CUDA_ALLOC_CONF` change the recorded ones of `device`,
     /// by the rules of release `minor` if it is given. Without options the settings stay as recorded.
     ///
     /// # Errors

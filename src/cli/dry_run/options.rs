@@ -119,7 +119,7 @@ impl MachineArgs {
 }
 
 impl DryRunOptions {
-    /// Those of a dry run on `machine`. Parsing keeps the defaults of the others in one place.
+    /// The options of a dry run on `machine`. Parsing keeps the defaults of the others in one place.
     pub(in crate::cli) fn on_machine(machine: MachineArgs) -> anyhow::Result<Self> {
         #[derive(Parser)]
         struct Parsed {

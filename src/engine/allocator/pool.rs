@@ -42,7 +42,7 @@ pub(super) struct Releasable {
 /// Unmapped blocks of expandable segments.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unmapped {
-    /// Those in segments that have mapped blocks too, by address.
+    /// Unmapped blocks in segments that also have mapped ones, by address.
     pub(super) holes: BTreeMap<u64, BlockId>,
     /// Runs of holes and free blocks that are neighbours; those with a hole are usable. `None` as long as there are so few
     /// holes that a search takes no time.

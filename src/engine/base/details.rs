@@ -27,7 +27,7 @@ pub use promised;
 /// Serializes the keys of `report` that are `promised`, and the others under `details`.
 ///
 /// # Errors
-/// Those of `serializer`, and if `report` is no object.
+/// Any error from `serializer`; a report that is no object.
 pub fn serialize<S: Serializer>(
     report: &impl Serialize,
     promised: &'static [&'static str],

@@ -89,7 +89,7 @@ pub enum InputError {
 /// Reads a small text file: a configuration, measured costs.
 ///
 /// # Errors
-/// Those of the file, and one for more than 64 MiB, as from a device without end.
+/// Any error from the file, and one for more than 64 MiB, as from a device without end.
 pub fn read_text_file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
@@ -285,7 +285,7 @@ fn unsupported_compression(start: &[u8]) -> Option<InputError> {
 /// Decompresses `source` (gzip, zstd) and converts it to UTF-8 while it is read.
 ///
 /// # Errors
-/// Those of `source`, and [`InputError`] for unsupported compression and for input that exceeds its limit.
+/// Any error from `source`, and [`InputError`] for unsupported compression and for input that exceeds its limit.
 pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let start = source.fill_buf()?;
     let stored = Rc::new(Cell::new(0));

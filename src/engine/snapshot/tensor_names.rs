@@ -30,7 +30,7 @@ pub struct TensorNames {
     pub trains: Option<bool>,
     /// The largest modules whose parameters require gradients although no optimizer has any of them.
     pub untrained: Vec<SymbolId>,
-    /// Those whose parameters all have the learning rate 0.
+    /// Modules whose parameters all have the learning rate 0.
     pub idle: Vec<SymbolId>,
     /// Modules with adapters whose other parameters are trained, too.
     pub adapted: Vec<SymbolId>,

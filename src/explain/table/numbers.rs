@@ -59,7 +59,7 @@ impl<'a> PrintedNumbers<'a> {
         self.texts.insert(name, text);
     }
 
-    /// Those of `templates` whose numbers are all known, with them.
+    /// The `templates` whose numbers are all known, filled in.
     pub fn fill_all(&self, templates: &[String]) -> Vec<String> {
         templates.iter().filter_map(|template| self.fill(template)).collect()
     }

@@ -76,12 +76,12 @@ pub trait TableSink {
     /// Writes a row with a cell for each column.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Any error from the file.
     fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()>;
 
     /// Completes the file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Any error from the file.
     fn finish(&mut self) -> io::Result<()>;
 }

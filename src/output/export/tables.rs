@@ -150,7 +150,7 @@ impl<S: TableSink> TableSet<S> {
     /// Adds the rows of a snapshot.
     ///
     /// # Errors
-    /// Those of the files.
+    /// Any error from the files.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let stacks = recording.study.stacks();
         let mut used = UsedStacks { reader: stacks, lines: BTreeMap::new() };
@@ -174,7 +174,7 @@ impl<S: TableSink> TableSet<S> {
     /// Completes the files.
     ///
     /// # Errors
-    /// Those of the files.
+    /// Any error from the files.
     pub fn finish(&mut self) -> io::Result<()> {
         let Self { allocations, events, stacks, segments, run } = self;
         [allocations, events, stacks, segments, run].into_iter().try_for_each(TableSink::finish)

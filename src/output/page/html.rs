@@ -116,7 +116,7 @@ fn results(report: &AnalyzeReport, snapshot: usize, page: &PageData, failures: u
 /// devices, its analysis, its results, and its data in base64.
 ///
 /// # Errors
-/// Those of the serializer.
+/// Any error from the serializer.
 pub fn device_json(report: &AnalyzeReport, data: &SnapshotData) -> io::Result<serde_json::Value> {
     let no_device = || io::Error::other("the replayed run has no device");
     let page = data.devices.first().ok_or_else(no_device)?;

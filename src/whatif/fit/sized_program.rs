@@ -25,7 +25,7 @@ impl<'a> SizedProgram<'a> {
     }
 }
 
-/// Those of a request and of the buffers that its call takes.
+/// The sources of a request and of the buffers that its call takes.
 fn sources_of(request: usize, resized: &ResizedRequest) -> impl Iterator<Item = RequestSource> + use<> {
     let own = resized.bytes.map(|_| RequestSource { request, is_temporary: false });
     let buffers = resized.temporaries.into_iter().flatten().map(move |_| RequestSource { request, is_temporary: true });

@@ -70,7 +70,7 @@ pub(in crate::whatif) fn checkpoint(
 struct RepeatedModules<'r, 's, 'a> {
     recording: &'r RecordedProgram<'s, 'a>,
     passes: Vec<Pass>,
-    /// Those that hold most come first, with their bytes at the peak.
+    /// The modules that hold most come first, with their bytes at the peak.
     modules: Vec<(u64, RepeatedModule)>,
 }
 

@@ -156,7 +156,7 @@ pub fn parse_capacity(text: &str) -> Result<u64, String> {
 /// The same for a replay, which has the memory that the CUDA context leaves.
 ///
 /// # Errors
-/// Those of [`parse_capacity`].
+/// Any error from [`parse_capacity`].
 pub fn parse_replay_capacity(text: &str) -> Result<u64, String> {
     GpuModel::find(text).map_or_else(|| parse_bytes(text), |gpu| Ok(gpu.usable_bytes()))
 }

@@ -9,7 +9,7 @@ const MIN_MODULE_BLOCKS: u32 = 3;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ForwardPass {
     all: BlockCounts,
-    /// Those that modules allocated: the code around them keeps results, which need no graph.
+    /// Blocks that modules allocated: the code around them keeps results, which need no graph.
     by_modules: BlockCounts,
     /// Number of blocks that code before the pass allocated, and the backward pass freed.
     older: u32,

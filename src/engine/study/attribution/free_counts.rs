@@ -11,7 +11,7 @@ pub(super) struct FreeCounts {
     pub(super) after_next_forward: u32,
     /// Freed after a backward pass started.
     pub(super) after_backward_start: u32,
-    /// Those of `after_backward_start` that a backward pass freed, as it frees saved tensors.
+    /// Blocks of `after_backward_start` that a backward pass freed, as it frees saved tensors.
     pub(super) in_backward: u32,
     /// Maximum number of backward passes that started during a block's lifetime.
     pub(super) max_passes: u32,

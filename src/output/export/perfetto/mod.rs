@@ -68,7 +68,7 @@ impl<W: Write> PerfettoWriter<W> {
     /// Adds a snapshot as a process.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Any error from the file.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let starts = recording.devices.iter().filter(|device| !device.window.is_empty());
         let first_us = starts.map(|device| device.time_us(device.window.start)).min().unwrap_or_default();
@@ -186,7 +186,7 @@ impl<W: Write> PerfettoWriter<W> {
     /// Completes the file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Any error from the file.
     pub fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
     }
