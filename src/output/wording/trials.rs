@@ -56,10 +56,15 @@ impl TrialsReport {
         };
         let option = best.remedy.as_deref().unwrap_or("its own options");
         let most = count(tokens(best).unwrap_or(0));
+        let answer = if self.runs.first().is_some_and(|first| first.outcome.is_end()) {
+            format!("{option} gives most room on {} (dry run): {most} tokens", self.gpu)
+        } else {
+            format!("with {option} it starts on {} (dry run): {most} tokens", self.gpu)
+        };
         Summary {
             action: best.remedy.clone(),
             copy: best.copy.clone(),
-            ..Summary::from_answer(format!("{option} gives most room on {} (dry run): {most} tokens", self.gpu))
+            ..Summary::from_answer(answer)
         }
     }
 }
