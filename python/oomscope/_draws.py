@@ -62,6 +62,11 @@ def maximum(torch, generator, tensor, dim, keepdim=False):
     return None, argmax(torch, generator, tensor, dim, keepdim)
 
 
+def nonzero(torch, _, tensor):
+    """All elements: the most memory."""
+    return torch.ones(tensor.size()).nonzero() if tensor.numel() <= MAX_ELEMENTS else None
+
+
 def distinct(torch, generator, sizes, dim, count):
     """`count` different indices into dimension `dim` of a tensor of these sizes: neighbours, from a random one on."""
     if not sizes:
@@ -102,6 +107,7 @@ DRAWS = {
     "sort.stable": stable_sort,
     "max.dim": maximum,
     "min.dim": maximum,
+    "nonzero": nonzero,
 }
 # The same for questions whether numbers are finite.
 COMPARISONS = {

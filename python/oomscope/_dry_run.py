@@ -28,6 +28,7 @@ import _oomscope_flashinfer as flashinfer
 import _oomscope_generation as generation
 import _oomscope_imports as imports
 import _oomscope_objects as objects
+import _oomscope_observed as observed
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
 import _oomscope_retries as retries
@@ -67,7 +68,7 @@ UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings
 WORKSPACE_FIELDS = 6
 MAX_DEVICES = 16
 # What a read gave in place of an unknown value, by its origin: see `_shadow`.
-VALUE_NAMES = ((2, "assumed"), (1, "random"), (4, "finite"))
+VALUE_NAMES = ((8, "maximum"), (2, "assumed"), (1, "random"), (4, "finite"))
 # Of the system: size of a page, and the advice to drop pages, which then read as zero.
 PAGE = 4096
 MADV_DONTNEED = 4
@@ -101,6 +102,7 @@ class DryRun:
         # Computes small tensors on the host; None if this torch has no way for it.
         self.operators = None
         self.set_values = values.SetValues(self.options.get("values", ()))
+        self.observed = observed.Observed()
         self.skipped_reads = 0
         self.known_reads = 0
         self.known_at = {}
@@ -176,8 +178,8 @@ class DryRun:
         atexit.register(self.library.stub_on_work, None)
 
     def after_torch(self, torch):
+        self.observed.start()
         self.skip_large_fills(torch)
-        self.set_values.install(torch)
         self.note_memory_queries(torch)
         if not os.environ.get("OOMSCOPE_NO_VALUES"):  # set by tests
             self.compute_values(torch)
@@ -222,12 +224,12 @@ class DryRun:
     def memory_query(self, files):
         """The stack of the first query whose answer is not only printed or logged, or None."""
         queries = (query for query in self.memory_queries.values() if query is not None)
-        return next((stack for stack, places in queries if usage.find(places, files=files)[0] != usage.REPORT), None)
+        return next((stack for stack, places in queries if usage.find(places, files=files, seen=self.observed)[0] != usage.REPORT), None)
 
     def compute_values(self, torch):
         """Computes small tensors on the host from now on, if this torch has a way for it."""
         try:
-            self.operators = operators.install(torch, self.library)
+            self.operators = operators.install(torch, self.library, self.set_values)
         except Exception as error:
             sys.stderr.write("oomscope: dry run: every value of the GPU is zero: %s\n" % error)
         if self.operators is not None:
@@ -273,7 +275,7 @@ class DryRun:
                 innermost = innermost.f_back  # `with torch.device(..)` is around every operator
             name = (operators or b"").decode("ascii", "replace")
             known = self.operators.read(name, source, size) if self.operators is not None else None
-            if known is not None and self.set_values.at(frames) is None:
+            if known is not None and (is_mask(name) or self.set_values.at(frames) is None):
                 ctypes.memmove(destination, known[0], size)
                 if not known[1]:
                     self.known_reads += 1
@@ -310,7 +312,8 @@ class DryRun:
         """Writes the value of a read, if it is not zero. Returns it as text."""
         text = self.set_values.at(frames)
         if text is not None:
-            data = self.set_values.encode(text, operators, size)
+            kind = self.operators.kind_of_read(operators) if self.operators is not None else None
+            data = self.set_values.encode(text, operators, size, kind)
             if data:
                 ctypes.memmove(destination, data, size)
                 return text
@@ -412,7 +415,7 @@ class DryRun:
         reads, files = [], usage.users_files()
         for (names, frames, origin), (count, size, first, last, places, truths) in self.reads.items():
             is_set = self.set_values.at(frames) is not None
-            used, place = ("set", None) if is_set else usage.find(places, truths, names, files)
+            used, place = ("set", None) if is_set else usage.find(places, truths, names, files, self.observed)
             reads.append(
                 {
                     "operators": names,
@@ -467,6 +470,11 @@ def zero_pages(address, size):
     edges = [(address, start - address), (end, address + size - end)] if is_done else [(address, size)]
     for edge, length in edges:
         ctypes.memset(edge, 0, length)
+
+
+def is_mask(operators):
+    """Whether these operators, innermost first, read how many elements of a mask are set: `_operators` knows."""
+    return operators.split(" ")[0] == "nonzero"
 
 
 def places_of(frame):

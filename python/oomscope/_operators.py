@@ -18,6 +18,7 @@ operator itself was computed; the buffer's zeros at once.
 import ctypes
 import functools
 import os
+import sys
 import threading
 
 import _oomscope_draws as draws
@@ -57,13 +58,19 @@ IDLE = ("_local_scalar_dense", "_fused_sdp_choice")
 HIDES = ("pow.Scalar", "pow.Scalar_out", "bucketize.Scalar", "searchsorted.Scalar")
 # The size of the result is the number of elements that the kernel reads back: in which dimension of which result.
 SIZED = ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "masked_select")
+# Those of one dimension, which is the second argument.
+SIZED_BY_DIMENSION = ("unique_dim", "unique_dim_consecutive")
+# Elements of the largest tensor that `nonzero` looks through at once.
+MAX_SELECTED = (1 << 31) - 1
+# Operators that copy to the host, with the index of the argument.
+READS = {"_local_scalar_dense": 0, "copy_": 1}
 
 
 class Operators:
     """What all operators share."""
 
-    def __init__(self, torch, library):
-        self.torch, self.shadow = torch, shadow.Shadow(torch)
+    def __init__(self, torch, library, set_values):
+        self.torch, self.shadow, self.set_values = torch, shadow.Shadow(torch), set_values
         self.core, self.tensor = torch._C, torch.Tensor
         self.host = self.core.DispatchKeySet(self.core.DispatchKey.CPU)
         self.generator = torch.Generator()
@@ -75,6 +82,8 @@ class Operators:
         self.outside_write = library.stub_outside_write
         self.outside_write.restype, self.outside_write.argtypes = ctypes.c_uint64, [ctypes.c_uint64]
         self.seen_writes = self.outside_writes.value
+        # The type of what the last of READS read.
+        self.read_type = None
         # Number of operators in whose kernels this thread is.
         self.depth = library.stub_operator_depth
 
@@ -106,6 +115,27 @@ class Operators:
                 count, origin = self.sizes[name]
                 return count.to_bytes(size, "little"), origin
         return None
+
+    def noting_type(self, index, before=lambda *_, **__: None):
+        """`before`, which first notes the type of the argument that is read."""
+
+        def noting(keys, *args, **kwargs):
+            self.read_type = str(args[index].dtype).rpartition(".")[2]
+            return before(keys, *args, **kwargs)
+
+        return noting
+
+    def kind_of_read(self, operators):
+        """The name of the type that these operators, innermost first, read; or None."""
+        return self.read_type if operators.split(" ")[0] in READS else None
+
+    def set_mask(self, mask, frame):
+        """Gives a mask that is not known as many elements as `--value` sets for this line: the first ones."""
+        count = self.set_values.count_at(frame)
+        if count is not None and self.shadow.known(mask) is None:
+            self.shadow.limit = max(self.shadow.limit, mask.nbytes)
+            chosen = self.torch.arange(mask.numel(), device="cpu").view(mask.size()) < count
+            self.shadow.set(mask, chosen.to(mask.dtype), 0)
 
     def forget(self, value):
         if isinstance(value, self.tensor):
@@ -178,9 +208,12 @@ class Operator:
         shared = self.shared
         shared.catch_up()
         shared.sizes.pop(self.base, None)
-        first = args[0] if args and not self.written and self.draw is None else None
-        if isinstance(first, shared.tensor) and first.is_cuda and first.nbytes > shadow.MAX_BYTES:
+        is_general = not self.written and self.draw is None and self.base not in SIZED
+        first = args[0] if args and is_general else None
+        if isinstance(first, shared.tensor) and first.is_cuda and first.nbytes > shared.shadow.limit:
             return (), shared.shadow.changes  # most calls: not known, without a look at the rest
+        if self.base == "nonzero" and shared.set_values.values:
+            shared.set_mask(args[0], sys._getframe().f_back)
         call = Call(self, args, kwargs)
         if call.device is None:
             return None
@@ -191,6 +224,10 @@ class Operator:
             except Exception:  # what is an error on the host may be none on a GPU; the kernel's own follows
                 pass
         shared.forget(call.written)
+        if self.base in SIZED and not call.is_known:
+            most = args[0].size(args[1]) if self.base in SIZED_BY_DIMENSION else args[0].numel()
+            if most <= MAX_SELECTED:
+                shared.sizes[self.base] = most, shadow.MAXIMUM
         drawn = call.drawn(args, kwargs) if self.draw is not None and not call.is_known else None
         return drawn or (call.written, shared.shadow.changes)
 
@@ -311,7 +348,7 @@ class Call:
             shared.shadow.wrote(tensor, self.origin)
         if operator.base in SIZED:
             first = result[0] if isinstance(result, (list, tuple)) else result
-            dim = self.args[1] if operator.base in ("unique_dim", "unique_dim_consecutive") else 0
+            dim = self.args[1] if operator.base in SIZED_BY_DIMENSION else 0
             shared.sizes[operator.base] = (first.size(dim), self.origin)
         elif isinstance(result, bool):  # it reads back as much
             shared.sizes[operator.base] = (int(result), self.origin)
@@ -329,7 +366,7 @@ class Call:
 # Installation --------------------------------------------------------------------------------------------------------
 
 
-def install(torch, library):
+def install(torch, library, set_values):
     """Computes small tensors from now on, in all threads of Python. Returns None if this torch has no way for it."""
     core = torch._C
     functions = torch_functions(torch)
@@ -346,7 +383,7 @@ def install(torch, library):
     keys = (ctypes.c_uint16 * 3)(int(key), int(core.DispatchKey.Python), 0)
     if not library.stub_prepare_operators(functions, keys):
         return None
-    shared = Operators(torch, library)
+    shared = Operators(torch, library, set_values)
     everything = torch.library.Library("_", "IMPL")
     everything.m.fallback(KEY, torch.library.fallthrough_kernel, False)
     shared.libraries = [everything]
@@ -357,6 +394,8 @@ def install(torch, library):
     shared.register("prims")  # decompositions on the meta device use them
     shared.pass_by = functools.partial(pass_by, torch, shared)
     count_distinct_indices(torch, shared, kernel_of)
+    if set_values.values:
+        note_types(torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
     keep_out_of_the_way(torch, key)
     core._dispatch_tls_set_dispatch_key_included(key, True)
     follow_threads(core, key)
@@ -397,6 +436,8 @@ def register(torch, shared, kernel_of, below, namespace):
         operator = Operator(shared, full, schema)
         is_large = not operator.written and any(part in base for part in LARGE)
         before = operator.before_unknown if is_large else operator.before
+        if name in READS and shared.set_values.values:
+            before = shared.noting_type(READS[name], before)
         plan = (operator.handle.redispatch_boxed, below, before, operator.after, *("hides",) * (name in HIDES))
         library.m.impl(name, KEY, kernel_of(plan), True)
     pass_by(torch, shared)
@@ -428,6 +469,15 @@ def count_distinct_indices(torch, shared, kernel_of):
     library = torch.library.Library("aten", "IMPL")
     shared.libraries.append(library)
     library.m.impl("_coalesce", "BackendSelect", kernel_of(plan), True)
+
+
+def note_types(torch, shared, kernel_of, below):
+    """Notes the type of each number that is read alone, for `--value`."""
+    run = torch._C._dispatch_find_schema_or_throw("aten::_local_scalar_dense", "").redispatch_boxed
+    before = shared.noting_type(READS["_local_scalar_dense"])
+    library = torch.library.Library("aten", "IMPL")
+    shared.libraries.append(library)
+    library.m.impl("_local_scalar_dense", KEY, kernel_of((run, below, before, None)), True)
 
 
 def is_intercepted(base, schema):

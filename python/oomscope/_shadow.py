@@ -6,10 +6,11 @@ in-place operators share them. A value is known while all that it was computed f
 the device comes from here (`read`), else it is zero.
 
 A value has an origin: 0, or a union of RANDOM (of a generator, whose numbers differ on a GPU), ASSUMED (drawn in place
-of a value that is not known, see `_draws`) and FINITE (whether unknown numbers are finite).
+of a value that is not known, see `_draws`), FINITE (whether unknown numbers are finite) and MAXIMUM (the largest size that
+a result can have).
 """
 
-RANDOM, ASSUMED, FINITE = 1, 2, 4
+RANDOM, ASSUMED, FINITE, MAXIMUM = 1, 2, 4, 8
 # Limits of one storage and of all, in bytes.
 MAX_BYTES = 1 << 20
 MAX_TOTAL_BYTES = 256 << 20
@@ -36,12 +37,14 @@ class Shadow:
         self.changes = 0
         # Number of records at which those of freed storages are removed.
         self.crowded = 1000
+        # The largest tensor that is looked for.
+        self.limit = MAX_BYTES
 
     # Tensors -----------------------------------------------------------------------------------------------------
 
     def record_of(self, tensor):
         try:
-            if not self.records or tensor.nbytes > MAX_BYTES:
+            if not self.records or tensor.nbytes > self.limit:
                 return None
             record = self.records.get(tensor.untyped_storage()._cdata)
             # A storage that was resized has other memory.
@@ -127,7 +130,7 @@ class Shadow:
         except (RuntimeError, NotImplementedError):
             return None
         size = storage.nbytes()
-        if not address or not 0 < size <= MAX_BYTES:
+        if not address or not 0 < size <= self.limit:
             return None
         if len(self.records) >= self.crowded:
             self.remove_freed()

@@ -12,6 +12,7 @@ many uses rather than too few.
 
 import ast
 import dis
+import functools
 import linecache
 import sys
 
@@ -101,7 +102,14 @@ SIZES = frozenset(
 FIXED_ATTRIBUTES = frozenset(
     "shape dtype device ndim requires_grad is_cuda grad_fn size dim numel nbytes itemsize".split()
 )
-MAX_STEPS = 3000
+# Attributes of a tensor, and of an array, that are its size; and methods whose result has as many elements.
+SIZE_ATTRIBUTES = frozenset("shape size numel nelement nbytes".split())
+VIEWS = frozenset("squeeze flatten view t tolist cpu numpy long int to clone detach unique sort contiguous".split())
+# Operators that read the size of their result, of which the recording has the maximum.
+SIZED_OPERATORS = frozenset(
+    "nonzero masked_select _unique2 unique_dim unique_consecutive unique_dim_consecutive".split()
+)
+MAX_STEPS = 20000
 # With more functions of a name, the one that is called is not known.
 MAX_FUNCTIONS = 8
 
@@ -110,12 +118,12 @@ def is_torch(path):
     return "/torch/" in path.replace("\\", "/")
 
 
-def find(places, truths=frozenset(), operators="", files=()):
+def find(places, truths=frozenset(), operators="", files=(), seen=None):
     """What becomes of a value: (one of the words above, the place that decides as (file, line, function) or None).
 
     `places` are the frames of the read, innermost first, as (code, index of the last instruction, line). `truths` are
     those of the condition that the value is in (see `_values.condition`): where all were false, its branch has not run.
-    `files` are the user's (see `users_files`).
+    `files` are the user's (see `users_files`), and `seen` is what ran (see `_observed`).
     """
     if not HARMLESS_OPERATORS.isdisjoint(operators.split()):
         return REPORT, None
@@ -124,7 +132,8 @@ def find(places, truths=frozenset(), operators="", files=()):
             return REPORT, None
         if not is_torch(code.co_filename):
             break
-    flow = Flow(places, truths, files)
+    flow = Flow(places, truths, files, seen)
+    flow.is_size = not SIZED_OPERATORS.isdisjoint(operators.split())
     try:
         flow.start(0)
     except RecursionError:
@@ -227,6 +236,11 @@ class Source:
                     self.imports.update({alias.asname or alias.name: (module, alias.name) for alias in node.names})
         return self.imports
 
+    def functions_of(self, code):
+        """The functions that `code` may be of: one, unless the file has changed or has no such function."""
+        named = self.functions.get(code.co_name, ())
+        return [function for function in named if code.co_firstlineno in first_lines(function)]
+
     def enclosing(self, node, kinds):
         while node is not None and not isinstance(node, kinds):
             node = self.parents.get(node)
@@ -238,8 +252,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def is_code_of(code, source, function):
     """Whether `code` is that of a function. `torch.no_grad` renames the one around the decorated function."""
-    lines = [function.lineno, *(decorator.lineno for decorator in function.decorator_list)]
-    return code.co_name == function.name or (code.co_filename == source.filename and code.co_firstlineno in lines)
+    is_here = code.co_filename == source.filename and code.co_firstlineno in first_lines(function)
+    return code.co_name == function.name or is_here
+
+
+def first_lines(function):
+    return [function.lineno, *(decorator.lineno for decorator in function.decorator_list)]
 
 
 def span(node):
@@ -286,8 +304,10 @@ def last_name(node):
 
 
 class Flow:
-    def __init__(self, places, truths, files):
-        self.places, self.truths = places, truths
+    def __init__(self, places, truths, files, seen=None):
+        self.places, self.truths, self.observed = places, truths, seen
+        # The size of the value is what was read, not its elements; sizes come of it, but none that is larger.
+        self.is_size = self.is_bounded = False
         self.result, self.place = REPORT, None
         self.seen, self.entered = set(), set()
         self.steps = 0
@@ -327,12 +347,16 @@ class Flow:
     def follow(self, source, node, depth):
         """Follows the value of `node`. `depth` is the frame that it is in; None in a function that it was passed to."""
         self.steps += 1
-        if self.result == BRANCH or (node, depth) in self.seen or self.steps > MAX_STEPS:
+        if self.result == BRANCH or (node, depth, self.is_size) in self.seen or self.steps > MAX_STEPS:
             if self.steps > MAX_STEPS:
                 self.give_up(UNKNOWN, source, node)
             return
-        self.seen.add((node, depth))
+        self.seen.add((node, depth, self.is_size))
+        if not self.has_run(source, node):
+            return
         parent = source.parents.get(node)
+        if self.is_size and self.follow_size(source, node, parent, depth):
+            return
         if isinstance(parent, (ast.Expr, ast.JoinedStr, ast.FormattedValue, ast.Raise, ast.Assert, ast.Delete)):
             return
         if isinstance(node, (ast.JoinedStr, ast.FormattedValue)):
@@ -348,7 +372,8 @@ class Flow:
                 return  # a place in a container is assigned
             self.follow(source, parent, depth)
         elif isinstance(parent, ast.Slice):
-            self.give_up(SIZE, source, node)
+            if not self.is_bounded:
+                self.give_up(SIZE, source, node)
         elif isinstance(parent, ast.BoolOp):
             others = parent.values[parent.values.index(node) + 1 :]
             if any(self.is_risky(source, other) for other in others):
@@ -384,6 +409,46 @@ class Flow:
         else:
             self.give_up(UNKNOWN, source, node)
 
+    def has_run(self, source, node):
+        """Whether the statement of `node` ran, as far as known. One in no function ran before it was looked at."""
+        if self.observed is None or source.enclosing(node, FUNCTIONS) is None:
+            return True
+        statement = source.enclosing(node, ast.stmt)
+        body = getattr(statement, "body", None)
+        end = body[0].lineno if isinstance(body, list) and body else statement.end_lineno + 1
+        return self.observed.has_run(source.filename, range(statement.lineno, max(end, statement.lineno + 1)))
+
+    def follow_size(self, source, node, parent, depth):
+        """Follows the size of a tensor, as in `len(x)` and `x.shape`. False where `node` is kept or passed on."""
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            return True
+        if isinstance(parent, ast.Attribute):
+            call = source.parents.get(parent)
+            is_called = isinstance(call, ast.Call) and call.func is parent
+            if parent.attr in SIZE_ATTRIBUTES:
+                self.follow_number(source, call if is_called else parent, depth)
+            elif is_called and parent.attr in VIEWS:
+                self.follow(source, call, depth)
+            return True
+        if isinstance(parent, ast.Call) and last_name(parent.func) == "len":
+            self.follow_number(source, parent, depth)
+            return True
+        if isinstance(parent, ast.Subscript):
+            if node is parent.value:
+                self.follow(source, parent, depth)
+            return True  # else it selects
+        if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Compare)):
+            self.is_size, self.is_bounded = False, True
+            return False
+        is_moved = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Return, ast.Tuple, ast.List, ast.Starred, ast.keyword)
+        is_users = isinstance(parent, ast.Call) and self.functions_of(source, parent.func)
+        return not isinstance(parent, is_moved) and not is_users
+
+    def follow_number(self, source, node, depth):
+        self.is_size, self.is_bounded = False, True
+        self.follow(source, node, depth)
+        self.is_size = True
+
     # Calls and functions ---------------------------------------------------------------------------------------------
 
     def follow_attribute(self, source, attribute, depth):
@@ -406,23 +471,80 @@ class Flow:
             if name in REPORTS:
                 return None
             if name in SIZES:
-                return self.give_up(BRANCH if name == "range" else SIZE, source, call)
+                return None if self.is_bounded else self.give_up(BRANCH if name == "range" else SIZE, source, call)
             if name in KEEPS and isinstance(call.func, ast.Attribute):
                 return self.assign(source, call.func.value, depth)
             if name in PASSES:
                 return self.follow(source, call, depth)
         if name == "step" and is_scheduler(source, call.func):
             return None  # only rates depend on it
+        callees = None if self.observed is None or functions else self.observed.callees(source.filename, span(call))
+        if callees is not None:
+            return self.follow_callees(source, argument, call, depth, callees)
         if not 0 < len(functions) <= MAX_FUNCTIONS:
             return self.give_up(UNKNOWN, source, call)
         for target, function in functions:
-            parameter = parameter_of(function, argument, call)
-            if parameter is None:
+            parameters = parameters_of(function, argument, call)
+            if not parameters:
                 return self.give_up(UNKNOWN, source, call)
-            self.variable(target, parameter, function, None)
+            for parameter in parameters:
+                self.variable(target, parameter, function, None)
         if name in KEEPS and isinstance(call.func, ast.Attribute):
             self.assign(source, call.func.value, depth)  # it may be an object of a library after all
         return self.follow(source, call, depth)
+
+    def follow_callees(self, source, argument, call, depth, callees):
+        """Follows the value into what `call` called."""
+        passes = not callees  # a call that did not return: of nothing, or to be noted yet
+        for kind, callee in callees:
+            if kind == "class":
+                fields = [*getattr(callee, "__dataclass_fields__", ()), *getattr(callee, "_fields", ())]
+                index = call.args.index(argument) if argument in call.args else len(fields)
+                field = argument.arg if isinstance(argument, ast.keyword) else next(iter(fields[index:]), None)
+                if field in fields:
+                    self.attribute(source, field)
+                    continue
+                kind, callee = "function", getattr(callee.__init__, "__code__", None)
+                if callee is None:  # written in C
+                    passes = True
+                    continue
+            if kind == "object":
+                if is_network(callee):
+                    continue  # a read of what it makes of the value is another one
+                code = getattr(getattr(callee, "__call__", None), "__code__", None)
+                kind, callee = ("module", callee.__module__) if code is None else ("function", code)
+            if kind == "module":
+                if knows_torch(callee):
+                    return self.give_up(UNKNOWN, source, call)
+                passes = True
+            elif callee is None or not self.follow_into(argument, call, callee):
+                return self.give_up(UNKNOWN, source, call)
+            else:
+                passes = True
+        if passes:
+            receiver = getattr(call.func, "value", None)
+            root = receiver
+            while isinstance(root, (ast.Attribute, ast.Subscript)):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id not in source.imported():
+                self.assign(source, receiver, depth)  # which may keep it
+            self.follow(source, call, depth)
+        return None
+
+    def follow_into(self, argument, call, code):
+        """Follows `argument` into the function of `code`. False if that is not possible."""
+        if not uses_torch(code.co_filename):
+            return True  # it requests no memory of a GPU
+        target = Source.of(code.co_filename)
+        functions = target.functions_of(code)
+        if is_torch(code.co_filename) or len(functions) != 1:
+            return False
+        parameters = parameters_of(functions[0], argument, call)
+        if code.co_filename not in self.files:
+            self.files.append(code.co_filename)
+        for parameter in parameters:
+            self.variable(target, parameter, functions[0], None)
+        return bool(parameters)
 
     def functions_of(self, source, called):
         """The functions of the program that `called` may be, each with its source: those of its name in this file; of a
@@ -476,11 +598,14 @@ class Flow:
         elif isinstance(target, (ast.Subscript, ast.Call)):
             self.assign(source, getattr(target, "value", None) or target.func, depth)
         elif isinstance(target, ast.Attribute):
-            for other in self.sources(source, "." + target.attr):
-                for load in other.attributes.get(target.attr, ()):
-                    self.follow(other, load, self.depth_of(other, load))
+            self.attribute(source, target.attr)
         elif isinstance(target, ast.Name):
             self.variable(source, target.id, source.enclosing(target, FUNCTIONS), depth)
+
+    def attribute(self, source, name):
+        for other in self.sources(source, "." + name):
+            for load in other.attributes.get(name, ()):
+                self.follow(other, load, self.depth_of(other, load))
 
     def variable(self, source, name, function, depth):
         is_shared = function is None or any(
@@ -536,11 +661,21 @@ class Flow:
                 self.assign(source, target, depth)
             return True
         if isinstance(statement, ast.If):
-            return not self.is_risky(source, statement.test) and all(
-                self.is_harmless(source, inner, depth) for inner in statement.body + statement.orelse
-            )
+            branches = statement.body + statement.orelse
+            if self.has_run(source, statement):  # another condition decides about what did not run
+                branches = [inner for inner in branches if self.has_run(source, inner)]
+            are_harmless = all(self.is_harmless(source, inner, depth) for inner in branches)
+            return are_harmless and not self.is_risky(source, statement.test)
         if isinstance(statement, ast.With):
             return all(self.is_harmless(source, inner, depth) for inner in statement.body)
+        if isinstance(statement, ast.For):
+            inside = [inner for inner in statement.body if not isinstance(inner, (ast.Break, ast.Continue))]
+            are_harmless = all(self.is_harmless(source, inner, depth) for inner in inside + statement.orelse)
+            return are_harmless and not self.is_risky(source, statement.iter)
+        if isinstance(statement, ast.Try):
+            handled = [inner for handler in statement.handlers for inner in handler.body if self.has_run(source, inner)]
+            parts = statement.body + handled + statement.orelse + statement.finalbody
+            return all(self.is_harmless(source, inner, depth) for inner in parts)
         if isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls
             return statement.value is None or not self.is_risky(source, statement.value)
         return False
@@ -565,12 +700,57 @@ class Flow:
                     if not all(self.is_harmless_function(*function) for function in functions):
                         return True
                     continue
+                if self.is_harmless_call(source, inner):
+                    continue
                 is_state = name == "state_dict"  # references, no copies
                 if not is_state and (
                     name in ("deepcopy", "clone", "to", "cuda") or name not in REPORTS | PASSES | KEEPS
                 ):
                     return True
         return False
+
+
+    def is_harmless_call(self, source, call):
+        """Whether no request depends on whether `call` is made, by what it called."""
+        callees = self.observed.callees(source.filename, span(call)) if self.observed is not None else None
+        return bool(callees) and all(self.is_harmless_callee(*callee) for callee in callees)
+
+    def is_harmless_callee(self, kind, callee):
+        if kind != "function":
+            return not knows_torch(callee if kind == "module" else callee.__module__)
+        if not uses_torch(callee.co_filename):
+            return True
+        target = Source.of(callee.co_filename)
+        functions = target.functions_of(callee)
+        is_known = len(functions) == 1 and not is_torch(callee.co_filename)
+        return is_known and self.is_harmless_function(target, functions[0])
+
+
+def is_network(kind):
+    """Whether a class is of a model of PyTorch."""
+    nn = sys.modules.get("torch.nn")
+    return nn is not None and issubclass(kind, nn.Module)
+
+
+@functools.lru_cache(maxsize=None)
+def knows_torch(name):
+    """Whether a module of the same package as module `name` has something of PyTorch. True if that is not known."""
+    package = name.split(".")[0]
+    modules = [one for one in list(sys.modules.values()) if type(one) is type(sys)]
+    return package in ("torch", "__main__") or any(
+        (type(value) is type(sys) and value.__name__.split(".")[0] == "torch")
+        or (type(getattr(value, "__module__", None)) is str and value.__module__.split(".")[0] == "torch")
+        for one in modules
+        if one.__name__.split(".")[0] == package
+        for value in list(vars(one).values())
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def uses_torch(filename):
+    """Whether the module of a file knows PyTorch."""
+    modules = [one for one in list(sys.modules.values()) if type(one) is type(sys)]
+    return knows_torch(next((one.__name__ for one in modules if vars(one).get("__file__") == filename), "__main__"))
 
 
 def users_files():
@@ -592,15 +772,23 @@ def is_users_module(name, importing):
     return type(path) is not str or objects.is_users_file(path)
 
 
-def parameter_of(function, argument, call):
-    """The name of the parameter of `function` that `argument` of `call` becomes, or None."""
+def parameters_of(function, argument, call):
+    """The names of the parameters of `function` that `argument` of `call` may become."""
     arguments = function.args
-    if isinstance(argument, ast.keyword):
-        names = [item.arg for item in arguments.args + arguments.kwonlyargs]
-        return argument.arg if argument.arg in names else None
     names = [item.arg for item in arguments.posonlyargs + arguments.args]
-    if names and names[0] in ("self", "cls") and isinstance(call.func, ast.Attribute):
+    if names and names[0] in ("self", "cls"):
         names = names[1:]
+    if isinstance(argument, ast.keyword):
+        given = [item.arg for item in call.keywords]
+        others = [name for name in [*names[len(call.args) :], *keywords_of(arguments)] if name not in given]
+        rest = [arguments.kwarg.arg] if arguments.kwarg else []
+        is_named = argument.arg in [*names, *keywords_of(arguments)]
+        return [argument.arg] if is_named else rest if argument.arg else others + rest
     index = call.args.index(argument)
+    rest = [arguments.vararg.arg] if arguments.vararg else []
     has_star = any(isinstance(item, ast.Starred) for item in call.args[: index + 1])
-    return names[index] if index < len(names) and not has_star else None
+    return names + rest if has_star else names[index : index + 1] or rest
+
+
+def keywords_of(arguments):
+    return [item.arg for item in arguments.kwonlyargs]

@@ -144,12 +144,15 @@ class Truth:
 SIZED = frozenset("len size dim numel range exp ones ones_like full full_like eye arange cos softmax sigmoid".split())
 
 
+# Formats of `struct`, by the name of the type.
+FORMATS = dict(bool="?", uint8="B", int8="b", int16="h", int32="i", int64="q", float16="e", float32="f", float64="d")
+
+
 class SetValues:
     """The values of `--value LINE=V`: by file name and line."""
 
     def __init__(self, options):
         self.values = [(place, int(line), text) for place, line, text in options]
-        self.dtype = None
 
     def at(self, frames):
         """The text that is set for a read with these frames (file, line, function), or None."""
@@ -160,39 +163,27 @@ class SetValues:
                     return text
         return None
 
-    def install(self, torch):
-        """Reads of single values then know the type of what they read."""
-        if not self.values:
-            return
-        import warnings
+    def count_at(self, frame):
+        """The number of elements that is set for a mask at the line of `frame` or of its callers, or None."""
+        frames = []
+        while self.values and frame is not None:
+            frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
+            frame = frame.f_back
+        text = self.at(frames)
+        return None if text is None else int(parse(text))
 
-        library = torch.library.Library("aten", "IMPL")
-        original_size = {torch.bool: "?", torch.uint8: "B", torch.int8: "b", torch.int16: "h", torch.int32: "i"}
-        original_size.update({torch.int64: "q", torch.float32: "f", torch.float64: "d", torch.float16: "e"})
-
-        def read_scalar(tensor):
-            self.dtype = tensor.dtype
-            try:
-                value = tensor.detach().to("cpu")
-            finally:
-                self.dtype = None
-            return torch.ops.aten._local_scalar_dense(value)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            library.impl("_local_scalar_dense", read_scalar, "CUDA")
-        self.library, self.formats, self.bfloat16 = library, original_size, torch.bfloat16
-
-    def encode(self, text, operators, size):
-        """The bytes of `size` that stand for the value, repeated for each element."""
+    def encode(self, text, operators, size, kind=None):
+        """The bytes of `size` that stand for the value, repeated for each element. `kind` is the name of their type, if
+        it is known.
+        """
         value = parse(text)
         if any(name in operators.split() for name in SIZE_OPERATORS) and size <= 8:
             return int(value).to_bytes(size, "little", signed=True)
-        if self.dtype is not None and self.dtype == self.bfloat16:
+        if kind == "bfloat16":
             element = struct.pack("<f", float(value))[2:]
-        elif self.dtype is not None and self.dtype in self.formats:
-            kind = self.formats[self.dtype]
-            element = struct.pack("<" + kind, float(value) if kind in "fde" else int(value))
+        elif kind in FORMATS:
+            letter = FORMATS[kind]
+            element = struct.pack("<" + letter, float(value) if letter in "fde" else int(value))
         elif isinstance(value, bool):
             element = struct.pack("?", value)
         elif isinstance(value, int):

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::dry_verdict::{FailedRequest, Retry};
 use crate::base::ids::StackId;
 use crate::replay::literal::Tracking;
-use crate::snapshot::{Action, DryRun};
+use crate::snapshot::{Action, Device, DryRun, ReadValue};
 use crate::stacks::frames::LineId;
 use crate::study::{DeviceStudy, Study};
 
@@ -15,6 +15,8 @@ pub(super) struct Failures {
     pub(super) last: Option<FailedRequest>,
     /// Every line with a failed request was served after its last failure.
     pub(super) has_recovered: bool,
+    /// Memory that the failed request and live blocks need, without any that depends on results of maximum size.
+    pub(super) least_bytes: u64,
 }
 
 impl Failures {
@@ -25,7 +27,9 @@ impl Failures {
         let is_complete = count as u64 >= dry_run.failure_count;
         let has_recovered = is_complete && devices.iter().all(|device| device.are_served_later);
         let traced = study.devices().zip(&devices).filter_map(|(device, failures)| Some((device, failures.last?)));
-        let traced = traced.last().map(|(device, entry)| {
+        let traced = traced.last();
+        let least_bytes = traced.map_or(0, |(device, entry)| least_bytes(device.device(), entry, dry_run));
+        let traced = traced.map(|(device, entry)| {
             let (stack, bytes) = (device.device().stack(entry), device.device().entry(entry).size);
             (stack, bytes, has_recovered.then(|| retry(device, entry, dry_run)))
         });
@@ -38,8 +42,30 @@ impl Failures {
                 let location = location.or_else(|| recorded.and_then(|failure| failure.stack).map(locate));
                 FailedRequest { location: location.unwrap_or_default(), bytes, retry }
             });
-        Self { last, has_recovered }
+        Self { last, has_recovered, least_bytes }
     }
+}
+
+/// The failed request and the blocks that are live at it: only those from before the first result of maximum size. 0 if
+/// the request comes after it, as it may depend on that size.
+fn least_bytes(device: Device<'_>, failed_entry: usize, dry_run: &DryRun) -> u64 {
+    let at_most = dry_run.reads.iter().filter(|read| read.value == ReadValue::Maximum);
+    let first_us = at_most.map(|read| read.first_us).min().unwrap_or(u64::MAX);
+    let mut live = BTreeMap::new();
+    for entry in (0..failed_entry).map(|index| device.entry(index)) {
+        match entry.action {
+            Action::Alloc if entry.time_us < first_us => {
+                live.insert(entry.addr, entry.size);
+            }
+            Action::FreeRequested => {
+                live.remove(&entry.addr);
+            }
+            _ => {}
+        }
+    }
+    let failed = device.entry(failed_entry);
+    let requested = if failed.time_us < first_us { failed.size } else { 0 };
+    live.into_values().sum::<u64>().saturating_add(requested)
 }
 
 /// The failed requests of a device.

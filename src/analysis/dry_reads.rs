@@ -83,6 +83,9 @@ impl ReadReport {
         if self.value == ReadValue::Finite {
             return false; // a run whose numbers are not finite does less
         }
+        if self.value == ReadValue::Maximum {
+            return self.usage == ReadUsage::Branch; // smaller results need less
+        }
         match self.usage {
             ReadUsage::Set => false,
             ReadUsage::Branch | ReadUsage::Size => true,

@@ -158,11 +158,12 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
     };
     let refusal = report.serving.as_ref().and_then(|serving| serving.error.clone());
     let end = refusal.map(DryRunReason::NotStarted).or(end);
-    let Failures { last: failed, has_recovered } = Failures::from_recording(study, dry_run);
+    let Failures { last: failed, has_recovered, least_bytes } = Failures::from_recording(study, dry_run);
     ProcessFacts {
         end,
         failed,
         has_recovered,
+        fails_at_least: least_bytes > report.usable_bytes(),
         is_memory_unknown: !report.is_known() || report.serving.as_ref().is_some_and(|serving| !serving.has_headroom()),
         served: if !report.ranges.iter().all(RangeReport::fits) {
             Served::AtBest
@@ -246,6 +247,11 @@ impl DryRunReport {
         !has_others && self.reads.iter().all(|read| read.value != ReadValue::Zero)
     }
 
+    /// Whether the program read a value of this origin.
+    pub(crate) fn has_read(&self, value: ReadValue) -> bool {
+        self.reads.iter().any(|read| read.value == value)
+    }
+
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
         add(Code::DryRun, DryRunWarning::NoGpu(self));
@@ -255,8 +261,8 @@ impl DryRunReport {
         if !self.reads_only_substitutes() {
             add(Code::ValuesRead, DryRunWarning::Reads(self));
         }
-        for value in [ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
-            if self.reads.iter().any(|read| read.value == value) {
+        for value in [ReadValue::Maximum, ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
+            if self.has_read(value) {
                 add(Code::ValuesRead, DryRunWarning::Substitutes(self, value));
             }
         }

@@ -38,6 +38,8 @@ pub enum DryRunReason {
     UnknownMemory,
     /// A value that was read decides.
     Value(Box<ReadReport>),
+    /// A request fails if this result, whose size is not known, has its maximum size.
+    FailedAtMost(FailedRequest, Box<ReadReport>),
     /// Some reads of values are not in the ledger.
     OmittedReads,
     /// The recorder stopped the program, which kept reading values.
@@ -132,6 +134,8 @@ pub(super) struct ProcessFacts<'f> {
     pub(super) failed: Option<FailedRequest>,
     /// Every line with a failed request was served later.
     pub(super) has_recovered: bool,
+    /// The request fails whatever size the results have that were taken at their maximum.
+    pub(super) fails_at_least: bool,
     /// Memory of unknown size, other than workspaces with an estimate.
     pub(super) is_memory_unknown: bool,
     /// How surely every request is served.
@@ -146,7 +150,13 @@ pub(super) fn decide(facts: ProcessFacts<'_>) -> (DryRunVerdict, DryRunReason) {
     use DryRunVerdict::{DidNotFinish, MayFit, NoVerdict, WouldFit, WouldNotFit};
     let has_finished = facts.end.is_none();
     let retried = match facts.failed {
-        Some(failed) if !(has_finished && facts.has_recovered) => return (WouldNotFit, Reason::Failed(failed)),
+        Some(failed) if !(has_finished && facts.has_recovered) => {
+            let at_most = facts.reads.iter().find(|read| read.value == ReadValue::Maximum);
+            return match at_most.filter(|_| !facts.fails_at_least) {
+                Some(read) => (MayFit, Reason::FailedAtMost(failed, Box::new(read.clone()))),
+                None => (WouldNotFit, Reason::Failed(failed)),
+            };
+        }
         failed => failed,
     };
     match facts.end {
@@ -234,6 +244,7 @@ mod tests {
         let branch = ReadReport { usage: ReadUsage::Branch, ..ReadReport::default() };
         let mask = ReadReport { decides_a_size: true, ..ReadReport::default() };
         let drawn = ReadReport { value: ReadValue::Assumed, ..branch.clone() };
+        let most = ReadReport { value: ReadValue::Maximum, usage: ReadUsage::Report, ..mask.clone() };
         let ample = || ProcessFacts { served: Served::Amply, ..well() };
         let cases = [
             (well(), WouldFit),
@@ -243,6 +254,11 @@ mod tests {
             (ProcessFacts { reads: std::slice::from_ref(&drawn), ..well() }, MayFit),
             (ProcessFacts { reads: std::slice::from_ref(&drawn), ..ample() }, WouldFit),
             (ProcessFacts { reads: &[drawn.clone(), branch.clone()], ..ample() }, MayFit),
+            (ProcessFacts { reads: std::slice::from_ref(&most), ..well() }, WouldFit),
+            (ProcessFacts { reads: std::slice::from_ref(&most), served: Served::AtBest, ..well() }, MayFit),
+            (ProcessFacts { reads: &[ReadReport { usage: ReadUsage::Branch, ..most.clone() }], ..well() }, MayFit),
+            (ProcessFacts { reads: std::slice::from_ref(&most), failed: Some(failed()), ..well() }, MayFit),
+            (ProcessFacts { reads: &[most], failed: Some(failed()), fails_at_least: true, ..well() }, WouldNotFit),
             (ProcessFacts { omitted_reads: 1, ..well() }, MayFit),
             (ProcessFacts { is_memory_unknown: true, ..well() }, MayFit),
             (ProcessFacts { served: Served::AtBest, ..well() }, MayFit),

@@ -322,7 +322,10 @@ for _ in range(3):
 print(right / 24)""",
 )
 MASK = "import torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\ny = x[x > 0] * 2"
-job("masks", "may-fit", MASK, "decides a size")
+job("masks", "would-fit", MASK, ": up to ")
+job("masks-in-a-branch", "may-fit", MASK + "\nif len(y) == 0:\n    z = x.clone()", "decides how the program goes on")
+job("masks-too-large", "may-fit", MASK + "\nz = y.repeat(1 << 23)", "selects every element")
+job("masks-and-too-large-without", "would-not-fit", "import torch\n" + HUGE + MASK)
 job("masks-random", "would-fit", "import torch\nx = torch.randn(64, 64, device='cuda')\ny = x[x > 0] * 2")
 job(
     "masks-set",

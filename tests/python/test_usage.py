@@ -13,6 +13,7 @@ sys.modules["_oomscope_objects"] = _objects
 import _usage  # noqa: E402
 
 sys.modules["_oomscope_usage"] = _usage
+import _observed  # noqa: E402
 import _values  # noqa: E402
 
 
@@ -50,17 +51,23 @@ class Value:
     __lt__ = __ge__ = __le__ = __gt__
 
     def __getitem__(self, index):
+        if isinstance(index, Value):  # a mask
+            self.note()
         return self
 
+    def __len__(self):
+        return 1
 
-def run(source, tmp_path, files=()):
+
+def run(source, tmp_path, files=(), operators="", seen=None):
     Value.reads, Value.truths = [], []
     path = tmp_path / "program.py"
     path.write_text("def work(*_):\n    return torch.empty(8)\n" + source)
     scope = {"loss": Value(), "torch": Value(), "model": Value(), "n": 0, "logger": Value(), "__name__": "__main__"}
     exec(compile(path.read_text(), str(path), "exec"), scope)
     order = ["report", "unknown", "size", "branch"]
-    found = [_usage.find(*read, files=[str(file) for file in files])[0] for read in Value.reads]
+    files = [str(file) for file in files]
+    found = [_usage.find(*read, operators=operators, files=files, seen=seen)[0] for read in Value.reads]
     return max(found, key=order.index, default="none")
 
 
@@ -138,7 +145,7 @@ def value():
     return loss.item()
 print(value())""",
     ),
-    ("unknown", "work(loss.item(), *[])"),
+    ("report", "work(loss.item(), *[])"),
     ("unknown", "class C:\n    pass\nC.method = lambda self, v: v\nC().method(loss.item())"),
     ("branch", "def log(v):\n    if v > 1:\n        work()\nlog(loss.item())"),
     ("branch", "def log(v):\n    work()\nif loss.item() > 1:\n    log('high')"),
@@ -224,6 +231,76 @@ def test_zeros_compare_as_zeros(expected, source, tmp_path):
     assert "isnan" not in source or not Value.truths[-1]
 
 
+# A library that knows nothing of PyTorch, and one that does.
+LIBRARIES = {
+    "hostlib": "class Meter:\n    def update(self, v):\n        self.v = v\ndef scaled(v):\n    return 2 * v\n",
+    "gpulib": """\
+import types
+torch = types.ModuleType("torch")
+def large(v, work):
+    if v > 1:
+        work()
+def shown(v):
+    text = str(v)
+    return text
+class Result:
+    def __init__(self, images):
+        self.images = images
+""",
+}
+RAN = [
+    ("report", "import dataclasses\n@dataclasses.dataclass\nclass Out:\n    v: float\nprint(Out(loss.item()))"),
+    (
+        "branch",
+        "import dataclasses\n@dataclasses.dataclass\nclass Out:\n    w: float\n    v: float\n"
+        "def go():\n    out = Out(1, loss.item())\n    if out.v > 1:\n        work()\ngo()",
+    ),
+    ("report", "def go(call=None):\n    v = loss.item()\n    if call is not None:\n        call(v)\ngo()"),
+    (
+        "branch",
+        "def decide(v):\n    if v > 1:\n        work()\n"
+        "def go(call=None):\n    v = loss.item()\n    if call is not None:\n        call(v)\ngo(decide)",
+    ),
+    ("report", "def go(flag=False):\n    v = loss.item()\n    if flag:\n        work(v)\n    print(v)\ngo()"),
+    ("report", "import hostlib\nmeter = hostlib.Meter()\nmeter.update(loss.item())\nprint(meter.v)"),
+    ("branch", "import hostlib\nif hostlib.scaled(loss.item()) > 1:\n    work()"),
+    ("report", "import gpulib\nprint(gpulib.shown(loss.item()))"),
+    ("branch", "import gpulib\ngpulib.large(loss.item(), work)"),
+    ("report", "import gpulib\nout = gpulib.Result(images=loss.item())\nprint(out.images)"),
+    ("branch", "import gpulib\nout = gpulib.Result(loss.item())\nif out.images > 1:\n    work()"),
+]
+
+
+@pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="before Python 3.12 nothing shows which function is called")
+@pytest.mark.parametrize("expected, source", RAN, ids=[source[:40] for _, source in RAN])
+def test_a_value_is_followed_into_what_was_called(expected, source, tmp_path, monkeypatch):
+    for name, text in LIBRARIES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _usage.knows_torch.cache_clear(), _usage.uses_torch.cache_clear()
+    seen = _observed.Observed()
+    seen.start()
+    try:
+        assert run(source + "\n", tmp_path, seen=seen) == expected
+    finally:
+        sys.monitoring.free_tool_id(_observed.TOOL)
+
+
+SIZES = [
+    ("report", "x = loss[loss > 0]\nprint(x.mean())"),
+    ("report", "x = loss[loss > 0]\nfor i in range(len(x)):\n    work()"),
+    ("branch", "x = loss[loss > 0]\nif len(x):\n    work()"),
+    ("branch", "def keep():\n    return loss[loss > 0]\nif keep().numel() == 0:\n    work()"),
+]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="without columns, the expression is not known")
+@pytest.mark.parametrize("expected, source", SIZES, ids=[source[:40] for _, source in SIZES])
+def test_only_the_size_of_what_a_mask_selects_is_followed(expected, source, tmp_path):
+    assert run(source + "\n", tmp_path, operators="nonzero index") == expected
+
+
 def test_a_set_value_has_the_form_of_what_is_read():
     values = _values.SetValues([("job/train.py", 3, "True"), ("train.py", 4, "64"), ("train.py", 5, "0.5")])
     frame = lambda line: [("/home/me/job/train.py", line, "main")]  # noqa: E731
@@ -233,6 +310,8 @@ def test_a_set_value_has_the_form_of_what_is_read():
     assert values.encode("64", "item", 8) == (64).to_bytes(8, "little")
     assert values.encode("64", "nonzero index", 4) == (64).to_bytes(4, "little")
     assert values.encode("0.5", "copy_", 8) == b"\0\0\0\x3f" * 2
+    assert values.encode("3", "copy_", 8, "int32") == (3).to_bytes(4, "little") * 2
+    assert values.encode("3", "item", 2, "bfloat16") == b"\x40\x40"
 
 
 def test_copies_of_the_autotuner_come_back_to_the_device():

@@ -14,10 +14,10 @@ PYTHON = os.environ.get("OOMSCOPE_TORCH_PYTHON")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="OOMSCOPE_TORCH_PYTHON is not set")
 
 
-def dry_run(directory, source, arguments=(), **environment):
+def dry_run(directory, source, arguments=(), options=(), **environment):
     """Runs a program. Returns what it printed, and its snapshot."""
     (directory / "job.py").write_text(textwrap.dedent(source))
-    command = [program(), "dry-run", "-o", "out", "--", PYTHON, "job.py", *arguments]
+    command = [program(), "dry-run", "-o", "out", *options, "--", PYTHON, "job.py", *arguments]
     done = subprocess.run(
         command, cwd=directory, capture_output=True, text=True, env={**os.environ, **environment, "PYTHONHASHSEED": "0"}
     )
@@ -139,6 +139,44 @@ def test_what_was_drawn_or_not_known_is_marked(tmp_path):
     ledger = snapshot["oomscope"]["dry_run"]
     assert [read["value"] for read in ledger["reads"]] == ["assumed", "random", "zero", "zero"]
     assert ledger["reads_known"] == 1
+
+
+def test_a_set_value_leaves_the_other_reads_as_they_are(tmp_path):
+    source = """
+    import torch
+    w = torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
+    print((w > 3).to(torch.int32)[0, :2].tolist(), w.half()[0, :2].tolist())
+    print(w.bfloat16()[0, 0].item(), (w.sum() > 3).item())
+    log = {"loss": w.mean().item()}
+    print(log)
+    """
+    printed, snapshot = dry_run(tmp_path, source, options=["--value", "job.py:4=3", "--value", "job.py:5=2.5"])
+    assert printed == "[3, 3] [3.0, 3.0]\n2.5 True\n{'loss': 0.0}\n"
+    assert [read["usage"] for read in snapshot["oomscope"]["dry_run"]["reads"]] == [*["set"] * 4, "report"]
+
+
+# The backward pass looks through the same mask, in a thread of its own.
+MASK = """
+import torch
+layer = torch.nn.Linear(4, 4).cuda()
+x = torch.randn(1000, 4, device="cuda")
+mask = layer(x)[:, 0] > 0
+out = torch.zeros(1000, 4, device="cuda")
+out[mask] = layer(x[mask])
+out.sum().backward()
+print(*x[mask].shape, *out[mask].shape, out.masked_select(mask[:, None]).numel(), out.unique().numel())
+"""
+
+
+def test_a_mask_has_as_many_elements_as_are_set(tmp_path):
+    printed, _ = dry_run(tmp_path, MASK, options=["--value", "job.py:7=300"])
+    assert printed == "300 4 300 4 1200 4000\n"
+
+
+def test_a_mask_that_is_not_known_selects_all(tmp_path):
+    printed, snapshot = dry_run(tmp_path, MASK)
+    assert printed == "1000 4 1000 4 4000 4000\n"
+    assert {read["value"] for read in snapshot["oomscope"]["dry_run"]["reads"]} == {"maximum"}
 
 
 def test_an_optimizer_resumes_on_the_device(tmp_path):

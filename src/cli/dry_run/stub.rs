@@ -9,6 +9,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
     ("_oomscope_flashinfer.py", include_str!("../../../python/oomscope/_flashinfer.py")),
     ("_oomscope_generation.py", include_str!("../../../python/oomscope/_generation.py")),
+    ("_oomscope_observed.py", include_str!("../../../python/oomscope/_observed.py")),
     ("_oomscope_operators.py", include_str!("../../../python/oomscope/_operators.py")),
     ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
     ("_oomscope_retries.py", include_str!("../../../python/oomscope/_retries.py")),

@@ -49,7 +49,7 @@ impl CheckedJob {
 fn location(reason: &DryRunReason) -> Option<&CodeLocation> {
     use DryRunReason as Reason;
     match reason {
-        Reason::Failed(failed) | Reason::Retried(failed) => Some(&failed.location),
+        Reason::Failed(failed) | Reason::Retried(failed) | Reason::FailedAtMost(failed, _) => Some(&failed.location),
         Reason::Value(read) => Some(&read.location),
         Reason::ExitCode(_, location) => location.as_ref(),
         Reason::Error(error) => Some(&error.location),

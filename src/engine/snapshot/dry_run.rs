@@ -165,6 +165,8 @@ words! {
         Assumed = "assumed",
         /// Whether numbers that are not known are finite: they are taken to be
         Finite = "finite",
+        /// The size of a result, such as of a mask: the largest that it can have, because the mask is not known
+        Maximum = "maximum",
     }
 }
 

@@ -201,6 +201,10 @@ fn describe_substitutes(report: &DryRunReport, value: ReadValue) -> String {
     let (times, lines) = (counted(reads.iter().map(|read| read.count).sum(), "value"), describe_lines(&reads));
     match value {
         ReadValue::Random => format!("{times} read back depend on random numbers, and a GPU draws others: {lines}"),
+        ReadValue::Maximum => format!(
+            "{times} read back are the sizes of results that only a GPU knows, taken at their maximum, the most \
+             memory: {lines}; --value sets the number of elements"
+        ),
         ReadValue::Finite => format!("{times} read back say whether numbers are finite, which all are here: {lines}"),
         _ => format!(
             "{times} read back are assumed: choices of the model were drawn, each as likely as the others: {lines}"

@@ -25,7 +25,8 @@ pub(crate) fn describe_verdict(report: &AnalyzeReport, job: &JobVerdict, dry_run
             let devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
             let reserved = devices.map(DeviceReport::peak_on_device).fold(0, u64::max);
             let (usable, most) = (dry_run.usable_bytes(), dry_run.most_reserved(reserved));
-            let up_to = if most > reserved { "up to " } else { "" };
+            let is_upper_bound = most > reserved || dry_run.has_read(ReadValue::Maximum);
+            let up_to = if is_upper_bound { "up to " } else { "" };
             let headroom = size(usable.saturating_sub(most));
             format!("{start}: {up_to}{} of {}, {headroom} headroom", size(most), size(usable))
         }
@@ -49,6 +50,15 @@ impl fmt::Display for DryRunReason {
             ),
             Self::UnknownMemory => f.write_str("some memory is known only to a GPU"),
             Self::Value(read) => f.write_str(&describe_value(read)),
+            Self::FailedAtMost(failed, read) => write!(
+                f,
+                "a request for {} failed at {}, if {} at {} selects every element, which only a GPU knows; --value \
+                 sets their number",
+                size(failed.bytes),
+                failed.location.label(),
+                read.operator,
+                read.location.label()
+            ),
             Self::OmittedReads => f.write_str("the program read values at more lines than the recording can hold"),
             Self::Stopped => f.write_str("it was stopped while it waited for a value of the GPU"),
             Self::EndNotRecorded => {
@@ -94,7 +104,7 @@ fn describe_value(read: &ReadReport) -> String {
     };
     let by = if read.operator.is_empty() { String::new() } else { format!(" by {}", read.operator) };
     let effect = match read.usage {
-        _ if read.decides_a_size => "decides a size",
+        _ if read.decides_a_size && read.value != ReadValue::Maximum => "decides a size",
         ReadUsage::Size => "decides a size",
         ReadUsage::Branch => "decides how the program goes on",
         ReadUsage::Report | ReadUsage::Set | ReadUsage::Unknown => "may decide how the program goes on",
@@ -105,6 +115,7 @@ fn describe_value(read: &ReadReport) -> String {
         ReadValue::Zero | ReadValue::Finite => NO_VALUES,
         ReadValue::Random => "it comes from random numbers, which differ on a GPU, and memory is scarce",
         ReadValue::Assumed => "it was drawn in place of an unknown value, and memory is scarce",
+        ReadValue::Maximum => "it was taken at its maximum, and memory is scarce",
     };
     format!("the value read at {line}{by} {effect}{at}; {why}")
 }

@@ -29,6 +29,7 @@ impl Decoder {
                 "random" => ReadValue::Random,
                 "assumed" => ReadValue::Assumed,
                 "finite" => ReadValue::Finite,
+                "maximum" => ReadValue::Maximum,
                 _ => ReadValue::Zero,
             },
             usage: match text(item, "usage").as_str() {
