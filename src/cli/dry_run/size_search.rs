@@ -17,6 +17,9 @@ use crate::cli::sized_recordings::SizedRecordings;
 use crate::study::Scope;
 use crate::whatif::fit::{Bracket, FitOptions, SizeChooser, fit};
 
+/// If memory does not grow, this multiple of the largest size is run before the answer is that every size fits.
+const FAR: u64 = 1024;
+
 /// The dry runs of one command.
 pub(in crate::cli) struct SizeSearch<'r> {
     options: &'r DryRunOptions,
@@ -29,6 +32,8 @@ pub(in crate::cli) struct SizeSearch<'r> {
     max_runs: usize,
     directory: PathBuf,
     done: BTreeMap<u64, SizeRun>,
+    /// A size far above those with the same memory has run.
+    has_run_far: bool,
 }
 
 impl<'r> SizeSearch<'r> {
@@ -45,7 +50,7 @@ impl<'r> SizeSearch<'r> {
         if !options.real_files {
             print_stderr(&written_files::announce(&directory.join(format!("{name}-N"))));
         }
-        Ok(Self { options, command, name, multiple, max_runs, directory, done: BTreeMap::new() })
+        Ok(Self { options, command, name, multiple, max_runs, directory, done: BTreeMap::new(), has_run_far: false })
     }
 
     /// Runs `sizes`, which are sorted, then predicts and confirms the largest that fits.
@@ -105,7 +110,13 @@ impl<'r> SizeSearch<'r> {
             let guess = match self.predict_largest() {
                 Ok(Some(size)) => Some(size),
                 Ok(None) if bracket.high.is_none() => {
-                    return Ok(SizeSearchReport { every_size_fits: true, largest: None, ..self.report() });
+                    // Sizes that are padded to a multiple need the same up to it: run one far above.
+                    let far = bracket.low.saturating_mul(FAR).saturating_mul(self.multiple);
+                    if self.has_run_far || self.run_at(far).is_err() {
+                        return Ok(SizeSearchReport { every_size_fits: true, largest: None, ..self.report() });
+                    }
+                    self.has_run_far = true;
+                    continue;
                 }
                 // Two runs have too little in common for a prediction.
                 Ok(None) | Err(_) => self.extrapolate(),

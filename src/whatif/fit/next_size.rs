@@ -4,6 +4,9 @@
 /// that after each further failure.
 const STEP_DOWN: u64 = 64;
 
+/// The first size below a prediction that failed, if another run is left: predictions are up to this part too high.
+const FIRST_STEP_DOWN: u64 = 8;
+
 /// If no more than this many runs are left, and bisection takes more, the answer cannot be exact.
 const FEW_RUNS: u32 = 3;
 
@@ -26,6 +29,8 @@ pub struct Bracket {
 pub struct SizeChooser {
     guesses_too_high: u32,
     guesses_too_low: u32,
+    /// The failure below which the last size was chosen.
+    below: Option<u64>,
 }
 
 impl SizeChooser {
@@ -52,7 +57,13 @@ impl SizeChooser {
             Some(guess) if is_too_high(guess) => {
                 self.guesses_too_high += 1;
                 let failures = self.guesses_too_high;
-                let step = if is_short { step_below(low + width, failures) } else { stride(failures - 1) };
+                let failed = low + width;
+                let step = match self.below.replace(failed) {
+                    _ if !is_short => stride(failures - 1),
+                    None if runs_left > 1 => failed.div_ceil(FIRST_STEP_DOWN),
+                    Some(below) if below > failed => width, // that failed, too: halfway
+                    _ => step_below(failed, 1),
+                };
                 low + width.saturating_sub(step).max(width / 2)
             }
             Some(guess) if guess <= low => {
@@ -104,10 +115,25 @@ mod tests {
         let next = |low, high, runs_left| {
             SizeChooser::default().next(Bracket { low, high: Some(high) }, Some(high), runs_left)
         };
-        assert_eq!(next(8, 1000, 2), Some(984));
-        assert_eq!(next(8, 114, 2), Some(112));
+        assert_eq!(next(8, 1000, 2), Some(875));
+        assert_eq!(next(8, 114, 2), Some(99));
+        assert_eq!(next(8, 114, 1), Some(112));
         assert_eq!(next(112, 114, 1), Some(113));
         assert_eq!(next(113, 114, 0), None);
+    }
+
+    #[test]
+    fn a_prediction_that_fails_is_followed_by_less_and_then_by_half() {
+        // The answer of two more runs, if 1,000 was predicted, has failed, and this is right.
+        let answer = |largest: u64| {
+            let (mut bracket, mut chooser) = (Bracket { low: 8, high: Some(1000) }, SizeChooser::default());
+            for runs_left in [2, 1] {
+                let next = chooser.next(bracket, Some(1000), runs_left).unwrap();
+                if next <= largest { bracket.low = next } else { bracket.high = Some(next) }
+            }
+            bracket.low
+        };
+        assert_eq!((answer(990), answer(900), answer(480)), (984, 875, 441));
     }
 
     #[test]
