@@ -39,6 +39,9 @@ CACHES = (
     ("HF_HOME", "~/.cache/huggingface"),
     ("TORCH_HOME", "~/.cache/torch"),
     ("MPLCONFIGDIR", "~/.config/matplotlib"),
+    # What the servers of Ray, which are not redirected, share with the program.
+    ("RAY_TMPDIR", ""),
+    ("", "~/.ray"),
 )
 # Longest path that the system resolves.
 MAX_PATH = 4096

@@ -357,7 +357,9 @@ class Recorder(object):
 
     def request_snapshots(self):
         """Requests a snapshot from the other processes, which torchrun kills as soon as this one fails."""
-        request = "%s %d" % (self.name, self.failures)
+        self.ask("%s %d" % (self.name, self.failures))
+
+    def ask(self, request):
         self.seen_requests.add(request)
         write_atomically(os.path.join(self.control, "dump"), request)
 
@@ -384,6 +386,11 @@ class Recorder(object):
 
         requested_at = time.monotonic()
         with self.lock:
+            if dry_run() and dry_run().is_told_to_end(request):
+                if not is_idle():
+                    self.dump("exit")
+                self.is_finished = True
+                return self.write_state("done", "gone")
             is_fresh = self.last_snapshot is not None and self.last_snapshot > requested_at - FRESH_S
             is_failure = not request.startswith(BY_HAND)
             if is_failure and (is_fresh or self.requested_snapshots >= self.options["keep"]):
@@ -780,7 +787,8 @@ def file_stem():
     """First part of the names of this process's snapshots."""
     import socket
 
-    return "rank%s" % rank() if rank() is not None else "%s-pid%d" % (socket.gethostname(), os.getpid())
+    name = (dry_run() and dry_run().actor()) or socket.gethostname()
+    return "rank%s" % rank() if rank() is not None else "%s-pid%d" % (name, os.getpid())
 
 
 def write_snapshot(taken, directory, name, reason):
