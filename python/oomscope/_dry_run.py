@@ -31,6 +31,7 @@ import _oomscope_objects as objects
 import _oomscope_observed as observed
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
+import _oomscope_ray as ray
 import _oomscope_retries as retries
 import _oomscope_serving as serving
 import _oomscope_sglang as sglang
@@ -124,6 +125,7 @@ class DryRun:
             self.stderr = os.dup(2)
         except OSError:  # it is closed
             self.stderr = None
+        sys.meta_path.insert(0, imports.AfterImport("ray._private.worker", ray.ask_before_shutdown))
         for module, hook in sglang.HOOKS.items():  # one of them imports torch
             sys.meta_path.insert(0, imports.AfterImport(module, hook))
         self.overlay = None
@@ -224,7 +226,14 @@ class DryRun:
     def memory_query(self, files):
         """The stack of the first query whose answer is not only printed or logged, or None."""
         queries = (query for query in self.memory_queries.values() if query is not None)
-        return next((stack for stack, places in queries if usage.find(places, files=files, seen=self.observed)[0] != usage.REPORT), None)
+        return next(
+            (
+                stack
+                for stack, places in queries
+                if usage.find(places, files=files, seen=self.observed)[0] != usage.REPORT
+            ),
+            None,
+        )
 
     def compute_values(self, torch):
         """Computes small tensors on the host from now on, if this torch has a way for it."""
@@ -247,6 +256,16 @@ class DryRun:
         memory = sys.modules["torch"].cuda.memory
         memory._record_memory_history = lambda *_, **__: None
         self.ending.on_cuda(recorder, self.retries, self.options["program"])
+
+    def is_told_to_end(self, request):
+        """Whether `request` is of the driver of Ray, which kills this process next: it has come to its end."""
+        is_told = request.startswith(ray.JOB_ENDS)
+        if is_told and self.ending.end["kind"] == "running":
+            self.ending.end = {"kind": "finished"}
+        return is_told
+
+    def actor(self):
+        return ray.actor()
 
     def call_on_work(self, function):
         """Calls `retries.on_work` whenever the device gets work, or no longer if `function` is None."""

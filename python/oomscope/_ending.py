@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 
+import _oomscope_objects as objects
+
 # Seconds that other threads get to end after the main one.
 MAX_WAIT = 3
 # Limit of frames, of failed requests, and of characters of an error message.
@@ -158,10 +160,12 @@ class Ending:
         """For the snapshot: how the process ended so far, and its failed requests.
 
         `last_read` is the last read of a value, as (operators, frames, value). An error of the same function comes of
-        it.
+        it, also in code of a library that this function calls.
         """
         end = dict(self.end, final=EXIT_CODE)
-        raised_in = [(frame["filename"], frame["name"]) for frame in end.get("frames", ())[:1]]
+        frames = [(frame["filename"], frame["name"]) for frame in end.get("frames", ())]
+        user = next((at for at, (file, _) in enumerate(frames) if objects.is_users_file(file)), 0)
+        raised_in = frames[: user + 1]
         if end["kind"] == "exception" and last_read is not None:
             operators, frames, value = last_read
             if any((file, name) in raised_in for file, _, name in frames):

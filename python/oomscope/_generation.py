@@ -24,6 +24,7 @@ def end_by_length(module):
     if criterion is None or unfinished is None:
         return
     original, is_below_maximum = criterion.__call__, []
+    unfinished_beams = getattr(loop, "_beam_search_has_unfinished_sequences", None)
 
     def check_length(self, input_ids, *args, **kwargs):
         is_below_maximum[:] = [input_ids.shape[-1] < self.max_length]
@@ -36,7 +37,13 @@ def end_by_length(module):
         del is_below_maximum[:]
         return result
 
+    def has_unfinished_beams(*args, **kwargs):
+        is_maximum = length == "max" and is_below_maximum
+        return has_unfinished(None) if is_maximum else unfinished_beams(*args, **kwargs)
+
     criterion.__call__ = check_length
+    if unfinished_beams is not None:
+        loop._beam_search_has_unfinished_sequences = staticmethod(has_unfinished_beams)
     loop._has_unfinished_sequences = has_unfinished
 
 

@@ -4,15 +4,21 @@
 runs. Each line is noted once and each call a few times; then Python no longer reports them.
 """
 
+import atexit
+import dis
 import os
 import sys
 import types
 
-# The number of this tool in `sys.monitoring`; 0 to 3 and 5 have uses.
-TOOL = 4
-# Number of reports of each call.
-MAX_REPORTS = 3
-# Of this file: what runs in it is not noted.
+# The number of this tool in `sys.monitoring`, where 0 to 3 and 5 have uses; and its name.
+TOOL, NAME = 4, "oomscope"
+# Number of reports of a call that always calls the same, and of another.
+MAX_REPORTS, MAX_DIFFERENT = 64, 100000
+# With more, what a call calls is not known.
+MAX_CALLEES = 30
+# A call with `*` or `**`, which Python 3.12 does not report if it is of a function of Python.
+STAR_CALL = dis.opmap.get("CALL_FUNCTION_EX")
+# Of this file. Calls in it and in PyTorch are not noted.
 OWN_DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, types.WrapperDescriptorType)
 
@@ -22,8 +28,11 @@ class Observed:
         self.is_on = False
         # (file, line) of each that ran.
         self.lines = set()
-        # By file, then code and instruction: the number of reports, and what was called (see `describe`).
+        # By file, then number of a code and instruction: the code, the number of reports, and what was called (see
+        # `describe`).
         self.calls = {}
+        # By number of a code: it and the number of its starts, and it and its instructions.
+        self.starts, self.instructions = {}, {}
         # By file: the number of its calls, and what they called by position.
         self.positions = {}
 
@@ -32,45 +41,75 @@ class Observed:
         if monitoring is None or monitoring.get_tool(TOOL) is not None:
             return
         events = monitoring.events
-        monitoring.use_tool_id(TOOL, "oomscope")
+        monitoring.use_tool_id(TOOL, NAME)
         monitoring.register_callback(TOOL, events.LINE, self.on_line)
         monitoring.register_callback(TOOL, events.CALL, self.on_call)
-        monitoring.set_events(TOOL, events.LINE | events.CALL)
+        monitoring.register_callback(TOOL, events.PY_START, self.on_start)
+        monitoring.set_events(TOOL, events.LINE | events.CALL | events.PY_START)
+        atexit.register(self.stop)  # what runs later has no modules
         self.is_on = True
+
+    def stop(self):
+        if sys.monitoring.get_tool(TOOL) == NAME:
+            sys.monitoring.set_events(TOOL, 0)
+            sys.monitoring.free_tool_id(TOOL)
 
     def on_line(self, code, line):
         self.lines.add((code.co_filename, line))
         return sys.monitoring.DISABLE
 
     def on_call(self, code, instruction, called, _):
-        filename = code.co_filename
-        if filename.startswith(OWN_DIRECTORY):
-            return sys.monitoring.DISABLE
-        call = self.calls.setdefault(filename, {}).setdefault((code, instruction), [0, []])
-        call[0] += 1
-        callee = describe(called)
-        if callee not in call[1]:
-            call[1].append(callee)
-        return sys.monitoring.DISABLE if call[0] >= MAX_REPORTS else None
+        is_done = self.note(code, instruction, describe(called))
+        return sys.monitoring.DISABLE if is_done else None
+
+    def on_start(self, code, _):
+        # By number, because the hash of a code is that of all its instructions. Those that are kept have their number.
+        start = self.starts.setdefault(id(code), [code, 0])
+        start[1] += 1
+        caller = sys._getframe(1).f_back
+        if caller is not None and not code.co_filename.startswith("<"):
+            calling = caller.f_code
+            _, instructions = self.instructions.setdefault(id(calling), (calling, None))
+            if instructions is None:
+                instructions = calling.co_code
+                self.instructions[id(calling)] = calling, instructions
+            if instructions[caller.f_lasti] == STAR_CALL:
+                self.note(calling, caller.f_lasti, ("function", code))
+        return sys.monitoring.DISABLE if start[1] >= MAX_REPORTS else None
+
+    def note(self, code, instruction, callee):
+        """Notes a call. Whether it has been reported often enough."""
+        if is_skipped(code.co_filename):
+            return True
+        call = self.calls.setdefault(code.co_filename, {}).setdefault((id(code), instruction), [code, 0, []])
+        call[1] += 1
+        if callee not in call[2]:
+            call[2].append(callee)
+        return len(call[2]) > MAX_CALLEES or call[1] >= (MAX_REPORTS if len(call[2]) == 1 else MAX_DIFFERENT)
 
     def callees(self, filename, span):
         """What the call at this position called; None if that is not known."""
-        if not self.is_on:
+        if not self.is_on or is_skipped(filename):
             return None
         calls = self.calls.get(filename, {})
         count, found = self.positions.get(filename, (0, {}))
         if count != len(calls):
             found, places = {}, {}
-            for (code, instruction), (_, callees) in list(calls.items()):
-                if code not in places:
-                    places[code] = list(code.co_positions())
-                found.setdefault(places[code][instruction // 2], []).extend(callees)
+            for (number, instruction), (code, _, callees) in list(calls.items()):
+                if number not in places:
+                    places[number] = list(code.co_positions())
+                found.setdefault(places[number][instruction // 2], []).extend(callees)
             self.positions[filename] = len(calls), found
-        return found.get(span, [])
+        callees = found.get(span, [])
+        return callees if len(callees) <= MAX_CALLEES else None
 
     def has_run(self, filename, lines):
         """Whether one of these lines ran. True if that is not known."""
         return not self.is_on or any((filename, line) in self.lines for line in lines)
+
+
+def is_skipped(filename):
+    return filename.startswith(OWN_DIRECTORY) or "/torch/" in filename
 
 
 def describe(called):

@@ -6,8 +6,8 @@ in-place operators share them. A value is known while all that it was computed f
 the device comes from here (`read`), else it is zero.
 
 A value has an origin: 0, or a union of RANDOM (of a generator, whose numbers differ on a GPU), ASSUMED (drawn in place
-of a value that is not known, see `_draws`), FINITE (whether unknown numbers are finite) and MAXIMUM (the largest size that
-a result can have).
+of a value that is not known, see `_draws`), FINITE (whether unknown numbers are finite) and MAXIMUM (the largest size
+that a result can have).
 """
 
 RANDOM, ASSUMED, FINITE, MAXIMUM = 1, 2, 4, 8

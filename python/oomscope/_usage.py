@@ -310,6 +310,8 @@ class Flow:
         self.is_size = self.is_bounded = False
         self.result, self.place = REPORT, None
         self.seen, self.entered = set(), set()
+        # By function that the value was followed into: the calls; and those that return it, or by whose value they end.
+        self.callers, self.returning = {}, set()
         self.steps = 0
         # The other files in which an attribute or a function may be: the user's, and those on the stack.
         running = [code.co_filename for code, _, _ in places if not is_torch(code.co_filename)]
@@ -495,56 +497,62 @@ class Flow:
 
     def follow_callees(self, source, argument, call, depth, callees):
         """Follows the value into what `call` called."""
-        passes = not callees  # a call that did not return: of nothing, or to be noted yet
+        is_kept = not callees  # no call, or one that was not noted
         for kind, callee in callees:
+            code = callee if kind == "function" else None
+            if kind == "object" and is_network(callee):
+                continue  # the program reads what it makes of the value at another place
             if kind == "class":
                 fields = [*getattr(callee, "__dataclass_fields__", ()), *getattr(callee, "_fields", ())]
                 index = call.args.index(argument) if argument in call.args else len(fields)
-                field = argument.arg if isinstance(argument, ast.keyword) else next(iter(fields[index:]), None)
-                if field in fields:
+                is_star = isinstance(argument, ast.Starred)
+                taken = (
+                    [argument.arg]
+                    if isinstance(argument, ast.keyword)
+                    else fields[index : None if is_star else index + 1]
+                )
+                for field in set(taken).intersection(fields):
                     self.attribute(source, field)
-                    continue
-                kind, callee = "function", getattr(callee.__init__, "__code__", None)
-                if callee is None:  # written in C
-                    passes = True
-                    continue
-            if kind == "object":
-                if is_network(callee):
-                    continue  # a read of what it makes of the value is another one
-                code = getattr(getattr(callee, "__call__", None), "__code__", None)
-                kind, callee = ("module", callee.__module__) if code is None else ("function", code)
-            if kind == "module":
-                if knows_torch(callee):
+                code = None if fields else getattr(callee.__init__, "__code__", None)
+                self.follow(source, call, depth)
+            elif kind == "object":
+                own = (vars(one)["__call__"] for one in callee.__mro__ if "__call__" in vars(one))
+                code = getattr(next(own, None), "__code__", None)
+            module = callee if kind == "module" else getattr(callee, "__module__", None)
+            if code is not None and uses_torch(code.co_filename):
+                if not self.follow_into(source, argument, call, depth, code):
                     return self.give_up(UNKNOWN, source, call)
-                passes = True
-            elif callee is None or not self.follow_into(argument, call, callee):
-                return self.give_up(UNKNOWN, source, call)
-            else:
-                passes = True
-        if passes:
+            elif kind == "module" or (kind == "object" and code is None):
+                if knows_torch(module):
+                    return self.give_up(UNKNOWN, source, call)
+                is_kept = True
+            elif kind != "class":
+                is_kept = True
+        if is_kept:
             receiver = getattr(call.func, "value", None)
             root = receiver
             while isinstance(root, (ast.Attribute, ast.Subscript)):
                 root = root.value
             if isinstance(root, ast.Name) and root.id not in source.imported():
-                self.assign(source, receiver, depth)  # which may keep it
+                self.assign(source, receiver, depth)
             self.follow(source, call, depth)
         return None
 
-    def follow_into(self, argument, call, code):
-        """Follows `argument` into the function of `code`. False if that is not possible."""
-        if not uses_torch(code.co_filename):
-            return True  # it requests no memory of a GPU
+    def follow_into(self, source, argument, call, depth, code):
+        """Follows `argument` into the function of `code`, and `call` if it returns the value. False if it cannot."""
         target = Source.of(code.co_filename)
         functions = target.functions_of(code)
-        if is_torch(code.co_filename) or len(functions) != 1:
+        parameters = parameters_of(functions[0], argument, call) if len(functions) == 1 else []
+        if not parameters or is_torch(code.co_filename):
             return False
-        parameters = parameters_of(functions[0], argument, call)
         if code.co_filename not in self.files:
             self.files.append(code.co_filename)
+        self.callers.setdefault(functions[0], []).append((source, call, depth))
         for parameter in parameters:
             self.variable(target, parameter, functions[0], None)
-        return bool(parameters)
+        if functions[0] in self.returning:
+            self.follow(source, call, depth)
+        return True
 
     def functions_of(self, source, called):
         """The functions of the program that `called` may be, each with its source: those of its name in this file; of a
@@ -576,9 +584,12 @@ class Flow:
         ]
 
     def follow_return(self, source, node, depth):
-        if depth is None:
-            return None  # the call itself is followed
         function = source.enclosing(node, FUNCTIONS)
+        if depth is None:
+            self.returning.add(function)
+            for call in self.callers.get(function, ()):
+                self.follow(*call)
+            return None
         frames = range(depth, len(self.places) if function is not None else 0)
         caller = next((at + 1 for at in frames if is_code_of(self.places[at][0], source, function)), None)
         if caller is None:
@@ -640,6 +651,8 @@ class Flow:
         is_direct = depth is not None and statement.lineno <= self.places[depth][2] <= statement.test.end_lineno
         truth = next(iter(self.truths)) if is_direct and len(self.truths) == 1 else None
         skipped = {False: statement.body, True: statement.orelse}.get(truth, [])
+        if depth is None and any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
+            self.follow_return(source, statement, depth)
         for inner in statement.body + statement.orelse:
             # Less would run if a GPU took this branch, which ends an iteration or a function early.
             ends_early = inner in skipped and isinstance(inner, (ast.Break, ast.Continue))
@@ -676,7 +689,7 @@ class Flow:
             handled = [inner for handler in statement.handlers for inner in handler.body if self.has_run(source, inner)]
             parts = statement.body + handled + statement.orelse + statement.finalbody
             return all(self.is_harmless(source, inner, depth) for inner in parts)
-        if isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls
+        if isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls, or is in
             return statement.value is None or not self.is_risky(source, statement.value)
         return False
 
@@ -686,7 +699,9 @@ class Flow:
             return True
         self.entered.add(function)
         is_generator = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
-        return not is_generator and all(self.is_harmless(source, inner, None) for inner in function.body)
+        # Of a function that ran, what did not is decided by other values, which would be followed.
+        body = [inner for inner in function.body if self.has_run(source, inner)] or function.body
+        return not is_generator and all(self.is_harmless(source, inner, None) for inner in body)
 
     def is_risky(self, source, node):
         """Whether `node` calls a function that may request memory, or keeps one for later."""
@@ -708,7 +723,6 @@ class Flow:
                 ):
                     return True
         return False
-
 
     def is_harmless_call(self, source, call):
         """Whether no request depends on whether `call` is made, by what it called."""
@@ -749,6 +763,8 @@ def knows_torch(name):
 @functools.lru_cache(maxsize=None)
 def uses_torch(filename):
     """Whether the module of a file knows PyTorch."""
+    if filename.startswith("<frozen"):  # a module of Python's own
+        return False
     modules = [one for one in list(sys.modules.values()) if type(one) is type(sys)]
     return knows_torch(next((one.__name__ for one in modules if vars(one).get("__file__") == filename), "__main__"))
 

@@ -64,7 +64,8 @@ impl JobVerdict {
         let processes: Vec<&DryRunReport> = latest.iter().filter_map(|snapshot| snapshot.dry_run.as_ref()).collect();
         let certainty = processes.iter().map(|process| process.certainty).max()?;
         let verdicts = processes.iter().map(|process| (process.verdict, process.reason.clone()));
-        let (verdict, reason) = decide_job(verdicts, end)?;
+        let was_ready = processes.iter().filter_map(|process| process.server()).any(|server| server.ready);
+        let (verdict, reason) = decide_job(verdicts, end.filter(|_| !was_ready))?;
         Some(Self { verdict, reason, certainty })
     }
 }

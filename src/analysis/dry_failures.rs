@@ -16,7 +16,7 @@ pub(super) struct Failures {
     /// Every line with a failed request was served after its last failure.
     pub(super) has_recovered: bool,
     /// Memory that the failed request and live blocks need, without any that depends on results of maximum size.
-    pub(super) least_bytes: u64,
+    pub(super) minimum_bytes: u64,
 }
 
 impl Failures {
@@ -28,7 +28,7 @@ impl Failures {
         let has_recovered = is_complete && devices.iter().all(|device| device.are_served_later);
         let traced = study.devices().zip(&devices).filter_map(|(device, failures)| Some((device, failures.last?)));
         let traced = traced.last();
-        let least_bytes = traced.map_or(0, |(device, entry)| least_bytes(device.device(), entry, dry_run));
+        let minimum_bytes = traced.map_or(0, |(device, entry)| minimum_bytes(device.device(), entry, dry_run));
         let traced = traced.map(|(device, entry)| {
             let (stack, bytes) = (device.device().stack(entry), device.device().entry(entry).size);
             (stack, bytes, has_recovered.then(|| retry(device, entry, dry_run)))
@@ -42,13 +42,13 @@ impl Failures {
                 let location = location.or_else(|| recorded.and_then(|failure| failure.stack).map(locate));
                 FailedRequest { location: location.unwrap_or_default(), bytes, retry }
             });
-        Self { last, has_recovered, least_bytes }
+        Self { last, has_recovered, minimum_bytes }
     }
 }
 
 /// The failed request and the blocks that are live at it: only those from before the first result of maximum size. 0 if
 /// the request comes after it, as it may depend on that size.
-fn least_bytes(device: Device<'_>, failed_entry: usize, dry_run: &DryRun) -> u64 {
+fn minimum_bytes(device: Device<'_>, failed_entry: usize, dry_run: &DryRun) -> u64 {
     let at_most = dry_run.reads.iter().filter(|read| read.value == ReadValue::Maximum);
     let first_us = at_most.map(|read| read.first_us).min().unwrap_or(u64::MAX);
     let mut live = BTreeMap::new();

@@ -158,12 +158,12 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
     };
     let refusal = report.serving.as_ref().and_then(|serving| serving.error.clone());
     let end = refusal.map(DryRunReason::NotStarted).or(end);
-    let Failures { last: failed, has_recovered, least_bytes } = Failures::from_recording(study, dry_run);
+    let Failures { last: failed, has_recovered, minimum_bytes } = Failures::from_recording(study, dry_run);
     ProcessFacts {
         end,
         failed,
         has_recovered,
-        fails_at_least: least_bytes > report.usable_bytes(),
+        fails_at_least: minimum_bytes > report.usable_bytes(),
         is_memory_unknown: !report.is_known() || report.serving.as_ref().is_some_and(|serving| !serving.has_headroom()),
         served: if !report.ranges.iter().all(RangeReport::fits) {
             Served::AtBest

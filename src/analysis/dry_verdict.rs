@@ -182,7 +182,8 @@ pub(super) fn decide(facts: ProcessFacts<'_>) -> (DryRunVerdict, DryRunReason) {
     }
 }
 
-/// The verdict on a job: the worst of its processes, unless the command itself ended otherwise.
+/// The verdict on a job: the worst of its processes, unless the command itself ended otherwise. The end of a command
+/// whose serving engine was ready says nothing about memory: `command` is `None`.
 pub(super) fn decide_job(
     processes: impl Iterator<Item = (DryRunVerdict, DryRunReason)>,
     command: Option<ProgramEnd>,

@@ -283,6 +283,13 @@ job(
     "import torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\nassert (x > 0).all()",
     "--value",
 )
+job(
+    "zero-in-a-library",
+    "did-not-finish",
+    "import statistics, torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\n"
+    "n = x.max().item()\nprint(statistics.fmean([1.0] * int(n)))",
+    "read 0 at job.py:3",
+)
 job("assert-of-values-set", "would-fit", JOBS["assert-of-values"]["source"], options=["--value", "job.py:3=True"])
 job(
     "itself",
@@ -323,7 +330,6 @@ print(right / 24)""",
 )
 MASK = "import torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\ny = x[x > 0] * 2"
 job("masks", "would-fit", MASK, ": up to ")
-job("masks-in-a-branch", "may-fit", MASK + "\nif len(y) == 0:\n    z = x.clone()", "decides how the program goes on")
 job("masks-too-large", "may-fit", MASK + "\nz = y.repeat(1 << 23)", "selects every element")
 job("masks-and-too-large-without", "would-not-fit", "import torch\n" + HUGE + MASK)
 job("masks-random", "would-fit", "import torch\nx = torch.randn(64, 64, device='cuda')\ny = x[x > 0] * 2")

@@ -56,8 +56,8 @@ for _generation.length in ("max", "min"):
 
 
 MODULES = (
-    "cute draws ending files flashinfer generation imports objects observed operators ranks retries serving sglang "
-    "shadow stub triton usage values vllm"
+    "cute draws ending files flashinfer generation imports objects observed operators ranks ray retries serving "
+    "sglang shadow stub triton usage values vllm"
 ).split()
 ZEROED = """
 import ctypes, sys

@@ -284,7 +284,7 @@ def test_a_value_is_followed_into_what_was_called(expected, source, tmp_path, mo
     try:
         assert run(source + "\n", tmp_path, seen=seen) == expected
     finally:
-        sys.monitoring.free_tool_id(_observed.TOOL)
+        seen.stop()
 
 
 SIZES = [

@@ -431,6 +431,33 @@ fn a_value_decides_unless_it_is_reported_or_set() {
 }
 
 #[test]
+fn a_mask_that_selects_all_may_be_why_a_request_fails() {
+    let mask = |usage: &str, first_us| {
+        let mut value = read("nonzero index", 1, first_us, 12);
+        (value["usage"], value["value"]) = (json!(usage), json!("maximum"));
+        json!([value])
+    };
+    let with = |reads: Value, fails: bool| {
+        verdict(&json!({ "kind": "finished" }), |recorded| {
+            recorded["oomscope"]["dry_run"]["reads"] = reads.clone();
+            if fails {
+                let oom = json!({ "action": "oom", "addr": 0, "size": 9 << 30, "stream": 0, "time_us": 5_000_000,
+                    "frames": [{ "filename": "/app/train.py", "line": 99, "name": "main" }] });
+                recorded["device_traces"][0].as_array_mut().unwrap().push(oom);
+            }
+        })
+    };
+    let (fitted, _, page) = with(mask("report", 1), false);
+    assert_eq!(fitted, "would-fit");
+    assert!(page.contains("would fit on NVIDIA A10 (dry run): up to "), "{page}");
+    assert_eq!(with(mask("branch", 1), false).0, "would-fit", "twice this memory fits");
+    let (failed, reason, _) = with(mask("report", 1), true);
+    assert_eq!(failed, "may-fit");
+    assert!(reason.as_str().unwrap().contains("if nonzero at app/train.py:12 in main selects every element"), "{reason}");
+    assert_eq!(with(json!([]), true).0, "would-not-fit");
+}
+
+#[test]
 fn an_error_after_a_read_names_the_option_that_changes_the_value() {
     let frames = json!([{ "filename": "/app/train.py", "line": 12, "name": "main" }]);
     let read = json!({ "operator": "_local_scalar_dense item allclose", "frames": frames, "value": "False" });

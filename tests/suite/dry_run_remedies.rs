@@ -49,9 +49,20 @@ fn runs_with_remedies_are_an_object() {
     assert_eq!((outcomes[0], outcomes[1]), (&json!("fails"), &json!("ends")));
     assert_eq!(report["summary"]["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     assert_eq!(report["summary"]["action"], report["runs"][1]["remedy"]);
-    // One dry run is described by `analyze`.
-    let alone = dry_run(directory.path(), &["--format", "json", "--", "true"]);
-    assert!(said(&alone).contains("--format needs --try"), "{}", said(&alone));
+}
+
+#[test]
+fn the_answer_of_one_run_is_that_of_analyze() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = format!("echo printed; {}", failing_job("none"));
+    let output = dry_run(directory.path(), &["--format", "json", "-o", "out", "--", "sh", "-c", &job, "32"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["schema"], schema::faults(&report)), (&json!("oomscope/analyze/1"), vec![]));
+    assert_eq!((output.status.code(), report["snapshots"].as_array().unwrap().len()), (Some(7), 1));
+    assert_eq!(std::fs::read_to_string(directory.path().join("out/output.txt")).unwrap(), "printed\n");
+    let nothing = dry_run(directory.path(), &["--format", "json", "--", "true"]);
+    let report: Value = serde_json::from_slice(&nothing.stdout).unwrap();
+    assert_eq!((&report["snapshots"], &report["dry_run"]), (&json!([]), &Value::Null), "{report}");
 }
 
 #[test]

@@ -67,6 +67,18 @@ fn an_engine_that_is_ready_fits_on_one_screen() {
 }
 
 #[test]
+fn an_engine_that_was_ready_has_started_whatever_ends_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let ready = with_engine(&engine(), &json!({ "kind": "ready" }));
+    let path = file(&directory, "engine.json", ready.to_string().as_bytes());
+    // 100 is added to the exit code of the verdict.
+    for end in [["--ended-with", "1"], ["--ended-by", "9"], ["--ended-with", "0"]] {
+        let ran = run(&[&["run", "--page-on", &path], &end[..]].concat());
+        assert_eq!(ran.code, 100, "{end:?}: {}", ran.err);
+    }
+}
+
+#[test]
 fn an_engine_without_room_for_a_request_says_what_it_needs() {
     let mut small = engine();
     small["ready"] = json!(false);

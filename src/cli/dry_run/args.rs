@@ -38,7 +38,9 @@ pub(in crate::cli) struct DryRun {
     #[arg(long = "try")]
     pub(super) tries: bool,
 
-    /// Format of the runs of --try; the program's output then goes to DIR/output.txt
+    /// Format of the answer on standard output: that of `analyze`, or the runs of --try
+    ///
+    /// The program's output then goes to DIR/output.txt.
     #[arg(long, default_value = "human")]
     pub(super) format: Format,
 

@@ -22,8 +22,6 @@ mod written_files;
 
 use std::fs;
 
-use anyhow::bail;
-
 pub(super) use self::analyzed_run::AnalyzedRun;
 pub(super) use self::args::DryRun;
 use self::args::ExitCode;
@@ -43,9 +41,6 @@ const NO_VERDICT: u8 = 2;
 
 pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     args.options.assumed_gpu().check_memory()?;
-    if args.format != Format::Human && !args.tries {
-        bail!("--format needs --try; oomscope analyze --format json DIR describes one dry run");
-    }
     let command = &args.command;
     let mut directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;
     let name = directory.name().to_owned();
@@ -71,6 +66,9 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
             Format::Human => print_page(report::trials(&report)),
             format => Output::open(None)?.write_answer(format, &report, report::trials)?,
         }
+    } else if args.format != Format::Human {
+        let job = AnalyzedRun::read(&snapshots, Some(end))?.job;
+        Output::open(None)?.write_answer(args.format, &job, report::analyze)?;
     }
     // It is for this run alone: the next one compiles again, so that it has the same answer.
     let _ = fs::remove_dir_all(name.join(trials::CACHE));

@@ -165,7 +165,7 @@ words! {
         Assumed = "assumed",
         /// Whether numbers that are not known are finite: they are taken to be
         Finite = "finite",
-        /// The size of a result, such as of a mask: the largest that it can have, because the mask is not known
+        /// The largest size that a result can have, for a mask that is not known
         Maximum = "maximum",
     }
 }

@@ -3,7 +3,7 @@
 use super::failure;
 use super::parts::{add_next, step_label};
 use crate::allocator::verdict::Verdict;
-use crate::analysis::{AnalyzeReport, DeviceReport, RankRow, Ranks, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, RankRow, Ranks, SnapshotReport};
 use crate::base::units::{count, counted, percent, ratio};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, amount, code, faint, strong};
 use crate::output::report::ranks::Names;
@@ -20,8 +20,10 @@ pub(crate) fn screen_of_ranks(
 ) {
     let (all, failed) = ranks.count_ranks();
     let total = strong(counted(all, "rank"));
+    let has_fitted = report.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::WouldFit);
     let answer = match failed {
         0 => total.and(": no request failed"),
+        _ if has_fitted => total.and(format!(": {} went on after a failed request", count(failed))),
         _ if failed == all => total.and(": ").and(alarm("all ran out of memory")),
         _ => total
             .and(": ")
