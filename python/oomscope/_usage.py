@@ -480,8 +480,8 @@ class Flow:
                 return self.follow(source, call, depth)
         if name == "step" and is_scheduler(source, call.func):
             return None  # only rates depend on it
-        callees = None if self.observed is None or functions else self.observed.callees(source.filename, span(call))
-        if callees is not None:
+        callees = None if self.observed is None else self.observed.callees(source.filename, span(call))
+        if callees or (callees is not None and not functions):
             return self.follow_callees(source, argument, call, depth, callees)
         if not 0 < len(functions) <= MAX_FUNCTIONS:
             return self.give_up(UNKNOWN, source, call)

@@ -259,7 +259,15 @@ mod tests {
             (ProcessFacts { reads: std::slice::from_ref(&most), served: Served::AtBest, ..well() }, MayFit),
             (ProcessFacts { reads: &[ReadReport { usage: ReadUsage::Branch, ..most.clone() }], ..well() }, MayFit),
             (ProcessFacts { reads: std::slice::from_ref(&most), failed: Some(failed()), ..well() }, MayFit),
-            (ProcessFacts { reads: &[most], failed: Some(failed()), fails_at_least: true, ..well() }, WouldNotFit),
+            (
+                ProcessFacts {
+                    reads: std::slice::from_ref(&most),
+                    failed: Some(failed()),
+                    fails_at_least: true,
+                    ..well()
+                },
+                WouldNotFit,
+            ),
             (ProcessFacts { omitted_reads: 1, ..well() }, MayFit),
             (ProcessFacts { is_memory_unknown: true, ..well() }, MayFit),
             (ProcessFacts { served: Served::AtBest, ..well() }, MayFit),

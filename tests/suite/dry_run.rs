@@ -453,7 +453,10 @@ fn a_mask_that_selects_all_may_be_why_a_request_fails() {
     assert_eq!(with(mask("branch", 1), false).0, "would-fit", "twice this memory fits");
     let (failed, reason, _) = with(mask("report", 1), true);
     assert_eq!(failed, "may-fit");
-    assert!(reason.as_str().unwrap().contains("if nonzero at app/train.py:12 in main selects every element"), "{reason}");
+    assert!(
+        reason.as_str().unwrap().contains("if nonzero at app/train.py:12 in main selects every element"),
+        "{reason}"
+    );
     assert_eq!(with(json!([]), true).0, "would-not-fit");
 }
 

@@ -61,11 +61,7 @@ impl TrialsReport {
         } else {
             format!("with {option} it starts on {} (dry run): {most} tokens", self.gpu)
         };
-        Summary {
-            action: best.remedy.clone(),
-            copy: best.copy.clone(),
-            ..Summary::from_answer(answer)
-        }
+        Summary { action: best.remedy.clone(), copy: best.copy.clone(), ..Summary::from_answer(answer) }
     }
 }
 
