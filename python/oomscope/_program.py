@@ -114,6 +114,14 @@ def analyze(*paths: Path, **options: Any) -> Report:
 class Page(str):
     """The HTML of a page, which a notebook shows in a frame that cannot reach the notebook."""
 
+    def __repr__(self) -> str:
+        return "<page of %d KiB; page.save(path) writes it>" % (len(self) // 1024 + 1)
+
+    def save(self, path: Path) -> None:
+        """Writes the page to a file, to open in a browser or to send."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self)
+
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 85vh; border: 0"
         frame = '<iframe sandbox="allow-scripts allow-downloads" style="%s" srcdoc="%s"></iframe>'

@@ -41,9 +41,13 @@ pub struct RankRow {
     /// Whether the process used no other device more.
     #[serde(skip)]
     pub is_own_device: bool,
-    /// The line of its last failure, and its parameters and optimizer state then or at the peak.
+    /// The line of its last failure.
     #[serde(skip)]
-    failed_line: Option<String>,
+    pub failed_line: Option<String>,
+    /// The request that failed last.
+    #[serde(skip)]
+    pub requested_bytes: Option<u64>,
+    /// Parameters and optimizer state at the last failure, else at the peak.
     #[serde(skip)]
     pub(crate) state_bytes: [u64; 2],
     /// When the last request failed: the step in a dry run, whose ranks do not wait for each other, else the time.
@@ -137,6 +141,7 @@ impl RankRow {
             is_own_device: true,
             failed_at: oom.map_or(0, failed_at),
             failed_line: oom.map(|oom| oom.location.label()),
+            requested_bytes: oom.map(|oom| oom.requested_bytes),
             state_bytes: [Category::Parameters, Category::OptimizerState].map(state),
             oom_count: device.oom_count,
             has_recorded_failure: recorder.is_some_and(|it| it.failure_on(device.device).is_some()),

@@ -9,9 +9,7 @@ const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz")
 pub(super) fn browser_module() -> anyhow::Result<&'static [u8]> {
     if MODULE.is_empty() {
         bail!(
-            "this build has no analyzer for browsers; in a clone of oomscope, \
-             `rustup target add wasm32-unknown-unknown && .ci/viewer` makes it, and \
-             `OOMSCOPE_VIEWER_MODULE=$PWD/target/viewer/viewer.wasm.gz cargo install --locked --path .` a build that has it"
+            "this build has no analyzer for browsers: releases have it, viewer.html among them, and docs/viewer.md builds it"
         );
     }
     Ok(MODULE)

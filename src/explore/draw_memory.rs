@@ -8,9 +8,10 @@ use ratatui_core::style::{Color, Modifier, Style};
 use super::layout::Layout;
 use super::palette::{EIGHTHS, colour};
 use super::recording::{Column, Group, Recording, column_moments};
+use super::side::draw_side;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put, without_directories};
-use crate::base::units::size;
+use crate::base::units::{ratio, size};
 use crate::output::describe_outcome;
 use crate::output::document::{Band, draw_bands};
 use crate::study::{SERIES_ALLOCATED, SERIES_RESERVED};
@@ -38,7 +39,11 @@ pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, 
     let run = state.shown_run.as_ref().map(|shown| run_columns(state, &shown.run.curve, width));
     let highest = shown.iter().map(|column| column.reserved.max(column.groups.iter().sum()));
     let highest_of_run = run.iter().flatten().map(|values| values[0]);
-    let top = highest.chain(highest_of_run).fold(1, u64::max);
+    let used = highest.chain(highest_of_run).fold(1, u64::max);
+    // A device that is much larger would leave no room for the rest.
+    let capacity = state.result().and_then(|result| result.capacity);
+    let capacity = capacity.filter(|bytes| ratio(*bytes, used) <= MAX_CAPACITY_RATIO);
+    let top = used.max(capacity.unwrap_or(0));
     for (x, column) in (layout.chart.x..).zip(&shown) {
         draw_column(buffer, layout, x, column, groups, top);
     }
@@ -50,10 +55,27 @@ pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, 
         }
     }
     draw_axis(buffer, layout, top);
+    if let Some(y) = capacity.and_then(|bytes| line_of(layout, bytes, top)) {
+        for x in layout.chart.x..layout.chart.x + layout.chart.width {
+            if buffer[(x, y)].symbol() == " " {
+                buffer[(x, y)].set_symbol("┄").set_style(STRONG);
+            }
+        }
+    }
     draw_cursor(state, buffer, layout);
-    draw_ranges(state, buffer, layout);
-    draw_legend(state, recording, groups, buffer, layout);
+    if layout.has_bands {
+        draw_ranges(state, buffer, layout);
+    }
+    let mut layout = *layout;
+    if state.has_side(buffer.area) {
+        let drawn = draw_side(state, buffer, layout.legend);
+        (layout.legend.y, layout.legend.height) = (layout.legend.y + drawn, layout.legend.height - drawn);
+    }
+    draw_legend(state, recording, groups, buffer, &layout);
 }
+
+/// A larger device, as a multiple of the memory in the picture, has no line in it.
+const MAX_CAPACITY_RATIO: f64 = 1.5;
 
 /// The columns before the allocations are read: what is allocated in all.
 fn totals(state: &State<'_, '_>, width: usize) -> Vec<Column> {

@@ -1,12 +1,14 @@
 //! The tables: holders, what was tried, and ranks.
 
+use std::cmp::Reverse;
+
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Style};
 
 use super::layout::{Layout, View};
 use super::palette::{EIGHTHS, Look, adapt, colour};
 use super::recording::Recording;
-use super::state::State;
+use super::state::{HolderOrder, State};
 use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, without_middle, wrap};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
@@ -41,10 +43,11 @@ fn put_row(buffer: &mut Buffer, y: u16, first: (u16, &str), others: &[(u16, &str
 pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
     let rows = state.holders();
     let selected = state.selected[View::Holders as usize].unwrap_or(0).min(rows.len().saturating_sub(1));
-    let grouping = &recording.groupings[state.grouping];
+    let grouping = &recording.groupings[state.groupings[1]];
     let total = recording.allocated[state.moment as usize];
     let search = if state.found.is_some() { ", matches of the search" } else { "" };
-    let head = format!("held by {}{search} (g: by another)", grouping.word);
+    let order = if state.marked.is_some() && state.order == HolderOrder::Bytes { "change" } else { state.order.word() };
+    let head = format!("held by {}{search}, {order} first (g, t)", grouping.word);
     let header = [(10, "change"), (9, "bytes"), (6, "share"), (8, "blocks"), (16, "")];
     let shown = usize::from(state.marked.is_none())..;
     put_row(buffer, layout.body.y, (2, &head), &header[shown.clone()], STRONG);
@@ -99,6 +102,16 @@ pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &La
     }
 }
 
+/// Orders `rows` by the result, the request, reserved or allocated memory: column `by`, counted round.
+pub fn sort_ranks(rows: &mut [RankRow], by: usize) {
+    match by % 4 {
+        0 => rows.sort_by_key(|row| (Reverse(row.has_failed()), row.conclusion.map(Verdict::word))),
+        1 => rows.sort_by_key(|row| Reverse(row.requested_bytes)),
+        2 => rows.sort_by_key(|row| Reverse(row.peak_reserved_bytes)),
+        _ => rows.sort_by_key(|row| Reverse(row.peak_allocated_bytes)),
+    }
+}
+
 /// Draws the table of ranks, the worst first, into the empty `buffer`.
 pub fn draw_ranks(ranks: &Ranks, selected: usize, message: Option<&str>, buffer: &mut Buffer, look: Look) {
     let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
@@ -112,22 +125,25 @@ pub fn draw_ranks(ranks: &Ranks, selected: usize, message: Option<&str>, buffer:
     };
     let area = buffer.area;
     put(buffer, 0, 0, area.width, &ranks.summary, STRONG);
-    let header = [(14, "result"), (11, "allocated"), (11, "reserved"), (9, "of device")];
+    let header = [(14, "result"), (28, "at"), (11, "requested"), (11, "reserved"), (9, "of device"), (11, "allocated")];
     put_row(buffer, 1, (2, "rank, worst first"), &header, STRONG);
     let height = usize::from(area.height.saturating_sub(3));
     let first = (selected + 1).saturating_sub(height);
     for (index, (row, y)) in ranks.rows.iter().skip(first).take(height).zip(2..).enumerate() {
         let has_failed = row.oom_count > 0 || row.has_recorded_failure;
-        let result = row.verdict.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
+        let result = row.conclusion.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
         let capacity = row.capacity_bytes.or(row.reach_bytes);
         let share = capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)));
         let (allocated, reserved) = (size(row.peak_allocated_bytes), size(row.peak_reserved_bytes));
         let style = if first + index == selected { SELECTED } else { PLAIN };
-        put_row(buffer, y, (2, &name(row)), &[(14, result), (11, &allocated), (11, &reserved), (9, &share)], style);
+        let line = without_middle(row.failed_line.as_deref().unwrap_or_default(), 28);
+        let requested = row.requested_bytes.map_or_else(String::new, size);
+        let cells = [(14, result), (28, &*line), (11, &requested), (11, &reserved), (9, &share), (11, &allocated)];
+        put_row(buffer, y, (2, &name(row)), &cells, style);
         let (sign, tone) = if has_failed { ("✗", ALARM) } else { ("✓", Style::new().fg(Color::Green)) };
         put(buffer, 0, y, 1, sign, tone);
     }
-    let foot = message.unwrap_or("Enter opens a rank  ↑ ↓ select  q leave");
+    let foot = message.unwrap_or("Enter opens a rank  ↑ ↓ j k select  t sort  q leave");
     put(buffer, 0, area.height.saturating_sub(1), area.width, foot, if message.is_some() { STRONG } else { FAINT });
     adapt(buffer, look);
 }

@@ -19,6 +19,7 @@ impl State<'_, '_> {
     /// Changes the state as `input` demands; `area` is the screen.
     pub fn handle(&mut self, input: Input, area: Rect) -> Effect {
         self.message = None;
+        self.is_touched = true;
         if self.prompt.is_some() {
             return self.type_in(input);
         }
@@ -68,6 +69,9 @@ impl State<'_, '_> {
             ']' => self.go_to_step(true),
             'd' | 'm' => self.mark(),
             'g' => self.regroup(),
+            't' => self.order = self.order.next(),
+            'j' => self.select(1),
+            'k' => self.select(-1),
             '/' | ':' | 'c' => self.prompt = Some(Prompt { key, text: String::new() }),
             '?' => self.popup = Some(keys_popup()),
             'y' => self.note_command(),
@@ -83,7 +87,8 @@ impl State<'_, '_> {
     fn regroup(&mut self) {
         self.found = None;
         let count = self.recording.as_ref().map_or(1, |recording| recording.groupings.len());
-        self.grouping = (self.grouping + 1) % count;
+        let grouping = &mut self.groupings[usize::from(self.view == View::Holders)];
+        *grouping = (*grouping + 1) % count;
         self.selected[View::Holders as usize] = None;
     }
 
@@ -189,8 +194,8 @@ impl State<'_, '_> {
         let Some(popup) = &mut self.popup else { return };
         let last = popup.lines.len().saturating_sub(1);
         match input {
-            Input::Up | Input::Wheel(_, _, true) => popup.scroll = popup.scroll.saturating_sub(1),
-            Input::Down | Input::Wheel(_, _, false) => popup.scroll = (popup.scroll + 1).min(last),
+            Input::Up | Input::Char('k') | Input::Wheel(_, _, true) => popup.scroll = popup.scroll.saturating_sub(1),
+            Input::Down | Input::Char('j') | Input::Wheel(_, _, false) => popup.scroll = (popup.scroll + 1).min(last),
             Input::PageUp => popup.scroll = popup.scroll.saturating_sub(10),
             Input::PageDown => popup.scroll = (popup.scroll + 10).min(last),
             _ => self.popup = None,
@@ -298,7 +303,7 @@ impl State<'_, '_> {
     fn note_command(&mut self) {
         let device = self.device.id();
         let arguments = match (self.view, &self.shown_run) {
-            (View::Tried, Some(ShownRun { name, conditions, .. })) => match conditions {
+            (View::Tried | View::Memory, Some(ShownRun { name, conditions, .. })) => match conditions {
                 Conditions { change: Some(_), .. } => format!("whatif --device {device} --program"),
                 Conditions { capacity: Some(_), .. } => {
                     format!("replay --device {device} --capacity {}", quote_shell_word(name))

@@ -38,7 +38,7 @@ pub enum Input {
 }
 
 /// Keys and what they do, for `?`.
-pub(super) const KEYS: [(&str, &str); 19] = [
+pub(super) const KEYS: [(&str, &str); 20] = [
     ("1 2 3 4 Tab", "memory over time, map, holders, tried"),
     ("← →", "one entry; ten with Shift; a tenth of the picture with PgUp PgDn"),
     ("w s + -", "zoom in or out; also the wheel"),
@@ -50,8 +50,9 @@ pub(super) const KEYS: [(&str, &str); 19] = [
     ("[ ]", "the previous or next end of a training step"),
     (":", "go to an entry, a time, a step, peak or failure"),
     ("g", "stack and list by category, line, or name"),
-    ("↑ ↓", "select a row, or a block of the map"),
-    ("Enter", "its stack with the source; of what was tried: replay it"),
+    ("↑ ↓ j k", "select a row, or a block of the map"),
+    ("t", "order the table by its next column"),
+    ("Enter", "its stack with the source; of what was tried: replay it, and show it over the recorded run"),
     ("/", "search lines and names: the matches alone"),
     ("d m", "mark this moment; at another one, show the difference"),
     ("c", "replay a capacity or settings, such as 40GiB or h100"),

@@ -9,10 +9,13 @@ use super::text::columns;
 
 /// Columns of the labels of the axis.
 const LABELS: u16 = 10;
-/// Columns of the legend beside the picture, where there is room.
-const LEGEND: u16 = 34;
+/// Columns of the answer and the legend beside the picture, where there is room: a part of the screen, within bounds.
+const SIDE_PARTS: u16 = 3;
+const SIDE: [u16; 2] = [34, 60];
 /// The narrowest screen with a legend beside the picture.
 const WIDE: u16 = 100;
+/// A lower view has no steps and phases below the picture, and no legend.
+const MIN_WITH_BANDS: u16 = 10;
 /// Lines of the legend below it.
 const LEGEND_LINES: u16 = 3;
 /// Lines below the table of what was tried.
@@ -43,6 +46,8 @@ impl View {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) body: Rect,
+    /// There is room for steps and phases below the picture.
+    pub(super) has_bands: bool,
     pub(super) foot: u16,
     /// The picture of memory over time, without its labels.
     pub(super) chart: Rect,
@@ -63,23 +68,32 @@ impl Layout {
             height: area.height.saturating_sub(top + bottom),
         };
         let body = part(area, [0, 1 + answer, 0, 1]);
-        let is_wide = area.width >= WIDE;
-        let [right, below] = if is_wide { [LEGEND + 1, 0] } else { [0, LEGEND_LINES.min(body.height / 6)] };
-        let chart = part(body, [LABELS, 1, right, below + 3]);
+        let is_wide = Self::is_wide(area);
+        let side = (area.width / SIDE_PARTS).clamp(SIDE[0], SIDE[1]);
+        let has_bands = body.height >= MIN_WITH_BANDS;
+        let [right, below] = if is_wide { [side + 1, 0] } else { [0, LEGEND_LINES.min(body.height / 6)] };
+        let [below, bands] = if has_bands { [below, 3] } else { [0, 0] };
+        let chart = part(body, [LABELS, 1, right, below + bands]);
         let legend = if is_wide {
-            part(body, [body.width.saturating_sub(LEGEND), 1, 0, 0])
+            part(body, [body.width.saturating_sub(side), 1, 0, 0])
         } else {
             part(body, [0, body.height.saturating_sub(below), 0, 0])
         };
         let outcome = if view == View::Tried { OUTCOME_LINES } else { 0 };
         Self {
             body,
+            has_bands,
             foot: area.y + area.height.saturating_sub(1),
             chart,
             legend,
             map: part(body, [0, 2, 0, 1]),
             rows: part(body, [0, 1, 0, outcome]),
         }
+    }
+
+    /// Whether the picture has a column beside it.
+    pub(super) fn is_wide(area: Rect) -> bool {
+        area.width >= WIDE
     }
 
     /// The tab at a position.

@@ -17,12 +17,13 @@ mod moves;
 mod palette;
 mod recording;
 mod rows;
+mod side;
 mod state;
 mod target;
 mod text;
 
 pub use self::draw::draw;
-pub use self::draw_tables::draw_ranks;
+pub use self::draw_tables::{draw_ranks, sort_ranks};
 pub use self::keys::Input;
 pub use self::palette::{Colours, Look};
 pub use self::state::{Analyzed, Effect, Loaded, State};

@@ -66,7 +66,14 @@ impl State<'_, '_> {
                 let entries = self.device.phases().step_entries(step);
                 entries.map(|entries| entries.end).ok_or("the trace has no such step")
             }
-            Target::Time(us) => moment_at(self.device, us).ok_or("the trace has no times"),
+            Target::Time(us) => match moment_at(self.device, us) {
+                Some(_)
+                    if self.device.history().and_then(|history| history.duration_us).is_some_and(|last| us > last) =>
+                {
+                    Err("the trace ends before that time")
+                }
+                found => found.ok_or("the trace has no times"),
+            },
         };
         match found {
             Ok(moment) => self.go(i64::try_from(moment).unwrap_or(i64::MAX)),

@@ -46,10 +46,11 @@ pub(super) struct TriedEntry {
 }
 
 /// The groups with memory at `moment`, the largest first; if a moment is `marked`, the largest change first. Only the
-/// allocations in the first group of `found`, if there is one.
+/// allocations in the first group of `found`, if there is one. Each has the colour that its largest block has in `colours`.
 pub(super) fn holders(
     recording: &Recording,
     grouping: &Grouping,
+    colours: &Grouping,
     found: Option<&Grouping>,
     moment: Moment,
     marked: Option<Moment>,
@@ -84,7 +85,7 @@ pub(super) fn holders(
             before[at] += one.bytes;
         }
         if one.bytes > largest[at] {
-            let group = &grouping.groups[usize::from(grouping.of[index])];
+            let group = &colours.groups[usize::from(colours.of[index])];
             (row.slot, row.is_guess) = (group.slot, group.is_guess);
             (largest[at], row.stack) = (one.bytes, one.made_by);
         }
@@ -122,8 +123,10 @@ pub(super) fn tried(
         let changes = report.into_iter().flat_map(|report| &report.changes);
         let change = changes.filter(|_| row.kind == TriedKind::Program).find(|change| change.description == row.what);
         let options = if row.kind == TriedKind::Settings { row.what.clone() } else { String::new() };
+        let frame = row.location.as_ref().and_then(|location| location.frame.as_ref());
+        let place = frame.map_or_else(String::new, |frame| format!("  {}", frame.brief_label()));
         entries.push(TriedEntry {
-            name: row.what.clone(),
+            name: row.what.clone() + &place,
             mark: Some(row.mark),
             outcome: row.describe_then(),
             reserved: row.reached_reserved_bytes().map_or_else(String::new, size),

@@ -1,5 +1,6 @@
 //! The state of the screen of one device.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use ratatui_core::layout::Rect;
@@ -11,13 +12,16 @@ use super::text::wrap;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::ids::to_u32;
 use crate::base::units::size;
-use crate::output::{describe_outcome, summarize_device};
+use crate::output::page::is_in_map;
+use crate::output::{describe_cause, describe_outcome, summarize_device};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 use crate::whatif::{Conditions, TriedRun};
 
-/// The lowest screen on which the answer of the analysis may take two lines.
+/// The lowest screen on which the answer of the analysis may take several lines.
 const HIGH: u16 = 20;
+/// A narrower screen has a shorter answer.
+const NARROW: u16 = 60;
 
 /// The consequence of a key for the program around.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +34,28 @@ pub enum Effect {
     Ranks,
     /// Leave.
     Leave,
+}
+
+/// The order of the holders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HolderOrder {
+    Bytes,
+    Blocks,
+    Name,
+}
+
+impl HolderOrder {
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Bytes => Self::Blocks,
+            Self::Blocks => Self::Name,
+            Self::Name => Self::Bytes,
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        ["bytes", "blocks", "name"][self as usize]
+    }
 }
 
 /// A line that the user types.
@@ -73,6 +99,16 @@ pub(super) struct FailureResult {
     /// The entry of the request; `None` if none failed.
     entry: Option<u64>,
     pub(super) answer: String,
+    /// The answer without the reason, and shorter for narrow screens.
+    pub(super) headline: String,
+    pub(super) brief: String,
+    /// Why it failed, and what to do; empty if there is nothing to say.
+    pub(super) why: String,
+    pub(super) action: String,
+    /// The size of the device, or what was within reach; `None` if neither is known.
+    pub(super) capacity: Option<u64>,
+    /// The map shows why.
+    is_in_map: bool,
     /// Replays, and further conditions to replay.
     pub(super) tried: Vec<TriedEntry>,
 }
@@ -88,10 +124,25 @@ impl Analyzed {
     /// The results that `report` has for each failed request of `device`.
     pub fn from_report(device: DeviceStudy<'_, '_>, report: &SnapshotReport) -> Self {
         let candidates = rows::candidates(device);
-        let result = |one: &DeviceReport| FailureResult {
-            entry: one.ooms.last().map(|oom| oom.event),
-            answer: summarize_device(report, one).answer,
-            tried: rows::tried(device, Some(one), &candidates),
+        let result = |one: &DeviceReport| {
+            let (summary, failed) = (summarize_device(report, one), one.ooms.last());
+            let why = failed.map_or_else(String::new, |oom| describe_cause(oom, one));
+            let headline = summary.answer.strip_suffix(&why).unwrap_or(&summary.answer).trim_end_matches("; ");
+            let brief =
+                failed.map(|oom| format!("{} failed at {}", size(oom.requested_bytes), oom.location.brief_label()));
+            FailureResult {
+                entry: failed.map(|oom| oom.event),
+                headline: headline.to_owned(),
+                brief: brief.unwrap_or_else(|| headline.to_owned()),
+                action: summary.action.unwrap_or_default(),
+                capacity: one
+                    .capacity_bytes
+                    .or(failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes))),
+                is_in_map: failed.is_some_and(|oom| is_in_map(oom.verdict)),
+                tried: rows::tried(device, Some(one), &candidates),
+                answer: summary.answer,
+                why,
+            }
         };
         let Some(one) = report.devices.iter().find(|one| one.device == device.id()) else { return Self(Vec::new()) };
         let failures = one.ooms.len();
@@ -117,7 +168,12 @@ pub struct State<'s, 'a> {
     pub(super) moment: Moment,
     /// The moments of the picture.
     pub(super) zoom: Range<Moment>,
-    pub(super) grouping: usize,
+    /// The grouping of the pictures, and that of the holders.
+    pub(super) groupings: [usize; 2],
+    /// The column that orders the holders.
+    pub(super) order: HolderOrder,
+    /// The user has pressed a key.
+    pub(super) is_touched: bool,
     /// The matches of a search, in place of the chosen grouping.
     pub(super) found: Option<Grouping>,
     /// The selected row of each view; in the map, a live allocation.
@@ -153,7 +209,9 @@ impl<'s, 'a> State<'s, 'a> {
             view: if device.device().is_empty() { View::Map } else { View::Memory },
             moment: moment.min(end - 1),
             zoom: 0..end,
-            grouping: 0,
+            groupings: [0, 1],
+            order: HolderOrder::Bytes,
+            is_touched: false,
             found: None,
             selected: [None; 4],
             marked: None,
@@ -170,13 +228,17 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The allocations were read.
     pub fn set_recording(&mut self, loaded: Loaded) {
-        self.grouping = loaded.0.first_grouping();
+        self.groupings[0] = loaded.0.first_grouping();
         self.recording = Some(loaded.0);
     }
 
     /// The analysis is done.
     pub fn set_analysis(&mut self, analyzed: Analyzed) {
         self.results = analyzed.0;
+        // It opens on the view that shows why.
+        if !self.is_touched && self.result().is_some_and(|result| result.is_in_map) {
+            self.view = View::Map;
+        }
     }
 
     /// The replay under `conditions` is done. Nothing changes if the user stopped it.
@@ -190,6 +252,7 @@ impl<'s, 'a> State<'s, 'a> {
                     entry.reserved = size(run.peak_reserved_bytes);
                 }
                 self.shown_run = Some(ShownRun { name, conditions, run });
+                self.view = View::Memory;
             }
             Err(message) => self.message = Some(message),
         }
@@ -215,33 +278,56 @@ impl<'s, 'a> State<'s, 'a> {
         self.result().map_or(&self.untried, |result| &result.tried)
     }
 
-    /// The answer of the analysis in one line, or in two if the screen `area` has room for them.
+    /// The answer of the analysis, in as many lines as the screen `area` has room for.
     pub(super) fn answer_lines(&self, area: Rect) -> Vec<String> {
-        let answer = self.result().map_or("analyzing…", |result| &result.answer);
-        let mut lines = wrap(answer, area.width.into());
-        let rest = lines.split_off(usize::from(area.height >= HIGH));
+        let Some(result) = self.result() else { return vec!["analyzing…".to_owned()] };
+        if area.width < NARROW {
+            return [&result.brief, &result.why].into_iter().filter(|line| !line.is_empty()).cloned().collect();
+        }
+        if self.has_side(area) {
+            return vec![result.headline.clone()];
+        }
+        let mut lines = wrap(&result.answer, area.width.into());
+        if area.height < HIGH {
+            return vec![lines.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ")];
+        }
+        let rest = lines.split_off(1);
         let rest = rest.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ");
         lines.extend(Some(rest).filter(|rest| !rest.is_empty()));
+        lines.extend(Some(format!("do: {}", result.action)).filter(|_| !result.action.is_empty()));
         lines
+    }
+
+    /// Whether the answer has a column beside the picture.
+    pub(super) fn has_side(&self, area: Rect) -> bool {
+        self.view == View::Memory && self.last() > 0 && Layout::is_wide(area)
     }
 
     /// The parts of the screen `area`.
     pub(super) fn layout(&self, area: Rect) -> Layout {
-        let answer = if self.answer_lines(area).len() > 1 { 2 } else { 1 };
+        let answer = u16::try_from(self.answer_lines(area).len()).unwrap_or(1);
         Layout::new(area, self.view, answer)
     }
 
     /// The partition that the views show.
     pub(super) fn grouping(&self) -> Option<&Grouping> {
-        let chosen = self.recording.as_ref()?.groupings.get(self.grouping);
+        let chosen = self.recording.as_ref()?.groupings.get(self.groupings[usize::from(self.view == View::Holders)]);
         self.found.as_ref().or(chosen)
     }
 
     /// The holders at the moment.
     pub(super) fn holders(&self) -> Vec<HolderRow> {
         let Some(recording) = &self.recording else { return Vec::new() };
-        let grouping = &recording.groupings[self.grouping];
-        rows::holders(recording, grouping, self.found.as_ref(), self.moment, self.marked)
+        let grouping = &recording.groupings[self.groupings[1]];
+        // Beside the picture they have its colours.
+        let colours = self.grouping().filter(|_| self.view == View::Memory).unwrap_or(grouping);
+        let mut rows = rows::holders(recording, grouping, colours, self.found.as_ref(), self.moment, self.marked);
+        match self.order {
+            HolderOrder::Bytes => {} // or the change since a mark, as they come
+            HolderOrder::Blocks => rows.sort_by_key(|row| Reverse(row.blocks)),
+            HolderOrder::Name => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        }
+        rows
     }
 
     /// The request that fails at the moment, else the last one that failed; 0 if none did.

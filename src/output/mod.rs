@@ -15,4 +15,6 @@ mod wording;
 
 pub use wording::{Brief, BriefLine, Summary};
 #[cfg(feature = "explore")]
-pub(crate) use wording::{category_label, command_line, describe_outcome, keeper_name, summarize_device};
+pub(crate) use wording::{
+    category_label, command_line, describe_cause, describe_outcome, keeper_name, summarize_device,
+};

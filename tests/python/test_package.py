@@ -39,6 +39,13 @@ def test_a_notebook_shows_the_interactive_page_in_a_frame():
     assert "<script" not in frame and frame.count('"') == 6  # all of the page is inside the attribute
 
 
+def test_a_page_is_short_in_a_session_and_saved_whole(tmp_path):
+    page = oomscope.view(SNAPSHOT, device=0)
+    assert len(repr(page)) < 80 and "save" in repr(page)
+    page.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+
+
 def test_without_a_file_a_notebook_shows_the_viewer():
     try:
         page = oomscope.view()

@@ -85,7 +85,7 @@ fn compare(name: &str, page: &str) {
 fn screens_of_three_sizes() {
     for size in [[80, 24], [120, 40], [250, 80]] {
         let compare_views = |mut explored: Explored<'_, '_>| {
-            for (view, keys) in [("memory", "1"), ("map", "2"), ("tried", "4"), ("holders", "3g")] {
+            for (view, keys) in [("memory", "1"), ("map", "2"), ("tried", "4"), ("holders", "3")] {
                 explored.type_in(keys);
                 compare(&format!("{view}.{}x{}", size[0], size[1]), &explored.page(UNICODE));
             }
@@ -122,14 +122,14 @@ fn screens_of_other_recordings_and_terminals() {
     for (name, path, keys, look) in [
         ("no-history", fixtures::path("2.15.0-gpt_varlen-no-history"), "1", UNICODE),
         ("no-history-map", fixtures::path("2.15.0-gpt_varlen-no-history"), "2", UNICODE),
-        ("names", kept.clone(), "3gg", UNICODE),
-        ("stack-with-source", kept, "3g\n", UNICODE),
+        ("names", kept.clone(), "3g", UNICODE),
+        ("stack-with-source", kept, "3\n", UNICODE),
         ("plain-memory", fixtures::path(OOM), "1", plain),
         ("plain-map", fixtures::path(OOM), "2", plain),
         ("no-unicode-memory", fixtures::path(OOM), "1", ansi),
         ("difference", fixtures::path(OOM), ":step 3\nd:peak\nd", UNICODE),
-        ("search", fixtures::path(OOM), "g/workloads.py:27\n3", UNICODE),
-        ("replayed", fixtures::path(OOM), "c40GiB\n1", UNICODE),
+        ("search", fixtures::path(OOM), "/workloads.py:27\n3", UNICODE),
+        ("replayed", fixtures::path(OOM), "c40GiB\n", UNICODE),
         ("keys", fixtures::path(OOM), "?", UNICODE),
     ] {
         let page = explore(&path, [80, 24], |mut explored| {
@@ -142,13 +142,16 @@ fn screens_of_other_recordings_and_terminals() {
 
 #[test]
 fn without_categories_the_first_groups_are_lines() {
-    for (name, word) in [("2.15.0-mempool-expandable", "held by line"), (OOM, "held by category")] {
-        let page = explore(&fixtures::path(name), [80, 24], |mut explored| {
-            explored.type_in("3");
-            explored.page(UNICODE)
-        });
-        let page = page.unwrap();
-        assert!(page.contains(word), "{page}");
+    for (name, is_by_line) in [("2.15.0-mempool-expandable", true), (OOM, false)] {
+        let [memory, holders] = explore(&fixtures::path(name), [80, 24], |mut explored| {
+            ["1", "3"].map(|view| {
+                explored.type_in(view);
+                explored.page(UNICODE)
+            })
+        })
+        .unwrap();
+        assert_eq!(memory.lines().any(|line| line.contains(".py:") && line.contains('█')), is_by_line, "{memory}");
+        assert!(holders.contains("held by line"), "{holders}");
     }
 }
 
@@ -157,7 +160,7 @@ fn without_categories_the_first_groups_are_lines() {
 fn holders_are_those_of_the_analysis() {
     let path = fixtures::path(OOM);
     let page = explore(&path, [120, 40], |mut explored| {
-        explored.type_in("3g");
+        explored.type_in("3");
         explored.page(UNICODE)
     });
     let analyzed = crate::support::program::result_of(&["analyze", "--format", "json", path.to_str().unwrap()]);
@@ -175,7 +178,7 @@ fn holders_are_those_of_the_analysis() {
 #[test]
 fn a_noted_command_has_the_place() {
     explore(&fixtures::path(OOM), [80, 24], |mut explored| {
-        explored.type_in("3:100\ny4y2wwww1y4c40GiB\nycmax_split_size_mb: 128\ny\ny3:start\ny");
+        explored.type_in("3:100\ny4y2wwww1y4c40GiB\nycmax_split_size_mb: 128\ny4\ny3:start\ny");
         let commands: Vec<&str> = explored.state.commands().iter().map(String::as_str).collect();
         for (command, start) in commands.iter().zip([
             "analyze --device 0 --at 100 --source 'my code'",
@@ -229,10 +232,85 @@ fn a_replay_can_be_stopped() {
         explored.press(Input::Escape);
         let run = explored.explorer.as_ref().unwrap().replay(&conditions);
         explored.state.set_run(&conditions, run.clone());
-        assert!(!explored.page(UNICODE).contains("peak reserved"), "{}", explored.page(UNICODE));
+        assert!(explored.page(UNICODE).contains("tried in a replay"), "{}", explored.page(UNICODE));
         assert_eq!(explored.state.handle(Input::Enter, explored.area), Effect::Replay(conditions.clone()));
         explored.state.set_run(&conditions, run);
+        let over = explored.page(UNICODE);
+        assert!(over.contains('━') && over.contains("checkpoint") && !over.contains("tried in a replay"), "{over}");
+        explored.type_in("4");
         assert!(explored.page(UNICODE).contains("peak reserved"), "{}", explored.page(UNICODE));
+    });
+}
+
+/// Why, what to do, who holds the memory and how full the device is, on the first screen.
+#[test]
+fn the_first_screen_has_the_answer() {
+    for name in [OOM, "2.15.0-gpt_varlen-at-oom", "2.15.0-fuzz-fraction-oom", "failures/capacity-training"] {
+        let path = fixtures::directory().join(format!("{name}.pickle.gz"));
+        let analyzed = crate::support::program::result_of(&["analyze", "--format", "json", path.to_str().unwrap()]);
+        let report: serde_json::Value = serde_json::from_str(&analyzed).unwrap();
+        let device = &report["snapshots"][0]["devices"][0];
+        let oom = device["ooms"].as_array().unwrap().last().unwrap().clone();
+        for area in [[80, 24], [120, 40], [250, 80]] {
+            let (memory, all) = explore(&path, area, |mut explored| {
+                explored.type_in("1");
+                (explored.lines(UNICODE), explored.page(UNICODE))
+            })
+            .unwrap();
+            let why = device["conclusion"].as_str().unwrap().replace('-', " ");
+            assert!(all.contains(&why) || all.contains(device["conclusion"].as_str().unwrap()), "{name} {why}: {all}");
+            assert!(memory.iter().any(|line| line.contains("do")), "{name} {area:?}: {all}");
+            assert!(all.contains(&size(oom["requested_bytes"].as_u64().unwrap())), "{name} {area:?}: {all}");
+            if area[0] < 100 {
+                continue;
+            }
+            let rows = oom["held"]["by_line"]["rows"].as_array().unwrap();
+            for row in rows.iter().take(5) {
+                let bytes = size(row["bytes"].as_u64().unwrap());
+                let line = format!(":{} ", row["frame"]["line"]);
+                assert!(memory.iter().any(|text| text.contains(&bytes) && text.contains(&line)), "{name} {row}: {all}");
+            }
+            let device_bytes = oom["reserved_bytes"].as_u64().unwrap() + oom["device_free_bytes"].as_u64().unwrap();
+            let gauge =
+                format!("{} allocated of {}", size(oom["allocated_bytes"].as_u64().unwrap()), size(device_bytes));
+            assert!(all.contains(&gauge), "{name} {gauge}: {all}");
+        }
+    }
+}
+
+#[test]
+fn a_fragmentation_opens_on_the_map_until_a_key_is_pressed() {
+    for (name, tab) in [("2.15.0-gpt_varlen-at-oom", "releasable, · free"), (OOM, "allocated of")] {
+        explore(&fixtures::path(name), [120, 40], |explored| {
+            assert!(explored.page(UNICODE).contains(tab), "{}", explored.page(UNICODE));
+        });
+    }
+}
+
+/// `j` and `k` are the arrows, and `t` orders the holders.
+#[test]
+fn letters_select_and_order() {
+    explore(&fixtures::path(OOM), [120, 40], |mut explored| {
+        explored.type_in("3");
+        let blocks = |explored: &Explored<'_, '_>| {
+            let rows = explored.lines(UNICODE);
+            let rows = rows.iter().skip_while(|line| !line.contains("held by")).skip(1);
+            let count = |line: &String| {
+                let figures: Vec<&str> =
+                    line.split_whitespace().rev().filter(|word| word.parse::<u64>().is_ok()).collect();
+                figures.first().and_then(|word| word.parse::<u64>().ok())
+            };
+            rows.map_while(count).collect::<Vec<u64>>()
+        };
+        let by_bytes = blocks(&explored);
+        explored.type_in("t");
+        let by_blocks = blocks(&explored);
+        assert!(by_blocks.is_sorted_by(|a, b| a >= b) && by_bytes != by_blocks, "{by_bytes:?} {by_blocks:?}");
+        explored.type_in("jj");
+        let by_letters = explored.page(UNICODE);
+        explored.type_in("k");
+        explored.press(Input::Down);
+        assert_eq!(explored.page(UNICODE), by_letters);
     });
 }
 
@@ -240,7 +318,12 @@ fn a_replay_can_be_stopped() {
 #[test]
 fn the_smallest_screen_has_every_view() {
     explore(&fixtures::path(OOM), [40, 10], |mut explored| {
-        for (keys, shown) in [("1", "step"), ("2", "✗✗"), ("3", "activations"), ("4", "goes on")] {
+        // The request and the reason are whole, and the picture has room.
+        let lines = explored.lines(UNICODE);
+        assert!(lines[1].contains("399 MiB") && lines[1].contains("workloads.py:26"), "{lines:?}");
+        assert!(lines[2].contains("capacity"), "{lines:?}");
+        assert!(lines.iter().filter(|line| line.contains('█')).count() >= 3, "{lines:?}");
+        for (keys, shown) in [("1", "step"), ("2", "✗✗"), ("3", "workloads.py"), ("4", "goes on")] {
             explored.type_in(keys);
             assert!(explored.page(UNICODE).contains(shown), "{}", explored.page(UNICODE));
         }
@@ -257,6 +340,7 @@ fn typed_places_are_found_or_refused() {
             (":step 3\n", "step 3"),
             (":999,999\n", "the trace has no such entry"),
             (":nowhere\n", "give an entry"),
+            (":90m\n", "the trace ends before that time"),
             ("/no such line\n", "no line and no name contains"),
         ] {
             explored.type_in(keys);

@@ -80,7 +80,7 @@ fn keys_change_the_screen_and_the_shell_comes_back() {
     let Some(terminal) = Terminal::new("keys") else { return };
     terminal.start(&format!("explore {}", fixtures::path(OOM).display()));
     terminal.expect("activations");
-    terminal.send(&["3", "g"]);
+    terminal.send(&["3"]);
     terminal.expect("held by line");
     terminal.send(&["Enter"]);
     terminal.expect("workloads.py");
@@ -91,6 +91,8 @@ fn keys_change_the_screen_and_the_shell_comes_back() {
     terminal.send(&["4"]);
     terminal.expect("expandable_segments:True");
     terminal.send(&["Enter"]);
+    terminal.expect("━");
+    terminal.send(&["4"]);
     terminal.expect("peak reserved");
     terminal.send(&[":", "100", "Enter", "3", "y"]);
     terminal.expect("on leaving: oomscope analyze --device 0 --at 100");

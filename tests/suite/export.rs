@@ -114,6 +114,15 @@ fn assert_sums(study: &Study<'_>, entries: &[usize]) {
             assert_eq!(after[entry], Some(figures.allocated_bytes as i64));
             assert_eq!(events.of_device(id, "reserved_bytes")[entry], Some(figures.reserved_bytes as i64));
         }
+        let steps = events.of_device(id, "step");
+        for entry in entries.iter().map(|entry| entry % device.device().len().max(1)) {
+            let step = device.phases().step_at(entry).map(i64::from);
+            assert_eq!(
+                steps.get(entry).copied().flatten(),
+                step.filter(|_| !device.device().is_empty()),
+                "{id} {entry}"
+            );
+        }
         let of_run = |name: &str| run.rows[row][run.column(name)];
         assert_eq!(Some(bytes_at_peak(&allocations, id)), of_run("peak_allocated_bytes"), "{id}");
         if let Some(peak) = of_run("peak_event") {

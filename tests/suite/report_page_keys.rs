@@ -184,6 +184,12 @@ fn the_view_is_saved_as_picture_and_csv() {
     let svg = browser.value("oomscope.svg()");
     let svg = svg.as_str().unwrap();
     assert!(svg.contains("after entry 53,078: 5.19 GiB allocated") && svg.contains("activations"), "{svg:.400}");
+    for part in ["attention requested 399 MiB", ">why: capacity", ">do: checkpoint each of 8 calls"] {
+        assert!(svg.contains(part), "{part} in {svg:.2000}");
+    }
+    // The legend's guess is hatched, as are the stripes of the map's key.
+    let hatched = browser.value("document.querySelectorAll('#legend .guess, #map-section .key .swatch').length");
+    assert_eq!(svg.matches("<path ").count() as u64, hatched.as_u64().unwrap());
     assert!(svg.contains("&lt;img onerror=1&gt;&amp;") && svg.matches("<image ").count() == 5, "{svg:.400}");
     let size = browser.value(
         "oomscope.png().then(async (url) => { const image = new Image(); image.src = url; await image.decode(); \
@@ -230,6 +236,25 @@ fn two_files_are_compared() {
     assert_eq!(sum(0), peaks[1] as i64 - peaks[0] as i64);
     let result = browser.value("document.querySelector('.head h1').textContent");
     assert!(result.as_str().unwrap().starts_with("peak allocated "), "{result}");
+    // Both runs lie over one axis, in which the band is the difference; a row goes to where its own arises.
+    let band = browser.value(
+        "(() => { const canvas = document.getElementById('both'), { width, height } = canvas; \
+         const data = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, width, height).data.buffer); \
+         return [width > 300, new Set(data).size > 3]; })()",
+    );
+    assert_eq!(band, json!([true, true]));
+    let before = browser.value("oomscope.view()");
+    browser.value("document.querySelector('#comparison tbody button').click()");
+    browser.settle();
+    let after = browser.value("oomscope.view()");
+    assert_ne!((&after["moment"], &after["from"]), (&before["moment"], &before["from"]));
+    let label = after["query"].as_str().unwrap().strip_prefix("line:").unwrap().to_owned();
+    let change = browser.value(&format!(
+        "[...document.querySelectorAll('#comparison tbody tr')].map((row) => [row.lastElementChild.textContent, \
+         Number(row.querySelector('[data-value]').dataset.value)]).find(([name]) => {}.endsWith(name))[1]",
+        json!(label)
+    ));
+    assert!(change.as_f64().unwrap().abs() > 0.0, "{label}: {change}");
     assert_eq!(browser.errors(), Vec::<Value>::new());
     let refused = refusal(&["report", "--diff", "-o", &out, &files[0]]);
     assert!(refused.contains("--diff compares two snapshots, and here is one"), "{refused}");

@@ -1,9 +1,12 @@
 //! The layout of the page of `oomscope report`: the picture first, and panes that stay in sight, in wide and narrow windows.
 
+use oomscope::base::units::size;
 use serde_json::{Value, json};
 
 use crate::report_page::{fixture, page};
 use crate::support::browser::Browser;
+use crate::support::page::Page;
+use crate::support::program::analyze;
 
 /// Where an element is in the window: top, right, bottom, left.
 fn place(browser: &mut Browser, selector: &str) -> [f64; 4] {
@@ -33,7 +36,7 @@ fn the_timeline_comes_first_and_the_figures_stay_in_sight() {
             let [top, ..] = place(&mut browser, "#controls + section + section");
             assert!(top < 400.0, "{names:?} {width}: the first view begins at {top}");
             let [top, _, bottom, _] = place(&mut browser, "h1");
-            let lines = if width > 900 { 1.0 } else { 3.0 };
+            let lines = if width > 1000 { 1.0 } else { 3.0 };
             assert!(bottom - top < 26.0 * lines, "{names:?} {width}: the headline is {} high", bottom - top);
             let cut = browser.value(
                 "(() => { const h1 = document.querySelector('h1'); return h1.scrollWidth - h1.clientWidth; })()",
@@ -42,7 +45,7 @@ fn the_timeline_comes_first_and_the_figures_stay_in_sight() {
             let wide = browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
             assert_eq!(wide, json!(0), "{names:?} {width}: the page is wider than the window");
             if names.len() > 1 {
-                let [_, right, _, left] = place(&mut browser, ".page-name span");
+                let [_, right, _, left] = place(&mut browser, ".page");
                 assert!(right - left > 100.0, "{width}: the name of a device has {} pixels", right - left);
             }
             // Far below, the figures follow the moment in sight of the reader.
@@ -196,4 +199,277 @@ fn a_pane_is_chosen_by_pointer_and_by_key() {
     browser.settle();
     assert_eq!(is_shown(&mut browser, "result"), true, "a failure is explained in its pane");
     assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// Recordings with a failed request, of every verdict.
+const FAILURES: [&str; 20] = [
+    "2.15.0-oom_varlen-at-oom",
+    "2.15.0-gpt_varlen-at-oom",
+    "2.9.1-oom_varlen-expandable-at-oom",
+    "2.15.0-fuzz-fraction-oom",
+    "2.15.0-fuzz-max_split-gc-oom",
+    "2.15.0-fuzz_streams-oom-lag",
+    "2.1.2-holes-at-oom",
+    "recorded/2.15.0-losses_kept",
+    "dead_ends/leak_losses",
+    "goes_on/varying_lengths-430",
+    "failures/capacity-training",
+    "failures/fragmentation-training",
+    "failures/memory_limit-training",
+    "failures/other_stream",
+    "failures/outside-training",
+    "failures/pending_free-training",
+    "failures/private_pool-training",
+    "failures/spurious-training",
+    "lines/2.15.0-oom_backward",
+    "engines/2.14.0-colocated-awake-oom",
+];
+
+/// Bottom of each part of the answer by its name, and how much of the headline is cut off.
+const ANSWER: &str = "(() => { const bottom = (one) => one.getBoundingClientRect().bottom; \
+    const rows = [...document.querySelectorAll('#answer dl > div')]; const h1 = document.querySelector('h1'); \
+    return [rows.map((row) => [row.firstElementChild.textContent, row.getBoundingClientRect().top, bottom(row)]), \
+            h1.scrollWidth - h1.clientWidth]; })()";
+
+/// A page of paper: A4 at 96 pixels an inch, without the margins that Chromium leaves.
+const PAPER: [u32; 2] = [718, 1047];
+
+#[test]
+fn why_and_do_are_on_the_first_screen_of_every_failure() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for name in FAILURES {
+        let file = page(directory.path(), &[&fixture(name)]);
+        for size in [[1600, 1000], [1440, 900], [1280, 800], [1000, 800], [390, 844], PAPER] {
+            browser.resize(size[0], size[1]);
+            let media = if size == PAPER { "print" } else { "" };
+            browser.call("Emulation.setEmulatedMedia", json!({ "media": media }));
+            browser.open(&file, "");
+            if size == PAPER {
+                browser.value("dispatchEvent(new Event('beforeprint'))");
+            }
+            browser.settle();
+            let dock = browser.value("document.getElementById('dock').getBoundingClientRect().top");
+            let is_narrow = size[0] <= 1000 && size != PAPER;
+            let end = if is_narrow { dock.as_f64().unwrap() } else { size[1].into() };
+            let (rows, cut): (Vec<(String, f64, f64)>, i32) = serde_json::from_value(browser.value(ANSWER)).unwrap();
+            for part in ["why", "do"] {
+                let (_, top, bottom) =
+                    rows.iter().find(|row| row.0 == part).unwrap_or_else(|| panic!("{name}: no {part}"));
+                assert!(*top >= 0.0 && *bottom <= end, "{name} {size:?}: {part} is from {top} to {bottom} of {end}");
+            }
+            assert_eq!(cut, 0, "{name} {size:?}: the headline is cut off");
+        }
+    }
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// The order of the pane, and the first stop of Tab.
+#[test]
+fn the_answer_comes_first() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    browser.resize(1280, 800);
+    browser.open(&page(directory.path(), &[&fixture("2.15.0-gpt_varlen-at-oom")]), "");
+    browser.settle();
+    let pane = browser.value("document.getElementById('pane-result').innerText");
+    let pane = pane.as_str().unwrap();
+    let places = ["why", "\ndo", "held by", "in the way", "tried in a replay"].map(|part| pane.find(part));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {pane}");
+    let first = browser
+        .value("[...document.querySelectorAll('a[href], button, input, select, [tabindex=\"0\"]')][0].className");
+    assert_eq!(first, "skip");
+    browser.value("document.querySelector('.skip').click()");
+    assert_eq!(browser.value("document.activeElement.id"), "answer");
+    let copied = browser
+        .value("(() => { const button = document.querySelector('#answer button'); return button.textContent; })()");
+    assert_eq!(copied, "copy");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// The step that failed is wide enough to be looked at, and the device is as high as it is.
+#[test]
+fn it_opens_on_the_step_that_failed() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut seen = 0;
+    for name in FAILURES {
+        let file = page(directory.path(), &[&fixture(name)]);
+        let steps = Page::read(std::fs::read_to_string(&file).unwrap()).devices[0].header["steps"].clone();
+        let steps: Vec<f64> = serde_json::from_value(steps).unwrap();
+        browser.open(&file, "");
+        let view = browser.value("oomscope.view()");
+        let [start, end, moment] = ["start", "end", "moment"].map(|key| view[key].as_f64().unwrap());
+        if let Some(last) = steps.iter().rev().find(|step| **step < moment) {
+            let share = (moment + 1.0 - last) / (end - start);
+            assert!(share >= 0.25, "{name}: the step that failed has {share} of the width");
+            seen += 1;
+        }
+    }
+    assert!(seen > 8, "{seen} with steps");
+}
+
+/// The blocks of each holder of the result are those that the analysis counts.
+#[test]
+fn a_holder_shows_its_blocks() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for name in FAILURES {
+        let file = fixture(name);
+        browser.open(&page(directory.path(), &[&file]), "");
+        browser.settle();
+        let oom = analyze(&[&file])["snapshots"][0]["devices"][0]["ooms"].as_array().unwrap().last().unwrap().clone();
+        let held = &oom["held"];
+        let variables = held["by_variable"].as_array().is_some_and(|rows| !rows.is_empty());
+        let rows = browser.value("document.querySelectorAll('[data-held]').length").as_u64().unwrap();
+        assert!(rows > 0, "{name}");
+        for at in 0..rows {
+            browser.value(&format!("document.querySelector('[data-held=\"{at}\"]').parentElement.click()"));
+            browser.settle();
+            let note = browser.value("document.getElementById('highlight-note').textContent");
+            let note = note.as_str().unwrap();
+            if !variables {
+                let row = &held["by_line"]["rows"][usize::try_from(at).unwrap()];
+                let expected = format!("{} in {} block", size(row["bytes"].as_u64().unwrap()), row["blocks"]);
+                assert!(note.replace(',', "").contains(&expected), "{name} {at}: {expected} in {note}");
+            }
+            browser.value(&format!("document.querySelector('[data-held=\"{at}\"]').parentElement.click()"));
+        }
+    }
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_search_does_not_move_the_charts() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    browser.resize(1280, 800);
+    browser.open(&page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]), "");
+    browser.settle();
+    let before = place(&mut browser, "#timeline-frame");
+    browser.value("oomscope.show({ query: 'attention' })");
+    browser.settle();
+    assert_ne!(browser.value("document.getElementById('highlight-note').textContent"), "");
+    assert_eq!(place(&mut browser, "#timeline-frame"), before);
+    for moment in [0, 600, 20_000] {
+        browser.value(&format!("oomscope.show({{ moment: {moment}, query: '' }})"));
+        browser.settle();
+        let keys = "[document.getElementById('legend').scrollHeight, document.getElementById('legend').clientHeight]";
+        let heights = browser.value(keys);
+        assert!(heights[0].as_u64() <= heights[1].as_u64(), "the legend is cut off: {heights}");
+    }
+}
+
+/// A table is ordered by the column that is clicked; exact bytes decide.
+#[test]
+fn every_table_sorts() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    browser.open(&page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]), "#d=search");
+    browser.value("oomscope.show({ query: 'attention' })");
+    browser.settle();
+    browser.value("for (const one of document.querySelectorAll('#app details')) one.open = true");
+    browser.settle();
+    let sorted = browser.value(
+        "[...document.querySelectorAll('#app table')].filter((table) => table.tHead && table.getClientRects().length).map((table) => { \
+           const head = [...table.tHead.rows[0].cells].find((one) => /^(n|number)$/.test(one.className) && one.textContent); \
+           const values = () => [...table.tBodies[0].rows].map((row) => { const cell = row.cells[head.cellIndex]; \
+             const exact = cell.querySelector('[data-value]'); return exact ? Number(exact.dataset.value) : null; }); \
+           head.querySelector('button').click(); const down = values(); head.querySelector('button').click(); const up = values(); \
+           const isOrdered = (list, by) => list.every((one, at) => !at || one === null || list[at - 1] === null || by * (one - list[at - 1]) >= 0); \
+           return [table.innerText.slice(0, 40), isOrdered(down, -1), isOrdered(up, 1)]; })",
+    );
+    let sorted = sorted.as_array().unwrap();
+    assert!(sorted.len() >= 6, "{sorted:?}");
+    for table in sorted {
+        assert_eq!((&table[1], &table[2]), (&json!(true), &json!(true)), "{table}");
+    }
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// Without scripts the page has a picture, which is small.
+#[test]
+fn a_page_without_scripts_has_a_picture() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in FAILURES {
+        let html = std::fs::read_to_string(page(directory.path(), &[&fixture(name)])).unwrap();
+        let (_, rest) = html.split_once("<figure class=\"course\">").unwrap_or_else(|| panic!("{name}: no picture"));
+        let picture = rest.split_once("</figure>").unwrap().0;
+        assert!(picture.len() < 30_000, "{name}: {} bytes", picture.len());
+        let oom = analyze(&[&fixture(name)])["snapshots"][0]["devices"][0]["ooms"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .clone();
+        let requested = size(oom["requested_bytes"].as_u64().unwrap());
+        assert!(picture.contains(&format!("failed: {requested} requested")), "{name}: {picture:.300}");
+        assert!(html.find("class=\"answer\"") < html.find("<figure"), "{name}");
+    }
+}
+
+/// Text on bars has a contrast of at least 4.5 (WCAG 2, AA), whatever the colour of the bar.
+#[test]
+fn text_on_bars_can_be_read() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    browser.open(&page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]), "");
+    for scheme in ["light", "dark"] {
+        let media = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        browser.call("Emulation.setEmulatedMedia", json!({ "media": "", "features": media }));
+        for mode in ["category", "line", "variable"] {
+            browser.value(&format!("oomscope.show({{ mode: '{mode}' }})"));
+            browser.settle();
+            let worst = browser.value("oomscope.contrast()").as_f64().unwrap();
+            assert!((4.5..=21.0).contains(&worst), "{scheme} {mode}: {worst}");
+        }
+    }
+}
+
+/// Labels begin with the function; turned over, the graph has the same memory, from the lines that allocated.
+#[test]
+fn the_flame_graph_turns_over() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.open(&file, "");
+    browser.settle();
+    let said = |browser: &mut Browser, rows: usize| {
+        browser.value("document.getElementById('flame').focus()");
+        for _ in 0..rows {
+            browser.key("ArrowDown");
+        }
+        let text = browser.value("document.getElementById('announcer').textContent");
+        browser.value("document.getElementById('flame').blur()");
+        text.as_str().unwrap().to_owned()
+    };
+    let (all, outer) = (said(&mut browser, 1), said(&mut browser, 2));
+    assert!(outer.starts_with("<module>  app/record.py:119"), "{outer}");
+    browser.value("document.getElementById('callers').click()");
+    browser.settle();
+    let inner = said(&mut browser, 2);
+    assert_eq!(said(&mut browser, 1), all, "the same memory");
+    assert!(inner.starts_with("softmax  nn/functional.py:2213"), "{inner}");
+    let hash = browser.value("location.hash");
+    browser.open(&file, hash.as_str().unwrap());
+    browser.settle();
+    assert_eq!(said(&mut browser, 2), inner, "a link has it");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// Marks say what they are and how many, and the device is a line.
+#[test]
+fn marks_are_counted_and_the_device_is_a_line() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    let marks = Page::read(std::fs::read_to_string(&file).unwrap()).devices[0].header["marks"].clone();
+    let reclaimed = marks.as_array().unwrap().iter().filter(|mark| mark["kind"] == "reclaim").count();
+    browser.open(&file, "");
+    browser.settle();
+    let note = browser.value("document.getElementById('marks-note').innerText");
+    assert!(note.as_str().unwrap().contains(&format!("{reclaimed} × memory freed for a request")), "{note}");
+    let oom = analyze(&[&fixture("2.15.0-oom_varlen-at-oom")])["snapshots"][0]["devices"][0]["ooms"][0].clone();
+    let reach = oom["reserved_bytes"].as_u64().unwrap() + oom["device_free_bytes"].as_u64().unwrap();
+    assert_eq!(browser.value("oomscope.capacity()"), json!(reach));
 }

@@ -226,11 +226,23 @@ impl Browser {
     }
 
     /// A pointer's event: `mousePressed`, `mouseReleased`, `mouseMoved`, `mouseWheel`.
-    pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64), turned: f64) {
+    pub fn mouse(&mut self, kind: &str, place: (f64, f64), turned: f64) {
+        self.mouse_with(kind, place, turned, 0);
+    }
+
+    /// The same, with modifier keys: 2 is Ctrl, 8 is Shift.
+    pub fn mouse_with(&mut self, kind: &str, (x, y): (f64, f64), turned: f64, keys: u8) {
         let button = if kind == "mouseMoved" || kind == "mouseWheel" { "none" } else { "left" };
-        let params =
-            json!({ "type": kind, "x": x, "y": y, "deltaX": 0, "deltaY": turned, "button": button, "clickCount": 1 });
+        let params = json!({ "type": kind, "x": x, "y": y, "deltaX": 0, "deltaY": turned, "button": button,
+                             "clickCount": 1, "modifiers": keys });
         self.call("Input.dispatchMouseEvent", params);
+    }
+
+    /// Presses the button at one place and releases it at another.
+    pub fn drag(&mut self, from: (f64, f64), to: (f64, f64), keys: u8) {
+        for (kind, place) in [("mousePressed", from), ("mouseMoved", to), ("mouseReleased", to)] {
+            self.mouse_with(kind, place, 0.0, keys);
+        }
     }
 
     pub fn key(&mut self, key: &str) {

@@ -20,7 +20,7 @@ use super::output::{Output, supports_unicode};
 use super::source::{SourceArgs, SourceDirectory};
 use crate::analysis::{AnalyzeReport, Options, RankRow, Ranks};
 use crate::base::units::quote_shell_word;
-use crate::explore::{Colours, Effect, Input as Key, Look, State, draw, draw_ranks};
+use crate::explore::{Colours, Effect, Input as Key, Look, State, draw, draw_ranks, sort_ranks};
 use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, Study};
 use crate::whatif::Conditions;
@@ -191,8 +191,8 @@ impl Explore {
 impl Session {
     /// The table of ranks: the device that the user opens; `None` to leave.
     fn choose(&mut self, mut message: Option<String>) -> io::Result<Option<Place>> {
-        let Some(ranks) = self.ranks.clone() else { return Ok(None) };
-        let last = ranks.rows.len() - 1;
+        let Some(mut ranks) = self.ranks.clone() else { return Ok(None) };
+        let (last, mut sorts) = (ranks.rows.len() - 1, 0);
         loop {
             let (look, selected) = (self.look, self.selected);
             self.screen.draw(|buffer| draw_ranks(&ranks, selected, message.as_deref(), buffer, look))?;
@@ -203,10 +203,14 @@ impl Session {
             };
             message = None;
             match key {
-                Key::Up | Key::Wheel(_, _, true) => self.selected = selected.saturating_sub(1),
-                Key::Down | Key::Wheel(_, _, false) => self.selected = (selected + 1).min(last),
+                Key::Up | Key::Char('k') | Key::Wheel(_, _, true) => self.selected = selected.saturating_sub(1),
+                Key::Down | Key::Char('j') | Key::Wheel(_, _, false) => self.selected = (selected + 1).min(last),
                 Key::PageUp => self.selected = selected.saturating_sub(10),
                 Key::PageDown => self.selected = (selected + 10).min(last),
+                Key::Char('t') => {
+                    sorts += 1;
+                    sort_ranks(&mut ranks.rows, sorts);
+                }
                 Key::Home => self.selected = 0,
                 Key::End => self.selected = last,
                 Key::Click(_, y) if (2..).contains(&y) => self.selected = usize::from(y - 2).min(last),

@@ -81,6 +81,8 @@ pub const TABLES: [Table; 5] = [
             optional_text("user_metadata"),
             integer("allocated_bytes"),
             integer("reserved_bytes"),
+            text("phase"),
+            optional("step"),
         ],
     },
     Table {
@@ -276,6 +278,7 @@ impl DeviceRows<'_, '_, '_> {
     }
 
     fn events(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
+        let phases = self.device.device.phases();
         for index in self.device.window.clone() {
             let entry = self.device.device.device().entry(index);
             used.line(entry.extended_stack);
@@ -304,6 +307,8 @@ impl DeviceRows<'_, '_, '_> {
                 text_cell(attached.as_deref()),
                 Cell::from_u64(totals.allocated),
                 Cell::from_u64(totals.reserved),
+                Cell::Text(phases.phase_at(index).word()),
+                Cell::from_option(phases.step_at(index).map(u64::from)),
             ])?;
         }
         Ok(())

@@ -24,6 +24,7 @@ use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
 use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
+use crate::study::memory::Holder;
 
 /// Properties that allocations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,6 +66,13 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: u
         (blob, scaling) = packing.pack(&lives, &omitted)?;
     }
     Ok(blob)
+}
+
+/// The rows of the holders in the result of the device.
+fn holders(report: &DeviceReport) -> &[Holder] {
+    let failed = report.ooms.last().and_then(|oom| oom.held.as_ref());
+    let held = report.at_moment.as_ref().or(failed).or(report.at_peak.as_ref());
+    held.map_or(&report.top_lines, |held| &held.by_line.rows)
 }
 
 /// The input of packing, which may run twice.
@@ -119,6 +127,7 @@ impl Packing<'_, '_, '_> {
             "variables": variables::rows(device),
             "phases": Phase::ALL,
             "proof": Proof::from_report(report),
+            "held_lines": holders(report).iter().map(|row| stacks.lines_at(&row.location)).collect::<Vec<_>>(),
             "failure_count": report.oom_count,
             "failures": failures,
             "marks": events::marks(device, shown),

@@ -5,12 +5,15 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::picture::picture;
+use super::screen::Screen;
 use super::shown_devices::{PageOrder, ShownDevices};
 use super::{PageData, SnapshotData, base64, replay, web};
-use crate::analysis::{AnalyzeReport, Unreadable};
+use crate::allocator::verdict::Verdict;
+use crate::analysis::{AnalyzeReport, DeviceReport, Unreadable};
 use crate::base::units::escape_name;
 use crate::explain::ExplainReport;
-use crate::output::document::{Block, Document, Field, Text, html, html_literal};
+use crate::output::document::{Document, html, html_literal};
 use crate::output::formats::json;
 use crate::output::report;
 
@@ -59,13 +62,16 @@ pub fn write_with(
     let report = shown.report.as_ref().unwrap_or(report);
     write_head(&title(report), scripts, version, out)?;
     let mut document = report::analyze(report);
-    prepare(&mut document);
+    let screen = Screen::new(&mut document);
     let below = Document { blocks: std::mem::take(&mut document.sections), sections: Vec::new() };
     writeln!(out, "<main id=\"first\">")?;
     if let Some(note) = shown.note() {
         writeln!(out, "<p class=\"warning\">{}</p>", html_literal(&note))?;
     }
-    write!(out, "{}<div id=\"app\"></div>\n{}", html(&document), html(&below))?;
+    let drawn = shown.devices.first().and_then(|(snapshot, page)| picture(analysis_of(report, *snapshot, page)?));
+    let drawn = drawn.unwrap_or_default();
+    let Screen { headline, answer, rest } = screen;
+    write!(out, "{headline}{answer}{drawn}{rest}<div id=\"app\"></div>\n{}", html(&below))?;
     out.write_all(b"</main>\n")?;
     data_block(out, "analysis", &json(report)?)?;
     if order == PageOrder::Compared {
@@ -92,24 +98,28 @@ pub fn write_with(
         let stored = shown.snapshots.iter().map(|one| one.stored.as_slice());
         replay::write_parts(module, stored, out)?;
     }
-    write!(out, "<script>{script}</script>\n</body>\n</html>\n")
+    write!(out, "<template id=\"skeleton\">{}</template>\n<script>{script}</script>\n</body>\n</html>\n", web::SKELETON)
 }
 
 /// The results on a device, each as `analyze` shows it: on the last `failures` failed requests, by their indexes, else on
 /// its use of memory.
 fn results(report: &AnalyzeReport, snapshot: usize, page: &PageData, failures: usize) -> Vec<(Option<usize>, String)> {
+    let Some(device) = analysis_of(report, snapshot, page) else { return Vec::new() };
     let snapshot = &report.snapshots[snapshot];
-    let Some(device) = snapshot.devices.iter().find(|device| device.device == page.device) else { return Vec::new() };
     let result = |failure| {
         let mut document = report::result(snapshot, device, failure, report.top);
-        prepare(&mut document);
-        (failure, html(&document))
+        (failure, Screen::new(&mut document).html())
     };
     // At a moment that the user chose there is one result.
     if device.ooms.is_empty() || device.moment.is_some() {
         return vec![result(None)];
     }
     (device.ooms.len().saturating_sub(failures)..device.ooms.len()).map(|index| result(Some(index))).collect()
+}
+
+/// The analysis of the device of `page`, which is in this snapshot of `report`.
+fn analysis_of<'a>(report: &'a AnalyzeReport, snapshot: usize, page: &PageData) -> Option<&'a DeviceReport> {
+    report.snapshots[snapshot].devices.iter().find(|device| device.device == page.device)
 }
 
 /// The parts of a page that belong to the first device of its only snapshot, as one JSON object: its row in the list of
@@ -183,25 +193,6 @@ pub(super) fn write_head(title: &str, scripts: Scripts<'_>, version: &str, out: 
     )
 }
 
-/// Makes a page of `document`: short paths, and no advice to make this page.
-fn prepare(document: &mut Document) {
-    document.shorten_locations();
-    drop_own_command(document);
-}
-
-/// Drops the advice to make this page.
-fn drop_own_command(document: &mut Document) {
-    let is_own = |field: &Field| {
-        let is_report = |text: &Text| text.spans.iter().any(|span| span.text.starts_with("oomscope report "));
-        field.name == "next" && field.texts.iter().any(is_report)
-    };
-    for block in &mut document.blocks {
-        if let Block::Fields(fields) = block {
-            fields.retain(|field| !is_own(field));
-        }
-    }
-}
-
 /// The names of the files, as a browser's tab shows them.
 fn title(report: &AnalyzeReport) -> String {
     let names = report.snapshots.iter().map(|snapshot| file_name(&snapshot.path));
@@ -236,7 +227,13 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 
 /// One device in the list that the script reads before it unpacks any data.
 fn row(report: &AnalyzeReport, snapshot: usize, page: &PageData) -> Value {
+    let device = analysis_of(report, snapshot, page);
+    let failed = device.and_then(|device| device.ooms.last());
     json!({
+        "result": device.and_then(|device| device.conclusion).map(Verdict::word),
+        "line": failed.map(|oom| oom.location.label()),
+        "requested_bytes": failed.map(|oom| oom.requested_bytes),
+        "capacity_bytes": device.and_then(|device| device.capacity_bytes),
         "snapshot": snapshot,
         "device": page.device,
         "title": format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device),

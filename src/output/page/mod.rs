@@ -20,8 +20,10 @@ mod data;
 mod events;
 mod html;
 mod names;
+mod picture;
 mod proof;
 mod replay;
+mod screen;
 mod shown_devices;
 mod shown_entries;
 mod stacks;
@@ -37,6 +39,8 @@ pub use self::budget::budget;
 #[cfg(feature = "explore")]
 pub(crate) use self::colours::{category_colours, line_colours};
 pub use self::html::{PageOptions, device_json, write, write_explanation, write_with};
+#[cfg(feature = "explore")]
+pub(crate) use self::proof::is_in_map;
 pub use self::shown_devices::PageOrder;
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};
@@ -104,19 +108,19 @@ impl PageData {
 
 /// Reserved and allocated bytes over the trace, in thousandths of `scale_bytes`.
 fn sparkline(over_time: &MemoryHistory) -> Value {
-    let buckets = over_time.samples.buckets();
-    let most = |series: usize| {
-        let chunks = buckets.chunks(buckets.len().div_ceil(SPARKLINE_BUCKETS).max(1));
-        let most = |chunk: &[crate::replay::literal::Bucket<2>]| {
-            chunk.iter().map(|bucket| bucket.max[series]).fold(0, u64::max)
-        };
-        chunks.map(most).collect::<Vec<u64>>()
-    };
-    let [reserved, allocated] = [SERIES_RESERVED, SERIES_ALLOCATED].map(most);
+    let [reserved, allocated] =
+        [SERIES_RESERVED, SERIES_ALLOCATED].map(|series| course(over_time, series, SPARKLINE_BUCKETS));
     let scale = reserved.iter().copied().fold(1, u64::max);
     let thousandths = |values: Vec<u64>| {
         let part = |value: u64| u128::from(value) * 1000 / u128::from(scale);
         values.into_iter().map(|value| u64::try_from(part(value)).unwrap_or(1000)).collect::<Vec<u64>>()
     };
     json!({ "scale_bytes": scale, "reserved": thousandths(reserved), "allocated": thousandths(allocated) })
+}
+
+/// The maximum of a series in each of about `parts` parts of the trace.
+fn course(over_time: &MemoryHistory, series: usize, parts: usize) -> Vec<u64> {
+    let buckets = over_time.samples.buckets();
+    let chunks = buckets.chunks(buckets.len().div_ceil(parts).max(1));
+    chunks.map(|chunk| chunk.iter().map(|bucket| bucket.max[series]).fold(0, u64::max)).collect()
 }

@@ -31,6 +31,6 @@ impl Proof {
 }
 
 /// Whether a failure is for memory that is free, but not for the request.
-fn is_in_map(verdict: Verdict) -> bool {
+pub(crate) fn is_in_map(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Fragmentation | Verdict::OtherStream | Verdict::PrivatePool | Verdict::PendingFree)
 }

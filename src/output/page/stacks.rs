@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::columns::Column;
 use crate::base::ids::{FrameId, StackId, to_u32};
 use crate::base::intern::Symbols;
-use crate::stacks::frames::{LineId, Origin, StackReader};
+use crate::stacks::frames::{CodeLocation, LineId, Origin, StackReader};
 
 pub(super) struct StackTable<'a, 's> {
     reader: &'a StackReader<'s>,
@@ -98,6 +98,12 @@ impl<'a, 's> StackTable<'a, 's> {
 
     pub(super) fn lines(&self) -> usize {
         self.lines.len()
+    }
+
+    /// The rows of the lines at `location`.
+    pub(super) fn lines_at(&self, location: &CodeLocation) -> Vec<usize> {
+        let is_at = |line: &LineId| self.reader.code_location(*line) == *location;
+        self.lines.iter().enumerate().filter(|(_, line)| is_at(line)).map(|(row, _)| row).collect()
     }
 
     /// The columns of the table; the strings are a JSON array.

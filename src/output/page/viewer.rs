@@ -7,7 +7,7 @@ use super::html::csp_hash;
 use super::web::{self, STYLE};
 use super::{base85, replay};
 
-const SCRIPT: &str = concat!(include_str!("web/replay/base85.js"), include_str!("web/viewer/viewer.js"));
+const SCRIPT: [&str; 2] = [include_str!("web/replay/base85.js"), include_str!("web/viewer/viewer.js")];
 /// Runs in a worker, from the text of an element.
 const WORKER: &str = concat!(include_str!("web/viewer/module.js"), include_str!("web/viewer/worker.js"));
 const BODY: &str = include_str!("web/viewer/viewer.html");
@@ -20,7 +20,8 @@ const VIEWER_STYLE: &str =
 /// Any error from `out`.
 pub fn write_viewer(module: &[u8], version: &str, out: &mut dyn Write) -> io::Result<()> {
     // The frame inherits this policy, so it has to allow the script and the style of the report as well.
-    let scripts = [SCRIPT, &web::script()].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;
+    let script = web::join(&SCRIPT);
+    let scripts = [&*script, &web::script()].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;
     let styles = [VIEWER_STYLE, STYLE].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;
     write!(
         out,
@@ -38,5 +39,5 @@ pub fn write_viewer(module: &[u8], version: &str, out: &mut dyn Write) -> io::Re
     replay::write_worker(out)?;
     out.write_all(b"<script type=\"text/plain\" id=\"module\">")?;
     base85::write(module, out)?;
-    write!(out, "</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")
+    write!(out, "</script>\n<script>{script}</script>\n</body>\n</html>\n")
 }

@@ -1,23 +1,28 @@
 // The colour of each allocation in every picture.
 
+import { LINE_COLOURS, MAX_LINES } from "./groups.js";
+import { mix, pixelOf, theme } from "./theme.js";
+import { device, highlighted, view } from "./view.js";
+/** @import { Groups } from "./groups.js" */
+
 /** The groups that have a colour each. @type {Groups} */
-let groups;
+export let groups;
 /** Colour of each allocation, as a pixel. */
-let rowPixels = new Uint32Array(0);
+export let rowPixels = new Uint32Array(0);
 /** Colour of each group, and its dim variant for allocations that are not highlighted. @type {Uint32Array} */
-let groupPixels = new Uint32Array(0);
+export let groupPixels = new Uint32Array(0);
 /** @type {Uint32Array} */
-let dimPixels = new Uint32Array(0);
+export let dimPixels = new Uint32Array(0);
 /** @type {Record<string, number>} */
-let pixels = {};
+export let pixels = {};
 
 /** In place of a pixel: memory without a colour of its own, which is striped or framed. No colour of a pixel is as small. */
-const STRANDED = 1;
-const RELEASABLE = 2;
-const PENDING = 3;
+export const STRANDED = 1;
+export const RELEASABLE = 2;
+export const PENDING = 3;
 
 /** Memory that waits for another stream, in upright stripes. @param {number} x */
-function waitingPixel(x) {
+export function waitingPixel(x) {
   return x % 4 < 2 ? pixels.stripe : pixels.free;
 }
 
@@ -26,7 +31,7 @@ function waitingPixel(x) {
  * @param {number} kind @param {number} x @param {number} y
  * @param {boolean} isEdge above or below the half of the row that free memory takes @param {boolean} isRim at the edge of that half
  */
-function texture(kind, x, y, isEdge, isRim) {
+export function texture(kind, x, y, isEdge, isRim) {
   if (kind === PENDING) return waitingPixel(x);
   if (isEdge) return pixels.free;
   if (kind === RELEASABLE) return isRim ? pixels.stripe : pixels.free;
@@ -34,7 +39,7 @@ function texture(kind, x, y, isEdge, isRim) {
 }
 
 /** Updates the colours after a change of theme, mode or highlight. */
-function recolour() {
+export function recolour() {
   pixels = Object.fromEntries(Object.entries(theme).map(([name, colour]) => [name, pixelOf(colour)]));
   groups = device.groups[view.mode] ?? device.groups.category;
   groupPixels = Uint32Array.from(groups.colours, pixelOf);

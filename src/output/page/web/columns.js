@@ -3,14 +3,16 @@
 // A moment m in 0..=entries is the state after m entries. Addresses count units of `unit` bytes in an address space
 // without the ranges that the trace never mentions (see `address`).
 
+import { undelta, varints } from "./decode.js";
+
 const NEVER = 0xffffffff;
 
 /** Changes of an allocation at a moment, in the order in which they apply. */
-const FREE_COMPLETED = 0;
-const FREE_REQUESTED = 1;
-const ALLOC = 2;
+export const FREE_COMPLETED = 0;
+export const FREE_REQUESTED = 1;
+export const ALLOC = 2;
 
-class Columns {
+export class Columns {
   /** @type {() => Uint32Array} */
   #freeNodes;
   /** @type {Uint32Array | undefined} */
@@ -110,9 +112,7 @@ class Columns {
     }
   }
 
-  /**
-   * Fills `changes`. Those of moment m are `changes[changeStart[m] .. changeStart[m + 1]]`: allocation * 4 + change.
-   */
+  /** Fills `changes`. Those of moment m are `changes[changeStart[m] .. changeStart[m + 1]]`: allocation * 4 + change. */
   #sortChanges() {
     const { entries, allocations, allocatedAt, freedAt, completedAt } = this;
     const starts = this.changeStart;
@@ -138,10 +138,7 @@ class Columns {
     return this.undrawn ? this.undrawn[Math.floor(m / this.undrawnPart)] : 0;
   }
 
-  /**
-   * The moment's place among microseconds: linear between moments, so that a zoom may begin between two.
-   * @param {number} x
-   */
+  /** The moment's place among microseconds: linear between moments, so that a zoom may begin between two. @param {number} x */
   timeAt(x) {
     const m = Math.max(0, Math.min(this.entries, Math.floor(x)));
     const here = this.time[m];

@@ -1,13 +1,26 @@
 // The pane "Compare": what came, went and stayed between A and the moment, B; or A on another device or in another file.
 
+import { goToDifference } from "./both.js";
+import { showPane } from "./dock.js";
+import { byId, bytesCell, make, makeTable } from "./dom.js";
+import { shortLine } from "./figures.js";
+import { bytesText, countOf } from "./format.js";
+import { categoryName } from "./groups.js";
+import { openDevice, parseJsonElement } from "./main.js";
+import { pages } from "./pages.js";
+import { device, redraw, setMoment, setQuery, view } from "./view.js";
+/** @import { Columns } from "./columns.js" */
+/** @import { Device } from "./device.js" */
+/** @import { View } from "./view.js" */
+
 const COMPARE_ROWS = 40;
 /** By which property: a name of `COMPARE_KEYS`. */
-let compareBy = "line";
+export let compareBy = "line";
 /** The device of A, if it is not the one shown. @type {{page: number, device: Device} | null} */
 let otherDevice = null;
 
 /** The label of each kind of allocation. @type {Record<string, (of: Device) => (kind: number) => string>} */
-const COMPARE_KEYS = {
+export const COMPARE_KEYS = {
   line:
     ({ stacks }) =>
     (kind) =>
@@ -31,7 +44,7 @@ const COMPARE_KEYS = {
  */
 
 /** Whether an allocation is live. @param {Columns} data @param {number} row @param {number} m */
-function isLive(data, row, m) {
+export function isLive(data, row, m) {
   return data.allocatedAt[row] <= m && data.freedAt[row] > m;
 }
 
@@ -40,7 +53,7 @@ function isLive(data, row, m) {
  * @param {Device} a @param {number} from @param {Device} b @param {number} to @param {string} by
  * @returns {{rows: Compared[], came: number[], went: number[], stayed: number[]}} sums as bytes and blocks
  */
-function compareMoments(a, from, b, to, by) {
+export function compareMoments(a, from, b, to, by) {
   /** @type {Map<string, Compared>} */
   const rows = new Map();
   const sums = { came: [0, 0], went: [0, 0], stayed: [0, 0] };
@@ -68,7 +81,7 @@ function compareMoments(a, from, b, to, by) {
 }
 
 /** A's device and moment, and B's; null without A. @returns {{a: Device, from: number, to: number, isOther: boolean} | null} */
-function compared() {
+export function compared() {
   if (view.from < 0) return null;
   if (view.fromPage === view.page) {
     const [from, to] = view.from <= view.moment ? [view.from, view.moment] : [view.moment, view.from];
@@ -80,7 +93,7 @@ function compared() {
 }
 
 /** Sets A. @param {number} m @param {number} [page] */
-function setFrom(m, page = view.page) {
+export function setFrom(m, page = view.page) {
   view.from = m;
   view.fromPage = page;
   if (m >= 0) showPane("compare");
@@ -94,11 +107,11 @@ async function loadOther() {
   if (view.from < 0 || page === view.page || otherDevice?.page === page || !pages[page]) return;
   const opened = await openDevice(page);
   otherDevice = { page, device: opened };
-  redraw("compare");
+  redraw("compare", "both");
 }
 
 /** The view of a page of `--diff`: the second file at its peak, beside the first. @returns {Promise<Partial<View> | null>} */
-async function comparedView() {
+export async function comparedView() {
   if (!parseJsonElement("compared")) return null;
   const first = pages.findIndex((page) => page.snapshot === 0);
   const ofSecond = (/** @type {any} */ page) => page.snapshot === 1;
@@ -128,7 +141,7 @@ function compareSteps(a, b) {
   setFrom(steps.at(a));
 }
 
-function drawCompare() {
+export function drawCompare() {
   if (view.pane !== "compare") return;
   const { steps } = device.data.header;
   for (const id of ["last-steps", "all-steps"]) byId(id).hidden = steps.length < 2;
@@ -180,7 +193,10 @@ function comparisonElements({ a, from, to, isOther }, { rows, came, went, stayed
   }
   const caption = `${countOf(rows.length, compareBy === "category" ? "group" : compareBy)}, the largest changes first`;
   const prefix = compareBy === "line" ? "line:" : compareBy === "category" ? "category:" : "variable:";
-  const table = makeTable(caption, heads, cells, (at) => setQuery(prefix + rows[at].label));
+  const table = makeTable(caption, heads, cells, (at) => {
+    goToDifference(rows[at].label);
+    setQuery(prefix + rows[at].label);
+  });
   table.classList.add("stacked");
   nodes.push(table);
   return nodes;
@@ -191,27 +207,7 @@ function signedBytes(bytes) {
   return bytes > 0 ? `+${bytesText(bytes)}` : bytesText(bytes);
 }
 
-function comparePane() {
-  return [
-    make(
-      "p",
-      { class: "bar" },
-      action("mark-from", "A is this moment", "m"),
-      action("zoom-ends", "ends of the zoom"),
-      action("last-steps", "last two step ends"),
-      action("all-steps", "first and last step end"),
-      action("clear-from", "clear A"),
-    ),
-    make(
-      "p",
-      { role: "group", class: "group", "aria-label": "compare by" },
-      ...Object.keys(COMPARE_KEYS).map((by) => choice("by", by, by)),
-    ),
-    make("div", { id: "comparison" }),
-  ];
-}
-
-function wireCompare() {
+export function wireCompare() {
   byId("mark-from").addEventListener("click", () => setFrom(view.moment));
   byId("zoom-ends").addEventListener("click", () => {
     const from = Math.floor(view.start);

@@ -1,5 +1,7 @@
 // Copies text, and saves files: stacks, tables as CSV, pictures.
 
+import { byId, make } from "./dom.js";
+
 /** @param {string} text */
 async function copyText(text) {
   try {
@@ -16,7 +18,7 @@ async function copyText(text) {
 }
 
 /** A button that copies, and says so. @param {string} label @param {() => string} text */
-function copyButton(label, text) {
+export function copyButton(label, text) {
   const button = make("button", {}, label);
   button.addEventListener("click", async () => {
     await copyText(text());
@@ -28,6 +30,6 @@ function copyButton(label, text) {
 }
 
 /** Tells a screen reader. @param {string} text */
-function announce(text) {
+export function announce(text) {
   byId("announcer").textContent = text;
 }

@@ -1,5 +1,19 @@
 // A cursor for the pictures: with the focus on one, up and down go through what it shows, and Enter does what a click does.
 
+import { groups } from "./colours.js";
+import { announce } from "./copy.js";
+import { byId } from "./dom.js";
+import { FLAME_ROW, boxBytes, clickFlame, flameBoxes, nodeText } from "./flame.js";
+import { bytesText } from "./format.js";
+import { onlyRows } from "./found.js";
+import { mapLayout } from "./map.js";
+import { sumsBy } from "./moment.js";
+import { stackedRows } from "./raster.js";
+import { segmentLifeText } from "./segments.js";
+import { allocationText, showTooltip } from "./selection.js";
+import { groupName } from "./timeline.js";
+import { device, moment, select, selectSegment, setQuery, view } from "./view.js";
+
 /**
  * @typedef {object} Target one thing in a picture
  * @property {string} text
@@ -74,7 +88,7 @@ function wireCursor(id, targets) {
   });
 }
 
-function wireCursors() {
+export function wireCursors() {
   wireCursor("timeline", timelineTargets);
   wireCursor("map", mapTargets);
   wireCursor("flame", flameTargets);

@@ -16,13 +16,8 @@ async function inflate(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/**
- * @template {Uint32Array | Float64Array} T
- * @param {Uint8Array} bytes
- * @param {T} into sets the number of values; values without bytes stay 0
- * @returns {T}
- */
-function varints(bytes, into) {
+/** @template {Uint32Array | Float64Array} T @param {Uint8Array} bytes @param {T} into sets the number of values; values without bytes stay 0 @returns {T} */
+export function varints(bytes, into) {
   const end = bytes.length;
   let at = 0;
   for (let index = 0; index < into.length && at < end; index += 1) {
@@ -48,7 +43,7 @@ function unzigzag(value) {
 }
 
 /** Turns zigzag differences into values, in place. @param {Float64Array} values */
-function undelta(values) {
+export function undelta(values) {
   let sum = 0;
   for (let index = 0; index < values.length; index += 1) {
     sum += unzigzag(values[index]);
@@ -57,12 +52,8 @@ function undelta(values) {
   return values;
 }
 
-/**
- * The header and the columns of one device.
- * @param {string} text
- * @returns {Promise<{header: any, column: (name: string) => Uint8Array}>}
- */
-async function unpack(text) {
+/** The header and the columns of one device. @param {string} text @returns {Promise<{header: any, column: (name: string) => Uint8Array}>} */
+export async function unpack(text) {
   const bytes = await inflate(fromBase64(text.trim()));
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));

@@ -1,5 +1,15 @@
 // One page: the trace of one device, decoded.
 
+import { Columns } from "./columns.js";
+import { countText } from "./format.js";
+import { groupsByCategory, groupsByLine, groupsByVariable } from "./groups.js";
+import { sumsBy } from "./moment.js";
+import { SegmentRows, segmentChangesOf } from "./segments.js";
+import { Stacks } from "./stacks.js";
+import { Sweep } from "./sweep.js";
+import { Totals } from "./totals.js";
+/** @import { View } from "./view.js" */
+
 /** A part of the JSON with its `details` beside the keys that are promised. @param {any} part @returns {any} */
 function withDetails(part) {
   if (Array.isArray(part)) return part.map(withDetails);
@@ -10,7 +20,7 @@ function withDetails(part) {
   );
 }
 
-class Device {
+export class Device {
   /** @type {Map<number, any> | undefined} */
   #failures;
   /** @type {ReturnType<typeof segmentChangesOf> | undefined} */
@@ -20,11 +30,7 @@ class Device {
   /** @type {Sweep | undefined} */
   #segmentSweep;
 
-  /**
-   * @param {{header: any, column: (name: string) => Uint8Array}} packed
-   * @param {any} page its row in the list of pages
-   * @param {any} analysis its part of the JSON of `analyze`
-   */
+  /** @param {{header: any, column: (name: string) => Uint8Array}} packed @param {any} page its row in the list of pages @param {any} analysis its part of the JSON of `analyze` */
   constructor(packed, page, analysis) {
     this.page = page;
     this.analysis = withDetails(analysis);
@@ -79,6 +85,12 @@ class Device {
   /** The last failed request, or null. @returns {any} */
   lastFailure() {
     return this.data.header.failures.at(-1) ?? null;
+  }
+
+  /** The size of the device, or what was within reach at the last failure; 0 if neither is known. */
+  get capacity() {
+    const failed = this.analysis?.ooms?.at(-1);
+    return this.analysis?.capacity_bytes ?? (failed ? failed.reserved_bytes + failed.device_free_bytes : 0);
   }
 
   /** The initial mode: categories, unless nearly all memory is in category "other". @returns {View["mode"]} */

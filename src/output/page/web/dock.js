@@ -1,73 +1,38 @@
 // The dock: the figures of the moment above panes, of which one is shown. It stays in sight while the page scrolls; in a
 // narrow window it lies at the lower edge, folded until a pane is chosen.
 
-/** The panes, in the order of their tabs: id and title. @type {[string, string][]} */
-const PANES = [
-  ["result", "Result"],
-  ["entries", "Entries"],
-  ["selected", "Selected"],
-  ["search", "Search"],
-  ["compare", "Compare"],
-  ["replay", "Replay"],
-];
+import { byId } from "./dom.js";
+import { canReplay } from "./replay/port.js";
+import { device, redraw, setMoment, view } from "./view.js";
+
+/** The panes, in the order of their tabs. */
+const PANES = ["result", "entries", "selected", "search", "compare", "replay"];
 
 /** Whether a pane can be shown: replays need an analyzer, entries a trace. @param {string | undefined} id */
-function hasPane(id) {
+export function hasPane(id) {
   if (id === "replay") return canReplay();
   if (id === "entries") return device?.data.entries > 0;
-  return PANES.some(([pane]) => pane === id);
-}
-
-/** @param {Record<string, Node[]>} contents the elements of each pane */
-function makeDock(contents) {
-  const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "details" });
-  const dock = make(
-    "aside",
-    { id: "dock", "aria-label": "details" },
-    make(
-      "div",
-      { id: "now" },
-      make("b", { id: "page-title" }),
-      make(
-        "div",
-        { class: "bar" },
-        make("button", { id: "back", "aria-label": "one entry back" }, "◀"),
-        make("span", { class: "muted", id: "when" }),
-        make("span", { class: "space" }),
-        make("button", { id: "forward", "aria-label": "one entry forward" }, "▶"),
-      ),
-      make("div", { class: "tiles", id: "tiles", role: "group", "aria-label": "figures", tabindex: "0" }),
-    ),
-    tabs,
-  );
-  for (const [id, title] of PANES) {
-    const tab = { role: "tab", id: `tab-${id}`, "aria-controls": `pane-${id}`, "data-pane": id, hidden: !hasPane(id) };
-    tabs.append(make("button", tab, title));
-    const attributes = { role: "tabpanel", class: "pane", id: `pane-${id}`, "aria-labelledby": `tab-${id}` };
-    dock.append(make("div", { ...attributes, tabindex: "0" }, ...contents[id]));
-  }
-  return dock;
+  return PANES.includes(id ?? "");
 }
 
 /** Whether the dock lies at the lower edge. */
-function isNarrow() {
-  return matchMedia("(max-width: 900px)").matches;
+export function isNarrow() {
+  return matchMedia("(max-width: 1000px)").matches;
 }
 
-function wireDock() {
+export function wireDock() {
   byId("back").addEventListener("click", () => setMoment(view.moment - 1));
   byId("forward").addEventListener("click", () => setMoment(view.moment + 1));
   addEventListener("scroll", () => redraw("dock"), { passive: true });
   const tabs = /** @type {any} */ (document.querySelector(".tabs"));
-  for (const [id] of PANES) byId(`tab-${id}`).addEventListener("click", () => turnTo(id));
+  for (const id of PANES) byId(`tab-${id}`).addEventListener("click", () => turnTo(id));
   tabs.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!by) return;
     event.preventDefault();
     event.stopPropagation();
-    const panes = PANES.filter(([id]) => hasPane(id));
-    const at = panes.findIndex(([id]) => id === view.pane);
-    const [id] = panes[(at + by + panes.length) % panes.length];
+    const panes = PANES.filter(hasPane);
+    const id = panes[(panes.indexOf(view.pane) + by + panes.length) % panes.length];
     showPane(id);
     byId(`tab-${id}`).focus();
   });
@@ -81,15 +46,15 @@ function turnTo(id) {
 }
 
 /** Shows a pane and opens the dock. @param {string} id */
-function showPane(id) {
+export function showPane(id) {
   if (!hasPane(id)) return;
   view.pane = id;
   byId("dock").classList.add("open");
   redraw("dock", "entries", "compare", "found", "replay", "hash");
 }
 
-function drawDock() {
-  for (const [id] of PANES) {
+export function drawDock() {
+  for (const id of PANES) {
     const isShown = id === view.pane;
     const tab = byId(`tab-${id}`);
     tab.setAttribute("aria-selected", String(isShown));

@@ -1,13 +1,12 @@
 // Creates elements. All data from the file becomes text here; nothing is parsed as markup.
 
-/**
- * An element with attributes, listeners (`onclick` and so on) and children; strings become text.
- * @param {string} tag
- * @param {Record<string, any>} [attributes]
- * @param {...(Node | string)} children
- * @returns {any}
- */
-function make(tag, attributes = {}, ...children) {
+import { isNarrow } from "./dock.js";
+import { saveCsv } from "./export.js";
+import { bytesText } from "./format.js";
+import { makeSortable } from "./sort.js";
+
+/** An element with attributes, listeners (`onclick` and so on) and children; strings become text. @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node | string)} children @returns {any} */
+export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
@@ -19,19 +18,19 @@ function make(tag, attributes = {}, ...children) {
 }
 
 /** @param {string} id @returns {any} */
-function byId(id) {
+export function byId(id) {
   return document.getElementById(id);
 }
 
 /** A small square in a colour of the page, hatched for a guess. @param {string} colour @param {boolean} [isGuess] */
-function swatch(colour, isGuess) {
+export function swatch(colour, isGuess) {
   const square = make("i", { class: isGuess ? "swatch guess" : "swatch" });
   square.style.backgroundColor = colour;
   return square;
 }
 
 /** Scrolls to an element that is not wholly in the window, clear of a dock at its lower edge. @param {string} id */
-function bringIntoView(id) {
+export function bringIntoView(id) {
   if (isNarrow()) byId("dock").classList.remove("open");
   const { top, bottom } = byId(id).getBoundingClientRect();
   const end = isNarrow() ? byId("dock").getBoundingClientRect().top : innerHeight;
@@ -39,7 +38,7 @@ function bringIntoView(id) {
 }
 
 /** Bytes as text, with the exact number for CSV. @param {number} bytes @param {string} [text] */
-function bytesCell(bytes, text = bytesText(bytes)) {
+export function bytesCell(bytes, text = bytesText(bytes)) {
   return make("span", { "data-value": String(bytes) }, text);
 }
 
@@ -50,7 +49,7 @@ function bytesCell(bytes, text = bytesText(bytes)) {
  * @param {(Node | string)[][]} rows
  * @param {(index: number) => void} [choose] makes the first cell of each row a button
  */
-function makeTable(caption, heads, rows, choose) {
+export function makeTable(caption, heads, rows, choose) {
   const alignment = heads.map((head) => (head.startsWith("#") ? "n" : null));
   const body = rows.map((row, index) => {
     const cells = row.map((cell, at) => {
@@ -72,15 +71,12 @@ function makeTable(caption, heads, rows, choose) {
   );
   const save = make("button", { class: "save", title: "save as CSV", onclick: () => saveCsv(table) }, "CSV");
   table.caption.append(" ", save);
+  makeSortable(table);
   return table;
 }
 
-/**
- * Resizes a canvas to its layout. Returns its size in screen pixels; width or height 0 if it is not visible.
- * @param {HTMLCanvasElement} canvas
- * @returns {[number, number, number]} width, height, and screen pixels per CSS pixel
- */
-function fitCanvas(canvas) {
+/** Resizes a canvas to its layout. Returns its size in screen pixels; width or height 0 if it is not visible. @param {HTMLCanvasElement} canvas @returns {[number, number, number]} width, height, and screen pixels per CSS pixel */
+export function fitCanvas(canvas) {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const width = Math.round(canvas.clientWidth * ratio);
   const height = Math.round(canvas.clientHeight * ratio);
@@ -89,13 +85,8 @@ function fitCanvas(canvas) {
   return [width, height, ratio];
 }
 
-/**
- * Position of the pointer in an element, from 0 to 1 in both directions.
- * @param {any} event
- * @param {Element} element
- * @returns {[number, number]}
- */
-function pointIn(event, element) {
+/** Position of the pointer in an element, from 0 to 1 in both directions. @param {any} event @param {Element} element @returns {[number, number]} */
+export function pointIn(event, element) {
   const box = element.getBoundingClientRect();
   return [(event.clientX - box.left) / (box.width || 1), (event.clientY - box.top) / (box.height || 1)];
 }

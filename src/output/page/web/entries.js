@@ -1,5 +1,12 @@
 // The entries around the moment, as PyTorch recorded them, and everything known of the last one applied.
 
+import { ALLOC, FREE_REQUESTED } from "./columns.js";
+import { byId, make } from "./dom.js";
+import { shortLine } from "./figures.js";
+import { bytesText, countText, secondsText } from "./format.js";
+import { lifeText, stackBlock, variableText } from "./selection.js";
+import { device, select, selectSegment, setMoment, view } from "./view.js";
+
 /** Entries shown before and after the moment's own. */
 const ENTRIES_BEFORE = 12;
 const ENTRIES_AFTER = 24;
@@ -29,7 +36,7 @@ const ACTIONS = {
  */
 
 /** The entry after which moment m is. @param {number} m @returns {Entry} */
-function traceEntry(m) {
+export function traceEntry(m) {
   const { data } = device;
   const { streams, unit } = data.header;
   const failure = device.failureAt(m);
@@ -83,7 +90,7 @@ function entryLine({ action, row, node }) {
   return `allocated at ${shortLine(stacks.lineLabel(stacks.lineOfKind[data.kind[row]]))}`;
 }
 
-function drawEntries() {
+export function drawEntries() {
   if (view.pane !== "entries") return;
   const { entries } = device.data;
   const list = byId("entry-list");
@@ -167,7 +174,7 @@ function entryDetails(m) {
 }
 
 /** The list with a key of its own: up and down step as left and right do. */
-function wireEntries() {
+export function wireEntries() {
   byId("pane-entries").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
     if (!by) return;

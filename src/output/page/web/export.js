@@ -1,5 +1,11 @@
 // Saves the view as a picture, and tables as CSV.
 
+import { byId, make } from "./dom.js";
+import { bytesText } from "./format.js";
+import { queryLabel } from "./highlight.js";
+import { theme } from "./theme.js";
+import { device, view } from "./view.js";
+
 const PICTURES = ["timeline", "bands", "map", "flame"];
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -16,31 +22,61 @@ function fileName(kind) {
   return `${name}-${device.entryOf(view.moment) ?? "start"}.${kind}`;
 }
 
-/** Lines of text above the pictures. */
+/** Lines of text above the pictures: what the page answers, and the moment. */
 function viewTitle() {
   const { allocated, reserved } = device.totals;
   const query = [queryLabel(view.query) ?? view.query, view.filter].filter(Boolean).join("; ");
+  const now = `${bytesText(allocated[view.moment])} allocated of ${bytesText(reserved[view.moment])} reserved`;
+  const answers = [...byId("answer").querySelectorAll("dl > div")].filter((row) => !row.querySelector("dt button"));
   return [
-    `${device.page.title}, ${device.momentText(view.moment)}: ${bytesText(allocated[view.moment])} allocated of ${bytesText(reserved[view.moment])} reserved`,
+    document.querySelector(".head h1")?.textContent ?? "",
+    ...answers.map((row) => [...row.children].map((part) => part.firstChild?.textContent).join(": ")),
+    `${device.page.title}, ${device.momentText(view.moment)}: ${now}`,
     ...(query ? [`${view.only ? "only" : "highlighted"}: ${query}`] : []),
   ];
 }
 
-/** The legend's names and colours. */
+/** Width of a text in a saved picture. @param {string} text */
+function widthOf(text) {
+  const context = make("canvas").getContext("2d");
+  context.font = "13px system-ui, sans-serif";
+  return context.measureText(text).width;
+}
+
+/** The lines of a text in `width` pixels. @param {string} text @param {number} width */
+function wrapText(text, width) {
+  const lines = [""];
+  for (const word of text.trim().split(/\s+/)) {
+    const line = lines[lines.length - 1];
+    if (line && widthOf(`${line} ${word}`) > width) lines.push(word);
+    else lines[lines.length - 1] = line ? `${line} ${word}` : word;
+  }
+  return lines;
+}
+
+/** The lines across a swatch of 11 pixels, by its class. @type {Record<string, string>} */
+const HATCHES = {
+  guess: "M0 4L4 0M0 9L9 0M3 11L11 3M8 11L11 8",
+  stranded: "M0 4L4 0M0 9L9 0M3 11L11 3M8 11L11 8",
+  pending: "M1 0V11M5 0V11M9 0V11",
+  releasable: "M1 1H10V10H1Z",
+};
+
+/** The names, colours and hatches of the legend and of the map's key. */
 function legendEntries() {
-  return [...byId("legend").children].map((key) => {
-    const swatch = key.querySelector(".swatch");
-    const colour = swatch ? getComputedStyle(swatch).backgroundColor : theme.back;
-    return { text: key.textContent ?? "", colour };
+  return [...document.querySelectorAll("#legend .key, #map-section .key")].map((key) => {
+    const square = key.querySelector(".swatch");
+    const kind = Object.keys(HATCHES).find((name) => square?.classList.contains(name));
+    const own = square ? getComputedStyle(square).backgroundColor : theme.back;
+    const colour = kind && kind !== "guess" ? theme.free : own;
+    const stroke = kind === "guess" ? theme.back : theme.stripe;
+    return { text: key.textContent ?? "", colour, hatch: kind && HATCHES[kind], stroke };
   });
 }
 
-/**
- * The view as an SVG document: text as text, pictures as embedded images. Names become text nodes, never markup.
- * @returns {SVGElement}
- */
+/** The view as an SVG document: text as text, pictures as embedded images. Names become text nodes, never markup. @returns {SVGElement} */
 function viewSvg() {
-  const width = byId("timeline").clientWidth;
+  const width = byId("timeline").clientWidth || byId("map").clientWidth;
   /** @param {string} tag @param {Record<string, any>} attributes @param {string} [text] */
   const element = (tag, attributes, text = "") => {
     const one = document.createElementNS(SVG_NAMESPACE, tag);
@@ -50,21 +86,34 @@ function viewSvg() {
   };
   const svg = document.createElementNS(SVG_NAMESPACE, "svg");
   let y = 20;
-  /** @param {string} text @param {number} x @param {string} colour */
-  const write = (text, x, colour) =>
-    svg.append(element("text", { x, y, fill: colour, "font-family": "system-ui, sans-serif", "font-size": 13 }, text));
+  /** @param {string} text @param {number} x @param {string} [weight] */
+  const write = (text, x, weight = "400") => {
+    const font = { "font-family": "system-ui, sans-serif", "font-size": 13, "font-weight": weight };
+    svg.append(element("text", { x, y, fill: theme.fore, ...font }, text));
+  };
   const back = element("rect", { width: width + 16, fill: theme.back });
   svg.append(back);
-  for (const line of viewTitle()) {
-    write(line, 8, theme.fore);
-    y += 20;
-  }
+  for (const [index, title] of viewTitle().entries())
+    for (const line of wrapText(title, width)) {
+      write(line, 8, index ? "400" : "700");
+      y += 20;
+    }
   let x = 8;
-  for (const { text, colour } of legendEntries()) {
-    const wide = 26 + text.length * 7;
+  for (const { text, colour, hatch, stroke } of legendEntries()) {
+    const wide = 26 + widthOf(text);
     if (x + wide > width) [x, y] = [8, y + 18];
     svg.append(element("rect", { x, y: y - 10, width: 11, height: 11, fill: colour }));
-    write(text, x + 16, theme.fore);
+    if (hatch)
+      svg.append(
+        element("path", {
+          d: hatch,
+          transform: `translate(${x},${y - 10})`,
+          stroke,
+          "stroke-width": 1.5,
+          fill: "none",
+        }),
+      );
+    write(text, x + 16);
     x += wide;
   }
   y += 10;
@@ -74,7 +123,7 @@ function viewSvg() {
     const title = canvas.closest("section")?.querySelector("h2")?.textContent;
     if (title && id !== "bands" && id !== "timeline") {
       y += 18;
-      write(title, 8, theme.fore);
+      write(title, 8);
       y += 8;
     }
     for (const layer of id === "timeline" ? [canvas, byId("overlay")] : [canvas])
@@ -84,42 +133,32 @@ function viewSvg() {
     y += canvas.clientHeight + 6;
   }
   back.setAttribute("height", String(y + 8));
-  for (const [name, value] of [
-    ["width", width + 16],
-    ["height", y + 8],
-    ["viewBox", `0 0 ${width + 16} ${y + 8}`],
-  ])
-    svg.setAttribute(/** @type {string} */ (name), String(value));
+  for (const [name, value] of Object.entries({
+    width: width + 16,
+    height: y + 8,
+    viewBox: `0 0 ${width + 16} ${y + 8}`,
+  }))
+    svg.setAttribute(name, String(value));
   return svg;
 }
 
+/** The view as text of an SVG document. */
+export function viewSvgText() {
+  return new XMLSerializer().serializeToString(viewSvg());
+}
+
 function saveSvg() {
-  saveFile(fileName("svg"), new Blob([new XMLSerializer().serializeToString(viewSvg())], { type: "image/svg+xml" }));
+  saveFile(fileName("svg"), new Blob([viewSvgText()], { type: "image/svg+xml" }));
 }
 
 /** The view as a canvas: the SVG, painted. @returns {Promise<HTMLCanvasElement>} */
-async function viewCanvas() {
-  const svg = viewSvg();
+export async function viewCanvas() {
+  const image = new Image();
+  image.src = `data:image/svg+xml,${encodeURIComponent(viewSvgText())}`;
+  await image.decode();
   const ratio = Math.min(2, window.devicePixelRatio || 1);
-  const canvas = make("canvas", {
-    width: Number(svg.getAttribute("width")) * ratio,
-    height: Number(svg.getAttribute("height")) * ratio,
-  });
-  const context = canvas.getContext("2d");
-  context.scale(ratio, ratio);
-  for (const one of svg.children) {
-    const [x, y, width, height] = ["x", "y", "width", "height"].map((name) => Number(one.getAttribute(name)));
-    context.fillStyle = one.getAttribute("fill") ?? "#000";
-    context.font = "13px system-ui, sans-serif";
-    if (one.tagName === "rect") context.fillRect(x, y, width, height);
-    else if (one.tagName === "text") context.fillText(one.textContent ?? "", x, y);
-    else {
-      const image = new Image();
-      image.src = one.getAttribute("href") ?? "";
-      await image.decode();
-      context.drawImage(image, x, y, width, height);
-    }
-  }
+  const canvas = make("canvas", { width: image.width * ratio, height: image.height * ratio });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return canvas;
 }
 
@@ -129,7 +168,7 @@ async function savePng() {
 }
 
 /** A table as CSV, with bytes in full. A text that a spreadsheet would take for a formula gets an apostrophe. @param {Element} table */
-function tableCsv(table) {
+export function tableCsv(table) {
   const lines = [...table.querySelectorAll("tr")].map((row) =>
     [...row.children].map((cell) => {
       const exact = cell.querySelector("[data-value]")?.getAttribute("data-value");
@@ -143,11 +182,11 @@ function tableCsv(table) {
 }
 
 /** @param {Element} table */
-function saveCsv(table) {
+export function saveCsv(table) {
   saveFile(fileName("csv"), new Blob([tableCsv(table)], { type: "text/csv" }));
 }
 
-function wireExport() {
+export function wireExport() {
   byId("save-png").addEventListener("click", savePng);
   byId("save-svg").addEventListener("click", saveSvg);
 }

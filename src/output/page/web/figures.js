@@ -1,7 +1,16 @@
 // The figures of the moment, the legend, and the summary of the highlight.
 
+import { groups } from "./colours.js";
+import { byId, make, swatch } from "./dom.js";
+import { bytesText, countOf, countText, secondsText } from "./format.js";
+import { foundOverTime, onlyRows } from "./found.js";
+import { LINE_COLOURS, MAX_LINES, usedGroups } from "./groups.js";
+import { queryLabel } from "./highlight.js";
+import { figuresOf, sumsBy } from "./moment.js";
+import { device, highlighted, moment, setQuery, view } from "./view.js";
+
 /** @param {string} name @param {string} value @param {string} [note] */
-function tile(name, value, note) {
+export function tile(name, value, note) {
   return make(
     "div",
     { class: "tile" },
@@ -11,7 +20,7 @@ function tile(name, value, note) {
   );
 }
 
-function drawFigures() {
+export function drawFigures() {
   const figures = figuresOf(device, moment);
   const { allocated, reserved } = figures;
   const undrawn = device.data.undrawnAt(view.moment);
@@ -45,7 +54,7 @@ function drawFigures() {
 }
 
 /** Allocated bytes at the moment that the pictures show. */
-function shownTotal() {
+export function shownTotal() {
   const over = view.only ? foundOverTime() : null;
   return (over?.bytes ?? device.totals.allocated)[view.moment];
 }
@@ -53,10 +62,7 @@ function shownTotal() {
 /** Number of lines or variables in the legend. */
 const LEGEND_GROUPS = 8;
 
-/**
- * The groups of the legend: those with memory at the moment, the largest first, then others that the timeline draws.
- * @returns {{key: number, bytes: number}[]}
- */
+/** The groups of the legend: those with memory at the moment, the largest first, then others that the timeline draws. @returns {{key: number, bytes: number}[]} */
 function legendGroups() {
   const isCategory = groups === device.groups.category;
   const most = isCategory ? groups.names.length : Math.min(LEGEND_GROUPS, MAX_LINES);
@@ -115,10 +121,24 @@ function drawLegend() {
     );
   byId("legend").replaceChildren(...items);
   byId("legend").hidden = !items.length && !device.data.entries;
+  keepLegendHigh();
+}
+
+/** The largest height of the legend, for the page, mode and width in `key`. */
+const highestLegend = { key: "", height: 0 };
+
+/** Keeps the legend as high as it ever was: the charts below do not move with the moment. */
+function keepLegendHigh() {
+  const legend = byId("legend");
+  const key = `${view.page} ${view.mode} ${legend.clientWidth}`;
+  legend.style.minHeight = "0";
+  const height = Math.max(highestLegend.key === key ? highestLegend.height : 0, legend.offsetHeight);
+  Object.assign(highestLegend, { key, height });
+  legend.style.minHeight = `${height}px`;
 }
 
 /** @param {string} text `path/to/file.py:12 in name (..)` */
-function shortLine(text) {
+export function shortLine(text) {
   return text
     .replace(/ \(called from .*/, "")
     .split("/")

@@ -1,10 +1,18 @@
 // The filter: properties that the allocations of a search must have. It is one text, such as
 // `category=activations;min=1048576`, so that a link can contain it.
 
+import { byId, make } from "./dom.js";
+import { bytesText, spaced } from "./format.js";
+import { showPage } from "./main.js";
+import { poolName } from "./map.js";
+import { pages } from "./pages.js";
+import { device, setFilter, view } from "./view.js";
+/** @import { Device } from "./device.js" */
+
 /** The properties that a filter can name, in the order of the form. */
 const FILTER_CHOICES = ["category", "stream", "pool", "confidence"];
 const FILTER_NUMBERS = ["min", "max", "lives", "dies"];
-const CONFIDENCES = ["high", "medium", "low", "known"];
+export const CONFIDENCES = ["high", "medium", "low", "known"];
 
 /** @param {string} text @returns {Map<string, string>} */
 function parseFilter(text) {
@@ -32,13 +40,8 @@ function filterNames({ data }, name) {
   return name === "pool" ? data.header.pools : CONFIDENCES;
 }
 
-/**
- * Whether each allocation passes; null if the filter names nothing.
- * @param {Device} of
- * @param {string} text
- * @returns {Uint8Array | null}
- */
-function passing(of, text) {
+/** Whether each allocation passes; null if the filter names nothing. @param {Device} of @param {string} text @returns {Uint8Array | null} */
+export function passing(of, text) {
   const filter = parseFilter(text);
   if (!filter.size) return null;
   const { data } = of;
@@ -60,24 +63,6 @@ function passing(of, text) {
   return result;
 }
 
-/** The form of the pane "Search". */
-function filterForm() {
-  const choices = FILTER_CHOICES.map((name) => make("label", {}, name, make("select", { "data-filter": name })));
-  const labels = ["bytes from", "to", "lived from", "to, entries"];
-  const numbers = FILTER_NUMBERS.map((name, at) =>
-    make("label", {}, labels[at], make("input", { "data-filter": name, size: "7", spellcheck: "false" })),
-  );
-  const devices = pages.map(({ title }, page) => make("option", { value: page }, title));
-  const choose = () => {
-    const { filter, query, axis } = view;
-    showPage(Number(device.value), { filter, query, axis, pane: "search" });
-  };
-  const device = make("select", { id: "filter-device", onchange: choose }, ...devices);
-  const form = make("div", { class: "form", id: "filter" }, ...choices, ...numbers);
-  if (pages.length > 1) form.prepend(make("label", {}, "device", device));
-  return make("div", {}, form, make("p", { id: "filter-note", class: "muted" }));
-}
-
 /** The properties that all memory shares, of which there is nothing to choose. */
 function sharedText() {
   const { streams, pools } = device.data.header;
@@ -90,11 +75,10 @@ function sharedText() {
 }
 
 /** Fills the form with the device's names and the filter's values. */
-function drawFilter() {
+export function drawFilter() {
   const filter = parseFilter(view.filter);
   byId("filter-note").textContent = sharedText();
-  const choice = byId("filter-device");
-  if (choice) choice.value = String(view.page);
+  byId("filter-device").value = String(view.page);
   for (const field of /** @type {any} */ (document.querySelectorAll("[data-filter]"))) {
     const name = field.getAttribute("data-filter");
     const value = filter.get(name) ?? "";
@@ -109,7 +93,14 @@ function drawFilter() {
   }
 }
 
-function wireFilter() {
+export function wireFilter() {
+  byId("filter-device-label").hidden = pages.length < 2;
+  const choice = byId("filter-device");
+  choice.append(...pages.map(({ title }, page) => make("option", { value: page }, title)));
+  choice.addEventListener("change", () => {
+    const { filter, query, axis } = view;
+    showPage(Number(choice.value), { filter, query, axis, pane: "search" });
+  });
   for (const field of /** @type {any} */ (document.querySelectorAll("[data-filter]"))) {
     field.addEventListener("change", () => {
       const name = field.getAttribute("data-filter");

@@ -1,85 +1,140 @@
-// Flame graph of the memory at the moment by stack, outermost frames on top.
+// Flame graph of the memory at the moment by stack: outermost frames on top, or the lines that allocated with their callers
+// below.
 
-const FLAME_ROW = 19;
+import { dimPixels, groupPixels, groups, pixels } from "./colours.js";
+import { byId, fitCanvas } from "./dom.js";
+import { bytesText, percentText, shortPath } from "./format.js";
+import { onlyRows } from "./found.js";
+import { showTooltip } from "./selection.js";
+import { cssOf, mix, textColourOn, theme } from "./theme.js";
+import { device, highlighted, moment, redraw, setQuery, view } from "./view.js";
+
+export const FLAME_ROW = 19;
 /** Node of the box for memory without a stack. */
 const NO_STACK = -2;
 const NO_BOX = -1;
 /** @type {{x: number, width: number, depth: number, node: number}[]} */
-let flameBoxes = [];
-/** Bytes allocated in and below each node of the stack tree. */
-let flameBytes = new Float64Array(0);
+export let flameBoxes = [];
 
-/** @type {{first: Uint32Array, next: Uint32Array, colours: Uint32Array} | null} */
-let flameTree = null;
+/**
+ * A tree of frames whose root is node 0. A parent precedes its children.
+ * @typedef {object} FlameTree
+ * @property {ArrayLike<number>} parent
+ * @property {ArrayLike<number>} frame of each node, + 1
+ * @property {(node: number) => number} leaf the node of a stack
+ * @property {(node: number) => boolean} isBox
+ * @property {Float64Array} bytes in and below each node
+ * @property {Uint32Array} first child of each node
+ * @property {Uint32Array} next sibling of each node
+ * @property {Uint32Array} colours group of the largest allocation in or below each node
+ * @property {Uint8Array} lit whether a highlighted allocation is in or below each node
+ */
+/** @type {FlameTree} */
+let flameTree;
 
-/** Fills `flameBytes` and `flameTree`. */
+/** Stacks from the outermost frame, as recorded. */
+function stackTree() {
+  const { stacks } = device;
+  const leaf = (/** @type {number} */ node) => node;
+  return {
+    parent: stacks.parent,
+    frame: stacks.frame,
+    leaf,
+    isBox: (/** @type {number} */ node) => stacks.isBox(node),
+  };
+}
+
+/** Stacks from the innermost frame: below each line are its callers. */
+function callerTree() {
+  const { stacks, data } = device;
+  const [parent, frame] = [[0], [0]];
+  /** @type {Map<number, number>} */
+  const leaves = new Map();
+  /** @type {Map<number, number>} */
+  const known = new Map();
+  for (const row of moment.rows) {
+    const stack = data.node[data.kind[row]];
+    if (leaves.has(stack)) continue;
+    let node = 0;
+    for (let at = stack; at > 0; at = stacks.parent[at]) {
+      if (!stacks.isBox(at)) continue;
+      const key = node * (stacks.frames + 1) + stacks.frame[at];
+      if (!known.has(key)) known.set(key, parent.push(node) - 1) && frame.push(stacks.frame[at]);
+      node = /** @type {number} */ (known.get(key));
+    }
+    leaves.set(stack, node);
+  }
+  return { parent, frame, leaf: (/** @type {number} */ node) => leaves.get(node) ?? 0, isBox: () => true };
+}
+
+/** Fills `flameTree`. */
 function sumFlame() {
-  const { data, stacks } = device;
-  const count = stacks.nodes;
-  if (flameBytes.length !== count) flameBytes = new Float64Array(count);
-  flameBytes.fill(0);
+  const { data } = device;
+  const tree = view.callers ? callerTree() : stackTree();
+  const count = tree.parent.length;
+  const bytes = new Float64Array(count);
   const biggest = new Float64Array(count);
-  const colours = new Uint32Array(count);
+  const [first, next, colours] = [new Uint32Array(count), new Uint32Array(count), new Uint32Array(count)];
+  const lit = new Uint8Array(count);
   const only = onlyRows();
   for (const row of moment.rows) {
     if (data.freedAt[row] <= moment.m || (only && !only[row])) continue;
     const kind = data.kind[row];
-    flameBytes[data.node[kind]] += data.bytes[row];
-    if (data.bytes[row] > biggest[data.node[kind]]) {
-      biggest[data.node[kind]] = data.bytes[row];
-      colours[data.node[kind]] = groups.groupOfKind[kind];
-    }
+    const node = tree.leaf(data.node[kind]);
+    bytes[node] += data.bytes[row];
+    if (highlighted?.[row]) lit[node] = 1;
+    if (data.bytes[row] <= biggest[node]) continue;
+    biggest[node] = data.bytes[row];
+    colours[node] = groups.groupOfKind[kind];
   }
-  const first = new Uint32Array(count);
-  const next = new Uint32Array(count);
   for (let node = count - 1; node > 0; node -= 1) {
-    if (!flameBytes[node]) continue;
-    const up = stacks.parent[node];
-    flameBytes[up] += flameBytes[node];
+    if (!bytes[node]) continue;
+    const up = tree.parent[node];
+    bytes[up] += bytes[node];
+    lit[up] |= lit[node];
     next[node] = first[up];
     first[up] = node;
     // A node has the colour of its largest descendant.
-    if (flameBytes[node] > biggest[up]) {
-      biggest[up] = flameBytes[node];
-      colours[up] = colours[node];
-    }
+    if (bytes[node] <= biggest[up]) continue;
+    biggest[up] = bytes[node];
+    colours[up] = colours[node];
   }
-  flameTree = { first, next, colours };
+  flameTree = { ...tree, bytes, first, next, colours, lit };
 }
 
-/**
- * The child boxes of a node, largest first. Frames of the interpreter and native frames have no box. PyTorch's frames
- * have one only if no user frame is below them, and consecutive ones share it.
- * @param {number} node
- */
+/** Whether the frame of a node is a user's. @param {number} node */
+function isUsersNode(node) {
+  return device.stacks.isUsers(flameTree.frame[node] - 1);
+}
+
+/** The child boxes of a node, largest first. Frames of the interpreter and native frames have no box. PyTorch's frames have one only if no user frame is below them, and consecutive ones share it. @param {number} node */
 function boxesUnder(node) {
-  const { first, next } = /** @type {any} */ (flameTree);
-  const { stacks } = device;
+  const { first, next, bytes, isBox } = flameTree;
   const boxes = [];
   const open = [];
   for (let child = first[node]; child; child = next[child]) open.push(child);
   for (let at = open.pop(); at; at = open.pop()) {
-    if (stacks.isBox(at)) boxes.push(at);
+    if (isBox(at)) boxes.push(at);
     else for (let child = first[at]; child; child = next[child]) open.push(child);
   }
-  return boxes.sort((a, b) => flameBytes[b] - flameBytes[a] || a - b);
+  return boxes.sort((a, b) => bytes[b] - bytes[a] || a - b);
 }
 
 /** Skips PyTorch's frames that have a single box below with all of the memory. @param {number} node */
 function unfold(node) {
-  const { stacks } = device;
   for (let at = node; ;) {
-    if (!at || stacks.isUsers(stacks.frame[at] - 1)) return at;
+    if (!at || view.callers || isUsersNode(at)) return at;
     const under = boxesUnder(at);
-    if (under.length !== 1 || flameBytes[under[0]] !== flameBytes[at]) return at;
+    if (under.length !== 1 || flameTree.bytes[under[0]] !== flameTree.bytes[at]) return at;
     [at] = under;
   }
 }
 
-function drawFlame() {
+export function drawFlame() {
   const canvas = byId("flame");
   sumFlame();
-  if (!flameBytes[view.root]) view.root = 0;
+  if (!flameTree.bytes[view.root]) view.root = 0;
+  byId("callers").setAttribute("aria-pressed", String(view.callers));
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const width = canvas.clientWidth;
   if (!width) return;
@@ -92,34 +147,33 @@ function drawFlame() {
   context.fillStyle = theme.back;
   context.fillRect(0, 0, width, canvas.clientHeight);
   context.font = "12px system-ui, sans-serif";
-  const highlightedNodes = highlighted ? nodesWithHighlight() : null;
-  for (const box of flameBoxes) drawFlameBox(context, box, highlightedNodes);
+  for (const box of flameBoxes) drawFlameBox(context, box);
 }
 
 /** @param {number} width */
 function layOutFlame(width) {
   flameBoxes = [];
-  const scale = width / (flameBytes[view.root] || 1);
+  const scale = width / (flameTree.bytes[view.root] || 1);
   // The ancestors of the root have the full width.
   const above = [];
-  for (let node = view.root; node > 0; node = device.stacks.parent[node]) above.unshift(node);
+  for (let node = view.root; node > 0; node = flameTree.parent[node]) above.unshift(node);
   if (view.root) flameBoxes.push({ x: 0, width, depth: 0, node: 0 });
   let depth = view.root ? 1 : 0;
   for (const node of above.slice(0, -1)) {
-    if (!device.stacks.isUsers(device.stacks.frame[node] - 1)) continue;
+    if (!view.callers && !isUsersNode(node)) continue;
     flameBoxes.push({ x: 0, width, depth, node });
     depth += 1;
   }
   const open = [{ node: view.root, x: 0, depth }];
   for (let box = open.pop(); box; box = open.pop()) {
     const node = unfold(box.node);
-    const wide = flameBytes[node] * scale;
+    const wide = flameTree.bytes[node] * scale;
     if (wide < 0.6 || box.depth > 60) continue;
     flameBoxes.push({ x: box.x, width: wide, depth: box.depth, node });
     let x = box.x;
     for (const child of boxesUnder(node)) {
       open.push({ node: child, x, depth: box.depth + 1 });
-      x += flameBytes[child] * scale;
+      x += flameTree.bytes[child] * scale;
     }
     // Memory with no frame to show has a box of its own beside the outermost frames.
     const rest = box.x + wide - x;
@@ -127,34 +181,21 @@ function layOutFlame(width) {
   }
 }
 
-/** Nodes with a highlighted allocation in or below them, at the moment. */
-function nodesWithHighlight() {
-  const { data, stacks } = device;
-  const nodes = new Uint8Array(stacks.nodes);
-  for (const row of moment.rows) if (highlighted?.[row]) nodes[data.node[data.kind[row]]] = 1;
-  for (let node = stacks.nodes - 1; node > 0; node -= 1) nodes[stacks.parent[node]] |= nodes[node];
-  return nodes;
-}
-
-/** @param {number} node */
-function nodeText(node) {
+/** The function of a node, then where it is. @param {number} node */
+export function nodeText(node) {
   if (node === NO_STACK) return "no Python stack recorded";
-  if (!node) return `all allocated memory, ${bytesText(flameBytes[0])}`;
-  return device.stacks.shortText(device.stacks.frame[node] - 1);
+  if (!node) return `all allocated memory, ${bytesText(flameTree.bytes[0])}`;
+  const { strings, name, file, line } = device.stacks;
+  const frame = flameTree.frame[node] - 1;
+  return `${strings[name[frame]]}  ${shortPath(strings[file[frame]])}:${line[frame]}`;
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {{x: number, width: number, depth: number, node: number}} box
- * @param {Uint8Array | null} highlightedNodes
- */
-function drawFlameBox(context, { x, width, depth, node }, highlightedNodes) {
-  const { stacks } = device;
-  const group = /** @type {any} */ (flameTree).colours[Math.max(0, node)];
-  const isUsers = node > 0 && stacks.isUsers(stacks.frame[node] - 1);
-  const dim = highlightedNodes && !highlightedNodes[node];
+/** @param {CanvasRenderingContext2D} context @param {{x: number, width: number, depth: number, node: number}} box */
+function drawFlameBox(context, { x, width, depth, node }) {
+  const group = flameTree.colours[Math.max(0, node)];
+  const dim = highlighted && !flameTree.lit[node];
   const base = node > 0 ? (dim ? dimPixels[group] : groupPixels[group]) : node ? pixels.line : pixels.card;
-  const pixel = node > 0 && !isUsers && !dim ? mix(base, pixels.back, 0.45) : base;
+  const pixel = node > 0 && !isUsersNode(node) && !dim ? mix(base, pixels.back, 0.45) : base;
   context.fillStyle = cssOf(pixel);
   context.fillRect(x, depth * FLAME_ROW, Math.max(0.6, width - 1), FLAME_ROW - 1);
   if (width < 40) return;
@@ -162,20 +203,16 @@ function drawFlameBox(context, { x, width, depth, node }, highlightedNodes) {
   context.beginPath();
   context.rect(x, depth * FLAME_ROW, width - 4, FLAME_ROW);
   context.clip();
-  const light = 0.299 * (pixel & 255) + 0.587 * ((pixel >>> 8) & 255) + 0.114 * ((pixel >>> 16) & 255) > 140;
-  context.fillStyle = light ? "#101418" : "#ffffff";
-  context.fillText(
-    `${nodeText(node)}${node && width > 220 ? `  ${bytesText(boxBytes(node))}` : ""}`,
-    x + 4,
-    depth * FLAME_ROW + 13,
-  );
+  context.fillStyle = textColourOn(pixel);
+  const size = node && width > 220 ? `  ${bytesText(boxBytes(node))}` : "";
+  context.fillText(nodeText(node) + size, x + 4, depth * FLAME_ROW + 13);
   context.restore();
 }
 
 /** Bytes of a box. @param {number} node */
-function boxBytes(node) {
-  if (node !== NO_STACK) return flameBytes[node];
-  return boxesUnder(0).reduce((rest, box) => rest - flameBytes[box], flameBytes[0]);
+export function boxBytes(node) {
+  const { bytes } = flameTree;
+  return node === NO_STACK ? boxesUnder(0).reduce((rest, box) => rest - bytes[box], bytes[0]) : bytes[node];
 }
 
 /** @param {any} event @returns {number} the node under the pointer, or `NO_BOX` */
@@ -186,26 +223,33 @@ function nodeAt(event) {
 }
 
 /** @param {number} node */
-function setRoot(node) {
+export function setRoot(node) {
   view.root = node;
   redraw("flame", "hash");
 }
 
+/** Turns the graph over: from the outermost frames, or from the lines to their callers. @param {boolean} callers */
+function setCallers(callers) {
+  view.callers = callers;
+  setRoot(0);
+}
+
 /** A box is zoomed to; memory without a stack is highlighted. @param {number} node */
-function clickFlame(node) {
+export function clickFlame(node) {
   if (node === NO_STACK) setQuery(view.query === "stack:none" ? "" : "stack:none");
   else if (node >= 0) setRoot(node === view.root ? 0 : node);
 }
 
-function wireFlame() {
+export function wireFlame() {
+  byId("callers").addEventListener("click", () => setCallers(!view.callers));
   const canvas = byId("flame");
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const node = nodeAt(event);
     if (node === NO_BOX) return showTooltip(null, "");
-    const share = percentText(boxBytes(node), flameBytes[0]);
+    const share = percentText(boxBytes(node), flameTree.bytes[0]);
     return showTooltip(
       event,
-      `${node > 0 ? device.stacks.frameText(device.stacks.frame[node] - 1) : node ? nodeText(node) : "all stacks"}\n${bytesText(boxBytes(node))}, ${share} of what is allocated ${device.momentText(view.moment)}`,
+      `${node > 0 ? device.stacks.frameText(flameTree.frame[node] - 1) : node ? nodeText(node) : "all stacks"}\n${bytesText(boxBytes(node))}, ${share} of what is allocated ${device.momentText(view.moment)}`,
     );
   });
   canvas.addEventListener("pointerleave", () => showTooltip(null, ""));

@@ -1,7 +1,7 @@
 // Formats numbers like the command line: three digits, binary units.
 
 /** @param {number} bytes */
-function bytesText(bytes) {
+export function bytesText(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let size = Math.abs(bytes);
   let unit = 0;
@@ -22,34 +22,37 @@ function toFixedEven(value, digits) {
 }
 
 /** @param {number} value */
-function countText(value) {
+export function countText(value) {
   return String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** `1 block`, `2 blocks`. @param {number} value @param {string} noun */
-function countOf(value, noun) {
+export function countOf(value, noun) {
   const plural = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
   return `${countText(value)} ${value === 1 ? noun : plural}`;
 }
 
-/** @param {number} part @param {number} whole */
-function percentText(part, whole) {
+/** Only nothing is 0%, and only all is 100%. @param {number} part @param {number} whole */
+export function percentText(part, whole) {
   const percent = whole > 0 ? (100 * part) / whole : 0;
-  return `${percent > 0 && percent < 9.95 ? percent.toFixed(1) : Math.round(percent)}%`;
+  if (percent <= 0) return "0%";
+  if (percent < 0.1) return "<0.1%";
+  if (percent < 9.95) return `${percent.toFixed(1)}%`;
+  return percent >= 99.5 && percent < 100 ? `${Math.min(99.9, percent).toFixed(1)}%` : `${Math.round(percent)}%`;
 }
 
 /** @param {number} us microseconds */
-function secondsText(us) {
+export function secondsText(us) {
   const seconds = us / 1e6;
   return `${seconds.toFixed(Math.abs(seconds) < 10 ? 4 : 2)} s`;
 }
 
 /** A word of the JSON for people: `optimizer-state` is "optimizer state". @param {string} word */
-function spaced(word) {
+export function spaced(word) {
   return word.replace(/-/g, " ").replace(/^kv /, "KV ");
 }
 
 /** The last two parts of a path. @param {string} path */
-function shortPath(path) {
+export function shortPath(path) {
   return path.split("/").slice(-2).join("/");
 }

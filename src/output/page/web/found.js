@@ -1,5 +1,13 @@
 // The pane "Search": the allocations that the search and the filter find, over time and as a list.
 
+import { ALLOC, FREE_REQUESTED } from "./columns.js";
+import { byId, make } from "./dom.js";
+import { drawFilter } from "./filter.js";
+import { bytesText, countOf } from "./format.js";
+import { Pyramid } from "./pyramid.js";
+import { allocationTable } from "./selection.js";
+import { device, highlighted, redrawAll, setMoment, setQuery, setZoom, view } from "./view.js";
+
 const FOUND_ROWS = 60;
 
 /** @typedef {{of: Uint8Array, bytes: Float64Array, peaks: Pyramid, count: number, kinds: Set<number>}} Found */
@@ -7,7 +15,7 @@ const FOUND_ROWS = 60;
 let found = null;
 
 /** The bytes of the highlighted allocations at every moment. @returns {Found | null} */
-function foundOverTime() {
+export function foundOverTime() {
   if (!highlighted) return null;
   if (found?.of === highlighted) return found;
   const { changes, changeStart, bytes, freedAt, allocatedAt, entries } = device.data;
@@ -35,18 +43,18 @@ function foundOverTime() {
 }
 
 /** The highlighted allocations if the pictures show only these, else null. */
-function onlyRows() {
+export function onlyRows() {
   return view.only ? highlighted : null;
 }
 
 /** Goes to the moment with the most highlighted bytes. */
-function goToHighlightPeak() {
+export function goToHighlightPeak() {
   const over = foundOverTime();
   if (over) setMoment(over.peaks.argmax(0, device.data.entries + 1));
 }
 
 /** Shows the found allocations alone, over the time in which they live, at their peak. */
-function zoomToFound() {
+export function zoomToFound() {
   const over = foundOverTime();
   if (!over?.count || !highlighted) return;
   const { data } = device;
@@ -76,7 +84,7 @@ function largestFound(count) {
   return rows.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, count);
 }
 
-function drawFound() {
+export function drawFound() {
   byId("only").setAttribute("aria-pressed", String(view.only));
   for (const id of ["only", "zoom-found", "filter-clear"]) byId(id).hidden = !highlighted;
   if (view.pane !== "search") return;
@@ -96,27 +104,13 @@ function drawFound() {
   );
 }
 
-function foundPane() {
-  return [
-    filterForm(),
-    make(
-      "p",
-      { class: "bar" },
-      action("zoom-found", "zoom to them"),
-      action("only", "only these"),
-      action("filter-clear", "clear"),
-    ),
-    make("div", { id: "found" }),
-  ];
-}
-
-function wireFound() {
+export function wireFound() {
   byId("zoom-found").addEventListener("click", zoomToFound);
   byId("only").addEventListener("click", () => setOnly(!view.only));
   byId("filter-clear").addEventListener("click", clearSearch);
 }
 
-function clearSearch() {
+export function clearSearch() {
   view.only = false;
   view.filter = "";
   setQuery("");

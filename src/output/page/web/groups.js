@@ -1,5 +1,10 @@
 // The groups of allocations that share a colour: by category, by line of code, or by the variable that keeps them.
 
+import { CONFIDENCES } from "./filter.js";
+import { countText, spaced } from "./format.js";
+/** @import { Columns } from "./columns.js" */
+/** @import { Device } from "./device.js" */
+
 /**
  * @typedef {object} Groups
  * @property {string[]} names
@@ -10,7 +15,7 @@
  * @property {boolean[]} isUsed whether any allocation is in the group
  */
 
-const CATEGORY_COLOURS = {
+export const CATEGORY_COLOURS = {
   parameters: "#54bcfe",
   "optimizer-state": "#a165da",
   gradients: "#faba2c",
@@ -21,7 +26,7 @@ const CATEGORY_COLOURS = {
   temporaries: "#cd8507",
   other: "#a8ae99",
 };
-const LINE_COLOURS = [
+export const LINE_COLOURS = [
   "#4e79a7",
   "#f28e2c",
   "#59a14f",
@@ -44,21 +49,21 @@ const LINE_COLOURS = [
   "#79706e",
 ];
 /** Number of lines or variables with a band of their own in the timeline. The others share the last band. */
-const MAX_LINES = 63;
+export const MAX_LINES = 63;
 
 /** Whether each group has an allocation. @param {string[]} names @param {Iterable<number>} ofAllocations the groups of some */
-function usedGroups(names, ofAllocations) {
+export function usedGroups(names, ofAllocations) {
   const used = new Set(ofAllocations);
   return names.map((_, group) => used.has(group));
 }
 
 /** The category of a kind of allocation. @param {Columns} data @param {number} kind */
-function categoryName(data, kind) {
+export function categoryName(data, kind) {
   return spaced(data.header.categories[data.category[kind]]);
 }
 
 /** Two groups for each category: what is known, and above it what is a guess. @param {Device} device @returns {Groups} */
-function groupsByCategory({ data }) {
+export function groupsByCategory({ data }) {
   /** @type {string[]} */
   const categories = data.header.categories;
   const low = CONFIDENCES.indexOf("low");
@@ -82,7 +87,7 @@ function groupsByCategory({ data }) {
 }
 
 /** The lines with most memory at the peak and over the whole trace. @param {Device} device @returns {Groups} */
-function groupsByLine({ data, stacks, sweep, totals }) {
+export function groupsByLine({ data, stacks, sweep, totals }) {
   const weight = new Float64Array(stacks.lines);
   /** @param {Uint32Array} rows @param {number} share */
   const weigh = (rows, share) => {
@@ -105,12 +110,8 @@ function groupsByLine({ data, stacks, sweep, totals }) {
   };
 }
 
-/**
- * The variables that keep most at the snapshot; null if the recorder named none.
- * @param {Device} device
- * @returns {Groups | null}
- */
-function groupsByVariable({ data }) {
+/** The variables that keep most at the snapshot; null if the recorder named none. @param {Device} device @returns {Groups | null} */
+export function groupsByVariable({ data }) {
   /** @type {{name: string}[]} */
   const variables = data.header.variables ?? [];
   if (!variables.length) return null;

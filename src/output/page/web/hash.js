@@ -1,16 +1,28 @@
 // The view in the address of the page, so that a link shows the same.
 
+import { isViewerAround } from "./replay/port.js";
+import { startView } from "./start_view.js";
+import { device, view } from "./view.js";
+/** @import { View } from "./view.js" */
+
 let hashTimer = 0;
-let writtenHash = "";
+let writtenHash = "?";
 /** The part of the last address that gets an entry in the browser's history when it changes. */
 let visited = "";
 /** Whether the view follows a change of the address, as after Back. */
 let isFollowing = false;
 
+/** Whether the address is another one than the page wrote, which the view then follows. */
+export function followHash() {
+  const isOther = location.hash !== writtenHash;
+  isFollowing ||= isOther;
+  return isOther;
+}
+
 /** Everything but the moment, the zoom and the pane. */
 function historyKey() {
-  const { page, mode, axis, selected, segment, query, filter, only, from, fromPage, root } = view;
-  return [page, mode, axis, selected, segment, query, filter, only, from, fromPage, root].join("|");
+  const { page, mode, axis, selected, segment, query, filter, only, from, fromPage, root, callers } = view;
+  return [page, mode, axis, selected, segment, query, filter, only, from, fromPage, root, callers].join("|");
 }
 
 function formatHash() {
@@ -24,11 +36,12 @@ function formatHash() {
   if (view.query !== startView(device, view.page, {}).query) parts.push(`q=${encodeURIComponent(view.query)}`);
   parts.push(`d=${view.pane}`);
   if (view.root) parts.push(`r=${view.root}`);
+  if (view.callers) parts.push("callers=1");
   if (view.page) parts.push(`page=${view.page}`);
   return `#${parts.join("&")}`;
 }
 
-function drawHash() {
+export function drawHash() {
   clearTimeout(hashTimer);
   hashTimer = setTimeout(() => {
     writtenHash = formatHash();
@@ -46,7 +59,7 @@ function drawHash() {
 }
 
 /** The view that an address requests. @param {string} hash @returns {Partial<View>} */
-function parseHash(hash) {
+export function parseHash(hash) {
   const parameters = new URLSearchParams(hash.replace(/^#/, ""));
   /** @type {Partial<View>} */
   const changes = {};
@@ -63,13 +76,15 @@ function parseHash(hash) {
   const zoom = /^(\d+)-(\d+)$/.exec(parameters.get("v") || "");
   if (zoom) [changes.start, changes.end] = [Number(zoom[1]), Number(zoom[2])];
   const mode = parameters.get("m");
-  if (mode && MODES.some(([known]) => known === mode)) changes.mode = /** @type {View["mode"]} */ (mode);
+  if (mode && document.querySelector(`[data-mode="${CSS.escape(mode)}"]`))
+    changes.mode = /** @type {View["mode"]} */ (mode);
   if (parameters.get("x") === "time") changes.axis = "time";
   const query = parameters.get("q");
   if (query !== null) changes.query = query;
   const filter = parameters.get("f");
   if (filter) changes.filter = filter;
   changes.only = parameters.has("only");
+  changes.callers = parameters.has("callers");
   const from = /^(\d+)\.(\d+)$/.exec(parameters.get("a") || "");
   if (from) [changes.fromPage, changes.from] = [Number(from[1]), Number(from[2])];
   const pane = parameters.get("d");

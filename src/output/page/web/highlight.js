@@ -1,18 +1,29 @@
 // Highlighting: a search in stacks and names, a category, a line, a variable, or the blockers of a request. A query is one text, so that
 // a link can contain it.
 
-/**
- * Whether each allocation is highlighted, or null if there is no query.
- * @param {Device} device
- * @param {string} query
- * @returns {Uint8Array | null}
- */
+import { isLive } from "./compare.js";
+import { shortLine } from "./figures.js";
+import { passing } from "./filter.js";
+import { categoryName } from "./groups.js";
+import { heldBlocks, heldText } from "./held.js";
+import { keepingLines, keptLineText, keptQuery, keptRows } from "./kept.js";
+import { momentAt } from "./moment.js";
+import { blockerLine } from "./result.js";
+import { device } from "./view.js";
+/** @import { Columns } from "./columns.js" */
+/** @import { Device } from "./device.js" */
+/** @import { Segment } from "./space.js" */
+/** @import { View } from "./view.js" */
+
+/** Whether each allocation is highlighted, or null if there is no query. @param {Device} device @param {string} query @returns {Uint8Array | null} */
 function highlightBy(device, query) {
   if (!query.trim()) return null;
   const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
   if (blocker) return highlightedByBlocker(device, Number(blocker[1]), Number(blocker[2]));
   const keptLine = keptQuery(query);
   if (keptLine !== null) return keptRows(device, keptLine);
+  const held = /^held:(\d+)$/.exec(query);
+  if (held) return heldBlocks(device, Number(held[1]));
   const { data } = device;
   const between = /^(came|went|stayed):(\d+)-(\d+)$/.exec(query);
   if (between) return highlightedBetween(data, between[1], Number(between[2]), Number(between[3]));
@@ -23,7 +34,7 @@ function highlightBy(device, query) {
 }
 
 /** A query that no user types, in words; null for a search. @param {string} query @returns {string | null} */
-function queryLabel(query) {
+export function queryLabel(query) {
   const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
   if (blocker) {
     const found = device.analysis?.ooms?.[Number(blocker[1])]?.blockers?.[Number(blocker[2])];
@@ -39,13 +50,15 @@ function queryLabel(query) {
     const line = keepingLines(device)[keptLine];
     return line ? `kept by ${keptLineText(line)}` : "kept after every step";
   }
+  const held = /^held:(\d+)$/.exec(query);
+  if (held) return `held by ${heldText(Number(held[1]))}`;
   if (query === "stack:none") return "without a stack";
   const group = /^(category|line|variable):(.*)$/s.exec(query);
   return group && (group[1] === "line" ? shortLine(group[2]) : group[2]);
 }
 
 /** Whether each allocation passes the query and the filter; null without both. @param {Device} of @param {View} view */
-function highlightOf(of, { query, filter }) {
+export function highlightOf(of, { query, filter }) {
   const [byQuery, byFilter] = [highlightBy(of, query), passing(of, filter)];
   if (byQuery && byFilter) for (let row = 0; row < byQuery.length; row += 1) byQuery[row] &= byFilter[row];
   return byQuery ?? byFilter;
@@ -88,22 +101,12 @@ function highlightedKinds({ data, stacks, groups }, query) {
   return result;
 }
 
-/**
- * Whether each variable has a wanted name.
- * @param {Columns} data
- * @param {(name: string) => boolean} isWanted
- * @returns {boolean[]}
- */
-function variablesWith({ header }, isWanted) {
+/** Whether each variable has a wanted name. @param {Columns} data @param {(name: string) => boolean} isWanted @returns {boolean[]} */
+export function variablesWith({ header }, isWanted) {
   return (header.variables ?? []).map((/** @type {{name: string}} */ { name }) => isWanted(name));
 }
 
-/**
- * The blocks of one row of a failure's blockers, at the moment of the failure.
- * @param {Device} device
- * @param {number} index of the failure
- * @param {number} at
- */
+/** The blocks of one row of a failure's blockers, at the moment of the failure. @param {Device} device @param {number} index of the failure @param {number} at */
 function highlightedByBlocker(device, index, at) {
   const { data, stacks, analysis } = device;
   const result = new Uint8Array(data.allocations);
@@ -156,11 +159,7 @@ function blockingRows(data, segment, from, to) {
   });
 }
 
-/**
- * Index of the first free block at or after an offset in its segment.
- * @param {Segment} segment
- * @param {number} offset
- */
+/** Index of the first free block at or after an offset in its segment. @param {Segment} segment @param {number} offset */
 function firstHole({ addr, holes }, offset) {
   let low = 0;
   for (let high = holes.length; low < high;) {

@@ -1,12 +1,18 @@
 // The lines that keep memory after every step: what shows a growth.
 
+import { isLive } from "./compare.js";
+import { byId, bytesCell, make, makeTable } from "./dom.js";
+import { bytesText, countOf, countText, shortPath } from "./format.js";
+import { device, setQuery, view } from "./view.js";
+/** @import { Device } from "./device.js" */
+
 /** Maximum number of lines. */
 const KEPT_LINES = 5;
 /** The query of the blocks that they keep; with an index, of one line. */
-const KEPT = "kept:";
+export const KEPT = "kept:";
 
 /** The lines that hold more after every step, most first. @param {Device} of @returns {any[]} */
-function keepingLines(of) {
+export function keepingLines(of) {
   return of.data.header.proof === "kept" ? of.analysis.leaks.suspects : [];
 }
 
@@ -23,13 +29,13 @@ function kindsOfLine({ data, stacks }, { frame, called_from: caller }) {
 }
 
 /** The line that a query such as `kept:2` means, or -1 for `kept:`, which means all; null for any other query. @param {string} query */
-function keptQuery(query) {
+export function keptQuery(query) {
   const kept = /^kept:(\d*)$/.exec(query);
   return kept && (kept[1] ? Number(kept[1]) : -1);
 }
 
 /** Whether each allocation is of a line, or of any, and kept: of those live at the end, the oldest. @param {Device} of @param {number} only */
-function keptRows(of, only) {
+export function keptRows(of, only) {
   const { data } = of;
   const result = new Uint8Array(data.allocations);
   const end = of.lastFailure()?.moment ?? data.entries;
@@ -46,11 +52,11 @@ function keptRows(of, only) {
 }
 
 /** @param {any} line */
-function keptLineText({ frame }) {
+export function keptLineText({ frame }) {
   return frame ? `${shortPath(frame.file)}:${frame.line} ${frame.name}` : "no stack recorded";
 }
 
-function drawKept() {
+export function drawKept() {
   const lines = keepingLines(device);
   byId("kept-section").hidden = !lines.length;
   if (!lines.length) return;

@@ -1,20 +1,12 @@
 // Keyboard shortcuts.
 
-const KEYS = [
-  ["← →", "one entry back or forward; ten with Shift"],
-  ["w s + −", "zoom in or out around the moment"],
-  ["a f", "move the zoom to the left or right"],
-  ["Home End", "the first or last entry"],
-  ["↑ ↓ Enter", "in a picture: go through what it shows, select it"],
-  ["0", "the whole trace"],
-  ["p", "the peak"],
-  ["o", "the next failed request"],
-  ["d m", "A of the comparison is this moment"],
-  ["[ ]", "the previous or next end of a training step"],
-  ["/", "search stacks and variables"],
-  ["Esc", "clear the search, the selection and the root of the flame graph"],
-  ["?", "show these keys"],
-];
+import { setFrom } from "./compare.js";
+import { byId } from "./dom.js";
+import { setRoot } from "./flame.js";
+import { clearSearch } from "./found.js";
+import { nextFailure, showWhole } from "./slider.js";
+import { panBy } from "./timeline.js";
+import { device, select, selectSegment, setMoment, setZoom, view } from "./view.js";
 
 /** @param {KeyboardEvent} event @returns {(() => void) | undefined} */
 function actionForKey(event) {
@@ -77,7 +69,8 @@ function goToStep(by) {
   if (next !== undefined) setMoment(next);
 }
 
-function wireKeys() {
+export function wireKeys() {
+  byId("close-keys").addEventListener("click", () => byId("keys").close());
   addEventListener("keydown", (event) => {
     const target = /** @type {any} */ (event.target);
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName || "") && target.type !== "range";
@@ -87,18 +80,4 @@ function wireKeys() {
     event.preventDefault();
     action();
   });
-}
-
-function keysDialog() {
-  const rows = KEYS.map(([key, does]) => make("tr", {}, make("td", {}, make("kbd", {}, key)), make("td", {}, does)));
-  const dialog = make("dialog", { id: "keys", "aria-label": "keys" }, make("table", {}, make("tbody", {}, ...rows)));
-  dialog.append(
-    make(
-      "p",
-      { class: "muted" },
-      "On the timeline, wheel or pinch zooms and drag moves. In the overview, drag selects a range.",
-    ),
-  );
-  dialog.append(make("button", { onclick: () => dialog.close() }, "close"));
-  return dialog;
 }

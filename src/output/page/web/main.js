@@ -1,19 +1,72 @@
 // Starts the page: reads its data, builds the views, and shows the first page or the one in the address.
 
+import { drawBoth, wireBoth } from "./both.js";
+import { dimPixels, groupPixels, recolour } from "./colours.js";
+import { compareMoments, comparedView, drawCompare, setFrom, wireCompare } from "./compare.js";
+import { wireCursors } from "./cursor.js";
+import { unpack } from "./decode.js";
+import { Device } from "./device.js";
+import { drawDock, hasPane, wireDock } from "./dock.js";
+import { byId } from "./dom.js";
+import { drawEntries, traceEntry, wireEntries } from "./entries.js";
+import { tableCsv, viewCanvas, viewSvgText, wireExport } from "./export.js";
+import { drawFigures } from "./figures.js";
+import { wireFilter } from "./filter.js";
+import { drawFlame, wireFlame } from "./flame.js";
+import { bytesText, countText } from "./format.js";
+import { drawFound, wireFound } from "./found.js";
+import { drawHash, followHash, parseHash } from "./hash.js";
+import { drawKept } from "./kept.js";
+import { wireKeys } from "./keys.js";
+import { arrangeViews, buildPage } from "./layout.js";
+import { drawMap, wireMap } from "./map.js";
+import { figuresOf, momentAt, topLines } from "./moment.js";
+import { bandsHeight, drawBands, drawOverlay, marksLegend, wireBands } from "./overlay.js";
+import { drawOverview, wireOverview } from "./overview.js";
+import { drawPages, pages, setPages } from "./pages.js";
+import { wirePinch } from "./pinch.js";
+import { wirePrint } from "./print.js";
+import { drawReplay, startReplay } from "./replay/panel.js";
+import { drawResult, forgetResult, placeAnswer } from "./result.js";
+import { drawSearch, wireSearch } from "./search.js";
+import { allocationText, drawSelection } from "./selection.js";
+import { drawSlider, wireSlider } from "./slider.js";
+import { startView } from "./start_view.js";
+import { arrangeSummary } from "./summary.js";
+import { drawTables } from "./tables.js";
+import { readTheme, textContrast } from "./theme.js";
+import { drawTimeline, wireTimeline } from "./timeline.js";
+import {
+  device,
+  pictures,
+  recordTiming,
+  redrawAll,
+  select,
+  selectSegment,
+  setDevice,
+  setMoment,
+  setZoom,
+  timings,
+  updateHighlight,
+  updateMoment,
+  view,
+} from "./view.js";
+/** @import { View } from "./view.js" */
+
 /** Number of the latest request for a page: an earlier one that is ready later is not shown. */
 let latestRequest = 0;
 /** Decoded devices, by page. @type {Map<number, Promise<Device>>} */
-const openDevices = new Map();
+export const openDevices = new Map();
 /** @type {any} */
-let analysis = null;
+export let analysis = null;
 
 /** @param {string} id @returns {any} */
-function parseJsonElement(id) {
+export function parseJsonElement(id) {
   return JSON.parse(byId(id)?.textContent || "null");
 }
 
 /** @param {number} index @returns {Promise<Device>} */
-function openDevice(index) {
+export function openDevice(index) {
   let found = openDevices.get(index);
   if (!found) {
     const page = pages[index];
@@ -28,17 +81,16 @@ function openDevice(index) {
 }
 
 /** Shows a page as it opens, with `changes` applied. @param {number} index @param {Partial<View>} [changes] */
-async function showPage(index, changes = {}) {
+export async function showPage(index, changes = {}) {
   latestRequest += 1;
   const request = latestRequest;
   const opened = await openDevice(index);
   if (request !== latestRequest) return;
-  device = opened;
+  setDevice(opened);
   // Keep a few devices decoded.
   while (openDevices.size > 4)
     openDevices.delete(/** @type {number} */ ([...openDevices.keys()].find((key) => key !== index)));
-  failureIndex = -1;
-  drawnResult = "";
+  forgetResult();
   view.page = index;
   byId("page-title").textContent =
     pages.length > 1 ? device.page.title : device.page.title.replace(/, device \d+$/, "");
@@ -47,7 +99,7 @@ async function showPage(index, changes = {}) {
   byId("undrawn").textContent = undrawn
     ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to limit the size of this page. They are hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.`
     : "";
-  byId("marks-note").hidden = !device.data.header.marks?.length;
+  byId("marks-note").replaceChildren(...marksLegend());
   arrangeViews();
   byId("bands-frame").style.height = `${bandsHeight()}px`;
   show(startView(device, index, changes));
@@ -59,7 +111,8 @@ function show(changes) {
   if (changes.axis) view.axis = device.data.hasTime ? changes.axis : "entry";
   if (changes.start !== undefined && changes.end !== undefined) setZoom(changes.start, changes.end);
   if (changes.moment !== undefined) setMoment(changes.moment, false);
-  if (changes.root !== undefined && changes.root < device.stacks.nodes) view.root = changes.root;
+  if (changes.root !== undefined) view.root = changes.root;
+  if (changes.callers !== undefined) view.callers = changes.callers;
   if (changes.selected !== undefined) select(changes.selected);
   if (changes.segment !== undefined) selectSegment(changes.segment);
   if (changes.query !== undefined) view.query = changes.query;
@@ -67,7 +120,7 @@ function show(changes) {
   if (changes.only !== undefined) view.only = changes.only;
   if (changes.from !== undefined) setFrom(changes.from, changes.fromPage ?? view.page);
   if (changes.pane && hasPane(changes.pane)) view.pane = changes.pane;
-  moment = momentAt(device, view.moment);
+  updateMoment();
   updateHighlight();
 }
 
@@ -78,7 +131,7 @@ function nextFrame() {
 
 async function start() {
   analysis = parseJsonElement("analysis");
-  pages = parseJsonElement("pages") || [];
+  setPages(parseJsonElement("pages") || []);
   if (!pages.length) return;
   readTheme();
   buildPage();
@@ -90,6 +143,7 @@ async function start() {
     dock: drawDock,
     entries: drawEntries,
     compare: drawCompare,
+    both: drawBoth,
     found: drawFound,
     kept: drawKept,
     overview: drawOverview,
@@ -106,8 +160,7 @@ async function start() {
     replay: drawReplay,
   });
   const follow = async () => {
-    if (location.hash === writtenHash) return;
-    isFollowing = true;
+    if (!followHash()) return;
     // A page that the viewer saved has its view after the script.
     const asked = location.hash || parseJsonElement("shown-view");
     const changes = asked ? parseHash(asked) : ((await comparedView()) ?? {});
@@ -116,32 +169,15 @@ async function start() {
     else show(startView(device, page, changes));
   };
   addEventListener("hashchange", follow);
-  writtenHash = "?";
   // There is nothing to act on until a device is decoded.
   byId("app").inert = true;
   if (document.readyState === "loading") await new Promise((done) => addEventListener("DOMContentLoaded", done));
   await follow();
   byId("app").inert = false;
-  for (const wire of [
-    wirePinch,
-    wireTimeline,
-    wireBands,
-    wireOverview,
-    wireSlider,
-    wireMap,
-    wireFlame,
-    wireSearch,
-    wireKeys,
-    wireDock,
-    wireEntries,
-    wireCompare,
-    wireFound,
-    wireFilter,
-    wireCursors,
-    wireExport,
-    wirePrint,
-  ])
-    wire();
+  // The listeners of pinching come before those of the timeline.
+  const charts = [wirePinch, wireTimeline, wireBands, wireOverview, wireSlider, wireMap, wireFlame, wireBoth];
+  const panes = [wireDock, wireEntries, wireCompare, wireFound, wireFilter];
+  for (const wire of [...charts, ...panes, wireSearch, wireKeys, wireCursors, wireExport, wirePrint]) wire();
   startReplay();
   const repaint = () => {
     readTheme();
@@ -150,7 +186,10 @@ async function start() {
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   byId("theme").addEventListener("click", repaint);
-  addEventListener("resize", redrawAll);
+  addEventListener("resize", () => {
+    placeAnswer();
+    redrawAll();
+  });
   await nextFrame();
   recordTiming("first", performance.now());
 }
@@ -176,7 +215,7 @@ ready.catch(showError);
   /** The figures of a moment, and the ten lines with most memory. @param {number} m */
   state(m) {
     const at = momentAt(device, Math.max(0, Math.min(device.data.entries, m)));
-    moment = momentAt(device, view.moment);
+    updateMoment();
     return { ...figuresOf(device, at), top_lines: topLines(device, at, 10) };
   },
   /** An entry of the trace as the page lists it. @param {number} m the moment after it */
@@ -192,11 +231,15 @@ ready.catch(showError);
     return rows.map((row) => [data.address(data.addr[row]), allocationText(row, Infinity)]);
   },
   /** The view as pictures, and a table as CSV. */
-  svg: () => new XMLSerializer().serializeToString(viewSvg()),
+  svg: viewSvgText,
   png: async () => (await viewCanvas()).toDataURL(),
   csv: tableCsv,
   /** What came, went and stayed between two moments. @param {number} from @param {number} to @param {string} by */
   compare: (from, to, by) => compareMoments(device, from, device, to, by),
+  /** The size of the device, as the timeline draws it. */
+  capacity: () => device.capacity,
+  /** The least contrast of text with the bars that it is drawn on. */
+  contrast: () => Math.min(...[...groupPixels, ...dimPixels].map(textContrast)),
   /** The state. */
   view: () => ({ ...view }),
   /** @param {Partial<View>} changes */

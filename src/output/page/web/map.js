@@ -1,6 +1,16 @@
 // The address map: each pool and stream is a tape of segments, wrapped like text. On top, to the same scale, are the
 // failed request and the largest free block that could have served it.
 
+import { PENDING, RELEASABLE, STRANDED, pixels, rowPixels, texture } from "./colours.js";
+import { byId, fitCanvas } from "./dom.js";
+import { bytesText, countOf, countText } from "./format.js";
+import { allocationText, showTooltip } from "./selection.js";
+import { mix, pixelOf, theme } from "./theme.js";
+import { device, moment, select, selectSegment, view } from "./view.js";
+/** @import { Columns } from "./columns.js" */
+/** @import { Hole } from "./space.js" */
+/** @import { Segment } from "./space.js" */
+
 const MAP_ROW = 17;
 const ROW_GAP = 3;
 const TAPE_TITLE_HEIGHT = 18;
@@ -18,29 +28,25 @@ const MAX_TAPES = 8;
  */
 
 /** @type {{tapes: Tape[], perPixel: number, width: number, ratio: number}} */
-let mapLayout = { tapes: [], perPixel: 1, width: 0, ratio: 1 };
+export let mapLayout = { tapes: [], perPixel: 1, width: 0, ratio: 1 };
 
 /** The name of a pool and stream. @param {number} pool @param {number} stream */
-function poolStreamText(pool, stream) {
+export function poolStreamText(pool, stream) {
   return `${poolName(device.data, pool)}, stream ${device.data.header.streams[stream]}`;
 }
 
 /** @param {Columns} data @param {number} pool */
-function poolName({ header: { pools } }, pool) {
+export function poolName({ header: { pools } }, pool) {
   return pools[pool] === "0:0" ? "default pool" : `private pool ${pools[pool]}`;
 }
 
-/**
- * @param {Segment[]} segments
- * @param {"size" | "live" | "pending" | "releasable" | "stranded"} field
- * @returns {number} bytes
- */
-function sumOf(segments, field) {
+/** @param {Segment[]} segments @param {"size" | "live" | "pending" | "releasable" | "stranded"} field @returns {number} bytes */
+export function sumOf(segments, field) {
   return segments.reduce((sum, segment) => sum + segment[field], 0) * device.data.header.unit;
 }
 
 /** Segments by pool, stream and size class. @returns {{title: string, segments: Segment[]}[]} */
-function buildTapes() {
+export function buildTapes() {
   /** @type {Map<string, {title: string, segments: Segment[]}>} */
   const tapes = new Map();
   for (const segment of moment.segments) {
@@ -125,13 +131,7 @@ function layTapes() {
   ];
 }
 
-/**
- * Sets the rows of the tapes so that they fit into `rows` rows.
- * @param {Tape[]} tapes
- * @param {number} width pixels
- * @param {number} rows
- * @returns {number} units a pixel
- */
+/** Sets the rows of the tapes so that they fit into `rows` rows. @param {Tape[]} tapes @param {number} width pixels @param {number} rows @returns {number} units a pixel */
 function fitTapes(tapes, width, rows) {
   const units = tapes.reduce((sum, tape) => sum + tape.units, 0);
   let perPixel = Math.max(4096 / device.data.header.unit, units / (width * Math.max(1, rows)));
@@ -159,7 +159,7 @@ function mapRoom() {
   return Math.max(240, Math.min(450, innerHeight * 0.42));
 }
 
-function drawMap() {
+export function drawMap() {
   const canvas = byId("map");
   const tapes = layTapes();
   const shell = canvas.parentElement;
@@ -194,13 +194,7 @@ function mapNote() {
   );
 }
 
-/**
- * The pixels of a tape, unwrapped.
- * @param {Tape} tape
- * @param {number} perPixel
- * @param {number} width
- * @returns {Uint32Array}
- */
+/** The pixels of a tape, unwrapped. @param {Tape} tape @param {number} perPixel @param {number} width @returns {Uint32Array} */
 function paintTape(tape, perPixel, width) {
   const out = new Uint32Array(tape.rows * width).fill(pixels.back);
   /** @param {number} from @param {number} to @param {number} pixel @param {boolean} [edge] */
@@ -261,11 +255,7 @@ function drawTape(context, tape, at, line) {
   }
 }
 
-/**
- * The segment and the allocation or hole under the pointer.
- * @param {any} event
- * @returns {{segment: Segment, row: number, hole: Hole | null} | null}
- */
+/** The segment and the allocation or hole under the pointer. @param {any} event @returns {{segment: Segment, row: number, hole: Hole | null} | null} */
 function hitMap(event) {
   const box = byId("map").getBoundingClientRect();
   const { tapes, perPixel, width, ratio } = mapLayout;
@@ -296,7 +286,7 @@ function hitMap(event) {
 }
 
 /** @param {Segment} segment */
-function segmentText(segment) {
+export function segmentText(segment) {
   const { unit } = device.data.header;
   const kind = segment.expandable ? "expandable segment" : "segment";
   return (
@@ -305,7 +295,7 @@ function segmentText(segment) {
   );
 }
 
-function wireMap() {
+export function wireMap() {
   const canvas = byId("map");
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const hit = hitMap(event);

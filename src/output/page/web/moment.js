@@ -1,5 +1,9 @@
 // The figures of a moment, computed from the columns. `analyze --at` gives the same.
 
+import { segmentsWithBlocksAt } from "./space.js";
+/** @import { Device } from "./device.js" */
+/** @import { Segment } from "./space.js" */
+
 /**
  * @typedef {object} Moment
  * @property {number} m
@@ -8,13 +12,13 @@
  */
 
 /** @param {Device} device @param {number} m @returns {Moment} */
-function momentAt(device, m) {
+export function momentAt(device, m) {
   const rows = device.sweep.live(m);
   return { m, rows, segments: segmentsWithBlocksAt(device.data, m, rows) };
 }
 
 /** @param {Device} device @param {Moment} moment */
-function figuresOf(device, { m, rows, segments }) {
+export function figuresOf(device, { m, rows, segments }) {
   const { data, totals } = device;
   const unit = data.header.unit;
   let [requested, blocks, releasable, free, largest] = [0, 0, 0, 0, 0];
@@ -49,7 +53,7 @@ function figuresOf(device, { m, rows, segments }) {
  * @param {Uint8Array | null} [only] the allocations that count
  * @returns {{key: number, bytes: number, blocks: number}[]}
  */
-function sumsBy(device, { m, rows }, keyOfKind, only = null) {
+export function sumsBy(device, { m, rows }, keyOfKind, only = null) {
   const { data } = device;
   /** @type {Map<number, {key: number, bytes: number, blocks: number}>} */
   const sums = new Map();
@@ -64,13 +68,8 @@ function sumsBy(device, { m, rows }, keyOfKind, only = null) {
   return [...sums.values()].sort((a, b) => b.bytes - a.bytes || a.key - b.key);
 }
 
-/**
- * Who holds the memory: a row for each line and category, most bytes first.
- * @param {Device} device
- * @param {Moment} moment
- * @param {Uint8Array | null} [only] the allocations that count
- */
-function holders(device, moment, only = null) {
+/** Who holds the memory: a row for each line and category, most bytes first. @param {Device} device @param {Moment} moment @param {Uint8Array | null} [only] the allocations that count */
+export function holders(device, moment, only = null) {
   const { data, stacks } = device;
   const { categories } = data.header;
   const keys = stacks.lineOfKind.map((line, kind) => line * categories.length + data.category[kind]);
@@ -83,7 +82,7 @@ function holders(device, moment, only = null) {
 }
 
 /** @param {Device} device @param {Moment} moment @param {number} count */
-function topLines(device, moment, count) {
+export function topLines(device, moment, count) {
   const { stacks } = device;
   return holders(device, moment)
     .slice(0, count)

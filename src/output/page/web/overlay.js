@@ -1,5 +1,14 @@
 // Drawn over and below the timeline: the scale, failures and other marks, the moment; steps, phases and ranges.
 
+import { byId, fitCanvas, make, pointIn } from "./dom.js";
+import { bytesText, countText } from "./format.js";
+import { LINE_COLOURS } from "./groups.js";
+import { momentOfX, xOfMoment } from "./raster.js";
+import { showTooltip } from "./selection.js";
+import { pixelOf, textColourOn, theme } from "./theme.js";
+import { draggedRange, topBytes } from "./timeline.js";
+import { device, view } from "./view.js";
+
 /** None is that of a category. */
 const PHASE_COLOURS = {
   init: "#6a2e0a",
@@ -21,15 +30,8 @@ const MARK_LABELS = {
 /** Maximum number of rows for named ranges. */
 const RANGE_ROWS = 3;
 
-/**
- * Text with a background.
- * @param {CanvasRenderingContext2D} context
- * @param {string} text
- * @param {number} x
- * @param {number} y
- * @param {string} colour
- */
-function label(context, text, x, y, colour) {
+/** Text with a background. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x @param {number} y @param {string} colour */
+export function label(context, text, x, y, colour) {
   const width = context.measureText(text).width;
   context.globalAlpha = 0.85;
   context.fillStyle = theme.back;
@@ -40,12 +42,8 @@ function label(context, text, x, y, colour) {
   return width;
 }
 
-/**
- * Clears a canvas, to draw on in CSS pixels.
- * @param {string} id
- * @returns {[CanvasRenderingContext2D, number, number] | null}
- */
-function clearCanvas(id) {
+/** Clears a canvas, to draw on in CSS pixels. @param {string} id @returns {[CanvasRenderingContext2D, number, number] | null} */
+export function clearCanvas(id) {
   const canvas = byId(id);
   const [width, height, ratio] = fitCanvas(canvas);
   if (!width || !height) return null;
@@ -56,11 +54,12 @@ function clearCanvas(id) {
   return [context, width / ratio, height / ratio];
 }
 
-function drawOverlay() {
+export function drawOverlay() {
   const drawn = clearCanvas("overlay");
   if (!drawn) return;
   const [context, width, height] = drawn;
   drawScale(context, width, height);
+  drawCapacity(context, width, height);
   drawMarks(context, width);
   drawFailures(context, width, height);
   drawSelected(context, width, height);
@@ -68,12 +67,13 @@ function drawOverlay() {
   if (view.from >= 0 && view.fromPage === view.page) drawFrom(context, xOfMoment(view.from + 0.5) * width, x, height);
   context.fillStyle = theme.accent;
   context.fillRect(x - 1, 0, 2, height);
+  if (!draggedRange) return;
+  context.globalAlpha = 0.18;
+  context.fillRect(draggedRange[0] * width, 0, (draggedRange[1] - draggedRange[0]) * width, height);
+  context.globalAlpha = 1;
 }
 
-/**
- * Moment A of the comparison, and the range up to the moment.
- * @param {CanvasRenderingContext2D} context @param {number} a @param {number} b @param {number} height
- */
+/** Moment A of the comparison, and the range up to the moment. @param {CanvasRenderingContext2D} context @param {number} a @param {number} b @param {number} height */
 function drawFrom(context, a, b, height) {
   context.fillStyle = theme.accent;
   context.globalAlpha = 0.12;
@@ -95,6 +95,24 @@ function drawScale(context, width, height) {
     context.globalAlpha = 1;
     if (y > 18) label(context, bytesText(bytes), 6, y - 4, theme.fore);
   }
+}
+
+/** The size of the device as a line, or its name at the edge. @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+function drawCapacity(context, width, height) {
+  const { capacity } = device;
+  if (!capacity || view.only) return;
+  const isIn = capacity <= topBytes;
+  const y = height - (capacity / topBytes) * height;
+  const text = `${bytesText(capacity)} ${device.analysis.capacity_bytes ? "on the device" : "within reach"}`;
+  label(context, isIn ? text : `↑ ${text}`, 70, isIn ? Math.max(12, y - 4) : 14, theme.fore);
+  if (!isIn) return;
+  context.strokeStyle = theme.fore;
+  context.setLineDash([8, 5]);
+  context.beginPath();
+  context.moveTo(0, y);
+  context.lineTo(width, y);
+  context.stroke();
+  context.setLineDash([]);
 }
 
 /** A power of two near `bytes`. @param {number} bytes */
@@ -122,8 +140,23 @@ function drawMarks(context, width) {
   }
 }
 
+/** The kinds of marks in the trace, with their number and bytes. @returns {Node[]} */
+export function marksLegend() {
+  /** @type {Map<string, {count: number, bytes: number}>} */
+  const kinds = new Map();
+  for (const { kind, bytes } of device.data.header.marks || []) {
+    const sum = kinds.get(kind) ?? { count: 0, bytes: 0 };
+    kinds.set(kind, { count: sum.count + 1, bytes: sum.bytes + bytes });
+  }
+  return [...kinds].map(([kind, { count, bytes }]) => {
+    const sign = make("span", { class: kind === "reclaim" ? "bad" : null }, "▾");
+    const sum = bytes ? `, ${bytesText(bytes)}` : "";
+    return make("span", {}, sign, ` ${countText(count)} × ${/** @type {any} */ (MARK_LABELS)[kind] ?? kind}${sum}`);
+  });
+}
+
 /** Descriptions of the marks near a position. @param {number} x 0 to 1 @param {number} near @returns {string[]} */
-function marksNear(x, near) {
+export function marksNear(x, near) {
   const marks = (device.data.header.marks || []).filter(
     (/** @type {any} */ mark) => Math.abs(xOfMoment(mark.moment) - x) < near,
   );
@@ -147,7 +180,7 @@ function bandsText(x) {
   return lines.slice(0, 12).join("\n");
 }
 
-function wireBands() {
+export function wireBands() {
   const canvas = byId("bands");
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) =>
     showTooltip(event, bandsText(pointIn(event, canvas)[0])),
@@ -178,16 +211,11 @@ function drawFailures(context, width, height) {
     const text = `failed: ${bytesText(failure.requested_bytes)} requested`;
     const wide = context.measureText(text).width + 12;
     const at = x + wide > width ? x - wide : x + 6;
-    if (at > freeFrom) freeFrom = at + label(context, text, at, 22, theme.bad) + 10;
+    if (at > freeFrom) freeFrom = at + label(context, text, at, 36, theme.bad) + 10;
   }
 }
 
-/**
- * The lifetime of the selected allocation.
- * @param {CanvasRenderingContext2D} context
- * @param {number} width
- * @param {number} height
- */
+/** The lifetime of the selected allocation. @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
 function drawSelected(context, width, height) {
   if (view.selected < 0) return;
   const { allocatedAt, completedAt, entries } = device.data;
@@ -198,7 +226,7 @@ function drawSelected(context, width, height) {
 }
 
 /** The bands below the timeline: phases, named ranges, and the axis with the ends of steps. */
-function drawBands() {
+export function drawBands() {
   const drawn = clearCanvas("bands");
   if (!drawn) return;
   const [context, width] = drawn;
@@ -258,7 +286,7 @@ function box(context, text, short, colour, from, to, y) {
     if (length >= MIN_CUT_LABEL) shown = `${text.slice(0, length)}…`;
   }
   if (!shown) return;
-  context.fillStyle = textColourOn(colour);
+  context.fillStyle = textColourOn(pixelOf(colour));
   context.fillText(shown, from + 3, y + 10);
 }
 
@@ -339,7 +367,7 @@ function drawAxis(context, width, y) {
 }
 
 /** Height of the bands below the timeline. */
-function bandsHeight() {
+export function bandsHeight() {
   const { header } = device.data;
   return (header.phase_runs?.length > 1 ? 15 : 0) + rangeRows() * 15 + (header.steps?.length ? 34 : 20);
 }

@@ -1,5 +1,11 @@
 // The overview: the whole trace in a strip, with a brush for the zoom.
 
+import { byId, fitCanvas, pointIn } from "./dom.js";
+import { foundOverTime } from "./found.js";
+import { theme } from "./theme.js";
+import { panBy } from "./timeline.js";
+import { device, highlighted, setZoom, view } from "./view.js";
+
 /** @type {HTMLCanvasElement | null} */
 let overviewPicture = null;
 /** @type {string} */
@@ -7,7 +13,7 @@ let overviewKey = "";
 /** What the picture highlights. @type {Uint8Array | null} */
 let overviewOf = null;
 
-function drawOverview() {
+export function drawOverview() {
   const canvas = byId("overview");
   const [width, height, ratio] = fitCanvas(canvas);
   if (!width || !height) return;
@@ -77,7 +83,7 @@ function renderOverview(width, height) {
   return picture;
 }
 
-function wireOverview() {
+export function wireOverview() {
   const canvas = byId("overview");
   /** @type {{kind: "new" | "move" | "from" | "to", at: number, from: number, to: number} | null} */
   let drag = null;

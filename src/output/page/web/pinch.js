@@ -1,6 +1,9 @@
 // Two fingers on the timeline zoom it.
 
-function wirePinch() {
+import { byId, pointIn } from "./dom.js";
+import { panBy, zoomBy } from "./timeline.js";
+
+export function wirePinch() {
   const canvas = byId("timeline");
   /** @type {Map<number, PointerEvent>} */
   const fingers = new Map();

@@ -1,5 +1,12 @@
 // Printing: in light colours, with everything unfolded, and the canvases as pictures.
 
+import { recolour } from "./colours.js";
+import { make } from "./dom.js";
+import { placeAnswer } from "./result.js";
+import { fillTables } from "./tables.js";
+import { readTheme } from "./theme.js";
+import { device, drawStale, redrawAll } from "./view.js";
+
 /** Undoes what printing changed. @type {(() => void)[]} */
 let afterPrint = [];
 
@@ -13,6 +20,8 @@ function beforePrint() {
     if (was) root.dataset.theme = was;
     else delete root.dataset.theme;
   });
+  placeAnswer(true);
+  afterPrint.push(() => placeAnswer());
   readTheme();
   recolour();
   redrawAll();
@@ -39,7 +48,7 @@ function restoreScreen() {
   afterPrint = [];
 }
 
-function wirePrint() {
+export function wirePrint() {
   addEventListener("beforeprint", beforePrint);
   addEventListener("afterprint", () => {
     restoreScreen();

@@ -2,7 +2,7 @@
 
 const FAN = 64;
 
-class Pyramid {
+export class Pyramid {
   /** @param {Float64Array} values */
   constructor(values) {
     this.values = values;
@@ -26,11 +26,7 @@ class Pyramid {
     }
   }
 
-  /**
-   * The first index of the largest value in `from..to`; `from` if that is empty.
-   * @param {number} from
-   * @param {number} to
-   */
+  /** The first index of the largest value in `from..to`; `from` if that is empty. @param {number} from @param {number} to */
   argmax(from, to) {
     const { values, levels } = this;
     let best = from;

@@ -1,22 +1,30 @@
 // Painting the timeline. Each column of pixels shows the moment of its range with most allocated memory, so no peak is
 // lost at any zoom.
 
+import { PENDING, dimPixels, groupPixels, groups, pixels, rowPixels, waitingPixel } from "./colours.js";
+import { ALLOC, FREE_COMPLETED } from "./columns.js";
+import { foundOverTime, onlyRows } from "./found.js";
+import { LINE_COLOURS } from "./groups.js";
+import { mix, pixelOf } from "./theme.js";
+import { device, highlighted, view } from "./view.js";
+/** @import { Sweep } from "./sweep.js" */
+
 /** Position of a moment in the zoom, 0 to 1. @param {number} x */
-function xOfMoment(x) {
+export function xOfMoment(x) {
   if (view.axis === "entry") return (x - view.start) / (view.end - view.start);
   const from = device.data.timeAt(view.start);
   return (device.data.timeAt(x) - from) / (device.data.timeAt(view.end) - from || 1);
 }
 
 /** The inverse of `xOfMoment`. @param {number} share */
-function momentOfX(share) {
+export function momentOfX(share) {
   if (view.axis === "entry") return view.start + (view.end - view.start) * share;
   const from = device.data.timeAt(view.start);
   return device.data.momentAt(from + (device.data.timeAt(view.end) - from) * share);
 }
 
 /** The moment shown by each of `width` columns. @param {number} width */
-function momentsOfColumns(width) {
+export function momentsOfColumns(width) {
   const { entries } = device.data;
   const moments = new Uint32Array(width);
   const { peaks } = (view.only && foundOverTime()) || device.totals;
@@ -32,10 +40,7 @@ function momentsOfColumns(width) {
 
 /** Number of moments between stored sums of the bands. */
 const BAND_KEYFRAME_INTERVAL = 512;
-/**
- * Bytes by band at every such moment, for the current groups and highlight.
- * @type {{groups: any, highlighted: any, device: any, sums: Float64Array, now: Float64Array} | null}
- */
+/** Bytes by band at every such moment, for the current groups and highlight. @type {{groups: any, highlighted: any, device: any, sums: Float64Array, now: Float64Array} | null} */
 let bandKeyframes = null;
 
 /** Two bands per group, highlighted and not, and one for memory that waits for another stream. */
@@ -80,12 +85,8 @@ function bandsAtKeyframes() {
   return bandKeyframes;
 }
 
-/**
- * Calls `visit` with the bytes of every band at each moment. Fastest if the moments ascend.
- * @param {Uint32Array} moments
- * @param {(sums: Float64Array, at: number) => void} visit
- */
-function sweepBands(moments, visit) {
+/** Calls `visit` with the bytes of every band at each moment. Fastest if the moments ascend. @param {Uint32Array} moments @param {(sums: Float64Array, at: number) => void} visit */
+export function sweepBands(moments, visit) {
   const { sums, now } = bandsAtKeyframes();
   const count = bandCount();
   let here = -1;
@@ -101,14 +102,8 @@ function sweepBands(moments, visit) {
   }
 }
 
-/**
- * Returns a function that paints one column, band by band from the bottom.
- * @param {Uint32Array} out
- * @param {number} width
- * @param {number} height
- * @param {number} scale pixels per byte
- */
-function paintBands(out, width, height, scale) {
+/** Returns a function that paints one column, band by band from the bottom. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale pixels per byte */
+export function paintBands(out, width, height, scale) {
   let count = bandCount();
   const colours = new Uint32Array(count);
   /** The colour of the lines across each band: its own unless the band is a guess. */
@@ -146,7 +141,7 @@ function paintBands(out, width, height, scale) {
  */
 
 /** The rows that the timeline stacks one by one; null if it stacks groups. @returns {StackedRows | null} */
-function stackedRows() {
+export function stackedRows() {
   const { sweep, data } = device;
   if (view.mode === "each")
     return { sweep, rows: data, pixelAt: (row, m) => (data.freedAt[row] <= m ? PENDING : rowPixels[row]) };
@@ -160,14 +155,8 @@ function stackedRows() {
   };
 }
 
-/**
- * Returns a function that paints one column, row by row from the bottom.
- * @param {Uint32Array} out
- * @param {number} width
- * @param {number} height
- * @param {number} scale
- */
-function paintEach(out, width, height, scale) {
+/** Returns a function that paints one column, row by row from the bottom. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+export function paintEach(out, width, height, scale) {
   const only = view.mode === "each" ? onlyRows() : null;
   const { sweep, rows, pixelAt } = /** @type {StackedRows} */ (stackedRows());
   const { next, head, tail } = sweep;
@@ -194,13 +183,7 @@ function paintEach(out, width, height, scale) {
   };
 }
 
-/**
- * Copies the previous column.
- * @param {Uint32Array} out
- * @param {number} width
- * @param {number} height
- * @param {number} x
- */
-function repeatColumn(out, width, height, x) {
+/** Copies the previous column. @param {Uint32Array} out @param {number} width @param {number} height @param {number} x */
+export function repeatColumn(out, width, height, x) {
   for (let at = x, end = width * height; at < end; at += width) out[at] = out[at - 1];
 }

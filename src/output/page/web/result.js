@@ -1,20 +1,27 @@
 // The result on the selected device and failed request: headline, reason, holders and advice, as `analyze` lays them out.
 
+import { copyButton } from "./copy.js";
+import { isNarrow, showPane } from "./dock.js";
+import { bringIntoView, byId, make, swatch } from "./dom.js";
+import { bytesText, countOf, countText, shortPath } from "./format.js";
+import { heldColour } from "./held.js";
+import { parseJsonElement } from "./main.js";
+import { makeSortable } from "./sort.js";
+import { device, setMoment, setQuery, view } from "./view.js";
+
 /** Index of the failure that is shown, in the analysis; -1 if none failed. */
 let failureIndex = -1;
 /** The device and the failure whose result is on the page. */
 let drawnResult = "";
 
-function resultPane() {
-  return [
-    make("p", { class: "muted", id: "result-when" }),
-    make("div", { id: "failures" }),
-    make("div", { id: "summary" }),
-  ];
+/** Another device is shown. */
+export function forgetResult() {
+  failureIndex = -1;
+  drawnResult = "";
 }
 
 /** Shows the result on the failure at the moment; at any other moment the one that was shown last. */
-function drawResult() {
+export function drawResult() {
   const { failures } = device.data.header;
   const here = device.failureAt(view.moment);
   if (here) failureIndex = here.index;
@@ -25,8 +32,10 @@ function drawResult() {
     drawnResult = shown;
     fillResult();
   }
-  for (const button of document.querySelectorAll("[data-blocker]"))
-    button.setAttribute("aria-pressed", String(view.query === button.getAttribute("data-blocker")));
+  for (const button of document.querySelectorAll("[data-shows]"))
+    button.setAttribute("aria-pressed", String(view.query === button.getAttribute("data-shows")));
+  for (const square of document.querySelectorAll("[data-held]"))
+    /** @type {any} */ (square).style.backgroundColor = heldColour(Number(square.getAttribute("data-held")));
 }
 
 function fillResult() {
@@ -37,10 +46,17 @@ function fillResult() {
   const summary = byId("summary");
   const template = resultTemplate();
   summary.replaceChildren(...(template ? [template.content.cloneNode(true)] : [otherFailure(failure)]));
+  fillAnswer(summary.querySelector(".answer"));
   const title = summary.querySelector("h1") ?? make("h1", {}, `${bytesText(failure?.requested_bytes ?? 0)} requested`);
   title.remove();
   showHeadline(title);
-  wireBlockers(summary);
+  wireRows(summary, "in the way", (at) => `blocker:${failureIndex}.${at}`);
+  for (const [at, button] of wireRows(summary, "held ", (row) => `held:${row}`).entries()) {
+    const square = swatch("");
+    square.setAttribute("data-held", String(at));
+    button.prepend(square, " ");
+  }
+  for (const table of summary.querySelectorAll("table")) makeSortable(table);
 }
 
 /** The result as the page has it; null for an early failure of many. @returns {any} */
@@ -48,6 +64,27 @@ function resultTemplate() {
   const of = (/** @type {number | string} */ failure) =>
     document.querySelector(`template.result[data-page="${view.page}"][data-failure="${failure}"]`);
   return of(failureIndex) ?? of("");
+}
+
+/** Shows the reason and the advice, with a button that copies the latter. @param {any} answer of the result, if it has one */
+function fillAnswer(answer) {
+  answer?.remove();
+  byId("answer").replaceChildren(...(answer ? [answer] : []));
+  const field = (/** @type {string} */ name) =>
+    [...(answer?.querySelectorAll("dt") ?? [])].find((one) => one.textContent === name);
+  const [copy, advice] = [field("copy"), field("do")];
+  const text = (copy ?? advice)?.nextElementSibling?.textContent ?? "";
+  const button = copyButton("copy", () => text);
+  if (copy) copy.replaceChildren(button);
+  else advice?.nextElementSibling?.append(" ", button);
+  placeAnswer();
+}
+
+/** Puts the answer on top of the pane, or below the headline where the pane is not beside the charts. @param {boolean} [isPrinted] */
+export function placeAnswer(isPrinted = false) {
+  const isBelowHeadline = isPrinted || isNarrow() || !(byId("pages-section").hidden || parseJsonElement("compared"));
+  const before = isBelowHeadline ? document.querySelector(".head") : byId("failures");
+  if (before?.nextElementSibling !== byId("answer")) before?.after(byId("answer"));
 }
 
 /** When the figures of the result were so. @param {any} failure */
@@ -67,7 +104,7 @@ function otherFailure(failure) {
 /** The headline in one line, with the verdict. @param {any} title */
 function showHeadline(title) {
   if (parseJsonElement("compared")) return; // it compares two files
-  const reason = [...byId("summary").querySelectorAll("dt")].find((one) => one.textContent === "why");
+  const reason = [...byId("answer").querySelectorAll("dt")].find((one) => one.textContent === "why");
   const verdict = reason?.nextElementSibling?.textContent?.split(/[:,]/)[0] ?? "";
   if (verdict) title.querySelector(".context")?.prepend(make("strong", { class: "verdict" }, verdict), " ");
   const headline = /** @type {any} */ (document.querySelector(".head h1"));
@@ -93,7 +130,7 @@ function failurePicker(failures) {
 }
 
 /** Goes to a failure. @param {number} index */
-function showFailure(index) {
+export function showFailure(index) {
   const failure = device.data.header.failures.find((/** @type {any} */ one) => one.index === index);
   if (!failure) return;
   failureIndex = index;
@@ -101,29 +138,38 @@ function showFailure(index) {
   setMoment(failure.moment);
 }
 
-/** Lets the rows of a table of blockers show them in the map. @param {Element} summary */
-function wireBlockers(summary) {
-  const isOfBlockers = (/** @type {Element} */ one) => one.querySelector("th")?.textContent === "in the way";
-  const table = [...summary.querySelectorAll("table")].find(isOfBlockers);
-  for (const [at, row] of [...(table?.tBodies[0].rows ?? [])].entries()) {
-    const query = `blocker:${failureIndex}.${at}`;
-    const toggle = () => highlightBlocker(view.query === query ? "" : query);
-    const button = make("button", { class: "row", "data-blocker": query, onclick: toggle });
+/**
+ * Makes each row of a table of the result a button that shows its blocks on the map and over time.
+ * @param {Element} summary
+ * @param {string} name how the head of its first column starts
+ * @param {(row: number) => string} query of a row
+ * @returns {any[]} the buttons
+ */
+function wireRows(summary, name, query) {
+  const table = [...summary.querySelectorAll("table")].find((one) =>
+    one.querySelector("th")?.textContent?.startsWith(name),
+  );
+  const rows = [...(table?.tBodies[0].rows ?? [])].filter((row) => row.textContent?.indexOf("everything else") !== 0);
+  return rows.map((row, at) => {
+    const shows = query(at);
+    const toggle = () => showBlocks(view.query === shows ? "" : shows);
+    const button = make("button", { class: "row", "data-shows": shows, onclick: toggle });
     button.append(...row.cells[0].childNodes);
     row.cells[0].append(button);
-  }
+    return button;
+  });
 }
 
 /** @param {any} blocker */
-function blockerLine({ culprit }) {
+export function blockerLine({ culprit }) {
   return culprit ? `${shortPath(culprit.file)}:${culprit.line} ${culprit.name}` : "no stack recorded";
 }
 
-/** Highlights the blocks, at the moment of the failure. @param {string} query */
-function highlightBlocker(query) {
+/** Highlights blocks, at the moment of the result. @param {string} query */
+function showBlocks(query) {
   failureIndex = Number(/^blocker:(\d+)/.exec(query)?.[1] ?? failureIndex);
   const failure = device.data.header.failures.find((/** @type {any} */ one) => one.index === failureIndex);
-  if (query && failure) setMoment(failure.moment);
+  if (query) setMoment(query.startsWith("held:") ? device.firstMoment() : (failure?.moment ?? view.moment));
   setQuery(query);
   if (query) bringIntoView("map-section");
 }

@@ -1,8 +1,14 @@
 // The search field.
 
+import { showPane } from "./dock.js";
+import { byId } from "./dom.js";
+import { clearSearch, goToHighlightPeak, zoomToFound } from "./found.js";
+import { queryLabel } from "./highlight.js";
+import { setQuery, view } from "./view.js";
+
 let searchTimer = 0;
 
-function wireSearch() {
+export function wireSearch() {
   const field = byId("query");
   field.addEventListener("input", () => {
     clearTimeout(searchTimer);
@@ -23,7 +29,7 @@ function wireSearch() {
   byId("highlight-peak").addEventListener("click", goToHighlightPeak);
 }
 
-function drawSearch() {
+export function drawSearch() {
   const field = byId("query");
   // A highlight that no search made is named beside the field.
   if (document.activeElement !== field) field.value = queryLabel(view.query) ? "" : view.query;

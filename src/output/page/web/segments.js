@@ -1,7 +1,15 @@
 // Segments over time: rows for the timeline in mode "each segment", and one segment as text.
 
+import { ALLOC, FREE_COMPLETED } from "./columns.js";
+import { make } from "./dom.js";
+import { bytesText, countOf, countText } from "./format.js";
+import { poolName, segmentText } from "./map.js";
+import { allocationTable, stackBlock } from "./selection.js";
+import { device, moment, selectSegment, setMoment, view } from "./view.js";
+/** @import { Columns } from "./columns.js" */
+
 /** The ranges of device memory, in the form in which `Sweep` reads allocations. */
-class SegmentRows {
+export class SegmentRows {
   /** @param {Columns} data */
   constructor(data) {
     const { segments, entries, segmentStart, segmentEnd, segmentSize, segmentStream, segmentPool, segmentFlags } = data;
@@ -37,12 +45,8 @@ class SegmentRows {
   }
 }
 
-/**
- * The change of device memory at each moment that has one: the first range concerned, its address, and units gained or lost.
- * @param {Columns} data
- * @returns {Map<number, {at: number, addr: number, bytes: number}>}
- */
-function segmentChangesOf(data) {
+/** The change of device memory at each moment that has one: the first range concerned, its address, and units gained or lost. @param {Columns} data @returns {Map<number, {at: number, addr: number, bytes: number}>} */
+export function segmentChangesOf(data) {
   /** @type {Map<number, {at: number, addr: number, bytes: number}>} */
   const changes = new Map();
   /** @param {number} m @param {number} at @param {number} bytes */
@@ -66,7 +70,7 @@ function segmentChangesOf(data) {
 }
 
 /** @param {number} at a range of device memory */
-function segmentLifeText(at) {
+export function segmentLifeText(at) {
   const { data } = device;
   const { unit } = data.header;
   const expandable = data.segmentFlags[at] & 2;
@@ -79,7 +83,7 @@ function segmentLifeText(at) {
 }
 
 /** The selected segment: its life, its stacks and its blocks at the moment. @param {number} at @returns {Node[]} */
-function segmentDetails(at) {
+export function segmentDetails(at) {
   const { data } = device;
   const nodes = [
     make("p", {}, make("b", {}, device.segmentRows().places[device.segmentRows().place[at]])),

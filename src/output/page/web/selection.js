@@ -1,7 +1,15 @@
 // One allocation as text, and the tooltip.
 
+import { copyButton } from "./copy.js";
+import { byId, bytesCell, make, makeTable } from "./dom.js";
+import { shortLine } from "./figures.js";
+import { bytesText, countOf, countText } from "./format.js";
+import { poolStreamText } from "./map.js";
+import { segmentDetails } from "./segments.js";
+import { device, select, setMoment, setQuery, setZoom, view } from "./view.js";
+
 /** @param {number} row @param {number} maxFrames */
-function allocationText(row, maxFrames) {
+export function allocationText(row, maxFrames) {
   const { data, stacks } = device;
   const kind = data.kind[row];
   const requested = data.requested[kind];
@@ -20,7 +28,7 @@ function allocationText(row, maxFrames) {
 }
 
 /** The variable that keeps an allocation; empty if none is known. @param {number} kind */
-function variableText(kind) {
+export function variableText(kind) {
   const { data } = device;
   const row = data.variable[kind];
   if (!row) return "";
@@ -34,7 +42,7 @@ function lifeInEntries(entries) {
 }
 
 /** Lifetime of an allocation. @param {number} row */
-function lifeText(row) {
+export function lifeText(row) {
   const { allocatedAt, freedAt, completedAt, entries } = device.data;
   const begins = allocatedAt[row]
     ? `allocated at entry ${countText(device.entryOf(allocatedAt[row]) ?? 0)}`
@@ -47,7 +55,7 @@ function lifeText(row) {
     : ends;
 }
 
-function drawSelection() {
+export function drawSelection() {
   const body = byId("selection");
   if (view.segment >= 0) body.replaceChildren(...segmentDetails(view.segment));
   else if (view.selected >= 0) body.replaceChildren(...selectedDetails(view.selected));
@@ -102,7 +110,7 @@ function zoomToLife(row) {
 }
 
 /** A stack with a title and a button that copies it. @param {string} title @param {number} node @returns {Node[]} */
-function stackBlock(title, node) {
+export function stackBlock(title, node) {
   const { stacks } = device;
   const copy = () =>
     stacks
@@ -116,7 +124,7 @@ function stackBlock(title, node) {
 }
 
 /** A table of allocations, each of which can be selected. @param {string} caption @param {number[]} rows */
-function allocationTable(caption, rows) {
+export function allocationTable(caption, rows) {
   const { data, stacks } = device;
   const cells = rows.map((row) => [
     bytesCell(data.bytes[row]),
@@ -126,11 +134,7 @@ function allocationTable(caption, rows) {
   return makeTable(caption, ["#bytes", "#entry", "line"], cells, (at) => select(rows[at]));
 }
 
-/**
- * The frames of a stack, innermost first. The interpreter's and native frames are folded.
- * @param {number} node
- * @returns {Node[]}
- */
+/** The frames of a stack, innermost first. The interpreter's and native frames are folded. @param {number} node @returns {Node[]} */
 function stackElements(node) {
   const { stacks } = device;
   const all = stacks.framesOf(node);
@@ -148,7 +152,7 @@ function stackElements(node) {
 }
 
 /** @param {any} event where, or null to hide @param {string} text */
-function showTooltip(event, text) {
+export function showTooltip(event, text) {
   const tip = byId("tip");
   tip.hidden = !event || !text;
   if (tip.hidden) return;

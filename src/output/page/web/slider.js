@@ -1,8 +1,15 @@
 // The slider for the moment, as wide as the timeline, and the buttons above it.
 
-const SLIDER_STEPS = 4000;
+import { byId } from "./dom.js";
+import { bytesText, countText } from "./format.js";
+import { momentOfX, xOfMoment } from "./raster.js";
+import { showFailure } from "./result.js";
+import { device, setAxis, setMode, setMoment, setZoom, view } from "./view.js";
+/** @import { View } from "./view.js" */
 
-function drawSlider() {
+export const SLIDER_STEPS = 4000;
+
+export function drawSlider() {
   const slider = byId("slider");
   const share = xOfMoment(view.moment + 0.5);
   slider.value = String(Math.round(Math.max(0, Math.min(1, share)) * SLIDER_STEPS));
@@ -23,12 +30,13 @@ function drawSlider() {
   for (const id of ["whole", "to-peak"]) byId(id).hidden = !device.data.entries;
   byId("to-failure").hidden = !device.data.header.failures.length;
   const whole = view.end - view.start > device.data.entries + 0.5;
+  byId("zoom-note").hidden = !device.data.entries;
   byId("zoom-note").textContent = whole
     ? "the whole trace"
     : `entries ${countText(device.entryOf(Math.floor(view.start) + 1) ?? 0)} to ${countText(device.entryOf(Math.min(device.data.entries, Math.ceil(view.end))) ?? 0)}`;
 }
 
-function wireSlider() {
+export function wireSlider() {
   const slider = byId("slider");
   slider.addEventListener("input", () => setMoment(Math.floor(momentOfX(Number(slider.value) / SLIDER_STEPS)), false));
   for (const button of document.querySelectorAll("[data-mode]"))
@@ -41,12 +49,12 @@ function wireSlider() {
   byId("outside").addEventListener("click", () => setMoment(view.moment));
 }
 
-function showWhole() {
+export function showWhole() {
   setZoom(0, device.data.entries + 1);
 }
 
 /** Goes to the next failure; from the last to the first. */
-function nextFailure() {
+export function nextFailure() {
   const { failures } = device.data.header;
   if (!failures.length) return;
   showFailure((failures.find((/** @type {any} */ failure) => failure.moment > view.moment) ?? failures[0]).index);

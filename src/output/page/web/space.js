@@ -1,5 +1,7 @@
 // Device memory at a moment: segments, their blocks, and free memory by whether it could be returned to the device.
 
+/** @import { Columns } from "./columns.js" */
+
 /**
  * @typedef {object} Segment one `cudaMalloc`, or contiguous mapped memory of an expandable segment
  * @property {number} addr in units
@@ -24,12 +26,7 @@
  * @property {number} to end of its releasable part
  */
 
-/**
- * The segments at moment m by address, without their blocks.
- * @param {Columns} data
- * @param {number} m
- * @returns {Segment[]}
- */
+/** The segments at moment m by address, without their blocks. @param {Columns} data @param {number} m @returns {Segment[]} */
 function emptySegmentsAt(data, m) {
   /** @type {Segment[]} */
   const segments = [];
@@ -71,13 +68,7 @@ function emptySegmentsAt(data, m) {
   return segments;
 }
 
-/**
- * Adds a free block to a segment.
- * @param {Columns} data
- * @param {Segment} segment
- * @param {number} addr
- * @param {number} end
- */
+/** Adds a free block to a segment. @param {Columns} data @param {Segment} segment @param {number} addr @param {number} end */
 function addHole(data, segment, addr, end) {
   const size = end - addr;
   if (size <= 0) return;
@@ -97,13 +88,8 @@ function addHole(data, segment, addr, end) {
   segment.largest = Math.max(segment.largest, size);
 }
 
-/**
- * @param {Columns} data
- * @param {number} m
- * @param {Uint32Array} rows the live allocations
- * @returns {Segment[]} by address
- */
-function segmentsWithBlocksAt(data, m, rows) {
+/** @param {Columns} data @param {number} m @param {Uint32Array} rows the live allocations @returns {Segment[]} by address */
+export function segmentsWithBlocksAt(data, m, rows) {
   const segments = emptySegmentsAt(data, m);
   const unit = data.header.unit;
   // Address and index in one number: sorting needs no comparison function.

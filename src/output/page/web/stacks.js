@@ -1,6 +1,9 @@
 // Stacks as a tree (children of the root are outermost frames), frames, and the lines that represent stacks in tables.
 
-class Stacks {
+import { varints } from "./decode.js";
+import { shortPath } from "./format.js";
+
+export class Stacks {
   /** @param {{header: any, column: (name: string) => Uint8Array}} packed */
   constructor({ header, column }) {
     const { nodes, frames } = header;
@@ -34,10 +37,7 @@ class Stacks {
     this.lineOfKind = integers("kline", header.kinds);
   }
 
-  /**
-   * Whether a node has a box in the flame graph: a user's frame, or PyTorch's without a user's below it.
-   * @param {number} node
-   */
+  /** Whether a node has a box in the flame graph: a user's frame, or PyTorch's without a user's below it. @param {number} node */
   isBox(node) {
     const frame = this.frame[node] - 1;
     return this.isUsers(frame) || (this.isTorch(frame) && !this.hasUsersBelow[node]);
@@ -93,10 +93,7 @@ class Stacks {
     return nodes;
   }
 
-  /**
-   * For each node, whether its stack has exactly these frames.
-   * @param {{file: string, line: number, name: string}[]} frames innermost first
-   */
+  /** For each node, whether its stack has exactly these frames. @param {{file: string, line: number, name: string}[]} frames innermost first */
   nodesOf(frames) {
     const nodes = new Uint8Array(this.nodes);
     const wanted = frames.map((frame) => `${frame.file}:${frame.line} ${frame.name}`).join("\n");

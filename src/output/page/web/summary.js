@@ -1,7 +1,12 @@
 // Arranges the elements that need no script: the headline of the selected result stays on top, what is of all devices moves
 // into the dock, and the report below is folded.
 
-function arrangeSummary() {
+import { byId, make } from "./dom.js";
+import { pages } from "./pages.js";
+import { makeSortable } from "./sort.js";
+import { switchTheme } from "./theme.js";
+
+export function arrangeSummary() {
   const first = byId("first");
   const app = byId("app");
   const title = /** @type {any} */ (first.querySelector("h1"));
@@ -10,7 +15,9 @@ function arrangeSummary() {
   const from = title ? children.indexOf(title) : 0;
   const screen = children.slice(from, children.indexOf(app));
   if (pages.length > 1 && title) {
-    const all = make("details", { id: "job" }, make("summary", {}, ...title.childNodes), ...screen.slice(1));
+    // The table of all devices is above the views.
+    const rest = screen.slice(1).filter((one) => !/^(rank|device)/.test(one.querySelector("th")?.textContent ?? ""));
+    const all = make("details", { id: "job" }, make("summary", {}, ...title.childNodes), ...rest);
     byId("pane-result").append(all);
   }
   for (const element of screen) element.remove();
@@ -21,8 +28,8 @@ function arrangeSummary() {
     make("h1", {}, ...(pages.length === 1 && title ? title.childNodes : [])),
     make("span", { class: "space" }),
     make("span", { class: "save muted" }, "save:"),
-    action("save-png", "PNG"),
-    action("save-svg", "SVG"),
+    make("button", { id: "save-png" }, "PNG"),
+    make("button", { id: "save-svg" }, "SVG"),
     make("button", { class: "keys", onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
     make("button", { onclick: switchTheme, id: "theme" }, "light or dark"),
   );
@@ -37,4 +44,5 @@ function foldReport() {
   const views = byId("views");
   while (app.nextSibling) rest.append(app.nextSibling);
   views.append(rest);
+  for (const table of rest.querySelectorAll("table")) makeSortable(table);
 }

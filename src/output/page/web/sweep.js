@@ -1,9 +1,12 @@
 // The live allocations at any moment, oldest first. A doubly linked list follows the entries from the nearest keyframe.
 // An allocation that waits for another stream is live until its memory is free.
 
-const KEYFRAME_INTERVAL = 4096;
+import { ALLOC, FREE_COMPLETED } from "./columns.js";
+/** @import { Columns } from "./columns.js" */
 
-class Sweep {
+export const KEYFRAME_INTERVAL = 4096;
+
+export class Sweep {
   /** @param {Columns} data */
   constructor(data) {
     const count = data.allocations;

@@ -1,15 +1,26 @@
 // The pictures as tables: lines of code, stacks, the timeline, and memory by pool and stream.
 
+import { groups } from "./colours.js";
+import { showPane } from "./dock.js";
+import { byId, bytesCell, make, makeTable, swatch } from "./dom.js";
+import { shownTotal } from "./figures.js";
+import { bytesText, countOf, countText, percentText, secondsText, spaced } from "./format.js";
+import { onlyRows } from "./found.js";
+import { buildTapes, sumOf } from "./map.js";
+import { holders, sumsBy } from "./moment.js";
+import { momentsOfColumns } from "./raster.js";
+import { device, moment, setQuery, view } from "./view.js";
+
 const TABLE_ROWS = 12;
 let tablesTimer = 0;
 
 /** Tables follow the moment after a delay, because they cost a layout of the page. */
-function drawTables() {
+export function drawTables() {
   clearTimeout(tablesTimer);
   tablesTimer = setTimeout(fillTables, 90);
 }
 
-function fillTables() {
+export function fillTables() {
   if (moment?.m !== view.moment) return;
   fillLines();
   /** @type {[string, () => Node][]} */
@@ -26,13 +37,15 @@ function fillTables() {
 
 function fillLines() {
   const sums = holders(device, moment, onlyRows());
+  const { data, stacks } = device;
   const whole = shownTotal();
-  const colours = device.groups.line;
-  const colourOf = new Map(colours.names.map((name, at) => [name, colours.colours[at]]));
   const shown = sums.slice(0, TABLE_ROWS);
   const rows = shown.map(({ line, category, bytes, blocks }) => {
-    const text = device.stacks.lineLabel(line);
-    const name = make("span", { class: "mono" }, swatch(colourOf.get(text) || CATEGORY_COLOURS.other), text);
+    const text = stacks.lineLabel(line);
+    const kind = stacks.lineOfKind.findIndex(
+      (one, at) => one === line && data.category[at] === data.header.categories.indexOf(category),
+    );
+    const name = make("span", { class: "mono" }, swatch(groups.colours[groups.groupOfKind[kind]]), text);
     const purpose = category === "other" ? "" : spaced(category);
     return [bytesCell(bytes), percentText(bytes, whole), countText(blocks), purpose, name];
   });

@@ -1,9 +1,21 @@
 // The timeline: memory over time, and its pointer events.
 
+import { groups, pixels } from "./colours.js";
+import { byId, fitCanvas, pointIn } from "./dom.js";
+import { bytesText, secondsText } from "./format.js";
+import { foundOverTime, onlyRows } from "./found.js";
+import { marksNear } from "./overlay.js";
+import { momentOfX, momentsOfColumns, paintBands, paintEach, repeatColumn, stackedRows, sweepBands } from "./raster.js";
+import { segmentLifeText } from "./segments.js";
+import { allocationText, showTooltip } from "./selection.js";
+import { KEYFRAME_INTERVAL } from "./sweep.js";
+import { device, redraw, select, selectSegment, setMoment, setZoom, view } from "./view.js";
+/** @import { StackedRows } from "./raster.js" */
+
 /** The moment shown by each column. */
 let shownMoments = new Uint32Array(0);
 /** Bytes at the top edge. */
-let topBytes = 1;
+export let topBytes = 1;
 /** @type {ImageData | null} */
 let timelineImage = null;
 /** Measured milliseconds to paint one allocation in one column. */
@@ -12,8 +24,12 @@ let refineTimer = 0;
 let isFine = false;
 /** Milliseconds for one frame. If painting takes longer, fewer columns are painted at first, and all when idle. */
 const FRAME = 16;
+/** How many times as large as the memory in the picture the device may be to be drawn to scale. */
+const MAX_CAPACITY_RATIO = 1.5;
+/** The range that a drag has chosen so far, 0 to 1. @type {[number, number] | null} */
+export let draggedRange = null;
 
-function drawTimeline() {
+export function drawTimeline() {
   const canvas = byId("timeline");
   const [width, height] = fitCanvas(canvas);
   if (!width || !height) return;
@@ -55,16 +71,12 @@ function scaleTimeline(height) {
     if (failure.moment < view.start || failure.moment >= view.end) continue;
     top = Math.max(top, Math.min(top * 1.5, allocated[failure.moment] + failure.requested_bytes));
   }
+  // A device that is much larger is named at the edge.
+  if (device.capacity <= top * MAX_CAPACITY_RATIO) top = Math.max(top, device.capacity);
   topBytes = (top || 1) * (1 + 26 / Math.max(60, height));
 }
 
-/**
- * The background of reserved memory.
- * @param {Uint32Array} out
- * @param {number} width
- * @param {number} height
- * @param {number} scale
- */
+/** The background of reserved memory. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
 function paintReserved(out, width, height, scale) {
   out.fill(pixels.back);
   for (let x = 0; x < width; x += 1) {
@@ -73,13 +85,7 @@ function paintReserved(out, width, height, scale) {
   }
 }
 
-/**
- * Hatches memory that is left out of the data, above the rest.
- * @param {Uint32Array} out
- * @param {number} width
- * @param {number} height
- * @param {number} scale
- */
+/** Hatches memory that is left out of the data, above the rest. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
 function paintUndrawn(out, width, height, scale) {
   if (!device.data.undrawn) return;
   const { allocated, pending } = device.totals;
@@ -102,13 +108,7 @@ function paintReservedLine(out, width, height, scale) {
   }
 }
 
-/**
- * Paints every allocation, in as many columns as one frame has time for. The others follow when idle.
- * @param {Uint32Array} out
- * @param {number} width
- * @param {number} height
- * @param {number} scale
- */
+/** Paints every allocation, in as many columns as one frame has time for. The others follow when idle. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
 function sweepEach(out, width, height, scale) {
   const start = performance.now();
   const { sweep } = /** @type {StackedRows} */ (stackedRows());
@@ -133,11 +133,7 @@ function sweepEach(out, width, height, scale) {
   }
 }
 
-/**
- * The allocation or group under a point.
- * @param {number} x 0 to 1 @param {number} y 0 to 1, from the top
- * @returns {{m: number, row: number, group: number, bytes: number}} `row` and `group` are -1 if there is none
- */
+/** The allocation or group under a point. @param {number} x 0 to 1 @param {number} y 0 to 1, from the top @returns {{m: number, row: number, group: number, bytes: number}} `row` and `group` are -1 if there is none */
 function hitTimeline(x, y) {
   const column = Math.max(0, Math.min(shownMoments.length - 1, Math.floor(x * shownMoments.length)));
   const m = shownMoments[column] ?? 0;
@@ -172,27 +168,30 @@ function hitTimeline(x, y) {
 }
 
 /** @param {number} group */
-function groupName(group) {
+export function groupName(group) {
   return groups.names[group] ?? "freed, waiting for another stream";
 }
 
-function wireTimeline() {
+export function wireTimeline() {
   const canvas = byId("timeline");
-  /** @type {{x: number, from: number, to: number, moved: boolean} | null} */
+  /** @type {{x: number, from: number, to: number, pans: boolean, moved: boolean} | null} */
   let drag = null;
   canvas.addEventListener(
     "wheel",
     (/** @type {WheelEvent} */ event) => {
+      const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      // The wheel alone scrolls the page.
+      if (!isSideways && !event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
       const [x] = pointIn(event, canvas);
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
-        panBy((event.deltaX || event.deltaY) / canvas.clientWidth);
+      if (isSideways) panBy((event.deltaX || event.deltaY) / canvas.clientWidth);
       else zoomBy(Math.exp(event.deltaY * 0.0018), x);
     },
     { passive: false },
   );
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
-    drag = { x: pointIn(event, canvas)[0], from: view.start, to: view.end, moved: false };
+    const pans = event.shiftKey || event.pointerType === "touch";
+    drag = { x: pointIn(event, canvas)[0], from: view.start, to: view.end, pans, moved: false };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
@@ -202,12 +201,17 @@ function wireTimeline() {
       return;
     }
     drag.moved ||= Math.abs(x - drag.x) * canvas.clientWidth > 3;
-    if (drag.moved) {
+    if (drag.moved && drag.pans) {
       [view.start, view.end] = [drag.from, drag.to];
       panBy(drag.x - x);
+    } else if (drag.moved) {
+      draggedRange = [Math.max(0, Math.min(drag.x, x)), Math.min(1, Math.max(drag.x, x))];
+      redraw("overlay");
     }
   });
   canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) => {
+    if (draggedRange) setZoom(momentOfX(draggedRange[0]), momentOfX(draggedRange[1]));
+    draggedRange = null;
     if (drag && !drag.moved) {
       const hit = hitTimeline(...pointIn(event, canvas));
       setMoment(hit.m);
@@ -232,7 +236,7 @@ function tooltipText(x, y) {
 }
 
 /** Zooms around a position. @param {number} factor @param {number} x 0 to 1 */
-function zoomBy(factor, x) {
+export function zoomBy(factor, x) {
   const at = x * (1 - factor);
   const [a, b] = [momentOfX(Math.max(-1, at)), momentOfX(at + factor)];
   if (view.axis === "entry" || factor < 1) setZoom(a, b);
@@ -240,17 +244,13 @@ function zoomBy(factor, x) {
 }
 
 /** Moves the zoom by a share of its width. @param {number} share */
-function panBy(share) {
+export function panBy(share) {
   if (view.axis === "entry")
     setZoom(view.start + (view.end - view.start) * share, view.end + (view.end - view.start) * share);
   else zoomTime(share, 1 + share);
 }
 
-/**
- * Zooms on the time axis; `from` and `to` count widths of the zoom. Stays within the trace.
- * @param {number} from
- * @param {number} to
- */
+/** Zooms on the time axis; `from` and `to` count widths of the zoom. Stays within the trace. @param {number} from @param {number} to */
 function zoomTime(from, to) {
   const { data } = device;
   const start = data.timeAt(view.start);

@@ -1,6 +1,10 @@
 // Allocated, waiting and reserved bytes at every moment.
 
-class Totals {
+import { ALLOC, FREE_COMPLETED } from "./columns.js";
+import { Pyramid } from "./pyramid.js";
+/** @import { Columns } from "./columns.js" */
+
+export class Totals {
   /** @param {Columns} data */
   constructor(data) {
     const { entries, changes, changeStart, bytes, freedAt } = data;

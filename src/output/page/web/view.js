@@ -1,5 +1,12 @@
 // The state of the view: every picture draws it, and every control changes it.
 
+import { recolour } from "./colours.js";
+import { showPane } from "./dock.js";
+import { highlightOf } from "./highlight.js";
+import { momentAt } from "./moment.js";
+/** @import { Device } from "./device.js" */
+/** @import { Moment } from "./moment.js" */
+
 /**
  * @typedef {object} View
  * @property {number} page
@@ -16,40 +23,51 @@
  * @property {number} from moment A of the comparison, or -1
  * @property {number} fromPage the page of A
  * @property {number} root node of the flame graph
+ * @property {boolean} callers whether the flame graph starts from the lines that allocated
  * @property {string} pane of the dock
  */
 
 /** Filled by `startView` when the first page is shown. */
-const view = /** @type {View} */ ({ page: 0 });
+export const view = /** @type {View} */ ({ page: 0 });
 /** The shown device. @type {Device} */
-let device;
+export let device;
 /** Whether each allocation is highlighted, or null if there is no query. @type {Uint8Array | null} */
-let highlighted = null;
+export let highlighted = null;
 /** The shown moment. @type {Moment} */
-let moment;
+export let moment;
 
 /** Functions that draw the parts of the page, in drawing order. @type {Record<string, () => void>} */
-const pictures = {};
+export const pictures = {};
 /** @type {Set<string>} */
 const stale = new Set();
 let frame = 0;
 /** Milliseconds of the last redraws, by part. @type {Record<string, number[]>} */
-const timings = {};
+export const timings = {};
 
 /** Draws the named parts before the next frame. @param {...string} names */
-function redraw(...names) {
+export function redraw(...names) {
   for (const name of names) stale.add(name);
   if (!frame) frame = requestAnimationFrame(drawStale);
 }
 
-function redrawAll() {
+/** @param {Device} shown */
+export function setDevice(shown) {
+  device = shown;
+}
+
+/** Computes the state at the view's moment. */
+export function updateMoment() {
+  moment = momentAt(device, view.moment);
+}
+
+export function redrawAll() {
   redraw(...Object.keys(pictures));
 }
 
-function drawStale() {
+export function drawStale() {
   frame = 0;
   const start = performance.now();
-  if (moment?.m !== view.moment) moment = momentAt(device, view.moment);
+  if (moment?.m !== view.moment) updateMoment();
   for (const [name, draw] of Object.entries(pictures)) {
     if (!stale.delete(name)) continue;
     const before = performance.now();
@@ -60,18 +78,14 @@ function drawStale() {
 }
 
 /** @param {string} name @param {number} ms */
-function recordTiming(name, ms) {
+export function recordTiming(name, ms) {
   const list = (timings[name] ||= []);
   list.push(ms);
   if (list.length > 2000) list.splice(0, 1000);
 }
 
-/**
- * Goes to a moment. With `follow` the zoom moves if the moment is outside.
- * @param {number} position
- * @param {boolean} [follow]
- */
-function setMoment(position, follow = true) {
+/** Goes to a moment. With `follow` the zoom moves if the moment is outside. @param {number} position @param {boolean} [follow] */
+export function setMoment(position, follow = true) {
   view.moment = Math.max(0, Math.min(device.data.entries, Math.round(position)));
   const width = view.end - view.start;
   if (follow && (view.moment < view.start || view.moment >= view.end))
@@ -83,6 +97,7 @@ function setMoment(position, follow = true) {
     "figures",
     "entries",
     "compare",
+    "both",
     "found",
     "selection",
     "map",
@@ -93,7 +108,7 @@ function setMoment(position, follow = true) {
 }
 
 /** @param {number} start @param {number} end */
-function setZoom(start, end) {
+export function setZoom(start, end) {
   const all = device.data.entries + 1;
   const width = Math.max(Math.min(4, all), Math.min(all, end - start));
   const from = Math.max(0, Math.min(all - width, start));
@@ -103,31 +118,31 @@ function setZoom(start, end) {
 }
 
 /** @param {View["mode"]} mode */
-function setMode(mode) {
+export function setMode(mode) {
   view.mode = mode;
   recolour();
   redrawAll();
 }
 
 /** @param {View["axis"]} x */
-function setAxis(x) {
+export function setAxis(x) {
   view.axis = device.data.hasTime ? x : "entry";
   redrawAll();
 }
 
 /** Highlights what the query selects. @param {string} query */
-function setQuery(query) {
+export function setQuery(query) {
   view.query = query;
   updateHighlight();
 }
 
 /** Restricts what is highlighted. @param {string} filter */
-function setFilter(filter) {
+export function setFilter(filter) {
   view.filter = filter;
   updateHighlight();
 }
 
-function updateHighlight() {
+export function updateHighlight() {
   highlighted = highlightOf(device, view);
   if (!highlighted) view.only = false;
   recolour();
@@ -135,7 +150,7 @@ function updateHighlight() {
 }
 
 /** @param {number} row an allocation, or -1 */
-function select(row) {
+export function select(row) {
   view.selected = row >= 0 && row < device.data.allocations ? row : -1;
   if (view.selected >= 0) {
     view.segment = -1;
@@ -145,7 +160,7 @@ function select(row) {
 }
 
 /** @param {number} at a range of device memory, or -1 */
-function selectSegment(at) {
+export function selectSegment(at) {
   view.segment = at >= 0 && at < device.data.segments ? at : -1;
   if (view.segment >= 0) {
     view.selected = -1;

@@ -1,7 +1,7 @@
 // Decodes base85, in which a page carries the analyzer and snapshots.
 
 /** @param {string} text five characters for four bytes; N + 1 for a last group of N bytes @returns {Uint8Array<ArrayBuffer>} */
-function fromBase85(text) {
+export function fromBase85(text) {
   const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{}";
   const digits = new Uint8Array(128);
   for (let digit = 0; digit < 85; digit += 1) digits[alphabet.charCodeAt(digit)] = digit;

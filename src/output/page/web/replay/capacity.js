@@ -1,16 +1,15 @@
 // The slider of the capacity: a logarithmic scale around what the program needs, with the marks of known GPUs.
 
-const CAPACITY_STEPS = 1000;
+import { byId, make } from "../dom.js";
+import { bytesText } from "../format.js";
+
+export const CAPACITY_STEPS = 1000;
 /** Pixels that a mark takes. */
 const MARK_WIDTH = 84;
 const CAPACITY_STEP_BYTES = 2 * 2 ** 20;
 
-/**
- * The ends of the slider, in bytes: from half of what no setting can do without to the next larger GPU.
- * @param {any} offer
- * @returns {[number, number]}
- */
-function capacityRange(offer) {
+/** The ends of the slider, in bytes: from half of what no setting can do without to the next larger GPU. @param {any} offer @returns {[number, number]} */
+export function capacityRange(offer) {
   const peak = Math.max(offer.recorded.peak_reserved_bytes, offer.lower_bound_bytes, CAPACITY_STEP_BYTES);
   const known = offer.capacity_bytes ?? peak;
   const larger = Object.values(offer.gpus)
@@ -21,19 +20,19 @@ function capacityRange(offer) {
 }
 
 /** @param {number} bytes @param {[number, number]} range @returns {number} 0 to 1 */
-function capacityPlace(bytes, [low, high]) {
+export function capacityPlace(bytes, [low, high]) {
   return Math.max(0, Math.min(1, Math.log(bytes / low) / Math.log(high / low)));
 }
 
 /** A size as a user would type it, such as `23.5GiB`. @param {number} step of the slider @param {[number, number]} range */
-function capacityText(step, [low, high]) {
+export function capacityText(step, [low, high]) {
   const bytes = low * (high / low) ** (step / CAPACITY_STEPS);
   const rounded = Math.max(1, Math.round(bytes / CAPACITY_STEP_BYTES)) * CAPACITY_STEP_BYTES;
   return bytesText(rounded).replace(" ", "");
 }
 
 /** Marks below the slider: GPUs, and what the program needs. @param {any} offer @param {(name: string) => void} choose */
-function capacityMarks(offer, choose) {
+export function capacityMarks(offer, choose) {
   const range = capacityRange(offer);
   const near = MARK_WIDTH / Math.max(MARK_WIDTH, byId("replay-marks").clientWidth);
   /** @type {[number, string[]][]} */

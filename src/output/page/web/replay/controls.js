@@ -1,7 +1,25 @@
 // The controls of the panel of replays.
 
+import { byId, make, pointIn } from "../dom.js";
+import { bytesText, countText } from "../format.js";
+import { showPage } from "../main.js";
+import { pages } from "../pages.js";
+import { capacityMarks, capacityRange, capacityText } from "./capacity.js";
+import { CURVES_HEIGHT, CURVES_WIDTH, entryAt, valueAt } from "./curves.js";
+import {
+  conditionsText,
+  openReplayPanel,
+  replay,
+  replayConditions,
+  replayNow,
+  setReplayStatus,
+  updateReplayText,
+} from "./panel.js";
+import { replayedPage, showRun } from "./shown_run.js";
+import { view } from "../view.js";
+
 /** The choice that has the analyzer find the changes to the program. */
-const FIND_CHANGES = "find";
+export const FIND_CHANGES = "find";
 
 /** @param {any} select @param {[string, string][]} choices value and text */
 function fillSelect(select, choices) {
@@ -9,7 +27,7 @@ function fillSelect(select, choices) {
 }
 
 /** @param {any} offer */
-function fillReplayControls(offer) {
+export function fillReplayControls(offer) {
   const gpus = Object.entries(offer.gpus).sort((one, other) => one[1] - other[1]);
   fillSelect(byId("replay-gpu"), [
     ["", ""],
@@ -64,7 +82,7 @@ async function findChanges() {
   ]);
 }
 
-function wireReplay() {
+export function wireReplay() {
   byId("replay-open").addEventListener("click", openReplayPanel);
   byId("replay-slider").addEventListener("input", () => {
     byId("replay-capacity").value = capacityText(Number(byId("replay-slider").value), capacityRange(replay.offer));

@@ -1,7 +1,7 @@
 // The picture of a replay: reserved and allocated memory of the recorded and of the replayed run, over each other.
 
-const CURVES_WIDTH = 1000;
-const CURVES_HEIGHT = 220;
+export const CURVES_WIDTH = 1000;
+export const CURVES_HEIGHT = 220;
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -18,14 +18,7 @@ function makeSvg(name, attributes) {
   return element;
 }
 
-/**
- * The steps of a series, as a path.
- * @param {Curve} curve
- * @param {number[]} values
- * @param {(entry: number) => number} x
- * @param {(bytes: number) => number} y
- * @param {number} end the last entry
- */
+/** The steps of a series, as a path. @param {Curve} curve @param {number[]} values @param {(entry: number) => number} x @param {(bytes: number) => number} y @param {number} end the last entry */
 function stepPath(curve, values, x, y, end) {
   let path = "";
   values.forEach((value, at) => {
@@ -37,7 +30,7 @@ function stepPath(curve, values, x, y, end) {
 }
 
 /** The bytes of a series at an entry. @param {Curve} curve @param {number[]} values @param {number} entry */
-function valueAt(curve, values, entry) {
+export function valueAt(curve, values, entry) {
   let [low, high] = [0, curve.first.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -52,14 +45,8 @@ function lastEntry(runs, entries) {
   return runs.reduce((last, run) => Math.max(last, (run.curve.first.at(-1) ?? 0) + 1), entries);
 }
 
-/**
- * Draws the runs into `svg`.
- * @param {any} svg
- * @param {any} recorded the run as recorded
- * @param {any} replayed the replayed run
- * @param {number} entries of the recording
- */
-function drawCurves(svg, recorded, replayed, entries) {
+/** Draws the runs into `svg`. @param {any} svg @param {any} recorded the run as recorded @param {any} replayed the replayed run @param {number} entries of the recording */
+export function drawCurves(svg, recorded, replayed, entries) {
   const end = lastEntry([recorded, replayed], entries);
   const capacity = replayed.capacity_bytes ?? 0;
   let top = 1;
@@ -99,6 +86,6 @@ function drawCurves(svg, recorded, replayed, entries) {
 }
 
 /** The entry of a position in the picture, from 0 to 1. @param {number} part @param {any[]} runs @param {number} entries */
-function entryAt(part, runs, entries) {
+export function entryAt(part, runs, entries) {
   return Math.min(lastEntry(runs, entries) - 1, Math.max(0, Math.floor(part * lastEntry(runs, entries))));
 }

@@ -1,5 +1,17 @@
 // The panel of replays: the conditions, the outcome of each change at once, and what `oomscope whatif` says of them.
 
+import { byId, make } from "../dom.js";
+import { tile } from "../figures.js";
+import { bytesText, countText, percentText } from "../format.js";
+import { analysis } from "../main.js";
+import { pages } from "../pages.js";
+import { CAPACITY_STEPS, capacityPlace, capacityRange } from "./capacity.js";
+import { FIND_CHANGES, fillReplayControls, wireReplay } from "./controls.js";
+import { drawCurves } from "./curves.js";
+import { awaitViewer, canReplay, openReplay } from "./port.js";
+import { replayedPage } from "./shown_run.js";
+import { device, recordTiming, redraw, view } from "../view.js";
+
 /** Milliseconds without a change after which the text of `oomscope whatif` is brought up to date. */
 const TEXT_DELAY = 600;
 
@@ -21,104 +33,12 @@ const NO_REPLAY = {
   textOf: "",
 };
 /** The device that the panel replays. */
-const replay = { ...NO_REPLAY };
+export const replay = { ...NO_REPLAY };
 /** The page whose recording could not be opened, or -1: it is not tried again by itself. */
 let refusedPage = -1;
 
-/** @param {string} id @param {string} text @param {any} control @param {string} [width] */
-function replayField(id, text, control, width = "") {
-  const attributes = { id: `${id}-label`, class: `replay-field ${width}` };
-  return make("label", attributes, make("span", { class: "muted" }, text), control);
-}
-
-/** The pane "Replay". */
-function replayPane() {
-  const capacity = make(
-    "div",
-    { class: "replay-capacity" },
-    make("input", {
-      type: "range",
-      id: "replay-slider",
-      min: "0",
-      max: String(CAPACITY_STEPS),
-      step: "1",
-      "aria-label": "capacity of the device",
-    }),
-    make("div", { id: "replay-marks" }),
-  );
-  const panel = make(
-    "div",
-    { id: "replay-panel", hidden: true },
-    capacity,
-    make(
-      "div",
-      { class: "replay-fields" },
-      replayField("replay-capacity", "capacity", make("input", { id: "replay-capacity", spellcheck: "false" })),
-      replayField("replay-gpu", "or a GPU", make("select", { id: "replay-gpu" })),
-      replayField("replay-preset", "settings", make("select", { id: "replay-preset" }), "wide"),
-      replayField(
-        "replay-options",
-        "PYTORCH_CUDA_ALLOC_CONF",
-        make("input", { id: "replay-options", spellcheck: "false", placeholder: "as recorded" }),
-        "wide",
-      ),
-      replayField("replay-release", "release of PyTorch", make("select", { id: "replay-release" })),
-      replayField("replay-change", "program", make("select", { id: "replay-change" })),
-    ),
-    make("p", { id: "replay-outcome", role: "status" }),
-    make("ul", { id: "replay-warnings" }),
-    make("div", { class: "tiles", id: "replay-tiles" }),
-    make(
-      "div",
-      { class: "picture", id: "replay-curves-frame" },
-      makeSvg("svg", {
-        id: "replay-curves",
-        viewBox: `0 0 ${CURVES_WIDTH} ${CURVES_HEIGHT}`,
-        preserveAspectRatio: "none",
-        role: "img",
-        "aria-label": "memory over time of the recorded and of the replayed run",
-      }),
-    ),
-    make(
-      "p",
-      { class: "bar muted" },
-      make("span", { class: "key" }, make("i", { class: "swatch recorded" }), "recorded"),
-      make(
-        "span",
-        { class: "key" },
-        make("i", { class: "swatch replayed" }),
-        "replayed; line: reserved, area: allocated",
-      ),
-      make("span", { class: "key" }, make("i", { class: "swatch capacity" }), "capacity"),
-    ),
-    make("p", { id: "replay-readout", class: "muted" }),
-    make(
-      "p",
-      { class: "bar" },
-      make("button", { type: "button", id: "replay-show" }, "show this run in the page"),
-      make("button", { type: "button", id: "replay-reset" }, "as recorded"),
-    ),
-    make(
-      "details",
-      { id: "replay-text" },
-      make("summary", {}, "In full, as in a terminal"),
-      make("p", {}, make("code", { id: "replay-command" })),
-      make("div", { id: "replay-document" }),
-    ),
-  );
-  return [
-    make(
-      "p",
-      { class: "bar" },
-      make("button", { type: "button", id: "replay-open" }, "replay this device"),
-      make("span", { id: "replay-status", class: "muted", role: "status" }),
-    ),
-    panel,
-  ];
-}
-
 /** The conditions as the controls have them. */
-function replayConditions() {
+export function replayConditions() {
   return {
     capacity: byId("replay-capacity").value.trim(),
     options: byId("replay-options").value.trim(),
@@ -128,7 +48,7 @@ function replayConditions() {
 }
 
 /** The conditions in a few words. @param {ReturnType<typeof replayConditions>} conditions */
-function conditionsText({ capacity, options, release, change }) {
+export function conditionsText({ capacity, options, release, change }) {
   const chosen = byId("replay-change").selectedOptions[0]?.textContent ?? "";
   const parts = [options, release && `PyTorch ${release}`, change && chosen, capacity && `on ${capacity}`];
   return parts.filter(Boolean).join(", ") || "as recorded";
@@ -147,13 +67,13 @@ function replayCommand({ capacity, options, release, change }) {
 }
 
 /** @param {string} text @param {boolean} [isProblem] */
-function setReplayStatus(text, isProblem = false) {
+export function setReplayStatus(text, isProblem = false) {
   byId("replay-status").textContent = text;
   byId("replay-status").classList.toggle("bad", isProblem);
 }
 
 /** Starts the analyzer on the device that the page shows. */
-async function openReplayPanel() {
+export async function openReplayPanel() {
   closeReplayPanel();
   const index = view.page;
   replay.page = index;
@@ -190,7 +110,7 @@ function closeReplayPanel() {
 }
 
 /** Replays under the conditions of the controls; while a replay runs, only the newest conditions wait. */
-async function replayNow() {
+export async function replayNow() {
   replay.isStale = true;
   if (replay.isReplaying) return;
   replay.isReplaying = true;
@@ -211,7 +131,7 @@ async function replayNow() {
 }
 
 /** Brings the full text up to date, once nothing has changed for a moment. */
-function updateReplayText() {
+export function updateReplayText() {
   clearTimeout(replay.textTimer);
   const conditions = replayConditions();
   byId("replay-command").textContent = replayCommand(conditions);
@@ -263,7 +183,7 @@ function drawReplayOutcome(outcome) {
 }
 
 /** The panel belongs to one recorded device, which is opened once the pane is shown. */
-function drawReplay() {
+export function drawReplay() {
   if (!canReplay()) return;
   const isReplayed = view.page === replayedPage;
   if (replay.page >= 0 && view.page !== replay.page && !isReplayed) closeReplayPanel();
@@ -276,7 +196,7 @@ function drawReplay() {
 }
 
 /** Adds the pane where the page can replay. */
-function startReplay() {
+export function startReplay() {
   const add = () => {
     byId("tab-replay").hidden = false;
     wireReplay();

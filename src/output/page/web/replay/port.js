@@ -1,6 +1,10 @@
 // The connection to the analyzer that replays a device: a worker of this page, which then carries the analyzer and the
 // snapshots (`report --replay`), or one of the viewer that shows this page in a frame.
 
+import { byId } from "../dom.js";
+import { analysis } from "../main.js";
+import { fromBase85 } from "./base85.js";
+
 /**
  * @typedef {object} ReplayPort
  * @property {(request: any) => Promise<any>} ask
@@ -8,15 +12,15 @@
  */
 
 /** Whether the frame around this page is a viewer that replays. */
-let isViewerAround = false;
+export let isViewerAround = false;
 
 /** Whether this page can replay, by itself or with the viewer around it. */
-function canReplay() {
+export function canReplay() {
   return isViewerAround || !!byId("replay-module");
 }
 
 /** Calls `then` once the viewer around this page says that it replays. @param {() => void} then */
-function awaitViewer(then) {
+export function awaitViewer(then) {
   if (window.parent === window) return;
   // Opened as a file, the viewer and this page have origins without a name: only the source tells.
   addEventListener("message", ({ data, source }) => {
@@ -75,11 +79,8 @@ function unpackModule() {
   return unpackedModule;
 }
 
-/**
- * Opens a device of a snapshot for replays.
- * @param {any} page its row in the list of pages
- */
-async function openReplay(page) {
+/** Opens a device of a snapshot for replays. @param {any} page its row in the list of pages */
+export async function openReplay(page) {
   const { path } = analysis.snapshots[page.snapshot];
   const channel = new MessageChannel();
   if (isViewerAround) {

@@ -1,15 +1,14 @@
 // A replayed run as one more device of the page: its map, timeline and stacks at every moment.
 
-/** Index of the page's device with the replayed run, or -1. */
-let replayedPage = -1;
+import { make } from "../dom.js";
+import { analysis, openDevices, showPage } from "../main.js";
+import { pages } from "../pages.js";
 
-/**
- * Adds the run to the page, in place of an earlier one, and shows it.
- * @param {any} run `page`, `analysis` and `data`
- * @param {any} base the row of the recorded device
- * @param {string} conditions in words
- */
-async function showRun(run, base, conditions) {
+/** Index of the page's device with the replayed run, or -1. */
+export let replayedPage = -1;
+
+/** Adds the run to the page, in place of an earlier one, and shows it. @param {any} run `page`, `analysis` and `data` @param {any} base the row of the recorded device @param {string} conditions in words */
+export async function showRun(run, base, conditions) {
   if (replayedPage < 0) replayedPage = pages.length;
   const snapshot = analysis.snapshots.length;
   analysis.snapshots.push({ path: base.title, devices: [run.analysis] });

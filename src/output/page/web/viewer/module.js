@@ -31,12 +31,7 @@ function readBy(name, file, call) {
   }
 }
 
-/**
- * @param {BufferSource | WebAssembly.Module} module
- * @param {(read: number, total: number) => void} showProgress of the analysis
- * @param {(read: number) => void} showRead the bytes of the file that are read
- * @returns {Promise<any>}
- */
+/** @param {BufferSource | WebAssembly.Module} module @param {(read: number, total: number) => void} showProgress of the analysis @param {(read: number) => void} showRead the bytes of the file that are read @returns {Promise<any>} */
 async function instantiate(module, showProgress, showRead) {
   const reader = new /** @type {any} */ (self).FileReaderSync();
   /** @type {any} */

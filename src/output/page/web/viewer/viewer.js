@@ -1,3 +1,5 @@
+import { fromBase85 } from "../replay/base85.js";
+
 (() => {
   "use strict";
   // Takes files from a drop, the dialog or the address, has a worker analyze them, and shows the page it makes.
